@@ -1,0 +1,20 @@
+"""Registers the plugins and the fixtures, nothing else."""
+
+from __future__ import annotations
+
+pytest_plugins = [
+    "plugins.options",
+    "plugins.errors",
+    "plugins.selection",
+    "plugins.describe",
+    "plugins.datasets",
+    "plugins.journal",
+    "plugins.gating",
+    "plugins.progress",
+    "plugins.terminal",
+    "plugins.meter",
+    "fixtures.case",
+    "fixtures.device",
+    "fixtures.runtimes",
+    "fixtures.data",
+]

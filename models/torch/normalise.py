@@ -1,0 +1,42 @@
+"""Normalisation of images as the first operation of a network.
+
+Imported only where PyTorch is loaded already: a module class cannot be declared without it.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import torch
+from torch import nn
+
+
+class NormalisedInput(nn.Module):
+    """A network that takes raw images [N, 3, S, S], values 0 to 255 of any dtype.
+
+    The images are cast to ``dtype`` first, then multiplied by 1 / (255 * std) and reduced by
+    mean / std, per channel; ``mean`` and ``std`` hold one number per channel, for values 0 to 1.
+    """
+
+    scale: torch.Tensor
+    shift: torch.Tensor
+
+    def __init__(
+        self,
+        network: nn.Module,
+        mean: Sequence[float],
+        std: Sequence[float],
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.dtype = dtype
+        deviation = torch.tensor(std, dtype=torch.float32).view(-1, 1, 1)
+        average = torch.tensor(mean, dtype=torch.float32).view(-1, 1, 1)
+        self.register_buffer("scale", (1.0 / (255.0 * deviation)).to(dtype))
+        self.register_buffer("shift", (average / deviation).to(dtype))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return what the network makes of the normalised images."""
+        outputs: torch.Tensor = self.network(images.to(self.dtype) * self.scale - self.shift)
+        return outputs

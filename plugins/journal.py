@@ -1,0 +1,197 @@
+"""The journal: every finished case is on disk at once, and a run can be continued.
+
+One JSON-lines file per run under the results folder. Line types:
+
+- ``run``: first line; format version, command line, device asked for, when;
+- ``case``: a measured case, a benchmark in pytest-benchmark's format (see plugins/record.py);
+- ``verdict``: what the gate said of a case;
+- ``outcome``: how the case's test ended (passed, failed, skipped).
+
+Format history: 1 (first).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Generator, List, Optional
+
+import pytest
+
+from plugins.selection import case_of
+
+FORMAT = 1
+
+
+@dataclass
+class Results:
+    """What this run has measured, by node id, in order."""
+
+    benchmarks: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    outcomes: Dict[str, str] = field(default_factory=dict)
+    resumed: List[str] = field(default_factory=list)
+
+    def take(self, line: Dict[str, Any]) -> None:
+        """Add what one journal line says."""
+        if line["type"] == "case":
+            self.benchmarks[line["benchmark"]["fullname"]] = line["benchmark"]
+        elif line["type"] == "verdict":
+            self.verdicts[line["case"]] = line["verdict"]
+        elif line["type"] == "outcome":
+            self.outcomes[line["case"]] = line["outcome"]
+
+
+class Journal:
+    """An append-only file of JSON lines; each is on disk when the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, line: Dict[str, Any]) -> None:
+        """Add one line. Raises OSError."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+@dataclass
+class Run:
+    """The journal of this session and what is in it."""
+
+    journal: Journal
+    results: Results
+    note: str = ""
+    closing: List[str] = field(default_factory=list)  # lines for the end of the summary
+
+    def add(self, line: Dict[str, Any]) -> None:
+        """Put one line on disk, then into the results. Raises OSError."""
+        self.journal.append(line)
+        self.results.take(line)
+
+
+run_key = pytest.StashKey[Run]()
+
+
+def read_lines(path: Path) -> List[Dict[str, Any]]:
+    """Return the journal's lines; one that a killed run left half written ends it."""
+    lines = []
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            break
+        if not isinstance(line, dict) or "type" not in line:
+            break
+        lines.append(line)
+    return lines
+
+
+def command_line(config: pytest.Config) -> List[str]:
+    """Return the words of this run that decide what it measures, without ``--resume``."""
+    return [str(word) for word in config.invocation_params.args if word != "--resume"]
+
+
+def _new_run(config: pytest.Config, folder: Path) -> Run:
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    journal = Journal(folder / f"run-{stamp}-{os.getpid()}.jsonl")
+    journal.append(
+        {
+            "type": "run",
+            "format": FORMAT,
+            "command": command_line(config),
+            "device": config.option.device,
+            "started": time.time(),
+        }
+    )
+    return Run(journal, Results())
+
+
+def _resumed_run(config: pytest.Config, folder: Path) -> Optional[Run]:
+    """Return the latest run with the same command line, or None."""
+    for path in sorted(folder.glob("run-*.jsonl"), reverse=True):
+        lines = read_lines(path)
+        if not lines or lines[0].get("format") != FORMAT:
+            continue
+        if lines[0].get("command") != command_line(config):
+            continue
+        run = Run(Journal(path), Results())
+        for line in lines:
+            run.results.take(line)
+        done = [case for case, outcome in run.results.outcomes.items() if outcome == "passed"]
+        run.results.resumed = [case for case in done if case in run.results.benchmarks]
+        run.note = f"resuming {path}: {len(run.results.resumed)} cases are done"
+        _drop_half_line(path, len(lines))
+        return run
+    return None
+
+
+def _drop_half_line(path: Path, whole: int) -> None:
+    """Cut what follows the whole lines, so that the next line starts on one of its own."""
+    with path.open("rb+") as file:
+        for _ in range(whole):
+            file.readline()
+        file.truncate()
+
+
+def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
+    """Open the run's journal; return the items that a resumed run has already done."""
+    folder = Path(config.option.results_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        resumed = _resumed_run(config, folder) if config.option.resume else None
+        run = resumed or _new_run(config, folder)
+    except OSError as error:
+        raise pytest.UsageError(
+            f"--results-dir={folder}: results cannot be written there: {error}; name another "
+            "folder with --results-dir=PATH"
+        ) from error
+    if config.option.resume and resumed is None:
+        run.note = f"nothing to resume in {folder} with this command line: a new run"
+    config.stash[run_key] = run
+    return [item for item in items if item.nodeid in run.results.resumed]
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: List[pytest.Item]
+) -> Generator[None, Any, None]:
+    """Once the selection is final, start the run and leave out what was resumed."""
+    outcome = yield
+    outcome.get_result()
+    if config.option.collectonly or config.option.describe or not any(map(case_of, items)):
+        return
+    done = start(config, items)
+    if done:
+        config.hook.pytest_deselected(items=done)
+        items[:] = [item for item in items if item not in done]
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
+    """Say where results go and what was resumed."""
+    run = config.stash.get(run_key, None)
+    if run is None:
+        return []
+    return [line for line in (run.note, f"results: {run.journal.path}") if line]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Record how a case ended: passed after its call, anything else whenever it happens."""
+    report = (yield).get_result()
+    run = item.config.stash.get(run_key, None)
+    if run is None or case_of(item) is None:
+        return
+    if report.when == "call" or report.outcome != "passed":
+        run.add({"type": "outcome", "case": item.nodeid, "outcome": report.outcome})
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A resumed run that had nothing left to do has succeeded."""
+    run = session.config.stash.get(run_key, None)
+    if run is not None and run.results.resumed and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK

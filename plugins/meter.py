@@ -1,0 +1,250 @@
+"""The `meter` fixture: measure a step, record it at once, let the gate judge it.
+
+    meter(step, items=config.batch_size, unit="images", flops=...)
+
+The only module that times work. How a round is timed is in plugins/measure.py.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, Iterator, List, Optional
+
+import pytest
+
+from fixtures.config import Case
+from fixtures.data.cache import cache_dir
+from fixtures.devices.base import Device
+from fixtures.runtimes.base import Step
+from plugins import gate, measure, pedantic, process
+from plugins.gating import comparison_key
+from plugins.journal import run_key
+from plugins.measure import Limits, Rounds, timed
+from plugins.peaks import Peaks
+from plugins.progress import Progress, progress_key
+from plugins.record import (
+    NAMESPACE,
+    Compute,
+    describe_case,
+    describe_throughput,
+)
+from plugins.statistics import latency
+
+
+@pytest.fixture(scope="session")
+def conditions(request: pytest.FixtureRequest, device: Device) -> Dict[str, Any]:
+    """Tune this process for measuring on its device; return what holds, for the record."""
+    if request.config.option.allocator == "system" or device.kind not in ("cpu", "ipu-model"):
+        return {"allocator": "system"}
+    accepted = process.tune_allocator()
+    return {"allocator": "tuned" if all(accepted.values()) else f"tuned in part: {accepted}"}
+
+
+@pytest.fixture(scope="session")
+def peaks(device: Device) -> Peaks:
+    """The ceilings of this session's device."""
+    return Peaks(cache_dir() / "peaks.json", device.info.fingerprint, device.clock)
+
+
+@pytest.fixture
+def meter(
+    request: pytest.FixtureRequest,
+    benchmark: Any,
+    case: Case,
+    device: Device,
+    conditions: Dict[str, Any],
+    peaks: Peaks,
+) -> Iterator[Meter]:
+    """Measures one step; closes it whatever happens."""
+    measuring = Meter(request.node, case, benchmark, device, conditions, peaks)
+    try:
+        yield measuring
+    finally:
+        measuring.close()
+
+
+class Meter:
+    """Measures the step of one case."""
+
+    def __init__(
+        self,
+        item: pytest.Item,
+        case: Case,
+        benchmark: Any,
+        device: Device,
+        conditions: Dict[str, Any],
+        peaks: Peaks,
+    ) -> None:
+        self.item = item
+        self.config = item.config
+        self.case = case
+        self.benchmark = benchmark
+        self.device = device
+        self.conditions = conditions
+        self.peaks = peaks
+        self.progress: Progress = item.config.stash[progress_key]
+        self._step: Optional[Step] = None
+
+    def close(self) -> None:
+        """Close the step, once."""
+        if self._step is not None:
+            step, self._step = self._step, None
+            step.close()
+
+    def __call__(
+        self,
+        step: Step,
+        *,
+        items: float,
+        unit: str,
+        flops: Optional[float] = None,
+        exact: bool = True,
+    ) -> None:
+        """Measure ``step``, which processes ``items`` of ``unit`` (a plural noun) per batch.
+
+        ``flops``: floating-point operations per item, counted by the runtime where it is None.
+        ``exact``: the count is what the hardware must do (no Winograd or FFT shortcut), so a
+        number beyond the device's peak proves that work was left out and fails the case.
+        """
+        self._step = step
+        option = self.config.option
+        record = self._prepare(step)
+        limits = Limits(option.budget, option.target_precision, option.steps)
+        rounds = Rounds(
+            limits, self.device.clock, None if step.prefetched_batches else step.canary()
+        )
+        rounds.canaries += record.pop("canaries")
+        self.progress.phase(f"measuring ({limits.budget:g} s at most)")
+        seconds = pedantic.run_rounds(
+            self.benchmark,
+            step,
+            rounds.before_round,
+            self.device.clock,
+            dict(record["effective_options"]),
+        )
+        if not seconds:  # --benchmark-disable: the step ran, nothing is to be recorded
+            self.close()
+            return
+        per_round = items * step.batches_per_step
+        record["items_per_round"] = per_round
+        record["throughput"] = describe_throughput(seconds, per_round, unit)
+        record["rounds"] = {
+            "count": len(seconds),
+            "batches_per_step": step.batches_per_step,
+            "stopped_by": rounds.stopped_by,
+            "dropped_seconds": record.pop("dropped_seconds"),
+        }
+        record["canary"] = {
+            "seconds": rounds.canaries,
+            "when": "before the rounds" if step.prefetched_batches else "before each round",
+        }
+        record["latency"] = self._latency(step, seconds, limits.budget)
+        record["compute"], record["implausible"] = self._compute(
+            step, flops, record["throughput"]["median"], exact
+        )
+        record["memory"].update(device_bytes=step.device_memory())
+        record["data"] = step.feed.describe()
+        self.close()
+        self._finish(record)
+
+    def _prepare(self, step: Step) -> Dict[str, Any]:
+        """Build, compile and warm up; return the first part of the record."""
+        clock = self.device.clock
+        memory = process.PeakMemory()
+        self.progress.phase("building")
+        build = timed(step.build, clock)
+        self.progress.phase("compiling")
+        start = clock()
+        compiled = step.compile()
+        compile_seconds = clock() - start
+        effective = step.describe()
+        self.progress.phase("measuring the device's peak")
+        self._ceilings(step, effective["precision"])
+        around = measure.CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
+        canaries = measure.canary_times(step.canary(), clock, around)
+        self.progress.phase("warming up")
+        first = timed(step, clock)
+        if step.calibrated and "batches_per_step" not in self.case.overrides:
+            measure.calibrate(step, clock)
+        else:
+            step.batches_per_step = self.case.config.batches_per_step
+        return {
+            "format": 1,
+            **describe_case(self.case),
+            "device": {
+                "kind": self.device.info.kind,
+                "name": self.device.info.name,
+                "fingerprint": self.device.info.fingerprint,
+                "details": self.device.info.details,
+            },
+            "conditions": self.conditions,
+            "effective": effective,
+            "build_seconds": build,
+            "compile_seconds": compile_seconds,
+            "compile": "fresh" if compiled else "reused",
+            "first_step_seconds": first,
+            "dropped_seconds": measure.warm_up(step, clock),
+            "canaries": canaries,
+            "memory": {"host_peak_rss_bytes": memory.read(), "since": memory.since},
+            "versions": process.versions(),
+            "git": process.git_revision(self.config.rootpath),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+
+    def _ceilings(self, step: Step, precision: str) -> Dict[str, Optional[float]]:
+        return {
+            "flops": self.peaks.get(f"matmul {precision}", step.peak_work),
+            "copy_bytes": self.peaks.get("copy", step.copy_work),
+        }
+
+    def _latency(self, step: Step, seconds: List[float], budget: float) -> Dict[str, Any]:
+        """Return quantiles of seconds per batch, and how they were obtained."""
+        reported = step.latencies()
+        if reported:
+            return {"source": "the device", **latency(reported)}
+        if step.batches_per_step == 1:
+            return {"source": "rounds", **latency(seconds)}
+        times = measure.batch_latencies(step, self.device.clock, budget)
+        return {"source": "single-batch calls", **latency(times)}
+
+    def _compute(self, step: Step, flops: Any, rate: float, exact: bool) -> Any:
+        """Return (the compute part of the record, whether it is implausible)."""
+        if flops is None:
+            flops = step.flops_per_item()
+        precision = step.describe()["precision"]
+        ceilings = self._ceilings(step, precision)
+        copy = ceilings["copy_bytes"]
+        if flops is None:
+            return {"copy_peak_bytes_per_s": copy}, False
+        compute = Compute(flops, flops * rate, ceilings["flops"])
+        if exact and not compute.credible:
+            name = f"matmul {precision}"
+            compute.peak = self.peaks.get(name, step.peak_work, again=True)
+        implausible = exact and not compute.credible
+        return {**compute.as_dict(), "copy_peak_bytes_per_s": copy}, implausible
+
+    def _finish(self, record: Dict[str, Any]) -> None:
+        """Write the record, then let plausibility and the gate judge it."""
+        self.benchmark.extra_info[NAMESPACE] = record
+        benchmark = pedantic.as_dict(self.benchmark)
+        run = self.config.stash[run_key]
+        nodeid = self.item.nodeid
+        run.add({"type": "case", "benchmark": benchmark})
+        if record["implausible"]:
+            compute = record["compute"]
+            pytest.fail(
+                f"{self.case.id} is implausible: {compute['achieved']:.3g} FLOP/s is "
+                f"{compute['share']:.2f} times what a matrix product reaches on this device at "
+                f"{record['effective']['precision']} ({compute['peak']:.3g} FLOP/s), so part of "
+                f"the work was left out; the record is in {run.journal.path}",
+                pytrace=False,
+            )
+        comparison = self.config.stash.get(comparison_key, None)
+        if comparison is None:
+            return
+        verdict = comparison.judge(nodeid, benchmark, self.progress.phase)
+        run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
+        if verdict.kind == gate.REGRESSED:
+            pytest.fail(
+                gate.message(self.case.id, verdict, str(run.journal.path)), pytrace=False
+            )

@@ -1,0 +1,251 @@
+"""Command-line options of the suite.
+
+This module is also an installed pytest plugin (see pyproject.toml), so that pytest knows the
+options before it looks for conftest files and can answer a misspelt path option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from pathlib import Path
+from typing import Any, List, Optional
+
+import pytest
+
+from fixtures.config import DATA_MODES, PRECISIONS
+from fixtures.devices import KINDS
+
+# Options that take a path: pytest mistakes `--option PATH` for a test path (see check_spelling).
+PATH_OPTIONS = ("--dataset-dir", "--results-dir", "--baseline", "--baseline-save")
+# Options that decide what a case measures and how; a fresh process of a case gets the same ones.
+MEASURING_OPTIONS = (
+    "device",
+    "device_id",
+    "data",
+    "precision",
+    "case_options",
+    "budget",
+    "target_precision",
+    "batches_per_step",
+    "steps",
+    "dataset_dir",
+    "device_timeout",
+    "allocator",
+    "affinity",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options; each dest is our own, none is shared with pytest-benchmark."""
+    group = parser.getgroup("ipubench", "ipubench: what to run")
+    group.addoption(
+        "--device",
+        default="auto",
+        choices=("auto",) + KINDS,
+        help="device to run on; auto takes ipu, else cuda, else cpu (fake: the project's tests)",
+    )
+    group.addoption(
+        "--device-id",
+        type=_whole(0),
+        default=None,
+        metavar="N",
+        help="which GPU or IPU; chosen for you unless given",
+    )
+    group.addoption(
+        "--device-timeout",
+        type=_seconds,
+        default=600.0,
+        metavar="SECONDS",
+        help="how long to wait for a device that another run holds (600)",
+    )
+    group.addoption("--data", default=None, choices=DATA_MODES, help="where the input comes from")
+    group.addoption(
+        "--precision",
+        default=None,
+        choices=PRECISIONS,
+        help="bits of the operations and of the master weights",
+    )
+    group.addoption(
+        "--set",
+        dest="case_options",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE[,VALUE...]",
+        help="set an option of the selected cases; several values make a sweep; repeatable "
+        "(--describe lists the options)",
+    )
+    group.addoption(
+        "--batches-per-step",
+        type=_whole(1),
+        default=None,
+        metavar="N",
+        help="batches run on the device per host call; calibrated on a host unless given",
+    )
+    group.addoption(
+        "--steps",
+        type=_whole(1),
+        default=None,
+        metavar="N",
+        help="exactly N timed rounds, no early stop",
+    )
+    group.addoption(
+        "--sweep", action="store_true", help="also run the inner points of batch-size sweeps"
+    )
+    group.addoption(
+        "--describe",
+        action="store_true",
+        help="list the options of the selected cases and run nothing",
+    )
+    group.addoption(
+        "--dataset-dir",
+        default=None,
+        metavar="PATH",
+        help="images for --data=real; else $DATASETS_DIR, else sample images made by the project",
+    )
+
+    group = parser.getgroup("ipubench-measuring", "ipubench: how to measure")
+    group.addoption(
+        "--budget",
+        type=_seconds,
+        default=5.0,
+        metavar="SECONDS",
+        help="measured time per case at most (5)",
+    )
+    group.addoption(
+        "--target-precision",
+        type=_fraction,
+        default=0.01,
+        metavar="PERCENT",
+        help="stop when the 95%% interval of the median is this narrow (1%%)",
+    )
+    group.addoption(
+        "--allocator",
+        default="tuned",
+        choices=("tuned", "system"),
+        help="tuned keeps freed memory in the process, which makes CPU cases faster and steadier",
+    )
+    group.addoption(
+        "--affinity",
+        default="cores",
+        choices=("cores", "system"),
+        help="cores pins a CPU run to one thread per physical core; system leaves it alone",
+    )
+
+    group = parser.getgroup("ipubench-results", "ipubench: results, baselines and gate")
+    group.addoption(
+        "--results-dir",
+        default="results",
+        metavar="PATH",
+        help="where each finished case is recorded at once (results/)",
+    )
+    group.addoption(
+        "--resume",
+        action="store_true",
+        help="continue the latest run that had the same command line",
+    )
+    group.addoption(
+        "--baseline-save",
+        default=None,
+        metavar="NAME",
+        help="write the results to baselines/NAME.json (a value with a slash is a path)",
+    )
+    group.addoption(
+        "--baseline",
+        default=None,
+        metavar="NAME",
+        help="compare with baselines/NAME.json (a value with a slash is a path)",
+    )
+    group.addoption(
+        "--gate",
+        type=_fraction,
+        default=None,
+        metavar="PERCENT",
+        help="fail a case that is slower than its baseline by more than this, such as 5%%",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse contradictions and settings that this version does not have."""
+    check_spelling(config)
+    if config.option.gate is not None and config.option.baseline is None:
+        raise pytest.UsageError("--gate needs something to compare with: add --baseline=NAME")
+    if config.getoption("numprocesses", None):
+        raise pytest.UsageError(
+            "-n: running cases in several workers is not supported yet, they would disturb each "
+            "other's timing; run without -n"
+        )
+
+
+def check_spelling(config: pytest.Config) -> None:
+    """Answer `--option PATH`, which pytest takes for a test path, with the right spelling.
+
+    pytest looks for its root folder before it knows our options. A path given as a word of its
+    own then moves the root away, and the cases and their plugins are not found.
+    """
+    if config.inipath is not None:
+        return
+    words = [str(word) for word in config.invocation_params.args]
+    for option, value in zip(words, words[1:]):
+        if option in PATH_OPTIONS and os.path.exists(value):
+            raise pytest.UsageError(
+                f"pytest takes the word after {option} for a test path; write {option}={value}"
+            )
+
+
+def project_root(config: pytest.Config) -> Path:
+    """Return the project's folder: the one that holds pytest.ini."""
+    return config.rootpath
+
+
+def measuring_arguments(config: pytest.Config) -> List[str]:
+    """Return the command-line words that make another process measure as this one does."""
+    words: List[str] = []
+    for dest in MEASURING_OPTIONS:
+        value = config.getoption(dest)
+        flag = "--set" if dest == "case_options" else "--" + dest.replace("_", "-")
+        values = value if isinstance(value, list) else [value]
+        words += [f"{flag}={_as_word(dest, item)}" for item in values if item is not None]
+    return words
+
+
+def _as_word(dest: str, value: Any) -> str:
+    return f"{value:.6%}" if dest == "target_precision" else str(value)
+
+
+def _whole(minimum: int) -> Any:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = minimum - 1
+        if value < minimum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum} up")
+        return value
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    value = _number(text)
+    if value is None or value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    return value
+
+
+def _fraction(text: str) -> float:
+    value = _number(text[:-1]) if text.endswith("%") else None
+    if value is None or not 0 < value < 100:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a percentage between 0% and 100%; write it as 5%"
+        )
+    return value / 100
+
+
+def _number(text: str) -> Optional[float]:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,117 @@
+"""`--set KEY=VALUE`: parse it, and turn its text into an option's type."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import typing
+from typing import Any, Dict, Iterable, List, Sequence, Type
+
+import pytest
+
+from fixtures.config import ALIASES, CaseConfig, option_types
+
+TRUE = ("true", "yes", "on", "1")
+FALSE = ("false", "no", "off", "0")
+OPENING = {"{": "}", "[": "]", "(": ")"}
+# Options with a command-line option of their own, and those that name the case.
+RESERVED = {"data": "--data=", "precision": "--precision=", "mode": "-k ", "system": "--device="}
+
+
+def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
+    """Return key -> values, in the order given. Raises pytest.UsageError on a syntax error."""
+    assignments: Dict[str, List[str]] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        key = key.strip().replace("-", "_")
+        if not equals or not key:
+            raise pytest.UsageError(f"--set={word}: write --set=KEY=VALUE[,VALUE...]")
+        if key in RESERVED:
+            raise pytest.UsageError(f"--set={word}: use {RESERVED[key]}VALUE instead")
+        if key == "name":
+            raise pytest.UsageError(f"--set={word}: the name of a case cannot be set")
+        if key in assignments:
+            raise pytest.UsageError(
+                f"--set: {key} is given twice; separate the values of a sweep by commas"
+            )
+        assignments[key] = split_values(text)
+    return assignments
+
+
+def split_values(text: str) -> List[str]:
+    """Split at commas, except within brackets or double quotes, so that JSON stays whole."""
+    values = [""]
+    closing: List[str] = []
+    quoted = False
+    for character in text:
+        if character == "," and not closing and not quoted:
+            values.append("")
+            continue
+        if character == '"':
+            quoted = not quoted
+        elif not quoted and character in OPENING:
+            closing.append(OPENING[character])
+        elif not quoted and closing and character == closing[-1]:
+            closing.pop()
+        values[-1] += character
+    return values
+
+
+def convert(cls: Type[CaseConfig], key: str, text: str) -> Any:
+    """Return the value of option ``key`` that ``text`` stands for. Raises ValueError."""
+    field = next(item for item in dataclasses.fields(cls) if item.name == key)
+    value = _typed(option_types(cls)[key], text)
+    choices = field.metadata.get("choices")
+    if choices and value not in choices:
+        raise ValueError(
+            f"{text!r} is not one of {', '.join(map(str, choices))}{nearest(text, choices)}"
+        )
+    minimum = field.metadata.get("minimum")
+    if minimum is not None and value < minimum:
+        raise ValueError(f"{text!r} is below the smallest value, {minimum}")
+    return value
+
+
+def _typed(kind: Any, text: str) -> Any:
+    text = text.strip()
+    if kind is bool:
+        if text.lower() in TRUE + FALSE:
+            return text.lower() in TRUE
+        raise ValueError(f"{text!r} is neither true nor false")
+    if kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            name = "a whole number" if kind is int else "a number"
+            raise ValueError(f"{text!r} is not {name}") from None
+        return number
+    if typing.get_origin(kind) is tuple:
+        return tuple(text.split())
+    return text
+
+
+def type_name(kind: Any) -> str:
+    """Return how a type is written in messages."""
+    if typing.get_origin(kind) is tuple:
+        return "words"
+    return str(getattr(kind, "__name__", kind))
+
+
+def nearest(word: str, known: Iterable[Any]) -> str:
+    """Return '; did you mean X?' for the nearest known word, or nothing."""
+    matches = difflib.get_close_matches(word, [str(item) for item in known], n=1)
+    return f"; did you mean {matches[0]}?" if matches else ""
+
+
+def unknown_key_message(key: str, classes: Iterable[Type[CaseConfig]]) -> str:
+    """Say that no selected case has an option, which ones there are and which is nearest."""
+    known = sorted({item.name for cls in classes for item in dataclasses.fields(cls)})
+    settable = [name for name in known if name not in RESERVED and name != "name"]
+    aliases = [alias for alias, target in ALIASES.items() if target in settable]
+    return (
+        f"--set: no selected case has an option {key!r}{nearest(key, settable + aliases)} "
+        f"Options of the selected cases: {', '.join(settable)}"
+    )

@@ -1,0 +1,82 @@
+"""The one place that touches pytest-benchmark beyond its public fixture (4.0 to 5.3).
+
+``benchmark.pedantic`` fixes its number of rounds at the call. Ours is decided while it runs, so
+the rule lives in ``setup``, which runs before each round and ends the rounds by an exception.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Callable, Dict, List
+
+import pytest
+
+
+class EnoughRounds(Exception):
+    """Raised by ``before_round`` when no further round is wanted."""
+
+
+def run_rounds(
+    benchmark: Any,
+    step: Callable[[], None],
+    before_round: Callable[[List[float]], None],
+    clock: Callable[[], float],
+    params: Dict[str, Any],
+) -> List[float]:
+    """Time ``step`` until ``before_round(rounds so far)`` raises EnoughRounds; return seconds.
+
+    The case stays in pytest-benchmark's session and so in its JSON. With ``--benchmark-disable``
+    the step runs once and the list is empty.
+    """
+    if benchmark.disabled:
+        benchmark.pedantic(step)
+        return []
+    benchmark.params = params
+    # The clock belongs to the device; pytest-benchmark's own option would only name a host timer.
+    benchmark._timer = clock
+
+    def setup() -> None:
+        before_round(benchmark.stats.stats.data if benchmark.stats else [])
+
+    try:
+        benchmark.pedantic(step, setup=setup, rounds=sys.maxsize)
+    except EnoughRounds:
+        benchmark.has_error = False
+    return list(benchmark.stats.stats.data)
+
+
+def as_dict(benchmark: Any) -> Dict[str, Any]:
+    """Return the finished benchmark as pytest-benchmark writes it, with its rounds, as plain JSON.
+
+    Raises TypeError for a value that JSON cannot hold: silently it would become a string.
+    """
+    plain: Dict[str, Any] = json.loads(json.dumps(benchmark.stats.as_dict(include_data=True)))
+    return plain
+
+
+def hide_table(config: pytest.Config) -> None:
+    """Leave the final table to ours, unless the user asked for pytest-benchmark's."""
+    session = getattr(config, "_benchmarksession", None)
+    words = [str(word) for word in config.invocation_params.args]
+    asked = any(word.startswith(("--benchmark-columns", "--benchmark-sort")) for word in words)
+    if session is not None and not session.verbose and not asked:
+        session.quiet = True
+
+
+def document(config: pytest.Config, benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Return a whole document in pytest-benchmark's format around finished benchmarks."""
+    hook = config.hook
+    machine_info = hook.pytest_benchmark_generate_machine_info(config=config)
+    hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine_info)
+    commit_info = hook.pytest_benchmark_generate_commit_info(config=config)
+    hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit_info)
+    output: Dict[str, Any] = hook.pytest_benchmark_generate_json(
+        config=config,
+        benchmarks=[],
+        include_data=True,
+        machine_info=machine_info,
+        commit_info=commit_info,
+    )
+    output["benchmarks"] = benchmarks
+    return output

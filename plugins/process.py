@@ -1,0 +1,100 @@
+"""The measuring process itself: its allocator, its memory, what it runs with."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import platform
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Optional
+
+# glibc's mallopt parameters, from malloc.h.
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
+# glibc takes a 32-bit int.
+GIBIBYTE = 1 << 30
+LARGEST_INT = (1 << 31) - 1
+
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "tensorflow",
+    "tensorflow-cpu",
+    "openvino",
+    "poptorch",
+    "numpy",
+    "pytest",
+    "pytest-benchmark",
+)
+
+
+def tune_allocator() -> Dict[str, bool]:
+    """Make glibc keep large freed buffers instead of unmapping them; return what was accepted.
+
+    By default each large activation is mapped, faulted in page by page and unmapped at each call,
+    or not, depending on the heap's history: one process draws one of several speeds. A C library
+    without mallopt accepts nothing.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return {"mmap_threshold": False, "trim_threshold": False}
+    return {
+        "mmap_threshold": mallopt(M_MMAP_THRESHOLD, GIBIBYTE) == 1,
+        "trim_threshold": mallopt(M_TRIM_THRESHOLD, LARGEST_INT) == 1,
+    }
+
+
+class PeakMemory:
+    """The highest resident memory of this process since the object was made, in bytes."""
+
+    def __init__(self) -> None:
+        self.since = "case"
+        try:
+            # 5 resets the peak (proc(5), clear_refs).
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            self.since = "process start"
+
+    def read(self) -> int:
+        """Return the peak so far; ``since`` says from when it counts."""
+        try:
+            for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        except OSError:
+            self.since = "process start"
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+@functools.lru_cache(maxsize=None)
+def versions() -> Dict[str, str]:
+    """Return the version of Python and of every installed package that can change a number."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def git_revision(folder: Path) -> Optional[str]:
+    """Return the commit of the project's checkout, with -dirty where files differ, or None."""
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=str(folder),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    except OSError:
+        return None
+    return answer.stdout.decode().strip() or None if answer.returncode == 0 else None

@@ -1,0 +1,219 @@
+"""Which cases exist, what the command line makes of them, and which of them run here.
+
+All cases always collect. Those that the device cannot run, inner sweep points and those that
+``--data`` or ``--precision`` leave out are deselected after ``-k`` and ``-m``, and counted in
+header lines that say what they need.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
+
+import pytest
+
+from fixtures import devices
+from fixtures.config import Case, CaseConfig, Family, resolve_key
+from plugins.overrides import convert, parse_assignments, unknown_key_message
+
+# Fixture name -> marker: a case's framework is the runtime it asks for.
+FRAMEWORKS = {"tensorflow": "tensorflow", "pytorch": "torch"}
+
+
+@dataclasses.dataclass
+class Selection:
+    """What was asked for and what was left out, for the header and for the gate."""
+
+    assignments: Dict[str, List[str]]
+    device: str
+    base_nodeids: Set[str] = dataclasses.field(default_factory=set)
+    left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+
+
+selection_key = pytest.StashKey[Selection]()
+
+
+def case_of(item: pytest.Item) -> Optional[Case]:
+    """Return the case that a collected item runs, or None for an ordinary test."""
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get("case") if callspec is not None else None
+    return case if isinstance(case, Case) else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Parse ``--set``; a syntax error ends here."""
+    option = config.option
+    assignments = parse_assignments(option.case_options)
+    for key in ("batches_per_step", "steps"):
+        if getattr(option, key) is not None:
+            assignments[key] = [str(getattr(option, key))]
+    config.stash[selection_key] = Selection(assignments, devices.choose(option.device))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Turn the declared configurations into cases. Never raises: bad values are judged later."""
+    marks = list(metafunc.definition.iter_markers("cases"))
+    if not marks:
+        return
+    selection = metafunc.config.stash[selection_key]
+    option = metafunc.config.option
+    params: Dict[str, Any] = {}
+    for mark in marks:
+        for entry in mark.args:
+            family = Family.of(entry, dict(mark.kwargs))
+            for case in expand(family, selection.assignments, option.data, option.precision):
+                selection.base_nodeids.add(f"{metafunc.definition.nodeid}[{case.base_id}]")
+                params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
+    metafunc.parametrize("case", list(params.values()), indirect=True)
+
+
+def _parameter(case: Case, fixturenames: Sequence[str]) -> Any:
+    marks = [getattr(pytest.mark, case.config.mode)]
+    marks += [getattr(pytest.mark, FRAMEWORKS[name]) for name in fixturenames if name in FRAMEWORKS]
+    if case.config.ipus:
+        marks.append(pytest.mark.ipus(case.config.ipus))
+    if case.inner:
+        marks.append(pytest.mark.sweep)
+    if case.quick:
+        marks.append(pytest.mark.quick)
+    return pytest.param(case, id=case.id, marks=marks)
+
+
+def expand(
+    family: Family,
+    assignments: Dict[str, List[str]],
+    data: Optional[str] = None,
+    precision: Optional[str] = None,
+) -> Iterator[Case]:
+    """Yield the cases of a family under the command line's options.
+
+    ``data`` and ``precision`` narrow a family that has cases in several modes (the others are
+    yielded as excluded) and override the one mode of any other family.
+    """
+    cls = type(family.points[0][0])
+    keys = {key: resolve_key(cls, key) for key in assignments}
+    lacks = frozenset(key for key, name in keys.items() if name is None)
+    wanted = {"data": data, "precision": precision}
+    last_swept = getattr(family.points[-1][0], family.swept) if family.swept else None
+    for config, inner in family.points:
+        start, excluded, overrides = config, "", set()
+        for key, value in wanted.items():
+            if value is None or getattr(config, key) == value:
+                continue
+            if len(family.axes.get(key, ())) > 1:
+                excluded = f"--{key}={value}"
+            else:
+                start = dataclasses.replace(start, **{key: value})
+                overrides.add(key)
+        swept_here = family.swept in keys.values()
+        quick = (
+            config.system == "host"
+            and config.data == family.axes.get("data", (config.data,))[0]
+            and (swept_here or not family.swept or getattr(config, family.swept) == last_swept)
+        )
+        common = {
+            "inner": inner and not swept_here,
+            "quick": quick,
+            "lacks": lacks,
+            "excluded": excluded,
+            "base_id": family.identifier(config, frozenset()),
+        }
+        settable = [(name, assignments[key]) for key, name in keys.items() if name is not None]
+        for values in itertools.product(*(texts for _, texts in settable)):
+            names = [name for name, _ in settable]
+            yield _overridden(family, start, frozenset(overrides), names, values, common)
+
+
+def _overridden(
+    family: Family,
+    config: CaseConfig,
+    overrides: FrozenSet[str],
+    names: Sequence[str],
+    texts: Sequence[str],
+    common: Dict[str, Any],
+) -> Case:
+    error = ""
+    for name, text in zip(names, texts):
+        try:
+            config = dataclasses.replace(config, **{name: convert(type(config), name, text)})
+        except ValueError as problem:
+            error = error or f"--set={name}={text}: {problem}"
+    try:
+        config.check()
+    except ValueError as problem:
+        error = error or f"{config.name}: {problem}"
+    changed = overrides | frozenset(names)
+    identifier = family.identifier(config, changed)
+    if error:
+        # The configuration kept its old value, so its identifier is another case's.
+        identifier += "-invalid"
+    return Case(config, identifier, overrides=changed, error=error, **common)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Keep what this device can run; judge ``--set`` on what is left."""
+    selection = config.stash[selection_key]
+    kept: List[pytest.Item] = []
+    dropped: List[pytest.Item] = []
+    for item in items:
+        case = case_of(item)
+        reason = _why_left_out(case, selection.device, config.option.sweep) if case else ""
+        if reason:
+            selection.left_out[reason] += 1
+        (dropped if reason else kept).append(item)
+    kept, lacking = _judge_overrides(selection, kept)
+    dropped += lacking
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+    items[:] = kept
+
+
+def _why_left_out(case: Case, device: str, sweep: bool) -> str:
+    """Return what a case needs to run, or '' if it runs."""
+    needs = case.config.ipus
+    if case.excluded:
+        return f"left out by {case.excluded}"
+    if device in ("ipu", "ipu-model"):
+        if not needs:
+            return "for a host: --device=cpu or --device=cuda"
+    elif needs:
+        return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu"
+    if case.inner and not sweep:
+        return "inner points of a batch-size sweep: --sweep"
+    return ""
+
+
+def _judge_overrides(
+    selection: Selection, items: List[pytest.Item]
+) -> Tuple[List[pytest.Item], List[pytest.Item]]:
+    found = [(item, case_of(item)) for item in items]
+    selected = [case for _, case in found if case is not None]
+    if not selected:
+        return items, []
+    for key in selection.assignments:
+        if all(key in case.lacks for case in selected):
+            classes = {type(case.config) for case in selected}
+            raise pytest.UsageError(unknown_key_message(key, classes))
+    kept: List[pytest.Item] = []
+    lacking: List[pytest.Item] = []
+    for item, case in found:
+        if case is not None and case.lacks:
+            selection.left_out[f"without the option {', '.join(sorted(case.lacks))}"] += 1
+            lacking.append(item)
+            continue
+        if case is not None and case.error:
+            raise pytest.UsageError(case.error)
+        kept.append(item)
+    return kept, lacking
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
+    """Say what was left out and what it needs."""
+    selection = config.stash[selection_key]
+    return [
+        f"{count} case{'s' if count > 1 else ''} {reason}"
+        for reason, count in sorted(selection.left_out.items())
+    ]

@@ -1,0 +1,129 @@
+"""The statistics of rounds: quantiles, the interval of a median, ratios. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
+
+CONFIDENCE = 0.95
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """Return the q-quantile by linear interpolation (NumPy's default). Needs one value or more."""
+    ordered = sorted(values)
+    position = q * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the middle value."""
+    return quantile(values, 0.5)
+
+
+def quantile_ranks(n: int, q: float, confidence: float = CONFIDENCE) -> Optional[Tuple[int, int]]:
+    """Return the ranks (from 0) of the order statistics that enclose the q-quantile.
+
+    Distribution-free: the number of values below the quantile is binomial(n, q); each tail keeps
+    at most (1 - confidence) / 2 (Conover, Practical Nonparametric Statistics, 3.2). None where n
+    is too small for any such pair (below 6 for a median at 95%).
+    """
+    tail = (1 - confidence) / 2
+    low, high = -1, n
+    cumulative = 0.0
+    for k in range(n + 1):
+        cumulative += _binomial(n, k, q)
+        if cumulative <= tail:
+            low = k
+        if cumulative >= 1 - tail:
+            high = k
+            break
+    if low < 0 or high > n - 1:
+        return None
+    return low, high
+
+
+def _binomial(n: int, k: int, q: float) -> float:
+    log = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    return math.exp(log + k * math.log(q) + (n - k) * math.log1p(-q))
+
+
+def quantile_interval(
+    values: Sequence[float], q: float = 0.5, confidence: float = CONFIDENCE
+) -> Tuple[float, float]:
+    """Return a confidence interval of the q-quantile; smallest and largest where n is too small."""
+    ordered = sorted(values)
+    ranks = quantile_ranks(len(ordered), q, confidence)
+    if ranks is None:
+        return ordered[0], ordered[-1]
+    return ordered[ranks[0]], ordered[ranks[1]]
+
+
+def relative_half_width(values: Sequence[float]) -> float:
+    """Return half the width of the median's interval over the median."""
+    low, high = quantile_interval(values)
+    return (high - low) / 2 / median(values)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Items per second over the rounds of one process."""
+
+    median: float
+    low: float
+    high: float
+    mean: float
+    min: float
+    max: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float], items: float) -> Throughput:
+        """Summarise rounds of ``items`` items each.
+
+        ``mean`` is the arithmetic mean of the rounds' rates, as the original programs print it;
+        ``low`` and ``high`` are the 95% interval of the median.
+        """
+        fastest, slowest = quantile_interval(seconds)
+        rates = [items / value for value in seconds]
+        return cls(
+            median=items / median(seconds),
+            low=items / slowest,
+            high=items / fastest,
+            mean=math.fsum(rates) / len(rates),
+            min=min(rates),
+            max=max(rates),
+        )
+
+    @property
+    def spread(self) -> float:
+        """Half the interval over the median: what the table shows as ±."""
+        return (self.high - self.low) / 2 / self.median
+
+
+def latency(seconds: Sequence[float]) -> Dict[str, float]:
+    """Return p50, p90 and p99 of seconds per batch, in milliseconds, and how many samples."""
+    summary: Dict[str, float] = {
+        f"p{percent}_ms": 1000 * quantile(seconds, percent / 100) for percent in (50, 90, 99)
+    }
+    summary["samples"] = len(seconds)
+    return summary
+
+
+def normalised_quartile(rounds: Sequence[float], canaries: Sequence[float]) -> float:
+    """Return the 25% quantile of rounds over that of canaries.
+
+    The slow rounds are the machine's doing, the fast quarter is the code's; dividing by the canary
+    takes out how fast the machine was. Without canaries it is the rounds' quantile alone.
+    """
+    scale = quantile(canaries, 0.25) if canaries else 1.0
+    return quantile(rounds, 0.25) / scale
+
+
+def still_falling(seconds: Sequence[float], tolerance: float = 0.02) -> bool:
+    """Tell whether the newest value is a new minimum by more than the tolerance."""
+    if len(seconds) < 2:
+        return False
+    earlier: List[float] = list(seconds[:-1])
+    return seconds[-1] < (1 - tolerance) * min(earlier)

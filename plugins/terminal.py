@@ -1,0 +1,177 @@
+"""The end of a run on the terminal: the table, what the gate found, what went wrong with data."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Dict, List, Sequence, Tuple
+
+import pytest
+
+from plugins import gate, pedantic
+from plugins.gating import comparison_key, missing_cases
+from plugins.journal import Run, run_key
+from plugins.record import record_of
+from plugins.units import percent, short_number
+
+NARROWEST_NAME = 16
+GAP = 1
+HEADINGS = ("case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Ours is the table that people read."""
+    pedantic.hide_table(session.config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Write the table and everything that a number alone does not say."""
+    run = config.stash.get(run_key, None)
+    if run is None:
+        return
+    lines = summary(run, terminalreporter._tw.fullwidth)
+    lines += gate_lines(config, run)
+    lines += run.closing
+    if lines:
+        terminalreporter.section("benchmarks")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
+def summary(run: Run, width: int) -> List[str]:
+    """Return the table of all measured cases, grouped by bench function, and notes on them."""
+    groups: Dict[str, List[Dict[str, Any]]] = {}
+    for benchmark in run.results.benchmarks.values():
+        groups.setdefault(benchmark["fullname"].split("[")[0], []).append(benchmark)
+    rows: List[Tuple[str, ...]] = []
+    for function, benchmarks in groups.items():
+        unit = record_of(benchmarks[0])["throughput"]["unit"]
+        rows.append((f"{function.split('::')[-1]} ({unit})",))
+        rows += [_row(run, benchmark) for benchmark in benchmarks]
+    return layout(rows, width) + _notes(run)
+
+
+def _row(run: Run, benchmark: Dict[str, Any]) -> Tuple[str, ...]:
+    record = record_of(benchmark)
+    throughput, latency = record["throughput"], record["latency"]
+    share = (record["compute"] or {}).get("share")
+    compiled = short_seconds(record["compile_seconds"])
+    return (
+        f"  {record['name']}",
+        short_number(throughput["median"]),
+        percent(throughput["spread"]),
+        short_number(latency["p50_ms"]),
+        short_number(latency["p99_ms"]),
+        compiled if record["compile"] == "fresh" else "reused",
+        "-" if share is None else percent(share, 0),
+        change_text(run.results.verdicts.get(benchmark["fullname"])),
+    )
+
+
+def short_seconds(value: float) -> str:
+    """Return seconds with a tenth."""
+    return f"{value:.1f}"
+
+
+def change_text(verdict: Any) -> str:
+    """Return the change against the baseline, or why there is none."""
+    if verdict is None:
+        return "-"
+    if verdict["change"] is None:
+        return str(verdict["kind"])
+    return percent(verdict["change"], sign=True)
+
+
+def layout(rows: Sequence[Tuple[str, ...]], width: int) -> List[str]:
+    """Align rows under the headings within ``width`` columns; a row of one cell is a heading.
+
+    Columns that are empty throughout are left out; a name that does not fit is cut in its middle,
+    where names differ least.
+    """
+    if not rows:
+        return []
+    full = [row for row in rows if len(row) > 1]
+    shown = [
+        index
+        for index in range(len(HEADINGS))
+        if index < 2 or any(row[index] not in ("-", "") for row in full)
+    ]
+    table = [HEADINGS, *full]
+    widths = {index: max(len(row[index]) for row in table) for index in shown}
+    rest = sum(widths[index] + GAP for index in shown if index)
+    widths[0] = max(NARROWEST_NAME, min(widths[0], width - 1 - rest))
+    lines = []
+    for row in (HEADINGS, *rows):
+        if len(row) == 1:
+            lines.append(row[0][: width - 1])
+            continue
+        cells = [_cut(row[0], widths[0]).ljust(widths[0])]
+        cells += [row[index].rjust(widths[index]) for index in shown if index]
+        lines.append((" " * GAP).join(cells).rstrip())
+    return lines
+
+
+def _cut(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    head = (width - 2) // 2
+    return text[:head] + ".." + text[len(text) - (width - 2 - head) :]
+
+
+def _notes(run: Run) -> List[str]:
+    lines = []
+    corrupt: Dict[str, None] = {}
+    for benchmark in run.results.benchmarks.values():
+        record = record_of(benchmark)
+        corrupt.update(dict.fromkeys(record["data"].get("corrupt", ())))
+        if record["implausible"]:
+            lines.append(f"{record['name']}: implausible, see its failure")
+        if record["rounds"]["stopped_by"] == "budget" and record["throughput"]["spread"] > 0.05:
+            lines.append(
+                f"{record['name']}: ±{record['throughput']['spread']:.1%} after "
+                f"{record['rounds']['count']} rounds is not precise; a quieter machine or "
+                f"--budget={_longer_budget(benchmark):.0f} helps"
+            )
+    if corrupt:
+        names = ", ".join(Path(path).name for path in list(corrupt)[:5])
+        more = f" and {len(corrupt) - 5} more" if len(corrupt) > 5 else ""
+        lines.append(f"{len(corrupt)} images could not be read and were replaced: {names}{more}")
+    if run.results.resumed:
+        lines.append(f"{len(run.results.resumed)} cases were measured before this run was resumed")
+    return lines
+
+
+def _longer_budget(benchmark: Dict[str, Any]) -> float:
+    return max(10.0, 4 * math.fsum(benchmark["stats"]["data"]))
+
+
+def gate_lines(config: pytest.Config, run: Run) -> List[str]:
+    """Return the verdicts: a count of each kind, and by name every case that is not a plain pass."""
+    comparison = config.stash.get(comparison_key, None)
+    if comparison is None:
+        return []
+    by_kind: Dict[str, List[str]] = {}
+    for nodeid, verdict in run.results.verdicts.items():
+        by_kind.setdefault(verdict["kind"], []).append(nodeid)
+    gone = missing_cases(config)
+    if gone:
+        by_kind[gate.MISSING] = gone
+    unselected = [
+        nodeid
+        for nodeid in comparison.stored
+        if nodeid not in run.results.benchmarks and nodeid not in gone
+    ]
+    counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
+    threshold = "no gate" if comparison.threshold is None else f"gate {percent(comparison.threshold)}"
+    lines = ["", f"against {comparison.path} ({threshold}): {counts or 'nothing to compare'}"]
+    for kind in (gate.REGRESSED, gate.IMPROVED, gate.INCOMPARABLE, gate.NEW, gate.MISSING):
+        for nodeid in by_kind.get(kind, ()):
+            reasons = run.results.verdicts.get(nodeid, {}).get("reasons") or ()
+            why = f": {'; '.join(reasons)}" if reasons else ""
+            lines.append(f"  {kind}: {nodeid}{why}")
+    if unselected:
+        lines.append(f"  {len(unselected)} cases of the baseline were not selected in this run")
+    if config.option.gate is not None and not set(by_kind) & set(gate.COMPARED):
+        lines.append("  nothing was compared, so the gate says nothing (exit code 6)")
+    return lines

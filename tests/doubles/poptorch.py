@@ -1,0 +1,290 @@
+"""A stand-in for the part of PopTorch that the project uses.
+
+It offers the names and signatures of the SDK and nothing else (``test_poptorch_contract.py`` checks
+them against the SDK's published API), records every call, and runs a wrapped model on the CPU. It
+is as strict as the SDK about what the project can get wrong: types of arguments, the number of
+IPUs, how full a pipeline is, sizes of inputs, and the life of an executor.
+
+Tests install :func:`as_module` as ``poptorch`` and steer it through :data:`recorder`, which is not
+part of what the module offers.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
+
+# What `import poptorch` gives; everything else here belongs to the stand-in.
+OFFERED = ("BeginBlock", "Error", "Options", "OutputMode", "PoplarExecutor", "inferenceModel")
+
+NO_EXECUTABLE = "Model has not been compiled or has been destroyed."
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass
+class Recorder:
+    """What was called since the last :meth:`reset`, and what shall go wrong."""
+
+    #: (qualified name, arguments by name), in order; ``self`` is left out.
+    calls: List[Tuple[str, Dict[str, Any]]] = field(default_factory=list)
+    #: IPU of each pipeline stage entered while models ran, in order.
+    stages: List[int] = field(default_factory=list)
+    #: Executors made so far.
+    executors: List[PoplarExecutor] = field(default_factory=list)
+    #: Message of the error that attaching to a device raises; empty: a device is there.
+    attach_error: str = ""
+
+    def reset(self) -> None:
+        """Forget all calls; nothing goes wrong from now on."""
+        self.calls.clear()
+        self.stages.clear()
+        self.executors.clear()
+        self.attach_error = ""
+
+    def names(self) -> List[str]:
+        """Return the qualified names of all calls, in order."""
+        return [name for name, _ in self.calls]
+
+    def arguments(self, name: str) -> Dict[str, Any]:
+        """Return the arguments of the only call of that name."""
+        (arguments,) = [given for called, given in self.calls if called == name]
+        return arguments
+
+
+recorder = Recorder()
+
+
+def as_module() -> ModuleType:
+    """Return a module ``poptorch`` with the offered names only; the recorder starts empty."""
+    recorder.reset()
+    module = ModuleType("poptorch")
+    for name in OFFERED:
+        setattr(module, name, globals()[name])
+    return module
+
+
+def recorded(function: Function) -> Function:
+    """Record each call with its arguments by name; a call that does not fit raises TypeError."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arguments = dict(signature.bind(*args, **kwargs).arguments)
+        arguments.pop("self", None)
+        recorder.calls.append((function.__qualname__, arguments))
+        return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+class Error(Exception):
+    """What PopTorch's C++ part raises."""
+
+
+class OutputMode(enum.IntEnum):
+    """Which of a call's outputs come back to the host."""
+
+    Final = 0
+    EveryN = 1
+    All = 2
+    Sum = 3
+    Default = 4
+
+
+class _Closed:
+    """Refuses to be given an attribute that the class does not declare, as the SDK's options do."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self) -> None:
+        self._values: Dict[str, Any] = {}
+
+
+class _PopartOptions(_Closed):
+    __slots__ = ()
+
+    @recorded
+    def set(self, key: str, value: Any) -> _PopartOptions:
+        self._values[key] = value
+        return self
+
+
+class _PrecisionOptions(_Closed):
+    __slots__ = ()
+
+    @recorded
+    def setPartialsType(self, dtype: Any) -> _PrecisionOptions:
+        import torch
+
+        if dtype not in (torch.float, torch.half):
+            raise ValueError("parameter to setPartialsType should be torch.float or torch.half")
+        return self
+
+
+class Options(_Closed):
+    """How a model runs; each option returns the object itself."""
+
+    __slots__ = ("_popart", "_precision")
+
+    @recorded
+    def __init__(self) -> None:
+        super().__init__()
+        self._precision = _PrecisionOptions()
+        self._popart = _PopartOptions()
+
+    @property
+    def Precision(self) -> _PrecisionOptions:
+        return self._precision
+
+    @property
+    def _Popart(self) -> _PopartOptions:
+        return self._popart
+
+    @recorded
+    def deviceIterations(self, device_iterations: int) -> Options:
+        return self._keep("device_iterations", device_iterations, int)
+
+    @recorded
+    def replicationFactor(self, replication_factor: int) -> Options:
+        return self._keep("replication_factor", replication_factor, int)
+
+    @recorded
+    def outputMode(
+        self, output_mode: OutputMode, output_return_period: Optional[int] = None
+    ) -> Options:
+        return self._keep("output_mode", output_mode, OutputMode)
+
+    @recorded
+    def useIpuModel(self, use_model: bool) -> Options:
+        return self._keep("use_model", use_model, bool)
+
+    @recorded
+    def useIpuId(self, ipu_id: int) -> Options:
+        return self._keep("ipu_id", ipu_id, int)
+
+    @recorded
+    def autoRoundNumIPUs(self, auto_round_num_ipus: bool = True) -> Options:
+        return self._keep("auto_round_num_ipus", auto_round_num_ipus, bool)
+
+    @recorded
+    def enableSyntheticData(self, enabled: bool) -> Options:
+        return self._keep("synthetic_data", enabled, bool)
+
+    def _keep(self, key: str, value: Any, kind: type) -> Options:
+        assert isinstance(value, kind), f"{key}: {value!r} is no {kind.__name__}"
+        self._values[key] = value
+        return self
+
+
+@recorded
+def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Any = None) -> Any:
+    """Make a layer, in place, the first one of a stage."""
+
+    def enter(module: Any, inputs: Any) -> None:
+        recorder.stages.append(ipu_id)
+
+    layer_to_call.register_forward_pre_hook(enter)
+    layer_to_call._double_ipu = ipu_id
+    return layer_to_call
+
+
+@recorded
+def inferenceModel(model: Any, options: Optional[Options] = None) -> PoplarExecutor:
+    """Wrap a model; nothing is compiled yet."""
+    return PoplarExecutor(model, options or Options(), False, "double")
+
+
+class PoplarExecutor:
+    """A wrapped model. It compiles and attaches at ``compile`` or at its first call."""
+
+    def __init__(
+        self,
+        model: Any,
+        options: Any,
+        training: bool,
+        poptorch_version: str,
+        optimizer: Any = None,
+        user_model: Any = None,
+    ) -> None:
+        self._model = model
+        self._values: Dict[str, Any] = options._values
+        self._attached = False
+        self._destroyed = False
+        self._runs = 0
+        recorder.executors.append(self)
+
+    @recorded
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        self._refuse_if_destroyed()
+        self._check_stages()
+        self._check_inputs(args[0])
+        if recorder.attach_error:
+            raise Error(recorder.attach_error)
+        self._attached = True
+
+    @recorded
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import torch
+
+        self._refuse_if_destroyed()
+        if not self._attached:
+            self.compile(*args, **kwargs)
+        self._check_inputs(args[0])
+        self._runs += 1
+        images = args[0]
+        if self._synthetic:
+            images = torch.randn(images.shape).to(images.dtype)
+        with torch.no_grad():
+            return self._model(images)
+
+    @recorded
+    def getLatency(self) -> Tuple[float, float, float]:
+        """Return min, max and mean seconds of the last run; nothing is known without transfers."""
+        if not self._runs or self._synthetic:
+            return (0.0, 0.0, 0.0)
+        return (0.001 * self._runs, 0.004 * self._runs, 0.002 * self._runs)
+
+    @recorded
+    def destroy(self) -> None:
+        self._attached = False
+        self._destroyed = True
+
+    @recorded
+    def isAttachedToDevice(self) -> bool:
+        return self._attached
+
+    @recorded
+    def isCompiled(self) -> bool:
+        return self._attached
+
+    @property
+    def _synthetic(self) -> bool:
+        return bool(self._values.get("synthetic_data"))
+
+    def _refuse_if_destroyed(self) -> None:
+        # PopTorch would compile anew, minutes that nobody asked for.
+        if self._destroyed:
+            raise Error(NO_EXECUTABLE)
+
+    def _check_stages(self) -> None:
+        """Refuse what PopTorch and PopART refuse when they compile."""
+        ids: Set[int] = {getattr(module, "_double_ipu", 0) for module in self._model.modules()}
+        stages = max(ids) + 1
+        ipus = stages * self._values.get("replication_factor", 1)
+        if ipus & (ipus - 1) and not self._values.get("auto_round_num_ipus"):
+            raise Error(f"{ipus} IPUs: the number of IPUs must be a power of 2")
+        if self._values.get("device_iterations", 1) < stages:
+            raise Error(
+                "For pipelining, depth (batchesPerStep) must equal at least the number of pipeline "
+                f"stages ({stages})"
+            )
+
+    def _check_inputs(self, images: Any) -> None:
+        runs = self._values.get("device_iterations", 1) * self._values.get("replication_factor", 1)
+        if len(images) % runs:
+            raise Error(f"a batch of {len(images)} cannot be divided by {runs}")
