@@ -15,6 +15,6 @@ pytest_plugins = [
     "plugins.meter",
     "fixtures.case",
     "fixtures.device",
-    "fixtures.runtimes",
-    "fixtures.data",
+    "fixtures.runtimes.fixture",
+    "fixtures.data.fixture",
 ]

@@ -14,6 +14,7 @@ from plugins.selection import case_of
 source_key = pytest.StashKey[ImageFolder]()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Find the images that the selected cases need; a folder that has none ends the run here."""
     option = session.config.option

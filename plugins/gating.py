@@ -1,4 +1,4 @@
-"""`--baseline`, `--gate` and `--baseline-save`: compare each case in its own test, report at the end.
+"""`--baseline`, `--gate`, `--baseline-save`: compare each case in its own test.
 
 Exit codes: 1 where a case regressed, failed, or is missing from the run although the baseline has
 it; 6 where a gate was asked for and nothing could be compared.
@@ -31,9 +31,7 @@ class Comparison:
     stored: Dict[str, Dict[str, Any]]
     threshold: Optional[float]
 
-    def judge(
-        self, nodeid: str, now: Dict[str, Any], progress: Callable[[str], None]
-    ) -> Verdict:
+    def judge(self, nodeid: str, now: Dict[str, Any], progress: Callable[[str], None]) -> Verdict:
         """Compare a measured case; a suspect is measured again in fresh processes first."""
         before = self.stored.get(nodeid)
         if before is None:

@@ -25,7 +25,8 @@ LEAST_ROUNDS = 3
 MOST_EXTRA_WARM_UP = 10
 CANARY_WARM_UP = 3
 CANARIES_AROUND_BACKGROUND_WORK = 20
-LATENCY_SAMPLES = 200
+LEAST_LATENCY_SAMPLES = 10
+MOST_LATENCY_SAMPLES = 200
 LATENCY_SHARE_OF_BUDGET = 0.1
 # A measured ceiling is the best of several tries within this time.
 PEAK_SECONDS = 0.5
@@ -51,7 +52,7 @@ class Rounds:
     stopped_by: str = ""
 
     def before_round(self, seconds: List[float]) -> None:
-        """End the rounds when the rule says so; else time the canary. ``seconds``: rounds so far."""
+        """End the rounds when the rule says so, given those so far; else time the canary."""
         self.stopped_by = stop_reason(seconds, self.limits)
         if self.stopped_by:
             raise EnoughRounds
@@ -122,16 +123,17 @@ def canary_times(canary: Optional[Callable[[], None]], clock: Clock, count: int)
 
 
 def batch_latencies(step: Step, clock: Clock, budget: float) -> List[float]:
-    """Return seconds per batch of calls of one batch each, up to a share of the budget."""
+    """Return seconds per batch of calls of one batch each: 10 to 200, by a share of the budget."""
     chosen = step.batches_per_step
     step.batches_per_step = 1
     try:
         step()
         seconds: List[float] = []
-        while len(seconds) < LATENCY_SAMPLES:
+        while len(seconds) < LEAST_LATENCY_SAMPLES or (
+            len(seconds) < MOST_LATENCY_SAMPLES
+            and math.fsum(seconds) < budget * LATENCY_SHARE_OF_BUDGET
+        ):
             seconds.append(timed(step, clock))
-            if math.fsum(seconds) >= budget * LATENCY_SHARE_OF_BUDGET:
-                break
         return seconds
     finally:
         step.batches_per_step = chosen

@@ -201,9 +201,13 @@ class Meter:
         """Return quantiles of seconds per batch, and how they were obtained."""
         reported = step.latencies()
         if reported:
-            return {"source": "the device", **latency(reported)}
+            return {"source": "the device", **latency(reported[-len(seconds) :])}
         if step.batches_per_step == 1:
             return {"source": "rounds", **latency(seconds)}
+        if not step.calibrated:
+            # The compiled program always runs this many batches: one alone cannot be timed.
+            per_batch = [value / step.batches_per_step for value in seconds]
+            return {"source": "rounds over batches per step", **latency(per_batch)}
         times = measure.batch_latencies(step, self.device.clock, budget)
         return {"source": "single-batch calls", **latency(times)}
 
@@ -245,6 +249,4 @@ class Meter:
         verdict = comparison.judge(nodeid, benchmark, self.progress.phase)
         run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
         if verdict.kind == gate.REGRESSED:
-            pytest.fail(
-                gate.message(self.case.id, verdict, str(run.journal.path)), pytrace=False
-            )
+            pytest.fail(gate.message(self.case.id, verdict, str(run.journal.path)), pytrace=False)

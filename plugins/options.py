@@ -43,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--device",
         default="auto",
-        choices=("auto",) + KINDS,
+        choices=("auto", *KINDS),
         help="device to run on; auto takes ipu, else cuda, else cpu (fake: the project's tests)",
     )
     group.addoption(

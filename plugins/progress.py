@@ -62,9 +62,9 @@ class Progress:
         return manager
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Make the progress line of this session."""
-    config.stash[progress_key] = Progress(config)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Make the progress line of this session; pytest's reporter exists by now."""
+    session.config.stash[progress_key] = Progress(session.config)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -118,8 +118,7 @@ def pytest_report_teststatus(report: Any) -> Optional[Tuple[str, str, str]]:
     """Count a case without a letter: it has its own line."""
     if not getattr(report, "ipubench_case", False):
         return None
+    # The word is what the short summary calls a failure.
     if report.when == "call":
-        return report.outcome, "", ""
-    return ("error", "", "") if report.failed else None
-
-
+        return report.outcome, "", "FAILED" if report.failed else ""
+    return ("error", "", "ERROR") if report.failed else None

@@ -98,14 +98,16 @@ def expand(
     wanted = {"data": data, "precision": precision}
     last_swept = getattr(family.points[-1][0], family.swept) if family.swept else None
     for config, inner in family.points:
-        start, excluded, overrides = config, "", set()
+        start, excluded = config, ""
+        overrides: Set[str] = set()
         for key, value in wanted.items():
             if value is None or getattr(config, key) == value:
                 continue
             if len(family.axes.get(key, ())) > 1:
                 excluded = f"--{key}={value}"
             else:
-                start = dataclasses.replace(start, **{key: value})
+                changes: Dict[str, Any] = {key: value}
+                start = dataclasses.replace(start, **changes)
                 overrides.add(key)
         swept_here = family.swept in keys.values()
         quick = (

@@ -15,7 +15,7 @@ from plugins.record import record_of
 from plugins.units import percent, short_number
 
 NARROWEST_NAME = 16
-GAP = 1
+GAP = 2
 HEADINGS = ("case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change")
 
 
@@ -147,7 +147,7 @@ def _longer_budget(benchmark: Dict[str, Any]) -> float:
 
 
 def gate_lines(config: pytest.Config, run: Run) -> List[str]:
-    """Return the verdicts: a count of each kind, and by name every case that is not a plain pass."""
+    """Return the verdicts: how many of each kind, and by name every case that did not pass."""
     comparison = config.stash.get(comparison_key, None)
     if comparison is None:
         return []
@@ -163,7 +163,9 @@ def gate_lines(config: pytest.Config, run: Run) -> List[str]:
         if nodeid not in run.results.benchmarks and nodeid not in gone
     ]
     counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
-    threshold = "no gate" if comparison.threshold is None else f"gate {percent(comparison.threshold)}"
+    threshold = (
+        "no gate" if comparison.threshold is None else f"gate {percent(comparison.threshold)}"
+    )
     lines = ["", f"against {comparison.path} ({threshold}): {counts or 'nothing to compare'}"]
     for kind in (gate.REGRESSED, gate.IMPROVED, gate.INCOMPARABLE, gate.NEW, gate.MISSING):
         for nodeid in by_kind.get(kind, ()):

@@ -399,8 +399,6 @@ def test_close_destroys_even_where_the_loader_fails(
     poptorch: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Batches(Iterator[Any]):
-        prefetched_batches = 8
-
         def __next__(self) -> Any:
             raise OSError("the disk is gone")
 
@@ -409,6 +407,7 @@ def test_close_destroys_even_where_the_loader_fails(
 
     loader = ModuleType("fixtures.data.loader")
     loader.image_batches = lambda feed: Batches()  # type: ignore[attr-defined]
+    loader.prefetched_batches = lambda feed: 8  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "fixtures.data.loader", loader)
     made = ready(dataclasses.replace(SMALL, data="real"))
     assert made.prefetched_batches == 8

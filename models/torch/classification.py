@@ -50,7 +50,9 @@ def build_classifier(
             state = torch.load(path, map_location="cpu", weights_only=True)
             network.load_state_dict(state)
         except Exception as error:
-            raise ValueError(f"the weights {path} cannot be loaded into {model}: {error}") from error
+            raise ValueError(
+                f"the weights {path} cannot be loaded into {model}: {error}"
+            ) from error
     return network.eval()
 
 
@@ -60,7 +62,7 @@ def pretrained_path(model: str) -> Path:
 
     torchvision = import_torchvision()
     url = torchvision.models.get_model_weights(ARCHITECTURES[model].builder).DEFAULT.url
-    path = Path(torch.hub.get_dir()) / "checkpoints" / url.rsplit("/", 1)[-1]
+    path = Path(str(torch.hub.get_dir())) / "checkpoints" / str(url).rsplit("/", 1)[-1]
     if not path.is_file():
         raise ValueError(
             f"the pretrained weights of {model} are not in the local torch cache ({path.name} is "

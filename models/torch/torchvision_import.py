@@ -7,6 +7,7 @@ classification models use none of them, so declaring the two missing schemas is 
 
 from __future__ import annotations
 
+import importlib
 import sys
 from types import ModuleType
 from typing import Any, List
@@ -28,6 +29,4 @@ def import_torchvision() -> ModuleType:
         for schema in _SCHEMAS:
             library.define(schema)
         _libraries.append(library)
-    import torchvision
-
-    return torchvision
+    return importlib.import_module("torchvision")

@@ -1,0 +1,53 @@
+# `make bench` and `make test` set everything up first; `make setup` does only that.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+K ?= resnet50
+# A Python 3.8, the version of the Poplar SDK, where this machine has one.
+PYTHON38 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.8.*/bin/python) $(shell command -v python3.8 2>/dev/null))
+VENV38 := .venv38
+STAMP38 := $(VENV38)/.installed
+
+.PHONY: setup bench test test38 lint format clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,dev]'
+	touch $@
+
+bench: setup
+	$(BIN)/python -m pytest -k $(K)
+
+test: setup lint
+	$(BIN)/python -m pytest tests
+	$(MAKE) test38
+
+# The tests that need no framework, on the SDK's Python with the oldest supported pytest-benchmark.
+ifneq ($(PYTHON38),)
+test38: $(STAMP38)
+	$(VENV38)/bin/python -m pytest tests -m "not framework"
+
+$(STAMP38): pyproject.toml constraints-py38.txt
+	$(PYTHON38) -m venv $(VENV38)
+	$(VENV38)/bin/python -m pip install --quiet --constraint constraints-py38.txt --editable . hypothesis pytest-xdist
+	touch $@
+else
+test38:
+	@echo "no Python 3.8 found: the tests under it were left out (PYTHON38=PATH names one)"
+endif
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) $(VENV38) results .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,78 @@
+"""One fully connected layer with bias, square, optional ReLU.
+
+inputs [batch_size, size] -> outputs [batch_size, size]. Training minimises the mean of the output
+with SGD at 0.01. An item is one batch element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Dict
+
+from fixtures.config import CaseConfig, cases, option
+from fixtures.data.feeds import ArrayFeed, TensorSpec
+
+
+@dataclass(frozen=True)
+class Dense(CaseConfig):
+    """Options of the layer; defaults of the original program."""
+
+    name: str = option("dense", "first part of the case's identifier")
+    batch_size: int = option(32, "items of one batch", minimum=1)
+    size: int = option(1024, "features of the input and of the output", minimum=1)
+    include_activation: bool = option(False, "end with a ReLU")
+    use_zero_values: bool = option(False, "synthetic data: zeros instead of random values")
+    batches_per_step: int = option(5000, "batches run on the device per host call", minimum=1)
+
+    def flops_per_item(self) -> float:
+        """Return the FLOP of the matrix products for one item.
+
+        Inference: 2 size^2. Training adds the weights' gradient, as large again; nothing asks
+        for the gradient of the inputs.
+        """
+        forward = 2.0 * self.size**2
+        return 2 * forward if self.mode == "training" else forward
+
+    def feed(self, data: Any) -> ArrayFeed:
+        """Return the case's batches."""
+        specs = (TensorSpec("inputs", (self.batch_size, self.size)),)
+        return data.arrays(self, specs, period=(self.steps + 2) * self.batches_per_step)
+
+
+def dense(config: Dense, tf: Any, dtype: Any) -> Any:
+    """Return the layer: Glorot uniform weights, zero bias."""
+
+    class Layer(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            glorot = tf.keras.initializers.GlorotUniform()
+            self.kernel = tf.Variable(tf.cast(glorot([config.size, config.size]), dtype))
+            self.bias = tf.Variable(tf.zeros([config.size], dtype))
+
+        def __call__(self, batch: Dict[str, Any]) -> Any:
+            output = tf.nn.bias_add(tf.matmul(batch["inputs"], self.kernel), self.bias)
+            return tf.nn.relu(output) if config.include_activation else output
+
+        def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
+            return tf.reduce_mean(tf.cast(output, tf.float32))
+
+    return Layer()
+
+
+@cases(
+    Dense(),
+    Dense(name="dense-relu", include_activation=True),
+    mode=("inference", "training"),
+    data=("synthetic", "generated"),
+)
+def bench_dense(config: Dense, tensorflow: Any, data: Any, meter: Any) -> None:
+    """Time the layer."""
+    step = tensorflow.loop(
+        partial(dense, config),
+        config.feed(data),
+        training=config.mode == "training",
+        precision=config.precision,
+        batches_per_step=config.batches_per_step,
+    )
+    meter(step, items=config.batch_size, unit="items", flops=config.flops_per_item())

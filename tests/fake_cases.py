@@ -1,0 +1,71 @@
+"""Cases on the fake device. Tests copy this file into a project of their own as bench_fake.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any, Tuple
+
+from fixtures.config import CaseConfig, Sweep, cases, option
+from fixtures.data.feeds import ArrayFeed
+from fixtures.errors import CaseError
+from fixtures.runtimes.fake import FakeStep
+
+
+@dataclass(frozen=True)
+class Fake(CaseConfig):
+    """Work that takes a known time."""
+
+    batch_size: int = option(8, "items per batch", minimum=1)
+    batch_seconds: float = option(0.01, "seconds per batch", minimum=0)
+    noise: float = option(0.0, "relative noise of a call", minimum=0)
+    flavour: str = option("plain", "nothing", choices=("plain", "sour", "sweet"))
+    layers: Tuple[str, ...] = option((), "words")
+    flag: bool = option(False, "nothing")
+    flops: float = option(0.0, "FLOP per item", minimum=0)
+    peak: float = option(0.0, "FLOP/s of the device", minimum=0)
+    trouble: str = option("none", "what goes wrong", choices=("none", "error", "raise", "kill"))
+
+    def check(self) -> None:
+        super().check()
+        if self.flavour == "sour" and self.flag:
+            raise ValueError("flavour sour and flag exclude each other")
+
+
+@dataclass(frozen=True)
+class Other(CaseConfig):
+    """A configuration with fewer options."""
+
+    micro_batch_size: int = option(1, "items per batch", minimum=1)
+
+
+@cases(
+    Sweep(Fake(name="alpha"), "batch_size", (1, 4, 8)),
+    Fake(name="beta", batch_seconds=0.002),
+    data=("synthetic", "generated"),
+)
+@cases(Fake(name="gamma", system="pod4"), mode=("inference", "training"))
+def bench_fake(config: Fake, device: Any, meter: Any) -> None:
+    if config.trouble == "error":
+        raise CaseError("the fake is broken on purpose; mend it")
+    if config.trouble == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if config.trouble == "raise":
+        raise RuntimeError("an unforeseen error")
+    feed = ArrayFeed(config.data, ())
+    step = FakeStep(
+        device,
+        feed,
+        config.batch_seconds,
+        config.noise,
+        first_seconds=0.5,
+        peak=config.peak or None,
+    )
+    meter(step, items=config.batch_size, unit="items", flops=config.flops or None)
+
+
+@cases(Other(name="delta", precision="32.32"))
+def bench_other(config: Other, device: Any, meter: Any) -> None:
+    feed = ArrayFeed(config.data, ())
+    meter(FakeStep(device, feed, 0.01), items=config.micro_batch_size, unit="items")

@@ -1,0 +1,99 @@
+"""Run the suite as a user does: a process of its own, in a project of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of the suite ended."""
+
+    code: int
+    text: str
+
+    @property
+    def lines(self) -> List[str]:
+        return self.text.splitlines()
+
+    def line(self, part: str) -> str:
+        """Return the one line that contains ``part``."""
+        found = [line for line in self.lines if part in line]
+        assert found, f"no line has {part!r} in:\n{self.text}"
+        return found[0]
+
+    def assert_code(self, code: int) -> Outcome:
+        """Fail with the whole output where the exit code is another one."""
+        assert self.code == code, f"exit code {self.code}, not {code}:\n{self.text}"
+        return self
+
+
+class Project:
+    """A folder with the suite's plugins and the cases of tests/fake_cases.py."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copy(ROOT / "conftest.py", folder)
+        shutil.copy(ROOT / "pytest.ini", folder)
+        shutil.copy(ROOT / "tests" / "fake_cases.py", folder / "bench_fake.py")
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "IPUBENCH_LEASE_DIR": str(folder / "leases"),
+            "IPUBENCH_CACHE_DIR": str(folder / "cache"),
+            "COLUMNS": "80",
+        }
+        for name in ("DATASETS_DIR", "PYTEST_ADDOPTS", "CI"):
+            self.environment.pop(name, None)
+
+    def command(self, *words: str) -> List[str]:
+        return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+
+    def run(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
+        """Run ``pytest bench_fake.py --device=fake WORDS`` in the project."""
+        return self.run_plain("bench_fake.py", "--device=fake", *words, env=env)
+
+    def run_plain(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
+        """Run ``pytest WORDS`` in the project."""
+        answer = subprocess.run(
+            self.command(*words),
+            cwd=str(self.folder),
+            env={**self.environment, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=300,
+            check=False,
+        )
+        return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+
+    def journals(self) -> List[Path]:
+        """Return the journals, oldest first."""
+        return sorted((self.folder / "results").glob("run-*.jsonl"))
+
+    def journal(self) -> List[Dict[str, Any]]:
+        """Return the lines of the latest journal."""
+        text = self.journals()[-1].read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def records(self) -> Dict[str, Dict[str, Any]]:
+        """Return identifier -> record of the latest run."""
+        benchmarks = [line["benchmark"] for line in self.journal() if line["type"] == "case"]
+        return {
+            b["extra_info"]["ipubench"]["name"]: b["extra_info"]["ipubench"] for b in benchmarks
+        }
+
+    def baseline(self, name: str = "main") -> Dict[str, Any]:
+        """Return a stored baseline."""
+        path = self.folder / "baselines" / f"{name}.json"
+        loaded: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return loaded
