@@ -12,6 +12,7 @@ from typing import Any, Dict
 
 from fixtures.config import CaseConfig, cases, option
 from fixtures.data.feeds import ArrayFeed, TensorSpec
+from fixtures.data.provider import Data
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,11 @@ class Dense(CaseConfig):
         forward = 2.0 * self.size**2
         return 2 * forward if self.mode == "training" else forward
 
-    def feed(self, data: Any) -> ArrayFeed:
+    def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches."""
         specs = (TensorSpec("inputs", (self.batch_size, self.size)),)
-        return data.arrays(self, specs, period=(self.steps + 2) * self.batches_per_step)
+        period = (self.steps + 2) * self.batches_per_step
+        return data.arrays(self, specs, period=period, zero_values=self.use_zero_values)
 
 
 def dense(config: Dense, tf: Any, dtype: Any) -> Any:
@@ -66,7 +68,7 @@ def dense(config: Dense, tf: Any, dtype: Any) -> Any:
     mode=("inference", "training"),
     data=("synthetic", "generated"),
 )
-def bench_dense(config: Dense, tensorflow: Any, data: Any, meter: Any) -> None:
+def bench_dense(config: Dense, tensorflow: Any, data: Data, meter: Any) -> None:
     """Time the layer."""
     step = tensorflow.loop(
         partial(dense, config),

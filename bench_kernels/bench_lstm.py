@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from fixtures.config import CaseConfig, cases, option
 from fixtures.data.feeds import ArrayFeed, TensorSpec
+from fixtures.data.provider import Data
 
 # Up to about this many multiplications a timestep, launching operations costs more than running
 # them, and one program compiled by XLA is faster; beyond it TensorFlow's matrix products are.
@@ -42,16 +43,17 @@ class Lstm(CaseConfig):
 
     @property
     def xla(self) -> bool:
-        """Whether XLA runs this size faster. Training from a host pipeline never gained."""
-        small = 4 * self.batch_size * self.hidden_size**2 <= XLA_LIMIT
-        return small and (self.mode == "inference" or self.data == "synthetic")
+        """Whether XLA runs the case faster: small ones whose whole loop it can compile."""
+        products = 4 * self.batch_size * self.hidden_size**2
+        return products <= XLA_LIMIT and self.data == "synthetic"
 
-    def feed(self, data: Any) -> ArrayFeed:
+    def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""
         names = ("inputs", "labels") if self.mode == "training" else ("inputs",)
         shape = (self.timesteps, self.batch_size, self.hidden_size)
         specs = tuple(TensorSpec(name, shape) for name in names)
-        return data.arrays(self, specs, period=(self.steps + 2) * self.batches_per_step)
+        period = (self.steps + 2) * self.batches_per_step
+        return data.arrays(self, specs, period=period, zero_values=self.use_zero_values)
 
 
 def lstm(config: Lstm, tf: Any, dtype: Any) -> Any:
@@ -126,7 +128,7 @@ def recurrence(tf: Any, gates: Any, weights: Any) -> Any:
 
 
 @cases(Lstm(), mode=("inference", "training"), data=("synthetic", "generated"))
-def bench_lstm(config: Lstm, tensorflow: Any, data: Any, meter: Any) -> None:
+def bench_lstm(config: Lstm, tensorflow: Any, data: Data, meter: Any) -> None:
     """Time the layer."""
     step = tensorflow.loop(
         partial(lstm, config),

@@ -106,7 +106,8 @@ def warm_up(step: Step, clock: Clock) -> List[float]:
     Batches that background workers prepared before the first round are used up as well.
     """
     seconds: List[float] = []
-    least = max(step.dropped, math.ceil(step.prefetched_batches / step.batches_per_step))
+    # Two at least: one value shows no trend.
+    least = max(2, step.dropped, math.ceil(step.prefetched_batches / step.batches_per_step))
     while len(seconds) < least or (
         len(seconds) < least + MOST_EXTRA_WARM_UP and still_falling(seconds)
     ):

@@ -112,6 +112,6 @@ def unknown_key_message(key: str, classes: Iterable[Type[CaseConfig]]) -> str:
     settable = [name for name in known if name not in RESERVED and name != "name"]
     aliases = [alias for alias, target in ALIASES.items() if target in settable]
     return (
-        f"--set: no selected case has an option {key!r}{nearest(key, settable + aliases)} "
-        f"Options of the selected cases: {', '.join(settable)}"
+        f"--set: no selected case has an option {key!r}{nearest(key, settable + aliases) or '.'} "
+        f"The selected cases have: {', '.join(settable)}"
     )

@@ -15,7 +15,7 @@ from plugins.record import record_of
 from plugins.units import percent, short_number
 
 NARROWEST_NAME = 16
-GAP = 2
+GAPS = (2, 1)  # between columns; the narrow one where a name would be cut
 HEADINGS = ("case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change")
 
 
@@ -99,8 +99,12 @@ def layout(rows: Sequence[Tuple[str, ...]], width: int) -> List[str]:
     ]
     table = [HEADINGS, *full]
     widths = {index: max(len(row[index]) for row in table) for index in shown}
-    rest = sum(widths[index] + GAP for index in shown if index)
-    widths[0] = max(NARROWEST_NAME, min(widths[0], width - 1 - rest))
+    numbers = sum(widths[index] for index in shown if index)
+    for gap in GAPS:
+        room = width - 1 - numbers - gap * (len(shown) - 1)
+        if room >= widths[0]:
+            break
+    widths[0] = max(NARROWEST_NAME, min(widths[0], room))
     lines = []
     for row in (HEADINGS, *rows):
         if len(row) == 1:
@@ -108,7 +112,7 @@ def layout(rows: Sequence[Tuple[str, ...]], width: int) -> List[str]:
             continue
         cells = [_cut(row[0], widths[0]).ljust(widths[0])]
         cells += [row[index].rjust(widths[index]) for index in shown if index]
-        lines.append((" " * GAP).join(cells).rstrip())
+        lines.append((" " * gap).join(cells).rstrip())
     return lines
 
 

@@ -11,9 +11,9 @@ def short_number(value: float) -> str:
         return "-"
     if value == 0:
         return "0"
-    digits = max(0, 3 - math.floor(math.log10(abs(value))))
-    rounded = round(value, 3 - math.floor(math.log10(abs(value))))
-    return f"{rounded:,.{digits}f}"
+    rounded = float(f"{value:.4g}")
+    decimals = 3 - math.floor(math.log10(abs(rounded)))
+    return f"{rounded:,.{max(0, decimals)}f}"
 
 
 def percent(value: float, digits: int = 1, sign: bool = False) -> str:

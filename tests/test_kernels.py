@@ -12,12 +12,14 @@ import pytest
 
 from bench_kernels.bench_dense import Dense, dense
 from bench_kernels.bench_lstm import Lstm, lstm
-from fixtures.data.feeds import ArrayFeed, TensorSpec
+from fixtures.data.folder import ImageFolder
+from fixtures.data.provider import Data
 from fixtures.runtimes.tensorflow_host import TensorFlowHost, TensorFlowStep
 
 pytestmark = pytest.mark.framework
 
 RATE = 0.01
+Array = Any  # float64 np.ndarray
 MODELS: Dict[type, Any] = {Dense: dense, Lstm: lstm}
 DENSES = [
     Dense(batch_size=4, size=16),
@@ -38,18 +40,18 @@ class StandIn:
     fast_bfloat16: bool = True
 
 
-class Data:
-    """As much of the data fixture as a kernel asks for."""
+def no_images() -> ImageFolder:
+    raise AssertionError("kernels need no images")
 
-    def arrays(self, config: Any, specs: Tuple[TensorSpec, ...], period: int = 1) -> ArrayFeed:
-        return ArrayFeed(config.data, specs, period, config.use_zero_values)
+
+DATA = Data(no_images)
 
 
 def built(config: Any, precision: str = "32.32", xla: bool = False) -> TensorFlowStep:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     step = TensorFlowHost(StandIn()).loop(  # type: ignore[arg-type]
         partial(MODELS[type(config)], config),
-        config.feed(Data()),
+        config.feed(DATA),
         training=config.mode == "training",
         precision=precision,
         learning_rate=RATE,
@@ -59,11 +61,11 @@ def built(config: Any, precision: str = "32.32", xla: bool = False) -> TensorFlo
     return step
 
 
-def sigmoid(x: np.ndarray) -> np.ndarray:
+def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
-def weights_of(step: TensorFlowStep) -> Dict[str, np.ndarray]:
+def weights_of(step: TensorFlowStep) -> Dict[str, Array]:
     return {
         name: getattr(step.layer, name).numpy().astype(np.float64)
         for name in ("kernel", "recurrent", "bias")
@@ -71,12 +73,12 @@ def weights_of(step: TensorFlowStep) -> Dict[str, np.ndarray]:
     }
 
 
-def numpy_dense(config: Dense, w: Dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+def numpy_dense(config: Dense, w: Dict[str, Array], x: Array) -> Array:
     output = x @ w["kernel"] + w["bias"]
     return np.maximum(output, 0) if config.include_activation else output
 
 
-def dense_gradients(config: Dense, w: Dict[str, np.ndarray], x: np.ndarray) -> Dict[str, Any]:
+def dense_gradients(config: Dense, w: Dict[str, Array], x: Array) -> Dict[str, Any]:
     """Gradients of mean(output), derived by hand."""
     slope = np.full((config.batch_size, config.size), 1 / (config.batch_size * config.size))
     if config.include_activation:
@@ -84,7 +86,7 @@ def dense_gradients(config: Dense, w: Dict[str, np.ndarray], x: np.ndarray) -> D
     return {"kernel": x.T @ slope, "bias": slope.sum(axis=0)}
 
 
-def numpy_lstm(w: Dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+def numpy_lstm(w: Dict[str, Array], x: Array) -> Array:
     """One LSTM, written from its equations: a gate at a time, a timestep at a time."""
     size = x.shape[2]
     hidden, cell = np.zeros(x.shape[1:]), np.zeros(x.shape[1:])
@@ -98,14 +100,14 @@ def numpy_lstm(w: Dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
     return np.stack(states)
 
 
-def lstm_loss(w: Dict[str, np.ndarray], x: np.ndarray, labels: np.ndarray) -> float:
+def lstm_loss(w: Dict[str, Array], x: Array, labels: Array) -> float:
     logits = numpy_lstm(w, x)
     log_softmax = logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))
     return float(-(labels * log_softmax).sum(axis=2).mean())
 
 
 def slope_along(
-    w: Dict[str, np.ndarray], name: str, index: Tuple[int, ...], x: np.ndarray, labels: np.ndarray
+    w: Dict[str, Array], name: str, index: Tuple[int, ...], x: Array, labels: Array
 ) -> float:
     """Central difference of the loss along one weight."""
     losses = []
@@ -137,6 +139,7 @@ def test_output_is_numpys(config: Any, precision: str, tolerance: float) -> None
 def test_the_loop_computes_the_same_outputs(config: Any, xla: bool) -> None:
     step = built(config, xla=xla)
     step.compile()
+    assert step.describe()["constant_weights"] is True
     x, w = step.ring["inputs"].numpy().astype(np.float64), weights_of(step)
     outputs = [
         numpy_lstm(w, b) if isinstance(config, Lstm) else numpy_dense(config, w, b) for b in x
@@ -205,16 +208,22 @@ def test_variables_start_as_the_original_programs_do() -> None:
 
 
 def test_labels_are_fed_for_training_only() -> None:
-    assert [spec.name for spec in LSTMS[0].feed(Data()).specs] == ["inputs"]
-    training = dataclasses.replace(LSTMS[0], mode="training").feed(Data())
+    assert [spec.name for spec in LSTMS[0].feed(DATA).specs] == ["inputs"]
+    training = dataclasses.replace(LSTMS[0], mode="training").feed(DATA)
     assert [spec.name for spec in training.specs] == ["inputs", "labels"]
+
+
+def test_zero_values_are_asked_for() -> None:
+    for config in (Dense(use_zero_values=True), Lstm(use_zero_values=True)):
+        assert config.feed(DATA).zero_values
+    assert not Dense().feed(DATA).zero_values
 
 
 def test_defaults_and_periods_are_the_original_programs() -> None:
     assert (Dense().batch_size, Dense().size, Dense().batches_per_step) == (32, 1024, 5000)
     assert (Lstm().batch_size, Lstm().timesteps, Lstm().hidden_size) == (1, 5, 128)
-    assert Dense().feed(Data()).period == 7 * 5000
-    assert Lstm().feed(Data()).period == 7 * 1000
+    assert Dense().feed(DATA).period == 7 * 5000
+    assert Lstm().feed(DATA).period == 7 * 1000
 
 
 def test_operations_per_item() -> None:
@@ -230,4 +239,4 @@ def test_operations_per_item() -> None:
 def test_xla_is_for_small_layers() -> None:
     assert Lstm().xla
     assert not Lstm(batch_size=64, hidden_size=512).xla
-    assert not Lstm(mode="training", data="generated").xla
+    assert not Lstm(data="generated").xla
