@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Tuple
+from typing import Any, FrozenSet, List, Tuple
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ from fixtures.config import (
     resolve_key,
 )
 
-NONE: frozenset = frozenset()
+NONE: FrozenSet[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Network(CaseConfig):
     micro_batch_size: int = option(1, "images", minimum=1)
 
 
-def identifiers(family: Family) -> list:
+def identifiers(family: Family) -> List[str]:
     return [family.identifier(config, NONE) for config, _ in family.points]
 
 

@@ -240,3 +240,5 @@ def test_xla_is_for_small_layers() -> None:
     assert Lstm().xla
     assert not Lstm(batch_size=64, hidden_size=512).xla
     assert not Lstm(data="generated").xla
+    assert not Lstm(mode="training").xla
+    assert Lstm(mode="training", precision="32.32").xla

@@ -33,7 +33,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def holder() -> "Iterator[subprocess.Popen[bytes]]":
+def holder() -> Iterator[subprocess.Popen[bytes]]:
     """Another process that holds the device until its input ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD],
@@ -54,7 +54,7 @@ def test_a_lease_can_be_taken_again_after_it_ends() -> None:
             pass
 
 
-def test_a_held_device_names_its_holder(holder: "subprocess.Popen[bytes]") -> None:
+def test_a_held_device_names_its_holder(holder: subprocess.Popen[bytes]) -> None:
     lines: List[str] = []
     with pytest.raises(DeviceError) as caught, lease(["dev"], 0.3, lines.append):
         pass
@@ -64,27 +64,27 @@ def test_a_held_device_names_its_holder(holder: "subprocess.Popen[bytes]") -> No
 
 
 def test_a_waiting_run_goes_on_when_the_device_is_free(
-    holder: "subprocess.Popen[bytes]",
+    holder: subprocess.Popen[bytes],
 ) -> None:
     threading.Timer(0.3, holder.terminate).start()
     with lease(["dev"], 30):
         pass
 
 
-def test_the_lock_of_a_killed_process_is_taken_over(holder: "subprocess.Popen[bytes]") -> None:
+def test_the_lock_of_a_killed_process_is_taken_over(holder: subprocess.Popen[bytes]) -> None:
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     with lease(["dev"], 1):
         pass
 
 
-def test_another_device_is_free(holder: "subprocess.Popen[bytes]") -> None:
+def test_another_device_is_free(holder: subprocess.Popen[bytes]) -> None:
     with lease(["other"], 0.1):
         pass
 
 
 def test_a_child_that_measures_for_its_parent_uses_the_parents_device(
-    holder: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+    holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(INHERIT_VARIABLE, str(os.getppid()))
     with lease(["dev"], 0.1):
@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_hold_locks_is_one_message(
 
 
 def test_a_damaged_holder_file_does_not_matter(
-    holder: "subprocess.Popen[bytes]", folder: Path
+    holder: subprocess.Popen[bytes], folder: Path
 ) -> None:
     (folder / "dev.holder").write_text("{")
     with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, List
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_any_json_object_is_one_value(value: Any) -> None:
 
 
 @given(st.lists(st.text(st.characters(blacklist_characters=',"{}[]()')), min_size=1))
-def test_splitting_undoes_joining(values: list) -> None:
+def test_splitting_undoes_joining(values: List[str]) -> None:
     assert split_values(",".join(values)) == values
 
 

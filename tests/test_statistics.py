@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import List, Tuple
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ seconds = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=50)
 
 
 @given(seconds, st.floats(0, 1))
-def test_quantile_is_numpys(values: list, q: float) -> None:
+def test_quantile_is_numpys(values: List[float], q: float) -> None:
     assert quantile(values, q) == pytest.approx(float(np.quantile(values, q)), rel=1e-9)
 
 
@@ -32,7 +33,7 @@ def test_quantile_is_numpys(values: list, q: float) -> None:
 @pytest.mark.parametrize(
     ("n", "ranks"), [(6, (1, 6)), (8, (1, 8)), (9, (2, 8)), (10, (2, 9)), (20, (6, 15))]
 )
-def test_ranks_of_the_median_match_published_tables(n: int, ranks: tuple) -> None:
+def test_ranks_of_the_median_match_published_tables(n: int, ranks: Tuple[int, int]) -> None:
     found = quantile_ranks(n, 0.5)
     assert found is not None
     assert (found[0] + 1, found[1] + 1) == ranks
@@ -54,7 +55,7 @@ def test_interval_covers_the_true_quantile_at_least_95_percent(q: float) -> None
 
 
 @given(seconds, st.floats(0.1, 10))
-def test_a_scaled_copy_scales_everything(values: list, factor: float) -> None:
+def test_a_scaled_copy_scales_everything(values: List[float], factor: float) -> None:
     one = Throughput.of(values, 10)
     other = Throughput.of([value * factor for value in values], 10)
     for name in ("median", "low", "high", "mean", "min", "max"):
@@ -63,14 +64,14 @@ def test_a_scaled_copy_scales_everything(values: list, factor: float) -> None:
 
 
 @given(seconds, st.randoms(use_true_random=False))
-def test_order_changes_nothing(values: list, generator: random.Random) -> None:
+def test_order_changes_nothing(values: List[float], generator: random.Random) -> None:
     shuffled = list(values)
     generator.shuffle(shuffled)
     assert Throughput.of(shuffled, 3) == Throughput.of(values, 3)
 
 
 @given(seconds)
-def test_throughput_is_ordered(values: list) -> None:
+def test_throughput_is_ordered(values: List[float]) -> None:
     summary = Throughput.of(values, 1)
     tolerance = 1 + 1e-9
     assert summary.min <= summary.low * tolerance
@@ -92,7 +93,9 @@ def test_latency_is_in_milliseconds() -> None:
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=4, max_size=30), st.floats(0.5, 2))
-def test_a_slower_machine_leaves_the_normalised_quartile(values: list, factor: float) -> None:
+def test_a_slower_machine_leaves_the_normalised_quartile(
+    values: List[float], factor: float
+) -> None:
     slower = [value * factor for value in values]
     assert normalised_quartile(slower, [0.002 * factor] * 5) == pytest.approx(
         normalised_quartile(values, [0.002] * 5)

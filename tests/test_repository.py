@@ -1,0 +1,172 @@
+"""The suite itself, run as a user runs it in the project's folder."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.harness import ROOT, Outcome
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Dict[str, str]:
+    """Caches and locks of its own, so that no other run is disturbed or waited for."""
+    variables = {
+        **os.environ,
+        "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
+        "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
+        "COLUMNS": "80",
+    }
+    for name in ("DATASETS_DIR", "PYTEST_ADDOPTS"):
+        variables.pop(name, None)
+    return variables
+
+
+def run(environment: Dict[str, str], *words: str, cwd: Path = ROOT) -> Outcome:
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        cwd=str(cwd),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=300,
+        check=False,
+    )
+    return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+
+
+@pytest.mark.parametrize("device", ["cpu", "ipu", "ipu-model", "cuda"])
+def test_every_case_has_an_identifier_that_k_can_select(
+    device: str, environment: Dict[str, str]
+) -> None:
+    outcome = run(environment, "--collect-only", "-q", "--sweep", f"--device={device}")
+    outcome.assert_code(0)
+    nodeids = [line for line in outcome.lines if "::" in line]
+    assert len(nodeids) == len(set(nodeids)) > 0
+    for nodeid in nodeids:
+        assert re.fullmatch(r"bench_\w+/bench_\w+\.py::bench_\w+\[[A-Za-z0-9_.-]+\]", nodeid)
+
+
+def test_collecting_imports_no_framework(environment: Dict[str, str]) -> None:
+    program = (
+        "import sys, pytest; code = pytest.main(['--collect-only', '-q', '--sweep']);"
+        "heavy = {'torch', 'tensorflow', 'torchvision', 'keras', 'openvino', 'PIL'};"
+        "print('imported:', sorted(heavy & set(sys.modules))); sys.exit(code)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=str(ROOT),
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert answer.returncode == 0
+    assert b"imported: []" in answer.stdout
+
+
+def test_options_of_cases_are_described(environment: Dict[str, str]) -> None:
+    outcome = run(environment, "--describe", "--device=cpu", "-k", "resnet50").assert_code(0)
+    outcome.line("  engine=auto (str): how a host runs the network")
+
+
+def test_a_dataset_outside_the_project_is_a_path_not_a_test(
+    tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    words = ["--collect-only", "-q", "-k", "resnet50", "--device=cpu"]
+    outcome = run(environment, *words, f"--dataset-dir={tmp_path}").assert_code(0)
+    outcome.line("bench_cnn_torch[resnet50-bs1-real]")
+
+
+def test_a_path_written_as_a_word_of_its_own_is_answered_with_the_right_spelling(
+    tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    try:
+        importlib.metadata.distribution("ipubench")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("needs the project installed, as make setup does: pip install --editable .")
+    words = ["-k", "resnet50", "--dataset-dir", str(tmp_path)]
+    outcome = run(environment, *words).assert_code(4)
+    assert f"write --dataset-dir={tmp_path}" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [("missing", "no such directory"), ("empty", "no image found"), ("file", "not a directory")],
+)
+def test_a_data_set_that_cannot_be_used_ends_the_run_before_it_starts(
+    folder: str, message: str, tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    words = ["-k", "resnet18-real", "--device=cpu", f"--dataset-dir={tmp_path / folder}"]
+    outcome = run(environment, *words, f"--results-dir={tmp_path / 'results'}").assert_code(4)
+    assert message in outcome.line(str(tmp_path / folder))
+    assert "Traceback" not in outcome.text
+
+
+def records(folder: Path) -> List[Dict[str, Any]]:
+    (journal,) = folder.glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    cases = [line["benchmark"] for line in lines if line["type"] == "case"]
+    return [case["extra_info"]["ipubench"] for case in cases]
+
+
+@pytest.mark.framework
+def test_a_network_is_measured_on_the_three_kinds_of_data(
+    tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    from fixtures.data.samples import sample_folder
+
+    images = Path(sample_folder(tmp_path / "cache").root)
+    broken = sorted(images.rglob("*.jpg"))[3]
+    broken.write_bytes(broken.read_bytes()[:2000])
+    words = [
+        "-k",
+        "resnet18",
+        "--device=cpu",
+        "--budget=0.5",
+        "--set=micro_batch_size=4",
+        f"--dataset-dir={images}",
+        f"--results-dir={tmp_path / 'results'}",
+    ]
+    outcome = run(environment, *words).assert_code(0)
+    outcome.line(f"1 images could not be read and were replaced: {broken.name}")
+    synthetic, generated, real = records(tmp_path / "results")
+    assert synthetic["name"] == "resnet18-synthetic-bs4"
+    assert [synthetic["compile"], generated["compile"], real["compile"]] == [
+        "fresh", "reused", "reused",
+    ]  # fmt: skip
+    assert synthetic["conditions"]["allocator"] == "tuned"
+    assert 0 < synthetic["compute"]["share"] <= 1.25
+    assert synthetic["compute"]["flops_per_item"] == pytest.approx(3.63e9, rel=0.01)
+    assert synthetic["effective"]["engine"] in ("onednn", "compile")
+    assert len(synthetic["canary"]["seconds"]) == synthetic["rounds"]["count"]
+    assert real["canary"]["when"] == "before the rounds"
+    assert real["data"]["images"] == 64
+    assert [Path(path).name for path in real["data"]["corrupt"]] == [broken.name]
+    assert real["memory"]["since"] == "case"
+
+
+@pytest.mark.framework
+def test_weights_that_are_missing_fail_one_case_with_one_message(
+    tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    words = ["-k", "resnet18-synthetic", "--device=cpu", "--set=random_weights=no"]
+    outcome = run(
+        {**environment, "TORCH_HOME": str(tmp_path)},
+        *words,
+        f"--results-dir={tmp_path / 'results'}",
+    ).assert_code(1)
+    assert "the pretrained weights of resnet18 are not in the local torch cache" in outcome.text
+    assert "Traceback" not in outcome.text and "classification.py" not in outcome.text
