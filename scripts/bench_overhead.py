@@ -1,0 +1,182 @@
+"""Does the reported throughput agree with a bare loop around the same work?
+
+    pytest scripts/bench_overhead.py --budget=2
+
+Each repeat measures a case with the meter and with a loop written here, one after the other in
+turns, in one process, over the same compiled code and the same buffers, a canary before each round
+in both. The end shows the median of the ratios reported / bare for each case.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import pytest
+
+from bench_inference.bench_cnn_torch import HOST
+from bench_kernels.bench_dense import Dense, dense
+from bench_kernels.bench_lstm import Lstm, lstm
+from fixtures.config import cases
+from fixtures.runtimes.base import Step
+from plugins.journal import run_key
+from plugins.record import record_of
+
+REPEATS = 24
+ROUND_SECONDS = 0.1
+
+
+class Prepared(Step):
+    """A step that is built and compiled already, and stays open: both sides run the same one."""
+
+    def __init__(self, step: Any) -> None:
+        self.step = step
+        self.feed = step.feed
+
+    def build(self) -> None:
+        """Done before."""
+
+    def compile(self) -> bool:
+        """Done before."""
+        return False
+
+    def __call__(self) -> None:
+        self.step.batches_per_step = self.batches_per_step
+        self.step()
+
+    def canary(self) -> Any:
+        return self.step.canary()
+
+    def describe(self) -> Dict[str, Any]:
+        facts: Dict[str, Any] = self.step.describe()
+        return facts
+
+
+def bare_rate(
+    run: Callable[[int], object], canary: Callable[[], None], items: int, seconds: float
+) -> float:
+    """Return items per second: the median round of a plain loop that lasts ``seconds``."""
+    run(1)
+    start = time.perf_counter()
+    run(1)
+    batches = max(1, round(ROUND_SECONDS / (time.perf_counter() - start)))
+    start = time.perf_counter()
+    run(batches)
+    batches = max(1, round(batches * ROUND_SECONDS / (time.perf_counter() - start)))
+    rounds: List[float] = []
+    while sum(rounds) < seconds:
+        canary()
+        start = time.perf_counter()
+        run(batches)
+        rounds.append(time.perf_counter() - start)
+    return items * batches / statistics.median(rounds)
+
+
+@pytest.fixture(scope="session")
+def ratios(request: pytest.FixtureRequest) -> Iterator[Dict[str, List[float]]]:
+    """Ratios by case, shown at the end."""
+    found: Dict[str, List[float]] = {}
+    yield found
+    capture: Any = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        for name, values in found.items():
+            print(
+                f"\n{name}: reported / bare = {statistics.median(values):.4f} "
+                f"(median of {len(values)}, {min(values):.3f} to {max(values):.3f})",
+                end="",
+            )
+
+
+def compare(
+    name: str,
+    repeat: int,
+    step: Any,
+    run: Callable[[int], object],
+    items: int,
+    meter: Any,
+    ratios: Dict[str, List[float]],
+) -> None:
+    """Measure both ways, in turns, and keep the ratio."""
+    seconds = meter.config.option.budget
+    bare = 0.0
+    if repeat % 2:
+        bare = bare_rate(run, step.canary(), items, seconds)
+    meter(Prepared(step), items=items, unit="items")
+    if not repeat % 2:
+        bare = bare_rate(run, step.canary(), items, seconds)
+    results = meter.config.stash[run_key].results
+    reported = record_of(results.benchmarks[meter.item.nodeid])["throughput"]["median"]
+    ratios.setdefault(name, []).append(reported / bare)
+
+
+@pytest.mark.parametrize("repeat", range(REPEATS))
+@cases(dataclasses.replace(HOST["resnet50"], micro_batch_size=16, data="synthetic"))
+def bench_resnet50(
+    config: Any, pytorch: Any, data: Any, meter: Any, repeat: int, ratios: Any
+) -> None:
+    import torch
+
+    from models.torch.classification import build_classifier
+
+    step = pytorch.inference(lambda: build_classifier("resnet50"), config, data.images(config))
+    step.build()
+    step.compile()
+    step._next = step._source()
+    network, following = step.network._run, step._next
+
+    def run(batches: int) -> None:
+        with torch.inference_mode():
+            for _ in range(batches):
+                network(following())
+
+    compare("resnet50 batch 16", repeat, step, run, config.micro_batch_size, meter, ratios)
+    step.close()
+
+
+def bare_loop(step: Any) -> Callable[[int], float]:
+    """Return a loop of our own in TensorFlow over the step's weights and input buffers."""
+    import tensorflow as tf
+
+    ring, xla = step.ring["inputs"], step.describe()["xla"]
+
+    @tf.function(jit_compile=xla or None)
+    def loop(batches: Any) -> Any:
+        layer = step._weights_in_place()
+        index, total = tf.constant(0), tf.constant(0.0)
+        while index < batches:
+            output = layer({"inputs": ring[index % 4]})
+            used = tf.reduce_sum(output) if xla else tf.reshape(output, [-1])[0]
+            total += tf.cast(used, tf.float32)
+            index += 1
+        return total
+
+    return lambda batches: float(loop(tf.constant(batches)))
+
+
+def kernel_step(
+    model: Callable[..., Any], config: Any, tensorflow: Any, data: Any
+) -> Tuple[Any, Callable[[int], float]]:
+    """Return a prepared inference step and the bare loop over it."""
+    step = tensorflow.loop(
+        lambda tf, dtype: model(config, tf, dtype),
+        config.feed(data),
+        training=False,
+        precision=config.precision,
+        xla=getattr(config, "xla", False),
+    )
+    step.build()
+    step.compile()
+    return step, bare_loop(step)
+
+
+@pytest.mark.parametrize("repeat", range(REPEATS))
+@cases(Dense(), Lstm())
+def bench_kernel(
+    config: Any, tensorflow: Any, data: Any, meter: Any, repeat: int, ratios: Any
+) -> None:
+    model = dense if config.name == "dense" else lstm
+    step, run = kernel_step(model, config, tensorflow, data)
+    compare(config.name, repeat, step, run, config.batch_size, meter, ratios)
+    step.close()
