@@ -155,12 +155,8 @@ def test_fixture_without_a_plugin_and_its_teardown(
 def test_fixture_reads_the_option(pytester: pytest.Pytester, tmp_path: Path) -> None:
     (tmp_path / "x.jpg").touch()
     pytester.makepyfile(CASE)
-    pytester.makeconftest(
-        "def pytest_addoption(parser): parser.addoption('--dataset-dir', default=None)"
-    )
-    result = pytester.runpytest_inprocess(
-        "-s", "-p", "fixtures.data.fixture", f"--dataset-dir={tmp_path}"
-    )
+    plugins = ("-p", "fixtures.data.fixture", "-p", "plugins.options")
+    result = pytester.runpytest_inprocess("-s", *plugins, f"--dataset-dir={tmp_path}")
     result.stdout.fnmatch_lines([f"*images in {tmp_path}"])
 
 

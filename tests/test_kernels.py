@@ -168,10 +168,11 @@ def test_training_an_lstm_follows_the_gradient(config: Lstm, xla: bool) -> None:
     step = built(dataclasses.replace(config, mode="training"), xla=xla)
     # TensorFlow's gradient of the cross-entropy holds for labels that are probabilities.
     raw = np.exp(step.ring["labels"].numpy())
-    step.ring["labels"] = raw / raw.sum(axis=-1, keepdims=True)
+    labels_of_ring = raw / raw.sum(axis=-1, keepdims=True)
+    step.ring["labels"] = step._tf.constant(labels_of_ring)
     before = weights_of(step)
     x = step.ring["inputs"].numpy()[0].astype(np.float64)
-    labels = step.ring["labels"][0].astype(np.float64)
+    labels = labels_of_ring[0].astype(np.float64)
     step.compile()  # one update, on the first batch
     after = weights_of(step)
     picks = np.random.RandomState(0)
@@ -191,7 +192,7 @@ def test_training_in_bfloat16_stays_near_float32(config: Any, precision: str) ->
     half, full = built(config, precision), built(config)
     for name in weights_of(half):
         getattr(full.layer, name).assign(getattr(half.layer, name).numpy().astype(np.float32))
-    full.ring = {name: half.ring[name].numpy().astype(np.float32) for name in half.ring}
+    full.ring = {name: half._tf.cast(half.ring[name], "float32") for name in half.ring}
     half.compile()
     full.compile()
     for name, value in weights_of(full).items():
