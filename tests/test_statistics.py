@@ -60,7 +60,7 @@ def test_a_scaled_copy_scales_everything(values: List[float], factor: float) -> 
     other = Throughput.of([value * factor for value in values], 10)
     for name in ("median", "low", "high", "mean", "min", "max"):
         assert getattr(other, name) * factor == pytest.approx(getattr(one, name))
-    assert other.spread == pytest.approx(one.spread, abs=1e-9)
+    assert other.spread == pytest.approx(one.spread, rel=1e-6, abs=1e-9)
 
 
 @given(seconds, st.randoms(use_true_random=False))
