@@ -29,7 +29,7 @@ def measure_again(config: pytest.Config, nodeid: str) -> Dict[str, Any]:
         answer = subprocess.run(
             command,
             cwd=str(config.invocation_params.dir),
-            env={**os.environ, INHERIT_VARIABLE: str(os.getpid())},
+            env=fresh_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -46,6 +46,12 @@ def measure_again(config: pytest.Config, nodeid: str) -> Dict[str, Any]:
             f"{answer.returncode}); its last lines:\n" + "\n".join(output)
         )
     return results.benchmarks[nodeid]
+
+
+def fresh_environment() -> Dict[str, str]:
+    """Return this process's environment, less pytest options that would apply once more."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return {**kept, INHERIT_VARIABLE: str(os.getpid())}
 
 
 def fresh_command(config: pytest.Config, nodeid: str, results_dir: str) -> List[str]:

@@ -8,6 +8,7 @@ The only module that times work. How a round is timed is in plugins/measure.py.
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from fixtures.config import Case
 from fixtures.data.cache import cache_dir
 from fixtures.devices.base import Device
+from fixtures.errors import CaseError
 from fixtures.runtimes.base import Step
 from plugins import gate, measure, pedantic, process
 from plugins.gating import comparison_key
@@ -42,8 +44,12 @@ def conditions(request: pytest.FixtureRequest, device: Device) -> Dict[str, Any]
 
 @pytest.fixture(scope="session")
 def peaks(device: Device) -> Peaks:
-    """The ceilings of this session's device."""
-    return Peaks(cache_dir() / "peaks.json", device.info.fingerprint, device.clock)
+    """The ceilings of this session's device; they serve it alone where there is no cache."""
+    try:
+        path: Optional[Path] = cache_dir() / "peaks.json"
+    except CaseError:
+        path = None
+    return Peaks(path, device.info.fingerprint, device.clock)
 
 
 @pytest.fixture
@@ -108,6 +114,7 @@ class Meter:
         """
         self._step = step
         option = self.config.option
+        memory = process.PeakMemory()
         record = self._prepare(step)
         limits = Limits(option.budget, option.target_precision, option.steps)
         rounds = Rounds(
@@ -142,7 +149,11 @@ class Meter:
         record["compute"], record["implausible"] = self._compute(
             step, flops, record["throughput"]["median"], exact
         )
-        record["memory"].update(device_bytes=step.device_memory())
+        record["memory"] = {
+            "host_peak_rss_bytes": memory.read(),
+            "since": memory.since,
+            "device_peak_bytes": step.device_memory(),
+        }
         record["data"] = step.feed.describe()
         self.close()
         self._finish(record)
@@ -150,7 +161,6 @@ class Meter:
     def _prepare(self, step: Step) -> Dict[str, Any]:
         """Build, compile and warm up; return the first part of the record."""
         clock = self.device.clock
-        memory = process.PeakMemory()
         self.progress.phase("building")
         build = timed(step.build, clock)
         self.progress.phase("compiling")
@@ -185,7 +195,6 @@ class Meter:
             "first_step_seconds": first,
             "dropped_seconds": measure.warm_up(step, clock),
             "canaries": canaries,
-            "memory": {"host_peak_rss_bytes": memory.read(), "since": memory.since},
             "versions": process.versions(),
             "git": process.git_revision(self.config.rootpath),
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -22,7 +22,7 @@ class Peaks:
     kept on disk but never lowers it.
     """
 
-    def __init__(self, path: Path, fingerprint: str, clock: Clock) -> None:
+    def __init__(self, path: Optional[Path], fingerprint: str, clock: Clock) -> None:
         self.path = path
         self.fingerprint = fingerprint
         self.clock = clock
@@ -47,14 +47,16 @@ class Peaks:
         known = self._read()
         device = known.setdefault(self.fingerprint, {})
         best = max(rate, device.get(name, 0.0))
-        if best != device.get(name):
+        if self.path is not None and best != device.get(name):
             device[name] = best
-            # Without a cache on disk the value still serves this session.
+            # A value that cannot be kept still serves this session.
             with contextlib.suppress(OSError):
                 write_json(self.path, known)
         return best
 
     def _read(self) -> Dict[str, Dict[str, float]]:
+        if self.path is None:
+            return {}
         try:
             known = json.loads(self.path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
