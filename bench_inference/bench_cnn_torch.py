@@ -33,7 +33,7 @@ class Classifier(CaseConfig):
     )
     random_weights: bool = option(False, "seeded random weights instead of pretrained ones")
     weights: str = option("", "path of a state dictionary to load")
-    half_partial: bool = option(False, "IPU: accumulate partial results in float16")
+    half_partial: bool = option(False, "accumulate partial results in float16", ipu_only=True)
     norm_type: str = option("batch", "normalisation layer", choices=("batch",))
     eight_bit_io: bool = option(False, "images travel as uint8 and are normalised on the device")
     normalization_location: str = option(
@@ -41,7 +41,7 @@ class Classifier(CaseConfig):
     )
     dataloader_worker: int = option(0, "loader processes; 0 = one per core, at most 32", minimum=0)
     pipeline_splits: Tuple[str, ...] = option(
-        (), "IPU: layers that start the next stage, separated by spaces (layer1/0/conv1)"
+        (), "layers that start the next stage, as in layer1/0/conv1", ipu_only=True
     )
 
     @property

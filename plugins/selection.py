@@ -29,6 +29,7 @@ class Selection:
     assignments: Dict[str, List[str]]
     device: str
     base_nodeids: Set[str] = dataclasses.field(default_factory=set)
+    unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
     left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
 
@@ -171,6 +172,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     if dropped:
         config.hook.pytest_deselected(items=dropped)
     items[:] = kept
+    selection.unused = {
+        field.name
+        for case in filter(None, map(case_of, kept))
+        for field in dataclasses.fields(case.config)
+        if field.metadata.get("ipu_only") and field.name in case.overrides and not case.config.ipus
+    }
 
 
 def _why_left_out(case: Case, device: str, sweep: bool) -> str:
@@ -215,7 +222,11 @@ def _judge_overrides(
 def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     """Say what was left out and what it needs."""
     selection = config.stash[selection_key]
-    return [
+    lines = [
         f"{count} case{'s' if count > 1 else ''} {reason}"
         for reason, count in sorted(selection.left_out.items())
     ]
+    if selection.unused:
+        names = ", ".join(sorted(selection.unused))
+        lines.append(f"recorded and not used on a host, where they change nothing: {names}")
+    return lines

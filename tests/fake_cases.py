@@ -23,6 +23,7 @@ class Fake(CaseConfig):
     flavour: str = option("plain", "nothing", choices=("plain", "sour", "sweet"))
     layers: Tuple[str, ...] = option((), "words")
     flag: bool = option(False, "nothing")
+    half_partial: bool = option(False, "nothing here", ipu_only=True)
     flops: float = option(0.0, "FLOP per item", minimum=0)
     peak: float = option(0.0, "FLOP/s of the device", minimum=0)
     trouble: str = option("none", "what goes wrong", choices=("none", "error", "raise", "kill"))
