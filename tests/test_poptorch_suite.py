@@ -1,0 +1,85 @@
+"""The case of the original program, run by the whole suite on the PopTorch double."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from tests.harness import ROOT
+
+PROGRAM = """
+import importlib.machinery, json, sys
+import pytest
+from tests.doubles import poptorch as double
+module = double.as_module()
+module.__spec__ = importlib.machinery.ModuleSpec("poptorch", None)
+sys.modules["poptorch"] = module
+double.recorder.attach_error = sys.argv[1]
+code = pytest.main(sys.argv[2:])
+names = double.recorder.names()
+print("calls:", json.dumps({name: names.count(name) for name in names}))
+sys.exit(code)
+"""
+
+
+def run(tmp_path: Path, attach_error: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, attach_error, "-p", "no:cacheprovider",
+         "-k", "resnet50-ipu", "--device=ipu-model", f"--results-dir={tmp_path}",
+         "--set=micro_batch_size=2", "--set=device_iterations=3", "--set=model=resnet18",
+         "--set=random_weights=yes", "--steps=4", *words],
+        cwd=str(ROOT),
+        env={**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )  # fmt: skip
+
+
+def records(folder: Path) -> Dict[str, Any]:
+    (journal,) = folder.glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    found = [
+        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
+    ]
+    return {record["config"]["data"]: record for record in found}
+
+
+@pytest.fixture(autouse=True)
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+
+
+@pytest.mark.framework
+def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
+    answer = run(tmp_path, "")
+    text = answer.stdout.decode()
+    assert answer.returncode == 0, text
+    found = records(tmp_path)
+    assert set(found) == {"synthetic", "generated", "real"}
+    for mode, record in found.items():
+        assert record["rounds"]["count"] == 4
+        assert record["rounds"]["batches_per_step"] == 3
+        assert record["items_per_round"] == 2 * 3
+        assert record["device"]["fingerprint"] == "ipu-model"
+        assert record["canary"]["seconds"] == []
+        assert record["effective"]["engine"] == "poptorch"
+        expected = "rounds over batches per step" if mode == "synthetic" else "the device"
+        assert record["latency"]["source"] == expected
+    calls = json.loads(text.split("calls:")[1])
+    assert calls["inferenceModel"] == calls["PoplarExecutor.destroy"] == 3
+
+
+@pytest.mark.framework
+def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path: Path) -> None:
+    answer = run(tmp_path, "no device with 1 IPU is free", "-k", "resnet50-ipu-synthetic")
+    text = answer.stdout.decode()
+    assert answer.returncode == 1, text
+    assert "no device with 1 IPU is free" in text
+    assert "Traceback" not in text
