@@ -17,7 +17,7 @@ from plugins.record import NAMESPACE, record_of
 
 FORMAT = 1
 # What a comparison needs of each case.
-RECORD_KEYS = ("config_hash", "device", "conditions", "effective", "throughput", "canary")
+RECORD_KEYS = ("config_hash", "device", "conditions", "effective", "throughput", "canary", "data")
 
 
 class BaselineError(Exception):
@@ -94,6 +94,7 @@ def _check_benchmark(path: Path, index: int, benchmark: Any) -> None:
             and isinstance(record["device"]["fingerprint"], str)
             and isinstance(record["conditions"], dict)
             and isinstance(record["effective"], dict)
+            and isinstance(record["data"], dict)
             and isinstance(record["throughput"]["unit"], str)
             and _positive(record["throughput"]["median"])
             and _positive(record["items_per_round"])

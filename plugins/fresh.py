@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, FrozenSet, Iterator, List
 
 import pytest
 
@@ -19,12 +20,13 @@ from plugins.options import measuring_arguments
 LAST_LINES = 15
 
 
-def measure_again(config: pytest.Config, nodeid: str) -> Dict[str, Any]:
+def measure_again(config: pytest.Config, nodeid: str, cpus: FrozenSet[int]) -> Dict[str, Any]:
     """Return the benchmark of one fresh process. Raises CaseError when it did not measure.
 
-    The process uses the device that this run holds, so this run must have closed its step.
+    The process uses the device that this run holds, so this run must have closed its step. It
+    starts with the ``cpus`` that this run started with, not with those it has pinned itself to.
     """
-    with tempfile.TemporaryDirectory(prefix="ipubench-fresh-") as folder:
+    with tempfile.TemporaryDirectory(prefix="ipubench-fresh-") as folder, running_on(cpus):
         command = fresh_command(config, nodeid, folder)
         answer = subprocess.run(
             command,
@@ -48,6 +50,17 @@ def measure_again(config: pytest.Config, nodeid: str) -> Dict[str, Any]:
     return results.benchmarks[nodeid]
 
 
+@contextlib.contextmanager
+def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
+    """Let this thread, and so the processes it starts, run on ``cpus`` for a while."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def fresh_environment() -> Dict[str, str]:
     """Return this process's environment, less pytest options that would apply once more."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
@@ -56,7 +69,7 @@ def fresh_environment() -> Dict[str, str]:
 
 def fresh_command(config: pytest.Config, nodeid: str, results_dir: str) -> List[str]:
     """Return the command that measures one case and records it in ``results_dir``."""
-    ini = [f"--config-file={config.inipath}"] if config.inipath else []
+    ini = ["-c", str(config.inipath)] if config.inipath else []
     return [
         sys.executable,
         "-m",

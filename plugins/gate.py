@@ -39,7 +39,7 @@ class Verdict:
     def as_dict(self) -> Dict[str, Any]:
         """Return JSON values; unknown numbers are null."""
         return {
-            key: None if isinstance(value, float) and math.isnan(value) else value
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in dataclasses.asdict(self).items()
         }
 
@@ -64,9 +64,17 @@ def differences(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
         for key in sorted({*now[group], *before[group]}):
             if now[group].get(key) != before[group].get(key):
                 found.append(f"{key} {before[group].get(key)} -> {now[group].get(key)}")
+    ours, theirs = _source(now), _source(before)
+    if ours != theirs:
+        found.append(f"other data ({theirs}, now {ours})")
     if now["throughput"]["unit"] != before["throughput"]["unit"]:
         found.append(f"unit {before['throughput']['unit']} -> {now['throughput']['unit']}")
     return found
+
+
+def _source(record: Dict[str, Any]) -> str:
+    """Return what the input was, without the unreadable files that happened to be met."""
+    return ", ".join(f"{k} {v}" for k, v in sorted(record["data"].items()) if k != "corrupt")
 
 
 def speed_ratio(now: Dict[str, Any], before: Dict[str, Any]) -> float:

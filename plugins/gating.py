@@ -6,9 +6,10 @@ it; 6 where a gate was asked for and nothing could be compared.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Set
 
 import pytest
 
@@ -30,6 +31,7 @@ class Comparison:
     path: Path
     stored: Dict[str, Dict[str, Any]]
     threshold: Optional[float]
+    cpus: FrozenSet[int]  # of this process before it pinned itself
 
     def judge(self, nodeid: str, now: Dict[str, Any], progress: Callable[[str], None]) -> Verdict:
         """Compare a measured case; a suspect is measured again in fresh processes first."""
@@ -44,24 +46,23 @@ class Comparison:
         fresh = []
         for number in range(1, gate.FRESH_PROCESSES + 1):
             progress(f"looks slower, measuring in fresh process {number}/{gate.FRESH_PROCESSES}")
-            fresh.append(measure_again(self.config, nodeid))
+            fresh.append(measure_again(self.config, nodeid, self.cpus))
+            self.config.stash[run_key].add({"type": "fresh", "benchmark": fresh[-1]})
         return gate.compare(now, before, threshold, fresh)
 
-    def missing(self, known: List[str], base_nodeids: List[str]) -> List[str]:
-        """Return stored cases of collected files that no longer exist, or exist no longer as such.
+    def missing(self, collected: Set[str]) -> List[str]:
+        """Return stored cases that no longer exist, given all that were collected before ``-k``.
 
-        ``known``: cases that ran; ``base_nodeids``: all that were collected, before ``-k`` or
-        ``--set``. A file that was not collected says nothing of its cases.
+        A file that was not collected says nothing of its cases.
         """
-        files = {nodeid.split("::")[0] for nodeid in base_nodeids}
-        present = {*known, *base_nodeids}
+        files = {nodeid.split("::")[0] for nodeid in collected}
         return [
             nodeid
             for nodeid in self.stored
-            if nodeid not in present and self._file_was_collected(nodeid, files)
+            if nodeid not in collected and self._file_was_collected(nodeid, files)
         ]
 
-    def _file_was_collected(self, nodeid: str, files: Any) -> bool:
+    def _file_was_collected(self, nodeid: str, files: Set[str]) -> bool:
         name = nodeid.split("::")[0]
         return name in files or not (self.config.rootpath / name).exists()
 
@@ -79,7 +80,9 @@ def pytest_configure(config: pytest.Config) -> None:
         stored = baseline.load(path)
     except baseline.BaselineError as error:
         raise pytest.UsageError(str(error)) from error
-    config.stash[comparison_key] = Comparison(config, path, stored, config.option.gate)
+    config.stash[comparison_key] = Comparison(
+        config, path, stored, config.option.gate, frozenset(os.sched_getaffinity(0))
+    )
 
 
 def missing_cases(config: pytest.Config) -> List[str]:
@@ -88,8 +91,7 @@ def missing_cases(config: pytest.Config) -> List[str]:
     run = config.stash.get(run_key, None)
     if comparison is None or run is None:
         return []
-    base = sorted(config.stash[selection_key].base_nodeids)
-    return comparison.missing(list(run.results.benchmarks), base)
+    return comparison.missing(config.stash[selection_key].nodeids)
 
 
 @pytest.hookimpl(trylast=True)
@@ -99,7 +101,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run = config.stash.get(run_key, None)
     if run is None:
         return
-    if not _save_baseline(config, run) and session.exitstatus == pytest.ExitCode.OK:
+    finished = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if finished and not _save_baseline(config, run) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
     if config.option.gate is None or session.exitstatus != pytest.ExitCode.OK:
         return
@@ -120,8 +123,10 @@ def _save_baseline(config: pytest.Config, run: Run) -> bool:
         for benchmark in run.results.benchmarks.values()
         if not record_of(benchmark)["implausible"]
     ]
-    if not sound:
-        run.closing.append("no baseline was written: no case was measured")
+    regressed = [v for v in run.results.verdicts.values() if v["kind"] == gate.REGRESSED]
+    if regressed or not sound:
+        why = f"{len(regressed)} cases regressed" if regressed else "no case was measured"
+        run.closing.append(f"no baseline was written: {why}")
         return True
     path = baseline.baseline_path(name, config.rootpath)
     try:

@@ -2,8 +2,9 @@
 
 One JSON-lines file per run under the results folder. Line types:
 
-- ``run``: first line; format version, command line, device asked for, when;
+- ``run``: first line; format version, command line, when;
 - ``case``: a measured case, a benchmark in pytest-benchmark's format (see plugins/record.py);
+- ``fresh``: the same, measured once more in a fresh process to confirm a suspicion;
 - ``verdict``: what the gate said of a case;
 - ``outcome``: how the case's test ended (passed, failed, skipped).
 
@@ -21,7 +22,9 @@ from typing import Any, Dict, Generator, List, Optional
 
 import pytest
 
-from plugins.selection import case_of
+from fixtures.config import config_hash
+from plugins.record import record_of
+from plugins.selection import case_of, selection_key
 
 FORMAT = 1
 
@@ -80,7 +83,10 @@ run_key = pytest.StashKey[Run]()
 def read_lines(path: Path) -> List[Dict[str, Any]]:
     """Return the journal's lines; one that a killed run left half written ends it."""
     lines = []
-    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    content = path.read_text(encoding="utf-8", errors="replace")
+    for text in content.splitlines(keepends=True):
+        if not text.endswith("\n"):
+            break
         try:
             line = json.loads(text)
         except ValueError:
@@ -92,8 +98,23 @@ def read_lines(path: Path) -> List[Dict[str, Any]]:
 
 
 def command_line(config: pytest.Config) -> List[str]:
-    """Return the words of this run that decide what it measures, without ``--resume``."""
-    return [str(word) for word in config.invocation_params.args if word != "--resume"]
+    """Return the words that decide what this run measures, without ``--resume``."""
+    added = [
+        f"{name}={os.environ[name]}"
+        for name in ("PYTEST_ADDOPTS", "DATASETS_DIR")
+        if name in os.environ
+    ]
+    return added + [str(word) for word in config.invocation_params.args if word != "--resume"]
+
+
+def same_case(config: pytest.Config, item: pytest.Item, benchmark: Dict[str, Any]) -> bool:
+    """Tell whether a stored result is that of the case as it is now, on this kind of device."""
+    case, record = case_of(item), record_of(benchmark)
+    return (
+        case is not None
+        and record["config_hash"] == config_hash(case.config, case.overrides)
+        and record["device"]["kind"] == config.stash[selection_key].device
+    )
 
 
 def _new_run(config: pytest.Config, folder: Path) -> Run:
@@ -104,14 +125,13 @@ def _new_run(config: pytest.Config, folder: Path) -> Run:
             "type": "run",
             "format": FORMAT,
             "command": command_line(config),
-            "device": config.option.device,
             "started": time.time(),
         }
     )
     return Run(journal, Results())
 
 
-def _resumed_run(config: pytest.Config, folder: Path) -> Optional[Run]:
+def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) -> Optional[Run]:
     """Return the latest run with the same command line, or None."""
     for path in sorted(folder.glob("run-*.jsonl"), reverse=True):
         lines = read_lines(path)
@@ -122,8 +142,14 @@ def _resumed_run(config: pytest.Config, folder: Path) -> Optional[Run]:
         run = Run(Journal(path), Results())
         for line in lines:
             run.results.take(line)
-        done = [case for case, outcome in run.results.outcomes.items() if outcome == "passed"]
-        run.results.resumed = [case for case in done if case in run.results.benchmarks]
+        results = run.results
+        results.resumed = [
+            item.nodeid
+            for item in items
+            if results.outcomes.get(item.nodeid) == "passed"
+            and item.nodeid in results.benchmarks
+            and same_case(config, item, results.benchmarks[item.nodeid])
+        ]
         run.note = f"resuming {path}: {len(run.results.resumed)} cases are done"
         _drop_half_line(path, len(lines))
         return run
@@ -143,7 +169,7 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     folder = Path(config.option.results_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        resumed = _resumed_run(config, folder) if config.option.resume else None
+        resumed = _resumed_run(config, folder, items) if config.option.resume else None
         run = resumed or _new_run(config, folder)
     except OSError as error:
         raise pytest.UsageError(

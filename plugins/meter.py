@@ -116,7 +116,7 @@ class Meter:
         option = self.config.option
         memory = process.PeakMemory()
         record = self._prepare(step)
-        limits = Limits(option.budget, option.target_precision, option.steps)
+        limits = Limits(option.budget, option.target_precision, self._steps())
         rounds = Rounds(
             limits, self.device.clock, None if step.prefetched_batches else step.canary()
         )
@@ -157,6 +157,10 @@ class Meter:
         record["data"] = step.feed.describe()
         self.close()
         self._finish(record)
+
+    def _steps(self) -> Optional[int]:
+        """Return the number of rounds where the user gave one."""
+        return self.case.config.steps if "steps" in self.case.overrides else None
 
     def _prepare(self, step: Step) -> Dict[str, Any]:
         """Build, compile and warm up; return the first part of the record."""

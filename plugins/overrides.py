@@ -31,12 +31,21 @@ def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
             raise pytest.UsageError(f"--set={word}: use {RESERVED[key]}VALUE instead")
         if key == "name":
             raise pytest.UsageError(f"--set={word}: the name of a case cannot be set")
-        if key in assignments:
-            raise pytest.UsageError(
-                f"--set: {key} is given twice; separate the values of a sweep by commas"
-            )
-        assignments[key] = split_values(text)
+        assign(assignments, key, split_values(text), f"--set={word}")
     return assignments
+
+
+def assign(assignments: Dict[str, List[str]], key: str, values: List[str], source: str) -> None:
+    """Add an assignment; UsageError where the option has one already, by whichever name."""
+    for other in assignments:
+        if ALIASES.get(other, other) == ALIASES.get(key, key):
+            raise pytest.UsageError(
+                f"{source}: {key} is given twice{f', also as {other}' if other != key else ''}; "
+                "separate the values of a sweep by commas"
+            )
+    if ALIASES.get(key, key) == "steps" and len(values) > 1:
+        raise pytest.UsageError(f"{source}: steps says how long to measure; give one value")
+    assignments[key] = values
 
 
 def split_values(text: str) -> List[str]:
@@ -79,14 +88,18 @@ def _typed(kind: Any, text: str) -> Any:
         if text.lower() in TRUE + FALSE:
             return text.lower() in TRUE
         raise ValueError(f"{text!r} is neither true nor false")
-    if kind in (int, float):
+    if kind is int:
         try:
-            number = kind(text)
+            return int(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not a whole number") from None
+    if kind is float:
+        try:
+            number = float(text)
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            name = "a whole number" if kind is int else "a number"
-            raise ValueError(f"{text!r} is not {name}") from None
+            raise ValueError(f"{text!r} is not a number")
         return number
     if typing.get_origin(kind) is tuple:
         return tuple(text.split())

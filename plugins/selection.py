@@ -16,7 +16,7 @@ import pytest
 
 from fixtures import devices
 from fixtures.config import Case, CaseConfig, Family, resolve_key
-from plugins.overrides import convert, parse_assignments, unknown_key_message
+from plugins.overrides import assign, convert, parse_assignments, unknown_key_message
 
 # Fixture name -> marker: a case's framework is the runtime it asks for.
 FRAMEWORKS = {"tensorflow": "tensorflow", "pytorch": "torch"}
@@ -28,7 +28,8 @@ class Selection:
 
     assignments: Dict[str, List[str]]
     device: str
-    base_nodeids: Set[str] = dataclasses.field(default_factory=set)
+    #: All cases of the collected files, with the command line's overrides and without.
+    nodeids: Set[str] = dataclasses.field(default_factory=set)
     unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
     left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
@@ -49,7 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     assignments = parse_assignments(option.case_options)
     for key in ("batches_per_step", "steps"):
         if getattr(option, key) is not None:
-            assignments[key] = [str(getattr(option, key))]
+            flag = f"--{key.replace('_', '-')}={getattr(option, key)}"
+            assign(assignments, key, [str(getattr(option, key))], flag)
     config.stash[selection_key] = Selection(assignments, devices.choose(option.device))
 
 
@@ -65,7 +67,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for entry in mark.args:
             family = Family.of(entry, dict(mark.kwargs))
             for case in expand(family, selection.assignments, option.data, option.precision):
-                selection.base_nodeids.add(f"{metafunc.definition.nodeid}[{case.base_id}]")
+                for identifier in (case.base_id, case.id):
+                    selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
     metafunc.parametrize("case", list(params.values()), indirect=True)
 
@@ -111,9 +114,10 @@ def expand(
                 start = dataclasses.replace(start, **changes)
                 overrides.add(key)
         swept_here = family.swept in keys.values()
+        modes = family.axes.get("data", (config.data,))
         quick = (
             config.system == "host"
-            and config.data == family.axes.get("data", (config.data,))[0]
+            and config.data == (data if data in modes else modes[0])
             and (swept_here or not family.swept or getattr(config, family.swept) == last_swept)
         )
         common = {

@@ -164,7 +164,7 @@ def gate_lines(config: pytest.Config, run: Run) -> List[str]:
     unselected = [
         nodeid
         for nodeid in comparison.stored
-        if nodeid not in run.results.benchmarks and nodeid not in gone
+        if nodeid not in {*run.results.benchmarks, *run.results.outcomes, *gone}
     ]
     counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
     threshold = (

@@ -25,6 +25,7 @@ def benchmark(
         "effective": {"precision": "bfloat16"},
         "throughput": {"unit": "items/s", "median": items / sorted(rounds)[len(rounds) // 2]},
         "items_per_round": items,
+        "data": {"mode": "real", "source": "a", "corrupt": []},
         "canary": {"seconds": [0.001] * 3 if canaries is None else canaries},
     }
     record.update(changes)
@@ -103,6 +104,10 @@ def test_fresh_processes_decide_by_their_median() -> None:
         ),
         ({"conditions": {"allocator": "system"}}, "allocator tuned -> system"),
         ({"effective": {"precision": "float32"}}, "precision bfloat16 -> float32"),
+        (
+            {"data": {"mode": "real", "source": "b", "corrupt": ["x"]}},
+            "other data (mode real, source a, now mode real, source b)",
+        ),
         ({"throughput": {"unit": "images/s", "median": 1.0}}, "unit items/s -> images/s"),
     ],
 )

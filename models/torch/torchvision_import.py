@@ -22,11 +22,17 @@ _libraries: List[Any] = []
 
 def import_torchvision() -> ModuleType:
     """Return the module torchvision, with its detection operators declared where missing."""
+    try:
+        return importlib.import_module("torchvision")
+    except RuntimeError as error:
+        if _libraries or "torchvision::" not in str(error):
+            raise
+    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+        del sys.modules[name]
     import torch
 
-    if torch.version.cuda is None and not _libraries and "torchvision" not in sys.modules:
-        library = torch.library.Library("torchvision", "FRAGMENT")
-        for schema in _SCHEMAS:
-            library.define(schema)
-        _libraries.append(library)
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for schema in _SCHEMAS:
+        library.define(schema)
+    _libraries.append(library)
     return importlib.import_module("torchvision")
