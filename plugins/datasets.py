@@ -7,11 +7,9 @@ from typing import List
 
 import pytest
 
-from fixtures.data.folder import DataError, ImageFolder
-from fixtures.data.provider import dataset_source
+from fixtures.data.folder import DataError
+from fixtures.data.provider import dataset_source, source_key
 from plugins.selection import case_of
-
-source_key = pytest.StashKey[ImageFolder]()
 
 
 @pytest.hookimpl(tryfirst=True)

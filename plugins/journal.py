@@ -150,10 +150,18 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
             and item.nodeid in results.benchmarks
             and same_case(config, item, results.benchmarks[item.nodeid])
         ]
+        _keep(results, results.resumed)
         run.note = f"resuming {path}: {len(run.results.resumed)} cases are done"
         _drop_half_line(path, len(lines))
         return run
     return None
+
+
+def _keep(results: Results, done: List[str]) -> None:
+    """Forget what is to be measured anew."""
+    for known in (results.benchmarks, results.verdicts, results.outcomes):
+        for nodeid in [nodeid for nodeid in known if nodeid not in done]:
+            del known[nodeid]
 
 
 def _drop_half_line(path: Path, whole: int) -> None:

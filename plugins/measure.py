@@ -50,14 +50,16 @@ class Rounds:
     canary: Optional[Callable[[], None]]
     canaries: List[float] = field(default_factory=list)
     stopped_by: str = ""
+    canary_seconds: float = 0.0
 
     def before_round(self, seconds: List[float]) -> None:
         """End the rounds when the rule says so, given those so far; else time the canary."""
-        self.stopped_by = stop_reason(seconds, self.limits)
+        self.stopped_by = stop_reason(seconds, self.limits, self.canary_seconds)
         if self.stopped_by:
             raise EnoughRounds
         if self.canary is not None:
             self.canaries.append(timed(self.canary, self.clock))
+            self.canary_seconds += self.canaries[-1]
 
 
 def timed(work: Callable[[], object], clock: Clock) -> float:
@@ -67,16 +69,22 @@ def timed(work: Callable[[], object], clock: Clock) -> float:
     return clock() - start
 
 
-def stop_reason(seconds: List[float], limits: Limits) -> str:
-    """Return why no further round is wanted ('steps', 'precision' or 'budget'), or ''."""
+def stop_reason(seconds: List[float], limits: Limits, canary_seconds: float = 0.0) -> str:
+    """Return why no further round is wanted ('steps', 'precision' or 'budget'), or ''.
+
+    Canaries count towards the budget. With many rounds the rule looks only at every twentieth part
+    of them, because looking costs more the more there are.
+    """
     if limits.steps is not None:
         return "steps" if len(seconds) >= limits.steps else ""
+    if len(seconds) % max(1, len(seconds) // 20):
+        return ""
     if (
         len(seconds) >= LEAST_ROUNDS_FOR_PRECISION
         and relative_half_width(seconds) <= limits.precision
     ):
         return "precision"
-    if len(seconds) >= LEAST_ROUNDS and math.fsum(seconds) >= limits.budget:
+    if len(seconds) >= LEAST_ROUNDS and math.fsum(seconds) + canary_seconds >= limits.budget:
         return "budget"
     return ""
 

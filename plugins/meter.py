@@ -2,7 +2,7 @@
 
     meter(step, items=config.batch_size, unit="images", flops=...)
 
-The only module that times work. How a round is timed is in plugins/measure.py.
+Work is timed in this module and in plugins/measure.py, and nowhere else.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ from plugins.statistics import latency
 @pytest.fixture(scope="session")
 def conditions(request: pytest.FixtureRequest, device: Device) -> Dict[str, Any]:
     """Tune this process for measuring on its device; return what holds, for the record."""
-    if request.config.option.allocator == "system" or device.kind not in ("cpu", "ipu-model"):
+    option = request.config.option
+    if device.kind not in ("cpu", "ipu-model"):
         return {"allocator": "system"}
-    accepted = process.tune_allocator()
-    return {"allocator": "tuned" if all(accepted.values()) else f"tuned in part: {accepted}"}
+    found = {"allocator": "system", "affinity": option.affinity}
+    if option.allocator == "tuned":
+        accepted = process.tune_allocator()
+        found["allocator"] = "tuned" if all(accepted.values()) else f"tuned in part: {accepted}"
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -104,16 +108,15 @@ class Meter:
         items: float,
         unit: str,
         flops: Optional[float] = None,
-        exact: bool = True,
     ) -> None:
         """Measure ``step``, which processes ``items`` of ``unit`` (a plural noun) per batch.
 
         ``flops``: floating-point operations per item, counted by the runtime where it is None.
-        ``exact``: the count is what the hardware must do (no Winograd or FFT shortcut), so a
-        number beyond the device's peak proves that work was left out and fails the case.
         """
         self._step = step
         option = self.config.option
+        self.progress.phase("measuring the device's peak")
+        self._ceilings(step, step.describe()["precision"])
         memory = process.PeakMemory()
         record = self._prepare(step)
         limits = Limits(option.budget, option.target_precision, self._steps())
@@ -147,7 +150,7 @@ class Meter:
         }
         record["latency"] = self._latency(step, seconds, limits.budget)
         record["compute"], record["implausible"] = self._compute(
-            step, flops, record["throughput"]["median"], exact
+            step, flops, record["throughput"]["median"]
         )
         record["memory"] = {
             "host_peak_rss_bytes": memory.read(),
@@ -172,16 +175,14 @@ class Meter:
         compiled = step.compile()
         compile_seconds = clock() - start
         effective = step.describe()
-        self.progress.phase("measuring the device's peak")
-        self._ceilings(step, effective["precision"])
         around = measure.CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
         canaries = measure.canary_times(step.canary(), clock, around)
         self.progress.phase("warming up")
+        calibrated = step.calibrated and "batches_per_step" not in self.case.overrides
+        step.batches_per_step = step.burst if calibrated else self.case.config.batches_per_step
         first = timed(step, clock)
-        if step.calibrated and "batches_per_step" not in self.case.overrides:
+        if calibrated:
             measure.calibrate(step, clock)
-        else:
-            step.batches_per_step = self.case.config.batches_per_step
         return {
             "format": 1,
             **describe_case(self.case),
@@ -217,14 +218,14 @@ class Meter:
             return {"source": "the device", **latency(reported[-len(seconds) :])}
         if step.batches_per_step == 1:
             return {"source": "rounds", **latency(seconds)}
-        if not step.calibrated:
-            # The compiled program always runs this many batches: one alone cannot be timed.
+        if not step.calibrated or step.prefetched_batches:
+            # An IPU's program always runs this many batches, and workers hand over that many.
             per_batch = [value / step.batches_per_step for value in seconds]
             return {"source": "rounds over batches per step", **latency(per_batch)}
         times = measure.batch_latencies(step, self.device.clock, budget)
         return {"source": "single-batch calls", **latency(times)}
 
-    def _compute(self, step: Step, flops: Any, rate: float, exact: bool) -> Any:
+    def _compute(self, step: Step, flops: Any, rate: float) -> Any:
         """Return (the compute part of the record, whether it is implausible)."""
         if flops is None:
             flops = step.flops_per_item()
@@ -234,10 +235,10 @@ class Meter:
         if flops is None:
             return {"copy_peak_bytes_per_s": copy}, False
         compute = Compute(flops, flops * rate, ceilings["flops"])
-        if exact and not compute.credible:
+        if step.exact_flops and not compute.credible:
             name = f"matmul {precision}"
             compute.peak = self.peaks.get(name, step.peak_work, again=True)
-        implausible = exact and not compute.credible
+        implausible = step.exact_flops and not compute.credible
         return {**compute.as_dict(), "copy_peak_bytes_per_s": copy}, implausible
 
     def _finish(self, record: Dict[str, Any]) -> None:

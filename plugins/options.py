@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from pathlib import Path
 from typing import Any, List, Optional
 
 import pytest
@@ -192,11 +191,6 @@ def check_spelling(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"pytest takes the word after {option} for a test path; write {option}={value}"
             )
-
-
-def project_root(config: pytest.Config) -> Path:
-    """Return the project's folder: the one that holds pytest.ini."""
-    return config.rootpath
 
 
 def measuring_arguments(config: pytest.Config) -> List[str]:

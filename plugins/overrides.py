@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Sequence, Type
 
 import pytest
 
-from fixtures.config import ALIASES, CaseConfig, option_types
+from fixtures.config import ALIASES, CaseConfig, check_value, option_types
 
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
@@ -69,16 +69,8 @@ def split_values(text: str) -> List[str]:
 
 def convert(cls: Type[CaseConfig], key: str, text: str) -> Any:
     """Return the value of option ``key`` that ``text`` stands for. Raises ValueError."""
-    field = next(item for item in dataclasses.fields(cls) if item.name == key)
     value = _typed(option_types(cls)[key], text)
-    choices = field.metadata.get("choices")
-    if choices and value not in choices:
-        raise ValueError(
-            f"{text!r} is not one of {', '.join(map(str, choices))}{nearest(text, choices)}"
-        )
-    minimum = field.metadata.get("minimum")
-    if minimum is not None and value < minimum:
-        raise ValueError(f"{text!r} is below the smallest value, {minimum}")
+    check_value(cls, key, value)
     return value
 
 

@@ -27,7 +27,7 @@ def run_rounds(
     """Time ``step`` until ``before_round(rounds so far)`` raises EnoughRounds; return seconds.
 
     The case stays in pytest-benchmark's session and so in its JSON. With ``--benchmark-disable``
-    the step runs once and the list is empty.
+    the step runs once more, untimed, and the list is empty.
     """
     if benchmark.disabled:
         benchmark.pedantic(step)

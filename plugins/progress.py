@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from typing import Any, ContextManager, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import pytest
 
+from fixtures.capture import uncaptured
 from plugins.journal import run_key
 from plugins.record import record_of
 from plugins.selection import case_of
@@ -21,7 +21,7 @@ class Progress:
 
     def __init__(self, config: pytest.Config) -> None:
         self.terminal: Any = config.pluginmanager.getplugin("terminalreporter")
-        self.capture: Any = config.pluginmanager.getplugin("capturemanager")
+        self.config = config
         self.quiet = config.option.verbose < 0 or self.terminal is None
         self.live = not self.quiet and self.terminal.isatty and self.terminal.hasmarkup
         self.total = 0
@@ -39,7 +39,7 @@ class Progress:
     def phase(self, text: str) -> None:
         """Show what the case is doing now; only where a line can be rewritten."""
         if self.live:
-            with self._uncaptured():
+            with uncaptured(self.config):
                 line = f"{self.label} {text} "
                 self.terminal.rewrite(line[: self.terminal._tw.fullwidth - 1], erase=True)
 
@@ -47,19 +47,13 @@ class Progress:
         """Finish the case's line."""
         if self.quiet:
             return
-        with self._uncaptured():
+        with uncaptured(self.config):
             line = f"{self.label} {result} ({time.monotonic() - self.started:.0f} s)"
             if self.live:
                 self.terminal.rewrite(line, erase=True, **markup)
                 self.terminal.write_line("")
             else:
                 self.terminal.write_line(line, **markup)
-
-    def _uncaptured(self) -> ContextManager[Any]:
-        if self.capture is None:
-            return contextlib.nullcontext()
-        manager: ContextManager[Any] = self.capture.global_and_fixture_disabled()
-        return manager
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

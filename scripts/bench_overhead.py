@@ -3,8 +3,9 @@
     pytest scripts/bench_overhead.py --budget=0.7
 
 Each repeat measures a case with the meter and with a loop written here, one after the other in
-turns, in one process, over the same compiled code and the same buffers, a canary before each round
-in both. The end shows the median of the ratios reported / bare for each case.
+turns, in one process, over the same weights and buffers, a canary before each round in both. For
+PyTorch the compiled code is the same too; for TensorFlow the bare loop is a tf.function of its own.
+The end shows the median of the ratios reported / bare for each case.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pytest
 from bench_inference.bench_cnn_torch import HOST
 from bench_kernels.bench_dense import Dense, dense
 from bench_kernels.bench_lstm import Lstm, lstm
+from fixtures.capture import uncaptured
 from fixtures.config import cases
 from fixtures.runtimes.base import Step
 from plugins.journal import run_key
@@ -79,8 +81,7 @@ def ratios(request: pytest.FixtureRequest) -> Iterator[Dict[str, List[float]]]:
     """Ratios by case, shown at the end."""
     found: Dict[str, List[float]] = {}
     yield found
-    capture: Any = request.config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
+    with uncaptured(request.config):
         for name, values in found.items():
             print(
                 f"\n{name}: reported / bare = {statistics.median(values):.4f} "

@@ -6,14 +6,13 @@ For the dense and lstm kernels it alternates, within one process and with the sa
 - keras: the Keras layer under tf.function, called in a Python loop, batches made beforehand;
 - matmul: the layer's matrix products alone, eagerly, in a Python loop.
 
-Usage: python -m scripts.compare_tensorflow [--precision 16.16] [--rounds 9] [--threads 2]
+Usage: python -m scripts.compare_tensorflow [--precision 16.16] [--rounds 9]
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import statistics
 import time
 from functools import partial
@@ -23,7 +22,9 @@ from bench_kernels.bench_dense import Dense, dense
 from bench_kernels.bench_lstm import Lstm, lstm
 from fixtures.data.folder import ImageFolder
 from fixtures.data.provider import Data
+from fixtures.devices.cpu import CpuDevice
 from fixtures.runtimes.tensorflow_host import TensorFlowHost, compute_dtypes
+from plugins.process import tune_allocator
 
 SECONDS_PER_ROUND = 0.1
 CONFIGS = [
@@ -35,15 +36,6 @@ CONFIGS = [
 ]
 
 Program = Callable[[int], None]  # runs so many batches
-
-
-@dataclasses.dataclass(frozen=True)
-class ThisCpu:
-    """As much of the cpu device as the runtime reads."""
-
-    threads: int
-    kind: str = "cpu"
-    fast_bfloat16: bool = True
 
 
 def no_images() -> ImageFolder:
@@ -171,15 +163,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--precision", default="16.16", choices=("16.16", "16.32", "32.32"))
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--only", default="", help="part of a kernel's name")
     arguments = parser.parse_args()
 
-    device: Any = ThisCpu(arguments.threads)
+    tune_allocator()
+    device = CpuDevice()
+    device.attach()
     host = TensorFlowHost(device)
     tf, precision = host.tf, arguments.precision
     dtype = tf.as_dtype(compute_dtypes(device, precision)[0])
-    print(f"TensorFlow {tf.__version__}, {precision} as {dtype.name}, {arguments.threads} threads")
+    print(f"TensorFlow {tf.__version__}, {precision} as {dtype.name}, {device.threads} threads")
     print("ratio: the program's time over the chosen form's (*), median of paired rounds")
     print(f"{'case':34} {'program':12} {'us/batch':>10} {'GFLOP/s':>8} {'ratio':>6}")
     for base in CONFIGS:

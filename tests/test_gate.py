@@ -117,6 +117,15 @@ def test_what_may_not_be_compared_says_why(change: Dict[str, Any], reason: str) 
     assert reason in verdict.reasons
 
 
+def test_the_interval_widens_towards_the_noisier_side() -> None:
+    """Rounds now: quartile 0.11, its interval 0.10 to 0.14; before: no noise at all."""
+    rounds = [0.10] * 4 + [0.11] * 8 + [0.14] * 24
+    verdict = gate.compare(benchmark(rounds), benchmark([0.11] * 36), 0.5)
+    assert verdict.change == pytest.approx(0)
+    assert verdict.low == pytest.approx(0.11 / 0.14 - 1)
+    assert verdict.high == pytest.approx(0.11 / 0.10 - 1)
+
+
 def test_comparing_changes_neither_side() -> None:
     now, before = benchmark([0.1] * 9), benchmark([0.2] * 9)
     copies = copy.deepcopy((now, before))

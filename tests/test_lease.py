@@ -89,7 +89,7 @@ def test_a_child_that_measures_for_its_parent_uses_the_parents_device(
     monkeypatch.setenv(INHERIT_VARIABLE, str(os.getppid()))
     with lease(["dev"], 0.1):
         pass
-    monkeypatch.setenv(INHERIT_VARIABLE, "1")
+    monkeypatch.setenv(INHERIT_VARIABLE, str(os.getpid()))
     with pytest.raises(DeviceError), lease(["dev"], 0.1):
         pass
 

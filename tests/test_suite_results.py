@@ -306,3 +306,69 @@ def test_quiet_works(project: Project) -> None:
     outcome = project.run("-k", "beta", "-q").assert_code(0)
     assert "[1/2]" not in outcome.text
     outcome.line("  beta-synthetic ")
+
+
+def test_a_run_that_was_interrupted_does_not_overwrite_a_baseline(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    source = (project.folder / "bench_fake.py").read_text()
+    broken = source.replace(
+        'if config.trouble == "error":\n        raise CaseError(',
+        'if "beta-generated" in str(meter.case):\n        raise KeyboardInterrupt(',
+    )
+    (project.folder / "bench_fake.py").write_text(broken)
+    project.run("-k", "beta", "--baseline-save=main").assert_code(2)
+    assert len(project.baseline()["benchmarks"]) == 2
+
+
+def test_a_regressed_run_does_not_become_the_baseline(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    before = project.baseline()["benchmarks"][0]["stats"]["median"]
+    words = ["-k", "beta", "--baseline=main", "--gate=5%", "--baseline-save=main"]
+    outcome = project.run(*words, env={"IPUBENCH_FAKE_SLOWDOWN": "1.2"}).assert_code(1)
+    outcome.line("no baseline was written: 2 cases regressed")
+    assert project.baseline()["benchmarks"][0]["stats"]["median"] == before
+
+
+def test_fresh_processes_leave_their_records_in_the_journal(project: Project) -> None:
+    project.run("-k", "beta-synthetic", "--baseline-save=main").assert_code(0)
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
+    words = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%"]
+    project.run(*words, env=slow).assert_code(1)
+    fresh = [line for line in project.journal() if line["type"] == "fresh"]
+    assert len(fresh) == 3
+    assert all(line["benchmark"]["fullname"] == BETA for line in fresh)
+
+
+def test_resume_measures_a_case_anew_whose_configuration_changed(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    source = (project.folder / "bench_fake.py").read_text()
+    changed = source.replace("batch_seconds=0.002", "batch_seconds=0.004")
+    (project.folder / "bench_fake.py").write_text(changed)
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("0 cases are done")
+    assert outcome.line("  beta-synthetic ").split()[1] == "2,000"
+
+
+def test_a_last_line_without_its_end_is_cut_off(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    journal = project.journals()[0]
+    journal.write_text(journal.read_text().rstrip("\n"))
+    project.run("-k", "beta", "--resume").assert_code(0).line("1 cases are done")
+    assert [line["type"] for line in project.journal()] == [
+        "run", "case", "outcome", "case", "case", "outcome",
+    ]  # fmt: skip
+
+
+def test_a_swept_case_that_k_leaves_out_is_not_missing(project: Project) -> None:
+    words = ["--set=batch_size=2,16", "--baseline-save=main"]
+    project.run("-k", "beta", *words).assert_code(0)
+    words = ["--set=batch_size=2,16", "--baseline=main", "--gate=5%"]
+    outcome = project.run("-k", "beta and bs2", *words).assert_code(0)
+    outcome.line("2 cases of the baseline were not selected in this run")
+
+
+def test_steps_count_however_they_are_given(project: Project) -> None:
+    for word in ("--set=steps=7", "--set=repeat=7", "--steps=7"):
+        project.run("-k", "beta-synthetic", word).assert_code(0)
+        (record,) = project.records().values()
+        assert (record["rounds"]["count"], record["rounds"]["stopped_by"]) == (7, "steps")

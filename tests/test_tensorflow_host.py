@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ class StandIn:
     kind: str = "cpu"
     threads: int = 2
     fast_bfloat16: bool = False
+    device_id: Optional[int] = None
 
 
 class Probe:
@@ -218,7 +219,7 @@ def test_cuda_without_a_gpu_says_what_is_missing() -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     if tensorflow.config.list_physical_devices("GPU"):
         pytest.skip("this machine has a GPU")
-    with pytest.raises(DeviceError, match="sees no GPU.*--device cpu"):
+    with pytest.raises(DeviceError, match="sees no GPU 0.*--device=cpu"):
         host(kind="cuda")
 
 
