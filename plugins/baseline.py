@@ -17,7 +17,20 @@ from plugins.record import NAMESPACE, record_of
 
 FORMAT = 1
 # What a comparison needs of each case.
-RECORD_KEYS = ("config_hash", "device", "conditions", "effective", "throughput", "canary", "data")
+RECORD_KEYS = (
+    "config_hash",
+    "effective_options",
+    "device",
+    "conditions",
+    "effective",
+    "throughput",
+    "canary",
+    "data",
+)
+
+
+# Larger numbers are no measurement, and sums of them no longer finite.
+LARGEST = 1e100
 
 
 class BaselineError(Exception):
@@ -27,7 +40,7 @@ class BaselineError(Exception):
 def baseline_path(name: str, root: Path) -> Path:
     """Return the file that ``--baseline=NAME`` means: a value with a slash is a path."""
     if "/" in name or "\\" in name:
-        return Path(name)
+        return Path(name).expanduser()
     return root / "baselines" / f"{name}.json"
 
 
@@ -50,7 +63,7 @@ def load(path: Path) -> Dict[str, Dict[str, Any]]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BaselineError(f"the baseline {path} cannot be read: {error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BaselineError(
             f"the baseline {path} is not valid JSON ({error}); restore it, or write it again with "
             "--baseline-save"
@@ -70,7 +83,7 @@ def _others(path: Path) -> str:
 def _check_format(path: Path, document: Any) -> None:
     part = document.get(NAMESPACE) if isinstance(document, dict) else None
     version = part.get("format") if isinstance(part, dict) else None
-    if type(version) is not int or not isinstance(document.get("benchmarks"), list):
+    if type(version) is not int or version < 1 or not isinstance(document.get("benchmarks"), list):
         raise BaselineError(
             f"{path} is not a baseline of this suite; write one with --baseline-save"
         )
@@ -91,6 +104,8 @@ def _check_benchmark(path: Path, index: int, benchmark: Any) -> None:
             not missing
             and isinstance(benchmark["fullname"], str)
             and isinstance(record["config_hash"], str)
+            and isinstance(record["effective_options"], dict)
+            and _positive(benchmark["stats"]["iterations"])
             and isinstance(record["device"]["fingerprint"], str)
             and isinstance(record["conditions"], dict)
             and isinstance(record["effective"], dict)
@@ -112,4 +127,5 @@ def _check_benchmark(path: Path, index: int, benchmark: Any) -> None:
 
 
 def _positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and 0 < value < float("inf")
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and 0 < value < LARGEST

@@ -78,6 +78,9 @@ def fresh_command(config: pytest.Config, nodeid: str, results_dir: str) -> List[
         "-p",
         "no:cacheprovider",
         *ini,
+        # Options that the ini file adds, such as --baseline, would judge and measure again in turn.
+        "-o",
+        "addopts=",
         f"--rootdir={config.rootpath}",
         "--sweep",
         f"--results-dir={results_dir}",

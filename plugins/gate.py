@@ -67,6 +67,8 @@ def differences(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
     ours, theirs = _source(now), _source(before)
     if ours != theirs:
         found.append(f"other data ({theirs}, now {ours})")
+    if bool(now["canary"]["seconds"]) != bool(before["canary"]["seconds"]):
+        found.append("canaries on one side only")
     if now["throughput"]["unit"] != before["throughput"]["unit"]:
         found.append(f"unit {before['throughput']['unit']} -> {now['throughput']['unit']}")
     return found

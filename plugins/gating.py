@@ -86,12 +86,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def missing_cases(config: pytest.Config) -> List[str]:
-    """Return the stored cases that this run should have had but has not."""
+    """Return the stored cases that no longer exist, or that ran here without being measured."""
     comparison = config.stash.get(comparison_key, None)
     run = config.stash.get(run_key, None)
     if comparison is None or run is None:
         return []
-    return comparison.missing(config.stash[selection_key].nodeids)
+    results = run.results
+    unmeasured = [
+        nodeid
+        for nodeid in comparison.stored
+        if nodeid in results.outcomes and nodeid not in results.benchmarks
+    ]
+    return comparison.missing(config.stash[selection_key].nodeids) + unmeasured
 
 
 @pytest.hookimpl(trylast=True)

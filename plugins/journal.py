@@ -6,6 +6,7 @@ One JSON-lines file per run under the results folder. Line types:
 - ``case``: a measured case, a benchmark in pytest-benchmark's format (see plugins/record.py);
 - ``fresh``: the same, measured once more in a fresh process to confirm a suspicion;
 - ``verdict``: what the gate said of a case;
+- ``resume``: a later run goes on here; its process;
 - ``outcome``: how the case's test ended (passed, failed, skipped).
 
 Format history: 1 (first).
@@ -13,6 +14,7 @@ Format history: 1 (first).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -39,7 +41,11 @@ class Results:
     resumed: List[str] = field(default_factory=list)
 
     def take(self, line: Dict[str, Any]) -> None:
-        """Add what one journal line says."""
+        """Add what one journal line says; a line that lacks its parts says nothing."""
+        with contextlib.suppress(KeyError, TypeError):
+            self._take(line)
+
+    def _take(self, line: Dict[str, Any]) -> None:
         if line["type"] == "case":
             self.benchmarks[line["benchmark"]["fullname"]] = line["benchmark"]
         elif line["type"] == "verdict":
@@ -69,31 +75,37 @@ class Run:
     journal: Journal
     results: Results
     note: str = ""
+    broken: bool = False  # the journal could not take every line
     closing: List[str] = field(default_factory=list)  # lines for the end of the summary
 
     def add(self, line: Dict[str, Any]) -> None:
-        """Put one line on disk, then into the results. Raises OSError."""
-        self.journal.append(line)
+        """Put one line into the results and on disk; a disk that fails is reported once."""
         self.results.take(line)
+        try:
+            self.journal.append(line)
+        except OSError as error:
+            if not self.broken:
+                self.broken = True
+                self.closing.append(
+                    f"results could no longer be written to {self.journal.path}: {error}; what is "
+                    "missing there is only in this table"
+                )
 
 
 run_key = pytest.StashKey[Run]()
 
 
 def read_lines(path: Path) -> List[Dict[str, Any]]:
-    """Return the journal's lines; one that a killed run left half written ends it."""
+    """Return the journal's sound lines; damaged ones, and a half-written last one, are left out."""
     lines = []
-    content = path.read_text(encoding="utf-8", errors="replace")
-    for text in content.splitlines(keepends=True):
-        if not text.endswith("\n"):
-            break
-        try:
-            line = json.loads(text)
-        except ValueError:
-            break
-        if not isinstance(line, dict) or "type" not in line:
-            break
-        lines.append(line)
+    with path.open("rb") as file:
+        for text in file:
+            try:
+                line = json.loads(text.decode("utf-8"))
+            except ValueError:
+                continue
+            if text.endswith(b"\n") and isinstance(line, dict) and "type" in line:
+                lines.append(line)
     return lines
 
 
@@ -126,6 +138,7 @@ def _new_run(config: pytest.Config, folder: Path) -> Run:
             "format": FORMAT,
             "command": command_line(config),
             "started": time.time(),
+            "pid": os.getpid(),
         }
     )
     return Run(journal, Results())
@@ -137,7 +150,7 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
         lines = read_lines(path)
         if not lines or lines[0].get("format") != FORMAT:
             continue
-        if lines[0].get("command") != command_line(config):
+        if lines[0].get("command") != command_line(config) or _is_running(lines):
             continue
         run = Run(Journal(path), Results())
         for line in lines:
@@ -152,7 +165,8 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
         ]
         _keep(results, results.resumed)
         run.note = f"resuming {path}: {len(run.results.resumed)} cases are done"
-        _drop_half_line(path, len(lines))
+        _drop_half_line(path)
+        run.journal.append({"type": "resume", "pid": os.getpid()})
         return run
     return None
 
@@ -164,17 +178,26 @@ def _keep(results: Results, done: List[str]) -> None:
             del known[nodeid]
 
 
-def _drop_half_line(path: Path, whole: int) -> None:
-    """Cut what follows the whole lines, so that the next line starts on one of its own."""
+def _is_running(lines: List[Dict[str, Any]]) -> bool:
+    """Tell whether the process that writes a journal is still there."""
+    pids = [line["pid"] for line in lines if line["type"] in ("run", "resume") and "pid" in line]
+    try:
+        os.kill(pids[-1], 0)
+    except (IndexError, OSError, TypeError, OverflowError):
+        return False
+    return True
+
+
+def _drop_half_line(path: Path) -> None:
+    """Cut a last line without its end, so that the next line starts on one of its own."""
     with path.open("rb+") as file:
-        for _ in range(whole):
-            file.readline()
-        file.truncate()
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
 
 
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     """Open the run's journal; return the items that a resumed run has already done."""
-    folder = Path(config.option.results_dir)
+    folder = Path(config.option.results_dir).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         resumed = _resumed_run(config, folder, items) if config.option.resume else None
@@ -190,13 +213,10 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     return [item for item in items if item.nodeid in run.results.resumed]
 
 
-@pytest.hookimpl(hookwrapper=True, trylast=True)
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: List[pytest.Item]
-) -> Generator[None, Any, None]:
+# After plugins/selection.py, which is registered before and is trylast too.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Once the selection is final, start the run and leave out what was resumed."""
-    outcome = yield
-    outcome.get_result()
     if config.option.collectonly or config.option.describe or not any(map(case_of, items)):
         return
     done = start(config, items)
@@ -225,7 +245,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A resumed run that had nothing left to do has succeeded."""
+    """A resumed run with nothing left to do has succeeded; one that lost lines has not."""
     run = session.config.stash.get(run_key, None)
-    if run is not None and run.results.resumed and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+    if run is None:
+        return
+    if run.results.resumed and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
+    if run.broken and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

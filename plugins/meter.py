@@ -7,6 +7,7 @@ Work is timed in this module and in plugins/measure.py, and nowhere else.
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
@@ -39,7 +40,11 @@ def conditions(request: pytest.FixtureRequest, device: Device) -> Dict[str, Any]
     option = request.config.option
     if device.kind not in ("cpu", "ipu-model"):
         return {"allocator": "system"}
-    found = {"allocator": "system", "affinity": option.affinity}
+    found = {
+        "allocator": "system",
+        "affinity": option.affinity,
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
+    }
     if option.allocator == "tuned":
         accepted = process.tune_allocator()
         found["allocator"] = "tuned" if all(accepted.values()) else f"tuned in part: {accepted}"
@@ -131,6 +136,7 @@ class Meter:
             rounds.before_round,
             self.device.clock,
             dict(record["effective_options"]),
+            step.batches_per_step,
         )
         if not seconds:  # --benchmark-disable: the step ran, nothing is to be recorded
             self.close()

@@ -165,15 +165,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse contradictions and settings that this version does not have."""
     check_spelling(config)
+    for name in ("dataset_dir", "results_dir", "baseline", "baseline_save"):
+        value = config.getoption(name)
+        if value is not None and not value:
+            raise pytest.UsageError(f"--{name.replace('_', '-')}= names nothing; give a value")
     if config.option.gate is not None and config.option.baseline is None:
         raise pytest.UsageError("--gate needs something to compare with: add --baseline=NAME")
-    if config.getoption("numprocesses", None):
+    workers = config.getoption("numprocesses", None) or config.getoption("tx", None)
+    if workers or config.getoption("dist", "no") != "no":
         raise pytest.UsageError(
-            "-n: running cases in several workers is not supported yet, they would disturb each "
-            "other's timing; run without -n"
+            "-n, --dist, --tx: running cases in several workers is not supported yet, they would "
+            "disturb each other's timing; run without"
         )
 
 
@@ -183,8 +189,8 @@ def check_spelling(config: pytest.Config) -> None:
     pytest looks for its root folder before it knows our options. A path given as a word of its
     own then moves the root away, and the cases and their plugins are not found.
     """
-    if config.inipath is not None:
-        return
+    if config.pluginmanager.has_plugin("plugins.selection"):
+        return  # pytest found the project and loaded its conftest
     words = [str(word) for word in config.invocation_params.args]
     for option, value in zip(words, words[1:]):
         if option in PATH_OPTIONS and os.path.exists(value):

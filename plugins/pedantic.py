@@ -23,9 +23,12 @@ def run_rounds(
     before_round: Callable[[List[float]], None],
     clock: Callable[[], float],
     params: Dict[str, Any],
+    batches: int,
 ) -> List[float]:
     """Time ``step`` until ``before_round(rounds so far)`` raises EnoughRounds; return seconds.
 
+    A round runs ``batches`` batches; pytest-benchmark is told that these are its iterations, so its
+    own figures are seconds per batch and can be compared between runs.
     The case stays in pytest-benchmark's session and so in its JSON. With ``--benchmark-disable``
     the step runs once more, untimed, and the list is empty.
     """
@@ -36,14 +39,19 @@ def run_rounds(
     # The clock belongs to the device; pytest-benchmark's own option would only name a host timer.
     benchmark._timer = clock
 
+    seconds: List[float] = []
+
     def setup() -> None:
-        before_round(benchmark.stats.stats.data if benchmark.stats else [])
+        benchmark.stats.iterations = batches
+        data = benchmark.stats.stats.data
+        seconds.extend(value * batches for value in data[len(seconds) :])
+        before_round(seconds)
 
     try:
         benchmark.pedantic(step, setup=setup, rounds=sys.maxsize)
     except EnoughRounds:
         benchmark.has_error = False
-    return list(benchmark.stats.stats.data)
+    return seconds
 
 
 def as_dict(benchmark: Any) -> Dict[str, Any]:

@@ -22,7 +22,7 @@ class Progress:
     def __init__(self, config: pytest.Config) -> None:
         self.terminal: Any = config.pluginmanager.getplugin("terminalreporter")
         self.config = config
-        self.quiet = config.option.verbose < 0 or self.terminal is None
+        self.quiet = config.getoption("verbose", 0) < 0 or self.terminal is None
         self.live = not self.quiet and self.terminal.isatty and self.terminal.hasmarkup
         self.total = 0
         self.position = 0

@@ -1,7 +1,7 @@
 """The record of a case: what its number was, and everything needed to judge it later.
 
 A record is the value of ``extra_info["ipubench"]`` in a benchmark of pytest-benchmark's format.
-The rounds themselves stay where that format keeps them, in ``stats["data"]``, in seconds.
+The rounds themselves stay where that format keeps them, in ``stats["data"]``, in seconds per batch.
 """
 
 from __future__ import annotations
@@ -64,5 +64,6 @@ def record_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def rounds_of(benchmark: Dict[str, Any]) -> List[float]:
-    """Return the seconds of each round."""
-    return list(benchmark["stats"]["data"])
+    """Return the seconds of each round; the format has seconds per iteration, ours are batches."""
+    iterations = benchmark["stats"].get("iterations", 1)
+    return [value * iterations for value in benchmark["stats"]["data"]]

@@ -168,6 +168,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     for item in items:
         case = case_of(item)
         reason = _why_left_out(case, selection.device, config.option.sweep) if case else ""
+        if case and selection.device == "fake" and set(FRAMEWORKS) & set(_fixtures(item)):
+            reason = "need a framework, which the fake device has none of"
         if reason:
             selection.left_out[reason] += 1
         (dropped if reason else kept).append(item)
@@ -182,6 +184,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         for field in dataclasses.fields(case.config)
         if field.metadata.get("ipu_only") and field.name in case.overrides and not case.config.ipus
     }
+
+
+def _fixtures(item: pytest.Item) -> List[str]:
+    names: List[str] = getattr(item, "fixturenames", [])
+    return names
 
 
 def _why_left_out(case: Case, device: str, sweep: bool) -> str:

@@ -11,7 +11,7 @@ import pytest
 from plugins import gate, pedantic
 from plugins.gating import comparison_key, missing_cases
 from plugins.journal import Run, run_key
-from plugins.record import record_of
+from plugins.record import record_of, rounds_of
 from plugins.units import percent, short_number
 
 NARROWEST_NAME = 16
@@ -147,7 +147,7 @@ def _notes(run: Run) -> List[str]:
 
 
 def _longer_budget(benchmark: Dict[str, Any]) -> float:
-    return max(10.0, 4 * math.fsum(benchmark["stats"]["data"]))
+    return max(10.0, 4 * math.fsum(rounds_of(benchmark)))
 
 
 def gate_lines(config: pytest.Config, run: Run) -> List[str]:

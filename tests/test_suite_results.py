@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -258,7 +259,7 @@ def test_a_half_written_line_is_cut_off(project: Project) -> None:
     outcome = project.run("-k", "beta", "--resume").assert_code(0)
     outcome.line("1 cases are done")
     assert [line["type"] for line in project.journal()] == [
-        "run", "case", "outcome", "case", "outcome",
+        "run", "case", "outcome", "resume", "case", "outcome",
     ]  # fmt: skip
 
 
@@ -355,7 +356,7 @@ def test_a_last_line_without_its_end_is_cut_off(project: Project) -> None:
     journal.write_text(journal.read_text().rstrip("\n"))
     project.run("-k", "beta", "--resume").assert_code(0).line("1 cases are done")
     assert [line["type"] for line in project.journal()] == [
-        "run", "case", "outcome", "case", "case", "outcome",
+        "run", "case", "outcome", "case", "resume", "case", "outcome",
     ]  # fmt: skip
 
 
@@ -372,3 +373,73 @@ def test_steps_count_however_they_are_given(project: Project) -> None:
         project.run("-k", "beta-synthetic", word).assert_code(0)
         (record,) = project.records().values()
         assert (record["rounds"]["count"], record["rounds"]["stopped_by"]) == (7, "steps")
+
+
+def test_a_damaged_line_costs_only_itself(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    journal = project.journals()[0]
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([lines[0], "{broken\n", '{"type": "case"}\n', *lines[1:]]))
+    project.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
+
+
+def test_a_run_that_is_still_going_is_not_joined(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    journal = project.journals()[0]
+    text = journal.read_text()
+    pid = json.loads(text.splitlines()[0])["pid"]
+    journal.write_text(text.replace(f'"pid": {pid}', f'"pid": {os.getpid()}'))
+    project.run("-k", "beta", "--resume").assert_code(0).line("nothing to resume")
+    assert len(project.journals()) == 2
+
+
+def test_results_that_can_no_longer_be_written_are_still_shown(project: Project) -> None:
+    source = (project.folder / "bench_fake.py").read_text()
+    removing = source.replace(
+        "    feed = ArrayFeed(config.data, ())\n    step",
+        "    __import__('shutil').rmtree('results', ignore_errors=True)\n"
+        "    feed = ArrayFeed(config.data, ())\n    step",
+    )
+    assert removing != source
+    (project.folder / "bench_fake.py").write_text(removing)
+    outcome = project.run("-k", "beta").assert_code(1)
+    outcome.line("results could no longer be written to")
+    outcome.line("  beta-generated ")
+    assert "INTERNALERROR" not in outcome.text
+
+
+def test_a_case_that_ran_without_being_measured_is_named(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    source = (project.folder / "bench_fake.py").read_text()
+    skipping = source.replace(
+        'if config.trouble == "error":',
+        'if config.data == "generated":\n        __import__("pytest").skip("not today")\n'
+        '    if config.trouble == "error":',
+    )
+    (project.folder / "bench_fake.py").write_text(skipping)
+    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(1)
+    outcome.line("  missing: bench_fake.py::bench_fake[beta-generated]")
+
+
+def test_gate_options_of_the_ini_file_do_not_reach_fresh_processes(project: Project) -> None:
+    project.run("-k", "beta-synthetic", "--baseline-save=main").assert_code(0)
+    ini = project.folder / "pytest.ini"
+    words = "--strict-markers --baseline=main --gate=5%"
+    ini.write_text(ini.read_text().replace("--strict-markers", words))
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
+    project.run("-k", "beta-synthetic", env=slow).assert_code(1)
+    assert [line["type"] for line in project.journal()].count("fresh") == 3
+
+
+def test_pytest_benchmark_compares_seconds_per_batch(project: Project) -> None:
+    project.run("-k", "beta-synthetic", "--benchmark-save=one").assert_code(0)
+    words = ["--benchmark-compare", "--benchmark-compare-fail=mean:5%"]
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "3"}
+    outcome = project.run("-k", "beta-synthetic", *words, env=slow)
+    assert outcome.code != 0
+    assert "Performance has regressed" in outcome.text
+
+
+def test_a_baseline_can_be_read_by_others(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    assert (project.folder / "baselines" / "main.json").stat().st_mode & 0o044 == 0o044
