@@ -189,8 +189,9 @@ def check_spelling(config: pytest.Config) -> None:
     pytest looks for its root folder before it knows our options. A path given as a word of its
     own then moves the root away, and the cases and their plugins are not found.
     """
-    if config.pluginmanager.has_plugin("plugins.selection"):
-        return  # pytest found the project and loaded its conftest
+    here = config.invocation_params.dir
+    if config.inipath is not None and config.inipath.parent in (here, *here.parents):
+        return
     words = [str(word) for word in config.invocation_params.args]
     for option, value in zip(words, words[1:]):
         if option in PATH_OPTIONS and os.path.exists(value):

@@ -93,9 +93,12 @@ def test_a_path_written_as_a_word_of_its_own_is_answered_with_the_right_spelling
         importlib.metadata.distribution("ipubench")
     except importlib.metadata.PackageNotFoundError:
         pytest.skip("needs the project installed, as make setup does: pip install --editable .")
-    words = ["-k", "resnet50", "--dataset-dir", str(tmp_path)]
-    outcome = run(environment, *words).assert_code(4)
-    assert f"write --dataset-dir={tmp_path}" in outcome.text
+    (tmp_path / "elsewhere" / "images").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "pytest.ini").write_text("[pytest]\n")
+    for folder in (tmp_path, tmp_path / "elsewhere" / "images"):
+        words = ["-k", "resnet50", "--dataset-dir", str(folder)]
+        outcome = run(environment, *words).assert_code(4)
+        assert f"write --dataset-dir={folder}" in outcome.text
 
 
 @pytest.mark.parametrize(
