@@ -37,6 +37,21 @@ class Outcome:
         return self
 
 
+def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
+    """Run ``pytest WORDS`` in a folder, in a process of its own."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        cwd=str(folder),
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=300,
+        check=False,
+    )
+    return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+
+
 class Project:
     """A folder with the suite's plugins and the cases of tests/fake_cases.py."""
 
@@ -55,26 +70,10 @@ class Project:
         for name in ("DATASETS_DIR", "PYTEST_ADDOPTS", "CI"):
             self.environment.pop(name, None)
 
-    def command(self, *words: str) -> List[str]:
-        return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
-
     def run(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
         """Run ``pytest bench_fake.py --device=fake WORDS`` in the project."""
-        return self.run_plain("bench_fake.py", "--device=fake", *words, env=env)
-
-    def run_plain(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
-        """Run ``pytest WORDS`` in the project."""
-        answer = subprocess.run(
-            self.command(*words),
-            cwd=str(self.folder),
-            env={**self.environment, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=300,
-            check=False,
-        )
-        return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+        environment = {**self.environment, **(env or {})}
+        return run_pytest(self.folder, environment, "bench_fake.py", "--device=fake", *words)
 
     def journals(self) -> List[Path]:
         """Return the journals, oldest first."""

@@ -13,7 +13,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from tests.harness import ROOT, Outcome
+from tests.harness import ROOT, Outcome, run_pytest
 
 
 @pytest.fixture
@@ -30,18 +30,8 @@ def environment(tmp_path: Path) -> Dict[str, str]:
     return variables
 
 
-def run(environment: Dict[str, str], *words: str, cwd: Path = ROOT) -> Outcome:
-    answer = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
-        cwd=str(cwd),
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=300,
-        check=False,
-    )
-    return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+def run(environment: Dict[str, str], *words: str) -> Outcome:
+    return run_pytest(ROOT, environment, *words)
 
 
 @pytest.mark.parametrize("device", ["cpu", "ipu", "ipu-model", "cuda"])
