@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict
 
-from fixtures.config import CaseConfig, cases, option
+from bench_kernels.kernel import TensorFlowKernel
+from fixtures.config import cases, option
 from fixtures.data.feeds import ArrayFeed, TensorSpec
 from fixtures.data.provider import Data
 
 
 @dataclass(frozen=True)
-class Dense(CaseConfig):
+class Dense(TensorFlowKernel):
     """Options of the layer; defaults of the original program."""
 
     name: str = option("dense", "first part of the case's identifier")
     batch_size: int = option(32, "items of one batch", minimum=1)
     size: int = option(1024, "features of the input and of the output", minimum=1)
     include_activation: bool = option(False, "end with a ReLU")
-    use_zero_values: bool = option(False, "synthetic data: zeros instead of random values")
     batches_per_step: int = option(5000, "batches run on the device per host call", minimum=1)
 
     def flops_per_item(self) -> float:
@@ -37,9 +37,7 @@ class Dense(CaseConfig):
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches."""
-        specs = (TensorSpec("inputs", (self.batch_size, self.size)),)
-        period = (self.steps + 2) * self.batches_per_step
-        return data.arrays(self, specs, period=period, zero_values=self.use_zero_values)
+        return self.arrays(data, TensorSpec("inputs", (self.batch_size, self.size)))
 
 
 def dense(config: Dense, tf: Any, dtype: Any) -> Any:
@@ -65,16 +63,16 @@ def dense(config: Dense, tf: Any, dtype: Any) -> Any:
 @cases(
     Dense(),
     Dense(name="dense-relu", include_activation=True),
+    system=("host", "ipu"),
     mode=("inference", "training"),
     data=("synthetic", "generated"),
 )
 def bench_dense(config: Dense, tensorflow: Any, data: Data, meter: Any) -> None:
     """Time the layer."""
-    step = tensorflow.loop(
-        partial(dense, config),
-        config.feed(data),
-        training=config.mode == "training",
-        precision=config.precision,
-        batches_per_step=config.batches_per_step,
+    step = tensorflow.loop(partial(dense, config), config, config.feed(data))
+    meter(
+        step,
+        items=config.batch_size * config.replicas,
+        unit="items",
+        flops=config.flops_per_item(),
     )
-    meter(step, items=config.batch_size, unit="items", flops=config.flops_per_item())

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, List, Tuple
 
-from fixtures.config import CaseConfig, cases, option
+from bench_kernels.kernel import TensorFlowKernel
+from fixtures.config import cases, option
 from fixtures.data.feeds import ArrayFeed, TensorSpec
 from fixtures.data.provider import Data
 
@@ -21,15 +22,14 @@ XLA_LIMIT = 1 << 18
 
 
 @dataclass(frozen=True)
-class Lstm(CaseConfig):
+class Lstm(TensorFlowKernel):
     """Options of the layer; defaults of the original program."""
 
     name: str = option("lstm", "first part of the case's identifier")
     batch_size: int = option(1, "sequences of one batch", minimum=1)
     timesteps: int = option(5, "length of a sequence", minimum=1)
     hidden_size: int = option(128, "features of the input and of the hidden state", minimum=1)
-    use_zero_values: bool = option(False, "synthetic data: zeros instead of random values")
-    batches_per_step: int = option(1000, "batches run on the device per host call", minimum=1)
+    popnn: bool = option(False, "the SDK's fused layer instead of single operations", ipu_only=True)
 
     def flops_per_item(self) -> float:
         """Return the FLOP of the matrix products for one sequence, T timesteps, H hidden units.
@@ -41,11 +41,10 @@ class Lstm(CaseConfig):
         product = 8.0 * self.timesteps * self.hidden_size**2
         return (5 if self.mode == "training" else 2) * product
 
-    @property
-    def xla(self) -> bool:
+    def xla_is_faster(self) -> bool:
         """Whether XLA runs the case faster: small ones whose whole loop it can compile.
 
-        Measured on a CPU. In 16 bits its gradients lose what the single program gains.
+        In 16 bits its gradients lose what the single program gains.
         """
         products = 4 * self.batch_size * self.hidden_size**2
         small = products <= XLA_LIMIT and self.data == "synthetic"
@@ -55,9 +54,7 @@ class Lstm(CaseConfig):
         """Return the case's batches; only training has labels."""
         names = ("inputs", "labels") if self.mode == "training" else ("inputs",)
         shape = (self.timesteps, self.batch_size, self.hidden_size)
-        specs = tuple(TensorSpec(name, shape) for name in names)
-        period = (self.steps + 2) * self.batches_per_step
-        return data.arrays(self, specs, period=period, zero_values=self.use_zero_values)
+        return self.arrays(data, *(TensorSpec(name, shape) for name in names))
 
 
 def lstm(config: Lstm, tf: Any, dtype: Any) -> Any:
@@ -131,15 +128,18 @@ def recurrence(tf: Any, gates: Any, weights: Any) -> Any:
     return run(gates, weights)
 
 
-@cases(Lstm(), mode=("inference", "training"), data=("synthetic", "generated"))
+@cases(
+    Lstm(),
+    system=("host", "ipu"),
+    mode=("inference", "training"),
+    data=("synthetic", "generated"),
+)
 def bench_lstm(config: Lstm, tensorflow: Any, data: Data, meter: Any) -> None:
     """Time the layer."""
-    step = tensorflow.loop(
-        partial(lstm, config),
-        config.feed(data),
-        training=config.mode == "training",
-        precision=config.precision,
-        batches_per_step=config.batches_per_step,
-        xla=config.xla,
+    step = tensorflow.loop(partial(lstm, config), config, config.feed(data))
+    meter(
+        step,
+        items=config.batch_size * config.replicas,
+        unit="items",
+        flops=config.flops_per_item(),
     )
-    meter(step, items=config.batch_size, unit="items", flops=config.flops_per_item())

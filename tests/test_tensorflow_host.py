@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
@@ -10,12 +11,9 @@ import pytest
 
 from fixtures.data.feeds import ArrayFeed, TensorSpec
 from fixtures.devices.base import DeviceError
-from fixtures.runtimes.tensorflow_host import (
-    RING,
-    TensorFlowHost,
-    TensorFlowStep,
-    compute_dtypes,
-)
+from fixtures.runtimes.common import compute_dtypes
+from fixtures.runtimes.tensorflow_host import RING, TensorFlowHost, TensorFlowStep
+from tests.loop_options import LoopOptions
 
 pytestmark = pytest.mark.framework
 
@@ -65,8 +63,7 @@ def feed(mode: str, period: int = 1000, zero_values: bool = False) -> ArrayFeed:
 
 def ready(model: Callable[..., Any], data: ArrayFeed, **options: Any) -> TensorFlowStep:
     device = options.pop("device", {})
-    choices: Dict[str, Any] = {"training": False, "precision": "32.32", **options}
-    step = host(**device).loop(model, data, **choices)
+    step = host(**device).loop(model, LoopOptions(**options), data)
     step.build()
     assert step.compile() is True
     return step
@@ -77,13 +74,8 @@ def ready(model: Callable[..., Any], data: ArrayFeed, **options: Any) -> TensorF
 def test_synthetic_batches_exist_before_the_loop_and_take_turns(
     xla: bool, zero_values: bool
 ) -> None:
-    step = host().loop(
-        Probe(),
-        feed("synthetic", zero_values=zero_values),
-        training=False,
-        precision="32.32",
-        xla=xla,
-    )
+    data = feed("synthetic", zero_values=zero_values)
+    step = host().loop(Probe(), LoopOptions(use_xla=xla), data)
     step.build()
     ring = step.ring["inputs"].numpy()
     assert ring.shape == (RING, 2, 3)
@@ -97,7 +89,7 @@ def test_synthetic_batches_exist_before_the_loop_and_take_turns(
 
 @pytest.mark.parametrize("xla", [False, True])
 def test_generated_batches_count_up_and_repeat(xla: bool) -> None:
-    step = ready(Probe(), feed("generated", period=5), xla=xla)  # compiling took batch 0
+    step = ready(Probe(), feed("generated", period=5), use_xla=xla)  # compiling took batch 0
     elements = 6 if xla else 1
     assert step.run(3) == elements * (1 + 2 + 3)
     assert step.run(4) == elements * (4 + 0 + 1 + 2)
@@ -108,7 +100,7 @@ def test_generated_batches_count_up_and_repeat(xla: bool) -> None:
 @pytest.mark.parametrize("mode", ["synthetic", "generated"])
 def test_the_number_of_batches_retraces_nothing(mode: str, xla: bool) -> None:
     probe = Probe()
-    step = ready(probe, feed(mode), training=True, xla=xla)
+    step = ready(probe, feed(mode), mode="training", use_xla=xla)
     traces = probe.traces
     for batches in (1, 7, 40):
         step.batches_per_step = batches
@@ -119,9 +111,7 @@ def test_the_number_of_batches_retraces_nothing(mode: str, xla: bool) -> None:
 @pytest.mark.parametrize("xla", [False, True])
 def test_every_batch_is_an_update(xla: bool) -> None:
     def weight_after(batches: int) -> float:
-        step = ready(
-            Probe(), feed("generated", period=1000), training=True, learning_rate=0.5, xla=xla
-        )
+        step = ready(Probe(), feed("generated"), mode="training", learning_rate=0.5, use_xla=xla)
         step.run(batches)  # gradient of batch i: mean(inputs) = i
         return float(step.layer.parts[0].numpy())
 
@@ -130,7 +120,7 @@ def test_every_batch_is_an_update(xla: bool) -> None:
 
 
 def test_losses_see_the_updates_before_them() -> None:
-    step = ready(Probe(), feed("generated", period=1000), training=True, learning_rate=0.5)
+    step = ready(Probe(), feed("generated", period=1000), mode="training", learning_rate=0.5)
     weight, total = 1.0, 0.0
     for batch in (1, 2, 3):
         total += batch * weight
@@ -147,6 +137,8 @@ def test_losses_see_the_updates_before_them() -> None:
         ({}, "16.16", ("float32", "float32")),
         ({"kind": "cuda"}, "16.16", ("float16", "float16")),
         ({"kind": "cuda"}, "16.32", ("float16", "float32")),
+        ({"kind": "ipu"}, "16.16", ("float16", "float16")),
+        ({"kind": "ipu-model"}, "16.32", ("float16", "float32")),
     ],
 )
 def test_precision_means_what_the_device_can(
@@ -160,9 +152,9 @@ def test_an_unknown_precision_is_refused() -> None:
         compute_dtypes(StandIn(), "8.8")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("mode", ["inference", "training"])
 @pytest.mark.parametrize("precision", ["16.16", "16.32", "32.32"])
-def test_operations_and_variables_have_the_described_dtypes(precision: str, training: bool) -> None:
+def test_operations_and_variables_have_the_described_dtypes(precision: str, mode: str) -> None:
     seen: List[str] = []
 
     def model(tf: Any, dtype: Any) -> Any:
@@ -179,7 +171,7 @@ def test_operations_and_variables_have_the_described_dtypes(precision: str, trai
         model,
         feed("synthetic"),
         precision=precision,
-        training=training,
+        mode=mode,
         device={"fast_bfloat16": True},
     )
     facts = step.describe()
@@ -198,7 +190,7 @@ def test_small_updates_survive_in_float32_variables() -> None:
         step = ready(
             Probe(),
             feed("generated", period=2),  # gradients 0 and 1
-            training=True,
+            mode="training",
             precision=precision,
             learning_rate=2.0**-12,  # below half a bfloat16 step at 1
             device={"fast_bfloat16": True},
@@ -210,17 +202,32 @@ def test_small_updates_survive_in_float32_variables() -> None:
     assert change("16.32") == pytest.approx(4 * 2.0**-12)
 
 
-def test_real_data_is_refused() -> None:
-    with pytest.raises(ValueError, match="data real: kernels have none"):
-        host().loop(Probe(), feed("real"), training=False, precision="32.32")
-
-
 def test_cuda_without_a_gpu_says_what_is_missing() -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     if tensorflow.config.list_physical_devices("GPU"):
         pytest.skip("this machine has a GPU")
     with pytest.raises(DeviceError, match="sees no GPU 0.*--device=cpu"):
         host(kind="cuda")
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_the_graph_is_saved_for_netron_and_tensorboard(tmp_path: Path, xla: bool) -> None:
+    tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    step = ready(Probe(), feed("synthetic"), mode="training", use_xla=xla)
+    step.save_graph(tmp_path)
+    definition = tensorflow.compat.v1.GraphDef()
+    definition.ParseFromString((tmp_path / "graph.pb").read_bytes())
+    assert any("while" in node.name.lower() for node in definition.node)
+    events = list(tmp_path.glob("events.out.tfevents*"))
+    assert len(events) == 1
+    summaries = tensorflow.compat.v1.train.summary_iterator(str(events[0]))
+    assert any(event.graph_def for event in summaries)
+
+
+def test_a_profile_is_a_trace_of_one_call(tmp_path: Path) -> None:
+    step = ready(Probe(), feed("synthetic"))
+    step.profile(tmp_path)
+    assert [path for path in tmp_path.rglob("*.xplane.pb") if path.stat().st_size > 0]
 
 
 def test_the_meters_jobs_run() -> None:
