@@ -19,7 +19,7 @@ from fixtures.data.cache import cache_dir
 from fixtures.devices.base import Device
 from fixtures.errors import CaseError
 from fixtures.runtimes.base import Step
-from plugins import gate, measure, pedantic, process
+from plugins import artifacts, gate, measure, pedantic, process
 from plugins.gating import comparison_key
 from plugins.journal import run_key
 from plugins.measure import Limits, Rounds, timed
@@ -113,13 +113,19 @@ class Meter:
         items: float,
         unit: str,
         flops: Optional[float] = None,
+        latency_from_throughput: bool = False,
     ) -> None:
         """Measure ``step``, which processes ``items`` of ``unit`` (a plural noun) per batch.
 
         ``flops``: floating-point operations per item, counted by the runtime where it is None.
+        ``latency_from_throughput``: a batch's latency is items / throughput, as some of the
+        original programs' tables have it, and is not measured by itself.
         """
         self._step = step
         option = self.config.option
+        if option.profile is not None:
+            self._profile(step)
+            return
         self.progress.phase("measuring the device's peak")
         self._ceilings(step, step.describe()["precision"])
         memory = process.PeakMemory()
@@ -154,7 +160,7 @@ class Meter:
             "seconds": rounds.canaries,
             "when": "before the rounds" if step.prefetched_batches else "before each round",
         }
-        record["latency"] = self._latency(step, seconds, limits.budget)
+        record["latency"] = self._latency(step, seconds, latency_from_throughput)
         record["compute"], record["implausible"] = self._compute(
             step, flops, record["throughput"]["median"]
         )
@@ -166,6 +172,33 @@ class Meter:
         record["data"] = step.feed.describe()
         self.close()
         self._finish(record)
+
+    def _profile(self, step: Step) -> None:
+        """Leave a profile of one call, after one that warms up; time and record nothing."""
+        root = self.config.option.profile
+        folder = artifacts.folder_of("--profile", root, self.case)
+        with artifacts.device_reports(self.device, folder):
+            self.progress.phase("building")
+            step.build()
+            step.compile()
+            self._save_graph(step)
+            given = not step.calibrated or "batches_per_step" in self.case.overrides
+            step.batches_per_step = self.case.config.batches_per_step if given else 1
+            step()
+            self.progress.phase("profiling")
+            step.profile(folder)
+            self.close()
+        pedantic.leave_out(self.benchmark)
+        lines = self.config.stash[run_key].closing
+        line = f"profiled and not timed; the reports are below {root}"
+        if line not in lines:
+            lines.append(line)
+
+    def _save_graph(self, step: Step) -> None:
+        root = self.config.option.save_graph
+        if root is not None:
+            self.progress.phase("saving the graph")
+            step.save_graph(artifacts.folder_of("--save-graph", root, self.case))
 
     def _steps(self) -> Optional[int]:
         """Return the number of rounds where the user gave one."""
@@ -180,6 +213,7 @@ class Meter:
         start = clock()
         compiled = step.compile()
         compile_seconds = clock() - start
+        self._save_graph(step)
         effective = step.describe()
         around = measure.CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
         canaries = measure.canary_times(step.canary(), clock, around)
@@ -217,18 +251,18 @@ class Meter:
             "copy_bytes": self.peaks.get("copy", step.copy_work),
         }
 
-    def _latency(self, step: Step, seconds: List[float], budget: float) -> Dict[str, Any]:
+    def _latency(self, step: Step, seconds: List[float], from_throughput: bool) -> Dict[str, Any]:
         """Return quantiles of seconds per batch, and how they were obtained."""
-        reported = step.latencies()
+        reported = None if from_throughput else step.latencies()
         if reported:
             return {"source": "the device", **latency(reported[-len(seconds) :])}
         if step.batches_per_step == 1:
             return {"source": "rounds", **latency(seconds)}
-        if not step.calibrated or step.prefetched_batches:
+        if from_throughput or not step.calibrated or step.prefetched_batches:
             # An IPU's program always runs this many batches, and workers hand over that many.
             per_batch = [value / step.batches_per_step for value in seconds]
             return {"source": "rounds over batches per step", **latency(per_batch)}
-        times = measure.batch_latencies(step, self.device.clock, budget)
+        times = measure.batch_latencies(step, self.device.clock, self.config.option.budget)
         return {"source": "single-batch calls", **latency(times)}
 
     def _compute(self, step: Step, flops: Any, rate: float) -> Any:

@@ -17,7 +17,14 @@ from fixtures.config import DATA_MODES, PRECISIONS
 from fixtures.devices import KINDS
 
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see check_spelling).
-PATH_OPTIONS = ("--dataset-dir", "--results-dir", "--baseline", "--baseline-save")
+PATH_OPTIONS = (
+    "--dataset-dir",
+    "--results-dir",
+    "--baseline",
+    "--baseline-save",
+    "--profile",
+    "--save-graph",
+)
 # Options that decide what a case measures and how; a fresh process of a case gets the same ones.
 MEASURING_OPTIONS = (
     "device",
@@ -90,6 +97,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="exactly N timed rounds, no early stop",
     )
     group.addoption(
+        "--zero-values",
+        action="store_true",
+        help="kernels: synthetic data of zeros instead of random values",
+    )
+    group.addoption(
         "--sweep", action="store_true", help="also run the inner points of batch-size sweeps"
     )
     group.addoption(
@@ -132,6 +144,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="cores pins a CPU run to one thread per physical core; system leaves it alone",
     )
 
+    group = parser.getgroup("ipubench-looking-inside", "ipubench: what a case does inside")
+    group.addoption(
+        "--profile",
+        default=None,
+        metavar="DIR",
+        help="profile one call of each case instead of timing it: PopVision reports on an IPU, "
+        "the framework's trace on a host",
+    )
+    group.addoption(
+        "--save-graph",
+        default=None,
+        metavar="DIR",
+        help="also write each case's graph, for Netron or TensorBoard",
+    )
+
     group = parser.getgroup("ipubench-results", "ipubench: results, baselines and gate")
     group.addoption(
         "--results-dir",
@@ -169,12 +196,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse contradictions and settings that this version does not have."""
     check_spelling(config)
-    for name in ("dataset_dir", "results_dir", "baseline", "baseline_save"):
+    for flag in PATH_OPTIONS:
+        name = flag[2:].replace("-", "_")
         value = config.getoption(name)
         if value is not None and not value:
-            raise pytest.UsageError(f"--{name.replace('_', '-')}= names nothing; give a value")
+            raise pytest.UsageError(f"{flag}= names nothing; give a value")
     if config.option.gate is not None and config.option.baseline is None:
         raise pytest.UsageError("--gate needs something to compare with: add --baseline=NAME")
+    kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
+    if config.option.profile is not None and kept:
+        raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
     workers = config.getoption("numprocesses", None) or config.getoption("tx", None)
     if workers or config.getoption("dist", "no") != "no":
         raise pytest.UsageError(

@@ -19,7 +19,8 @@ from fixtures.config import Case, CaseConfig, Family, resolve_key
 from plugins.overrides import assign, convert, parse_assignments, unknown_key_message
 
 # Fixture name -> marker: a case's framework is the runtime it asks for.
-FRAMEWORKS = {"tensorflow": "tensorflow", "pytorch": "torch"}
+FRAMEWORKS = {"tensorflow": "tensorflow", "pytorch": "torch", "popart": "popart"}
+IPU_DEVICES = ("ipu", "ipu-model")
 
 
 @dataclasses.dataclass
@@ -52,7 +53,17 @@ def pytest_configure(config: pytest.Config) -> None:
         if getattr(option, key) is not None:
             flag = f"--{key.replace('_', '-')}={getattr(option, key)}"
             assign(assignments, key, [str(getattr(option, key))], flag)
-    config.stash[selection_key] = Selection(assignments, devices.choose(option.device))
+    if option.zero_values:
+        assign(assignments, "use_zero_values", ["true"], "--zero-values")
+    device = devices.choose(option.device)
+    if option.device_id is not None and device == "cpu":
+        raise pytest.UsageError(
+            "--device-id: a CPU has no number; a run takes it as a whole, taskset chooses cores"
+        )
+    if option.profile is not None and device in IPU_DEVICES:
+        # A report of thousands of batches fills a disk and shows no more than one batch does.
+        assignments.setdefault("batches_per_step", ["1"])
+    config.stash[selection_key] = Selection(assignments, device)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -174,7 +185,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
             selection.left_out[reason] += 1
         (dropped if reason else kept).append(item)
     kept, lacking = _judge_overrides(selection, kept)
-    dropped += lacking
+    kept, mixed = _one_data_mode(selection, kept)
+    dropped += lacking + mixed
     if dropped:
         config.hook.pytest_deselected(items=dropped)
     items[:] = kept
@@ -196,7 +208,7 @@ def _why_left_out(case: Case, device: str, sweep: bool) -> str:
     needs = case.config.ipus
     if case.excluded:
         return f"left out by {case.excluded}"
-    if device in ("ipu", "ipu-model"):
+    if device in IPU_DEVICES:
         if not needs:
             return "for a host: --device=cpu or --device=cuda"
     elif needs:
@@ -204,6 +216,29 @@ def _why_left_out(case: Case, device: str, sweep: bool) -> str:
     if case.inner and not sweep:
         return "inner points of a batch-size sweep: --sweep"
     return ""
+
+
+def _one_data_mode(
+    selection: Selection, items: List[pytest.Item]
+) -> Tuple[List[pytest.Item], List[pytest.Item]]:
+    """Keep one data mode of TensorFlow's cases on an IPU: the first that is selected.
+
+    The SDK's TensorFlow reads once a process whether data is synthetic (TF_POPLAR_FLAGS).
+    """
+    kept: List[pytest.Item] = []
+    mixed: List[pytest.Item] = []
+    mode = ""
+    for item in items:
+        case = case_of(item)
+        if selection.device in IPU_DEVICES and case and "tensorflow" in _fixtures(item):
+            mode = mode or case.config.data
+            if case.config.data != mode:
+                reason = f"need a run of their own on an IPU: --data={case.config.data}"
+                selection.left_out[reason] += 1
+                mixed.append(item)
+                continue
+        kept.append(item)
+    return kept, mixed
 
 
 def _judge_overrides(

@@ -7,7 +7,7 @@ from typing import List
 
 import pytest
 
-from tests.harness import Outcome, Project
+from tests.harness import ROOT, Outcome, Project, run_pytest
 
 
 def collected(outcome: Outcome) -> List[str]:
@@ -180,3 +180,28 @@ def test_selecting_nothing_says_why(project: Project) -> None:
     outcome = project.run("-k", "gamma").assert_code(5)
     outcome.line("2 cases need 4 IPUs: --device=ipu")
     assert not project.journals()
+
+
+def test_a_cpu_has_no_number(project: Project) -> None:
+    outcome = project.run("--device=cpu", "--device-id=1").assert_code(4)
+    outcome.line("--device-id: a CPU has no number")
+
+
+def test_zero_values_are_for_cases_that_have_them(project: Project) -> None:
+    outcome = project.run("--zero-values").assert_code(4)
+    outcome.line("no selected case has an option 'use_zero_values'")
+
+
+def test_options_that_need_an_ipu_are_refused_on_a_host(project: Project) -> None:
+    outcome = project.run("--set=replicas=2", "-k", "beta-synthetic").assert_code(4)
+    outcome.line("replicas=2 needs an IPU, which a host configuration has none of")
+
+
+def test_tensorflow_on_an_ipu_has_one_data_mode_a_run(project: Project) -> None:
+    words = ("bench_kernels", "--device=ipu", "--collect-only", "-q", "-k", "bench_dense")
+    mixed = run_pytest(ROOT, project.environment, *words).assert_code(0)
+    names = collected(mixed)
+    assert names and all(name.endswith("-synthetic") for name in names)
+    mixed.line("4 cases need a run of their own on an IPU: --data=generated")
+    generated = run_pytest(ROOT, project.environment, *words, "--data=generated").assert_code(0)
+    assert collected(generated) == [name.replace("synthetic", "generated") for name in names]
