@@ -16,7 +16,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,onnx,dev]'
 	touch $@
 
 bench: setup
