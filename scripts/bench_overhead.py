@@ -13,19 +13,19 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
 from bench_inference.bench_cnn_torch import HOST
-from bench_kernels.bench_dense import Dense, dense
-from bench_kernels.bench_lstm import Lstm, lstm
 from fixtures.capture import uncaptured
 from fixtures.config import cases
 from fixtures.runtimes.base import Step
 from plugins.journal import run_key
 from plugins.record import record_of
+from scripts.kernel_cases import kernel_cases
 
+KERNELS = {case.config.name: case for case in kernel_cases()}
 REPEATS = 40
 ROUND_SECONDS = 0.1
 
@@ -57,7 +57,7 @@ class Prepared(Step):
 
 
 def bare_rate(
-    run: Callable[[int], object], canary: Callable[[], None], items: int, seconds: float
+    run: Callable[[int], object], canary: Callable[[], None], items: float, seconds: float
 ) -> float:
     """Return items per second: the median round of a plain loop that lasts ``seconds``."""
     run(1)
@@ -95,7 +95,7 @@ def compare(
     repeat: int,
     step: Any,
     run: Callable[[int], object],
-    items: int,
+    items: float,
     meter: Any,
     ratios: Dict[str, List[float]],
 ) -> None:
@@ -136,11 +136,24 @@ def bench_resnet50(
     step.close()
 
 
-def bare_loop(step: Any) -> Callable[[int], float]:
-    """Return a loop of our own in TensorFlow over the step's weights and input buffers."""
+def tensorflow_loop(step: Any) -> Callable[[int], object]:
+    """Return a loop of our own in TensorFlow over the step's layer, weights and input buffers."""
     import tensorflow as tf
 
-    ring, xla = step.ring["inputs"], step.describe()["xla"]
+    xla, training = step.describe()["xla"], step._training
+
+    def inference(batch: Dict[str, Any]) -> Any:
+        # Inside the loop the weights are constants; from outside they would be its variables.
+        output = step._weights_in_place()(batch)
+        return tf.reduce_sum(output) if xla else tf.reshape(output, [-1])[0]
+
+    def update(batch: Dict[str, Any]) -> Any:
+        variables = step.layer.trainable_variables
+        with tf.GradientTape() as tape:
+            layer = step._weights_in_place()
+            loss = layer.loss(layer(batch), batch)
+        step._update(variables, tape.gradient(loss, variables))
+        return loss
 
     @tf.function(jit_compile=xla or None)
     def loop(batches: Any) -> Any:
@@ -148,39 +161,22 @@ def bare_loop(step: Any) -> Callable[[int], float]:
         while index < batches:
             # One batch after the other, as on a device.
             tf.autograph.experimental.set_loop_options(parallel_iterations=1)
-            # Inside the loop the weights are constants; from outside they would be its variables.
-            layer = step._weights_in_place()
-            output = layer({"inputs": ring[index % 4]})
-            used = tf.reduce_sum(output) if xla else tf.reshape(output, [-1])[0]
-            total += tf.cast(used, tf.float32)
+            batch = {name: ring[index % len(ring)] for name, ring in step.ring.items()}
+            total += tf.cast(update(batch) if training else inference(batch), tf.float32)
             index += 1
         return total
 
     return lambda batches: float(loop(tf.constant(batches)))
 
 
-def kernel_step(
-    model: Callable[..., Any], config: Any, tensorflow: Any, data: Any
-) -> Tuple[Any, Callable[[int], float]]:
-    """Return a prepared inference step and the bare loop over it."""
-    step = tensorflow.loop(
-        lambda tf, dtype: model(config, tf, dtype),
-        config.feed(data),
-        training=False,
-        precision=config.precision,
-        xla=getattr(config, "xla", False),
-    )
+@pytest.mark.parametrize("repeat", range(REPEATS))
+@cases(*(case.config for case in KERNELS.values()))
+def bench_kernel(
+    config: Any, request: pytest.FixtureRequest, data: Any, meter: Any, repeat: int, ratios: Any
+) -> None:
+    case = KERNELS[config.name]
+    step, items = case.step(request.getfixturevalue(case.runtime), data)
     step.build()
     step.compile()
-    return step, bare_loop(step)
-
-
-@pytest.mark.parametrize("repeat", range(REPEATS))
-@cases(Dense(), Lstm())
-def bench_kernel(
-    config: Any, tensorflow: Any, data: Any, meter: Any, repeat: int, ratios: Any
-) -> None:
-    model = dense if config.name == "dense" else lstm
-    step, run = kernel_step(model, config, tensorflow, data)
-    compare(config.name, repeat, step, run, config.batch_size, meter, ratios)
+    compare(config.name, repeat, step, tensorflow_loop(step), items, meter, ratios)
     step.close()

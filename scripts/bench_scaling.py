@@ -1,0 +1,48 @@
+"""Does twice the work take twice the time?
+
+    pytest scripts/bench_scaling.py
+
+Each kernel's step runs n and 2n batches in turns, in one process. Work that a compiler had moved
+out of the loop, or left out, would not double. A ratio of medians outside 1.85 to 2.15 fails.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any, Dict, List
+
+import pytest
+
+from fixtures.capture import uncaptured
+from fixtures.config import cases
+from plugins.measure import calibrate, timed
+from scripts.kernel_cases import kernel_cases
+
+CASES = {case.config.name: case for case in kernel_cases()}
+TURNS = 21
+
+
+@cases(*(case.config for case in CASES.values()))
+def bench_scaling(config: Any, request: pytest.FixtureRequest, device: Any, data: Any) -> None:
+    case = CASES[config.name]
+    step, _ = case.step(request.getfixturevalue(case.runtime), data)
+    step.build()
+    try:
+        step.compile()
+        step()
+        calibrate(step, device.clock, target=0.05)
+        once = step.batches_per_step
+        seconds: Dict[int, List[float]] = {once: [], 2 * once: []}
+        for _ in range(TURNS):
+            for batches, times in seconds.items():
+                step.batches_per_step = batches
+                times.append(timed(step, device.clock))
+    finally:
+        step.close()
+    medians = [statistics.median(times) for times in seconds.values()]
+    ratio = medians[1] / medians[0]
+    with uncaptured(request.config):
+        print(
+            f"\n{config.name}: {2 * once} batches take {ratio:.3f} times as long as {once}", end=""
+        )
+    assert 1.85 < ratio < 2.15
