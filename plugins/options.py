@@ -207,11 +207,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.profile is not None and kept:
         raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
     workers = config.getoption("numprocesses", None) or config.getoption("tx", None)
-    if workers or config.getoption("dist", "no") != "no":
+    if (workers or config.getoption("dist", "no") != "no") and not _only_tests(config):
         raise pytest.UsageError(
             "-n, --dist, --tx: running cases in several workers is not supported yet, they would "
             "disturb each other's timing; run without"
         )
+
+
+def _only_tests(config: pytest.Config) -> bool:
+    """Whether the paths of the command line lead to the project's tests, which time nothing."""
+    tests = config.rootpath / "tests"
+    paths = [config.invocation_params.dir / word.split("::")[0] for word in config.args]
+    return all(tests in (path, *path.parents) for path in paths)
 
 
 def check_spelling(config: pytest.Config) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 ROOT = Path(__file__).resolve().parents[1]
+NO_HYPOTHESIS = ("-p", "no:hypothesispytest")
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,11 @@ class Outcome:
 def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     """Run ``pytest WORDS`` in a folder, in a process of its own."""
     answer = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+        # hypothesis takes as long to import as everything else together.
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *NO_HYPOTHESIS, *words],
         cwd=str(folder),
-        env=dict(environment),
+        # In a worker of pytest-xdist the run of the suite is no worker.
+        env={k: v for k, v in environment.items() if not k.startswith("PYTEST_XDIST")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -127,6 +127,6 @@ def test_a_host_calibrates_batches_per_step_unless_it_was_given() -> None:
 
 
 def test_a_host_runs_one_replica() -> None:
-    with pytest.raises(ValueError, match="replicas above 1 need an IPU system"):
+    with pytest.raises(ValueError, match="replicas=2 needs an IPU"):
         Sample(replicas=2).check()
     Sample(system="pod4", replicas=2).check()
