@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 from bench_kernels.kernel import TensorFlowKernel
 from fixtures.config import cases, option
 from fixtures.data.feeds import ArrayFeed, TensorSpec
 from fixtures.data.provider import Data
-
-# Up to about this many multiplications a timestep, launching operations costs more than running
-# them, and one program compiled by XLA is faster; beyond it TensorFlow's matrix products are.
-XLA_LIMIT = 1 << 18
+from models.tensorflow.popnn import popnn_lstm
+from models.tensorflow.recurrent import form_for, inputs_part, recurrence, xla_is_faster
 
 
 @dataclass(frozen=True)
@@ -42,13 +40,9 @@ class Lstm(TensorFlowKernel):
         return (5 if self.mode == "training" else 2) * product
 
     def xla_is_faster(self) -> bool:
-        """Whether XLA runs the case faster: small ones whose whole loop it can compile.
-
-        In 16 bits its gradients lose what the single program gains.
-        """
-        products = 4 * self.batch_size * self.hidden_size**2
-        small = products <= XLA_LIMIT and self.data == "synthetic"
-        return small and (self.mode == "inference" or self.precision == "32.32")
+        """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
+        weights, training = 4 * self.hidden_size**2, self.mode == "training"
+        return xla_is_faster(weights, self.batch_size, self.timesteps, training)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""
@@ -57,75 +51,60 @@ class Lstm(TensorFlowKernel):
         return self.arrays(data, *(TensorSpec(name, shape) for name in names))
 
 
-def lstm(config: Lstm, tf: Any, dtype: Any) -> Any:
+def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
     """Return the layer: Glorot uniform weights, gates in the order input, forget, cell, output.
 
     The forget gate's bias starts at 1, the others at 0 (Jozefowicz et al., 2015), which is what
-    the original generic cell adds.
+    the original generic cell adds. ``fused``: on the SDK's fused layer, which is the same.
     """
     size = config.hidden_size
-    glorot = tf.keras.initializers.GlorotUniform()
+    glorot = tf.keras.initializers.GlorotUniform
+
+    def cell(part: Any, product: Any, memory: Any) -> Tuple[Any, Any]:
+        """Return hidden and cell state (Hochreiter and Schmidhuber, 1997, with forget gates)."""
+        i, f, g, o = tf.split(tf.cast(part + product, tf.float32), 4, axis=1)
+        memory = tf.sigmoid(f) * memory + tf.sigmoid(i) * tf.tanh(g)
+        return tf.cast(tf.sigmoid(o) * tf.tanh(memory), part.dtype), memory
 
     class Layer(tf.Module):
         def __init__(self) -> None:
             super().__init__()
             # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
-            self.kernel = tf.Variable(tf.cast(glorot([size, 4 * size]), dtype))
-            self.recurrent = tf.Variable(tf.cast(glorot([size, 4 * size]), dtype))
+            self.kernel = tf.Variable(tf.cast(glorot()([size, 4 * size]), dtype))
+            self.recurrent = tf.Variable(tf.cast(glorot()([size, 4 * size]), dtype))
             bias = tf.concat([tf.zeros([size]), tf.ones([size]), tf.zeros([2 * size])], 0)
             self.bias = tf.Variable(tf.cast(bias, dtype))
 
         def __call__(self, batch: Dict[str, Any]) -> Any:
             inputs = batch["inputs"]
+            if fused:
+                return popnn_lstm(
+                    tf,
+                    inputs,
+                    self.kernel,
+                    self.recurrent,
+                    self.bias,
+                    training=config.mode == "training",
+                    half_partials=config.half_matmul_partials,
+                )
             # One product for all timesteps; only the state's product has to wait its turn.
-            rows = tf.reshape(inputs, [-1, size])
-            gates = tf.nn.bias_add(tf.matmul(rows, self.kernel), self.bias)
-            gates = tf.reshape(gates, [config.timesteps, config.batch_size, 4 * size])
-            return recurrence(tf, gates, tf.convert_to_tensor(self.recurrent))
+            training = config.mode == "training"
+            form = form_for(config.system, config.use_xla)
+            return recurrence(
+                tf,
+                cell,
+                inputs_part(tf, inputs, self.kernel, self.bias, training, form),
+                self.recurrent,
+                (tf.zeros([config.batch_size, size]),),
+                training=training,
+                form=form,
+            )
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
             labels, logits = (tf.cast(part, tf.float32) for part in (batch["labels"], output))
             return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, logits))
 
     return Layer()
-
-
-def recurrence(tf: Any, gates: Any, weights: Any) -> Any:
-    """Return the hidden states [T, B, H] for the inputs' part of the gates [T, B, 4H].
-
-    c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c) (Hochreiter and Schmidhuber,
-    1997, with forget gates); the cell state is float32.
-    """
-
-    def forward(parts: List[Any], weights: Any) -> List[Any]:
-        batch_size, size = parts[0].shape[0], weights.shape[0]
-        hidden = tf.zeros([batch_size, size], weights.dtype)
-        cell = tf.zeros([batch_size, size], tf.float32)
-        states = [hidden]
-        for part in parts:
-            sums = tf.cast(part + tf.matmul(hidden, weights), tf.float32)
-            i, f, g, o = tf.split(sums, 4, axis=1)
-            cell = tf.sigmoid(f) * cell + tf.sigmoid(i) * tf.tanh(g)
-            hidden = tf.cast(tf.sigmoid(o) * tf.tanh(cell), weights.dtype)
-            states.append(hidden)
-        return states
-
-    @tf.custom_gradient
-    def run(gates: Any, weights: Any) -> Tuple[Any, Callable[[Any], Tuple[Any, Any]]]:
-        with tf.GradientTape() as tape:
-            parts = tf.unstack(gates)
-            tape.watch(parts)
-            states = forward(parts, weights)
-
-        def gradient(slopes: Any) -> Tuple[Any, Any]:
-            slope = tape.gradient(states[1:], parts, output_gradients=tf.unstack(slopes))
-            # The weights' gradient as one product over all timesteps instead of a sum of T.
-            before = tf.concat(states[:-1], axis=0)
-            return tf.stack(slope), tf.matmul(before, tf.concat(slope, axis=0), transpose_a=True)
-
-        return tf.stack(states[1:]), gradient
-
-    return run(gates, weights)
 
 
 @cases(
@@ -136,7 +115,8 @@ def recurrence(tf: Any, gates: Any, weights: Any) -> Any:
 )
 def bench_lstm(config: Lstm, tensorflow: Any, data: Data, meter: Any) -> None:
     """Time the layer."""
-    step = tensorflow.loop(partial(lstm, config), config, config.feed(data))
+    popnn = partial(lstm, config, fused=True) if config.popnn else None
+    step = tensorflow.loop(partial(lstm, config), config, config.feed(data), popnn)
     meter(
         step,
         items=config.batch_size * config.replicas,

@@ -66,6 +66,13 @@ class TensorFlowKernel(Kernel):
         """Whether XLA compiles the loop of a host."""
         return self.xla_is_faster() if self.xla == "auto" else self.xla == "on"
 
+    @property
+    def half_matmul_partials(self) -> bool:
+        """Whether matrix products sum in float16; fused layers, made of them, have to be told."""
+        return (
+            self.enable_half_partials or parse_options(self.matmul_options).get(PARTIALS) == "half"
+        )
+
     def xla_is_faster(self) -> bool:
         """Whether XLA was measured to run this case faster on a CPU."""
         return False

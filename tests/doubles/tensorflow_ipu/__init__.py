@@ -1,0 +1,56 @@
+"""A stand-in for the part of the SDK's TensorFlow that the project uses, over any TensorFlow 2.
+
+It offers the names and signatures of the SDK and nothing else (``test_tensorflow_contract.py``
+checks them against the SDK's published API), records every call, and runs programs on the CPU. It
+is as strict as the SDK about what the project can get wrong: names and types of options, flags, the
+life of a queue and of a device, the parameters of a loop's body.
+
+Tests put :func:`modules` into ``sys.modules`` and steer it through :data:`recorder`.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+from types import ModuleType
+from typing import Any, Dict, Tuple
+
+from tests.doubles.tensorflow_ipu import config, layers, program
+from tests.doubles.tensorflow_ipu.record import recorder
+
+__all__ = ["ADDONS", "OFFERED", "modules", "recorder"]
+
+ROOT = "tensorflow.python.ipu"
+#: Module of the SDK -> what it offers.
+OFFERED: Dict[str, Tuple[Any, ...]] = {
+    f"{ROOT}.config": (config.IPUConfig, config.reset_ipu_configuration),
+    f"{ROOT}.ipu_strategy": (program.IPUStrategyV1,),
+    f"{ROOT}.ipu_infeed_queue": (program.IPUInfeedQueue,),
+    f"{ROOT}.loops": (program.repeat,),
+    f"{ROOT}.cross_replica_ops": (program.cross_replica_mean,),
+    f"{ROOT}.utils": (program.get_num_of_ipus_in_device,),
+}
+#: The fused layers; they are made on Keras when they are first asked for.
+ADDONS = "ipu_tensorflow_addons.keras.layers"
+
+
+def modules() -> Dict[str, ModuleType]:
+    """Return module name -> module, with the offered names only; the recorder starts empty."""
+    recorder.reset()
+    found: Dict[str, ModuleType] = {ROOT: ModuleType(ROOT)}
+    for name, things in OFFERED.items():
+        found[name] = ModuleType(name)
+        for thing in things:
+            setattr(found[name], thing.__name__, thing)
+        setattr(found[ROOT], name.rpartition(".")[2], found[name])
+    for name in ("ipu_tensorflow_addons", "ipu_tensorflow_addons.keras", ADDONS):
+        found[name] = ModuleType(name)
+    found[ADDONS].__getattr__ = _layer  # type: ignore[method-assign]
+    for name, module in found.items():
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+    return found
+
+
+def _layer(name: str) -> Any:
+    if name not in ("PopnnLSTM", "PopnnGRU"):
+        raise AttributeError(name)
+    return layers.classes()[name]

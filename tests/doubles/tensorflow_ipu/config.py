@@ -1,0 +1,171 @@
+"""``IPUConfig``: a tree of options which refuses any other name, and values of other types."""
+
+from __future__ import annotations
+
+import enum
+import os
+from typing import Any, Dict, Iterator, Tuple
+
+from tests.doubles.tensorflow_ipu.record import recorded, recorder
+
+
+class DeviceConnectionType(enum.Enum):
+    ALWAYS = enum.auto()
+    ON_DEMAND = enum.auto()
+    PRE_COMPILE = enum.auto()
+    NEVER = enum.auto()
+
+
+class MergeRemoteBuffersBehaviour(enum.Enum):
+    NO_MERGING = enum.auto()
+    MERGE = enum.auto()
+    IF_BENEFICIAL = enum.auto()
+
+
+class SchedulingAlgorithm(enum.Enum):
+    CHOOSE_BEST = enum.auto()
+    CLUSTERING = enum.auto()
+    POST_ORDER = enum.auto()
+    LOOK_AHEAD = enum.auto()
+    SHORTEST_PATH = enum.auto()
+
+
+class SelectionOrder(enum.Enum):
+    AUTO = enum.auto()
+    ZIGZAG = enum.auto()
+    SNAKE = enum.auto()
+    HOOF = enum.auto()
+
+
+class StochasticRoundingBehaviour(enum.Enum):
+    OFF = enum.auto()
+    ON = enum.auto()
+    REPLICA_IDENTICAL_ONLY = enum.auto()
+
+
+# Path -> default, whose type is the only one accepted; NUMBERS take a list or tuple of int too.
+DEFAULTS: Dict[str, Any] = {
+    "allow_recompute": False,
+    "selection_order": SelectionOrder.AUTO,
+    "serialization_output_folder": "",
+    "compilation_poplar_options": {},
+    "gcl_poplar_options": {},
+    "auto_select_ipus": [],
+    "select_ipus": [],
+    "convolutions.poplar_options": {},
+    "device_connection.type": DeviceConnectionType.ALWAYS,
+    "device_connection.version": "",
+    "device_connection.enable_remote_buffers": False,
+    "slices.poplar_options": {},
+    "experimental.always_rearrange_copies_on_the_host": False,
+    "experimental.enable_remote_buffer_embedding": False,
+    "experimental.enable_prng_stability": False,
+    "experimental.multi_replica_distribution.process_index": 0,
+    "experimental.multi_replica_distribution.process_count": 0,
+    "floating_point_behaviour.inv": False,
+    "floating_point_behaviour.div0": False,
+    "floating_point_behaviour.oflo": False,
+    "floating_point_behaviour.esr": StochasticRoundingBehaviour.OFF,
+    "floating_point_behaviour.nanoo": False,
+    "floating_point_behaviour.set_all": False,
+    "io_tiles.num_io_tiles": 0,
+    "io_tiles.place_ops_on_io_tiles": False,
+    "io_tiles.available_memory_proportion": 0.9,
+    "ipu_model.compile_ipu_code": True,
+    "ipu_model.tiles_per_ipu": 0,
+    "ipu_model.version": "ipu2",
+    "matmuls.clear_pass_type": False,
+    "matmuls.poplar_options": {},
+    "norms.use_stable_statistics": False,
+    "norms.experimental.distributed_batch_norm_replica_group_size": 1,
+    "optimizations.math.fast": False,
+    "optimizations.math.dot_strength": True,
+    "optimizations.prefetch_data_streams": True,
+    "optimizations.combine_embedding_lookups": False,
+    "optimizations.combine_matmuls": False,
+    "optimizations.enable_graph_outlining": True,
+    "optimizations.merge_infeed_io_copies": True,
+    "optimizations.maximum_cross_replica_sum_buffer_size": 0,
+    "optimizations.maximum_reduce_scatter_buffer_size": 0,
+    "optimizations.maximum_inter_ipu_copies_buffer_size": 0,
+    "optimizations.maximum_send_recv_cluster_size": 0,
+    "optimizations.maximum_reduce_many_buffer_size": 0,
+    "optimizations.maximum_all_gather_buffer_size": 0,
+    "optimizations.minimum_remote_tensor_size": 128,
+    "optimizations.merge_remote_buffers": MergeRemoteBuffersBehaviour.IF_BENEFICIAL,
+    "optimizations.enable_gather_simplifier": True,
+    "optimizations.triangular_solve_expander_block_size": 0,
+    "optimizations.cholesky_block_size": 0,
+    "optimizations.enable_fast_math": False,
+    "optimizations.enable_dynamic_slice_replacement": True,
+    "pooling.poplar_options": {},
+    "scheduling.algorithm": SchedulingAlgorithm.CHOOSE_BEST,
+    "scheduling.maximum_scheduler_lookahead_depth": 5,
+    "scheduling.maximum_scheduler_search_space_size": 64,
+}
+NUMBERS = ("auto_select_ipus", "select_ipus")
+
+
+class _Category:
+    """The options below one name."""
+
+    _path: str
+
+    def __init__(self, path: str) -> None:
+        for name, default in DEFAULTS.items():
+            inner = name[len(path) :] if name.startswith(path) else ""
+            key, _, rest = inner.partition(".")
+            if key:
+                value = _Category(f"{path}{key}.") if rest else default
+                vars(self)[key] = dict(value) if isinstance(value, dict) else value
+        vars(self)["_path"] = path
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        path = self._path + name
+        if path not in DEFAULTS:
+            raise ValueError(f"{path} is no option of IPUConfig that can be set")
+        kinds = (int, list, tuple) if path in NUMBERS else (type(DEFAULTS[path]),)
+        if type(value) not in kinds:
+            raise TypeError(f"{path}: {value!r} is no {' or '.join(k.__name__ for k in kinds)}")
+        vars(self)[name] = value
+
+    def _changed(self) -> Iterator[Tuple[str, Any]]:
+        for name, value in vars(self).items():
+            if isinstance(value, _Category):
+                yield from value._changed()
+            elif name != "_path" and value != DEFAULTS[self._path + name]:
+                yield self._path + name, value
+
+
+class IPUConfig(_Category):
+    """All options; configuring attaches to the IPUs, as with connection type ALWAYS."""
+
+    @recorded
+    def __init__(self) -> None:
+        super().__init__("")
+
+    @recorded
+    def configure_ipu_system(self, device: str = "cpu") -> None:
+        import tensorflow as tf
+
+        flags = os.environ.get("TF_POPLAR_FLAGS", "")
+        changed = dict(self._changed())
+        if "auto_select_ipus" in changed and "select_ipus" in changed:
+            raise Exception("Only one of `auto_select_ipus` and `select_ipus` can be set.")
+        if "select_ipus" in changed and "--use_ipu_model" in flags:
+            raise Exception("the IPUModel takes `auto_select_ipus` only")
+        for path, value in changed.items():
+            if path.endswith("poplar_options"):
+                assert all(isinstance(text, str) for item in value.items() for text in item), path
+        if recorder.attach_error:
+            raise tf.errors.InternalError(None, None, recorder.attach_error)
+        selected = changed.get("select_ipus")
+        attached = changed.get("auto_select_ipus", 1)
+        if selected is not None:
+            attached = recorder.groups.get(selected, 1)
+        recorder.configured, recorder.flags, recorder.attached = changed, flags, attached
+
+
+@recorded
+def reset_ipu_configuration() -> None:
+    recorder.attached = 0

@@ -1,0 +1,185 @@
+"""How a program reaches the device: strategy, queue of batches, loop, and what replicas share.
+
+A program runs on the CPU. Of several replicas only the first computes, on every n-th batch. With
+synthetic data it is compiled by XLA, takes no batch from the host and has no result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Union
+
+from tests.doubles.tensorflow_ipu.record import recorded, recorder
+
+
+class IPUStrategyV1:
+    """Where programs run that are compiled as one tf.function."""
+
+    @recorded
+    def __init__(
+        self,
+        ipu_device: str = "/device:IPU:0",
+        cpu_device: str = "/device:CPU:0",
+        enable_dataset_iterators: bool = True,
+        enable_keras_extensions: bool = True,
+    ) -> None:
+        self._programs: Dict[Any, Any] = {}
+        self._depth = 0
+
+    @contextlib.contextmanager
+    def _scope(self) -> Any:
+        self._depth += 1
+        try:
+            yield self
+        finally:
+            self._depth -= 1
+
+    def scope(self) -> ContextManager[Any]:
+        context: ContextManager[Any] = self._scope()
+        return context
+
+    @recorded
+    def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
+        import tensorflow as tf
+
+        if not hasattr(fn, "get_concrete_function"):
+            raise ValueError("IPUStrategyV1.run(fn, ...) does not support eager execution")
+        assert fn._jit_compile is True, "only a program of XLA is one program on an IPU"
+        assert self._depth, "the strategy's scope was left"
+        assert recorder.attached, "no IPU is configured"
+        if recorder.run_error:
+            raise tf.errors.ResourceExhaustedError(None, None, recorder.run_error)
+        if recorder.synthetic:
+            if fn not in self._programs:
+                self._programs[fn] = fn
+                hlo = fn.experimental_get_compiler_ir(*args)(stage="hlo")
+                assert "<=" not in hlo, "a shape that XLA does not know, which an IPU has to"
+            result = fn(*args, **(kwargs or {}))
+            return tf.nest.map_structure(lambda part: tf.zeros_like(part) * float("nan"), result)
+        if fn not in self._programs:
+            # XLA on a CPU takes no data sets, so the same program runs without it.
+            self._programs[fn] = tf.function(fn.python_function, autograph=False)
+        return self._programs[fn](*args, **(kwargs or {}))
+
+
+class IPUInfeedQueue:
+    """Batches of a data set for the loops of one program."""
+
+    @recorded
+    def __init__(
+        self,
+        dataset: Any,
+        device_ordinal: Optional[int] = None,
+        prefetch_depth: Optional[int] = None,
+        **kwargs: Any,
+    ) -> None:
+        import tensorflow as tf
+
+        for spec in tf.nest.flatten(dataset.element_spec):
+            if not spec.shape.is_fully_defined():
+                raise ValueError(f"Output shape {spec.shape} is not fully defined.")
+        self._dataset = dataset
+        self._iterator: Any = None
+        self._dequeued = False
+        # Batches that programs have taken, over all replicas.
+        self._taken = tf.Variable(0)
+        recorder.queues.append(self)
+
+    @property
+    def dequeued(self) -> bool:
+        return self._dequeued
+
+    @property
+    def number_of_tuple_elements(self) -> int:
+        spec = self._dataset.element_spec
+        return len(spec) if isinstance(spec, (tuple, dict)) else 1
+
+    @property
+    def initializer(self) -> None:
+        recorder.calls.append(("IPUInfeedQueue.initializer", {}))
+        self._iterator = iter(self._dataset)
+
+    @property
+    def deleter(self) -> None:
+        recorder.calls.append(("IPUInfeedQueue.deleter", {}))
+        assert self._iterator is not None, "a queue that was never started"
+        self._iterator = None
+
+    def _dequeue(self) -> Any:
+        """Return the first replica's batch; the others take theirs too."""
+        import tensorflow as tf
+
+        assert self._iterator is not None, "the queue was not started"
+        self._dequeued = True
+        if recorder.synthetic:
+            return tf.nest.map_structure(
+                lambda spec: tf.cast(tf.random.normal(spec.shape), spec.dtype),
+                self._dataset.element_spec,
+            )
+        batches = [next(self._iterator) for _ in range(recorder.attached)]
+        self._taken.assign_add(len(batches))
+        return batches[0]
+
+
+@recorded
+def repeat(
+    n: int,
+    body: Callable[..., Any],
+    inputs: Optional[List[Any]] = None,
+    infeed_queue: Optional[IPUInfeedQueue] = None,
+    use_while_v1: bool = True,
+) -> Any:
+    """Run ``body(*inputs, *batch)`` n times; it returns the next inputs."""
+    import tensorflow as tf
+
+    start = [tf.convert_to_tensor(value) for value in inputs or []]
+    assert start, "the stand-in has no loops without a carried value"
+    _check_arguments(body, len(start), infeed_queue)
+    types = [value.dtype for value in start]
+
+    def iteration(*carried: Any) -> Any:
+        batch: Union[Sequence[Any], Dict[str, Any]] = ()
+        if infeed_queue is not None:
+            batch = infeed_queue._dequeue()
+        outputs = body(*carried, **batch) if isinstance(batch, dict) else body(*carried, *batch)
+        outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        found = [output.dtype for output in outputs]
+        if found != types:
+            raise TypeError(
+                f"Mismatch between input types and output types for loop body: {types} vs {found}"
+            )
+        return list(outputs)
+
+    ended = tf.while_loop(
+        lambda *_: True, iteration, start, maximum_iterations=n, parallel_iterations=1
+    )
+    return ended[0] if len(ended) == 1 else ended
+
+
+def _check_arguments(
+    body: Callable[..., Any], carried: int, queue: Optional[IPUInfeedQueue]
+) -> None:
+    """Refuse a body as the SDK does: it counts positional parameters only."""
+    given = carried + (queue.number_of_tuple_elements if queue is not None else 0)
+    spec = inspect.getfullargspec(body)
+    least = len(spec.args) - len(spec.defaults or ())
+    if given < least or (spec.varargs is None and given > len(spec.args)):
+        raise TypeError(
+            "Supplied loop body function cannot be called with the specified inputs: "
+            f"{given} given, {len(spec.args)} positional parameters"
+        )
+
+
+@recorded
+def cross_replica_mean(
+    x: Any, replica_group_size: Optional[int] = None, name: Optional[str] = None
+) -> Any:
+    """Return the first replica's value: the stand-in computes no other."""
+    return x
+
+
+@recorded
+def get_num_of_ipus_in_device(ipu_device: str, device: str = "cpu") -> int:
+    assert ipu_device == "/device:IPU:0"
+    return recorder.attached
