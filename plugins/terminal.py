@@ -16,6 +16,7 @@ from plugins.units import percent, short_number
 
 NARROWEST_NAME = 16
 GAPS = (2, 1)  # between columns; the narrow one where a name would be cut
+LARGEST_PRECISE_SPREAD = 0.05
 HEADINGS = ("case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change")
 
 
@@ -126,17 +127,17 @@ def _cut(text: str, width: int) -> str:
 def _notes(run: Run) -> List[str]:
     lines = []
     corrupt: Dict[str, None] = {}
+    imprecise = []
     for benchmark in run.results.benchmarks.values():
         record = record_of(benchmark)
         corrupt.update(dict.fromkeys(record["data"].get("corrupt", ())))
         if record["implausible"]:
             lines.append(f"{record['name']}: implausible, see its failure")
-        if record["rounds"]["stopped_by"] == "budget" and record["throughput"]["spread"] > 0.05:
-            lines.append(
-                f"{record['name']}: ±{record['throughput']['spread']:.1%} after "
-                f"{record['rounds']['count']} rounds is not precise; a quieter machine or "
-                f"--budget={_longer_budget(benchmark):.0f} helps"
-            )
+        spread = record["throughput"]["spread"]
+        if record["rounds"]["stopped_by"] == "budget" and spread > LARGEST_PRECISE_SPREAD:
+            imprecise.append(benchmark)
+    if imprecise:
+        lines.append(_imprecise(imprecise))
     if corrupt:
         names = ", ".join(Path(path).name for path in list(corrupt)[:5])
         more = f" and {len(corrupt) - 5} more" if len(corrupt) > 5 else ""
@@ -144,6 +145,20 @@ def _notes(run: Run) -> List[str]:
     if run.results.resumed:
         lines.append(f"{len(run.results.resumed)} cases were measured before this run was resumed")
     return lines
+
+
+def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:
+    """Say which cases, at least how many, ended before their figure was precise."""
+    records = [record_of(benchmark) for benchmark in benchmarks]
+    budget = max(_longer_budget(benchmark) for benchmark in benchmarks)
+    helps = f"a quieter machine or --budget={budget:.0f} helps"
+    if len(records) > 1:
+        return f"{len(records)} cases are not precise (± above 5%); {helps}"
+    (record,) = records
+    return (
+        f"{record['name']}: ±{record['throughput']['spread']:.1%} after "
+        f"{record['rounds']['count']} rounds is not precise; {helps}"
+    )
 
 
 def _longer_budget(benchmark: Dict[str, Any]) -> float:

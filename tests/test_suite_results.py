@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -443,3 +444,11 @@ def test_pytest_benchmark_compares_seconds_per_batch(project: Project) -> None:
 def test_a_baseline_can_be_read_by_others(project: Project) -> None:
     project.run("-k", "beta", "--baseline-save=main").assert_code(0)
     assert (project.folder / "baselines" / "main.json").stat().st_mode & 0o044 == 0o044
+
+
+def test_figures_that_are_not_precise_are_pointed_out(project: Project) -> None:
+    one = project.run("-k", "delta or beta-synthetic", "--set=noise=0.9", "--budget=0.2")
+    line = one.assert_code(0).line("is not precise")
+    assert re.match(r"beta-synthetic-noise0.9: ±\d+\.\d% after 3 rounds is not precise; ", line)
+    several = project.run("-k", "beta", "--set=noise=0.9", "--budget=0.2").assert_code(0)
+    several.line("2 cases are not precise (± above 5%); a quieter machine or --budget=10 helps")
