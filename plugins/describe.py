@@ -56,6 +56,8 @@ def _line(cls: Type[CaseConfig], field: Any, configs: List[CaseConfig]) -> str:
         text += f"; at least {field.metadata['minimum']}"
     if field.metadata.get("ipu_only"):
         text += "; recorded and not used on a host"
+    if field.metadata.get("needs_ipu"):
+        text += "; needs an IPU"
     aliases = [alias for alias, target in ALIASES.items() if target == field.name]
     aliases += [target for alias, target in ALIASES.items() if alias == field.name]
     return text + (f"; also {', '.join(aliases)}" if aliases else "")

@@ -153,6 +153,10 @@ def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
     assert line.endswith("micro_batch_size")
     outcome.line("  flavour=plain (str): nothing; one of plain, sour, sweet")
     outcome.line("  data=synthetic|generated (str)")
+    line = outcome.line("  half_partial=False (bool)")
+    assert line.endswith("; recorded and not used on a host")
+    line = outcome.line("  replicas=1 (int): data-parallel copies of the model")
+    assert line.endswith("; at least 1; needs an IPU")
     assert not project.journals()
     assert "[1/" not in outcome.text
 
