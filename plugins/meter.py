@@ -169,6 +169,7 @@ class Meter:
             "since": memory.since,
             "device_peak_bytes": step.device_memory(),
         }
+        record["counters"] = step.counters()
         record["data"] = step.feed.describe()
         self.close()
         self._finish(record)
