@@ -10,7 +10,10 @@ PYTHON38 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.8.*/bin/python) $(s
 VENV38 := .venv38
 STAMP38 := $(VENV38)/.installed
 
-.PHONY: setup bench test test38 lint format clean
+VENV26 := .venv26
+STAMP26 := $(VENV26)/.installed
+
+.PHONY: setup bench test test38 tf26 lint format clean
 
 setup: $(STAMP)
 
@@ -40,6 +43,18 @@ test38:
 	@echo "no Python 3.8 found: the tests under it were left out (PYTHON38=PATH names one)"
 endif
 
+# The TensorFlow kernels on the SDK's versions, Python 3.8 and TensorFlow 2.6, on this CPU.
+tf26: $(STAMP26)
+	$(VENV26)/bin/python -m pytest tests/test_tensorflow_host.py $(wildcard tests/test_kernel*.py)
+	$(VENV26)/bin/python -m pytest bench_kernels -m tensorflow --precision=32.32 --budget=0.5
+
+$(STAMP26): pyproject.toml constraints-tf26.txt
+	@test -n "$(PYTHON38)" || { echo "make tf26 needs a Python 3.8: PYTHON38=PATH names one"; exit 1; }
+	$(PYTHON38) -m venv $(VENV26)
+	$(VENV26)/bin/python -m pip install --quiet --constraint constraints-tf26.txt --editable . \
+		hypothesis tensorflow tensorflow-probability
+	touch $@
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,4 +65,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(VENV38) results .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV38) $(VENV26) results .pytest_cache .mypy_cache .ruff_cache
