@@ -15,7 +15,7 @@ from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequ
 import pytest
 
 from fixtures import devices
-from fixtures.config import Case, CaseConfig, Family, resolve_key
+from fixtures.config import Case, CaseConfig, Family, check_value, resolve_key
 from plugins.overrides import assign, convert, parse_assignments, unknown_key_message
 
 # Fixture name -> marker: a case's framework is the runtime it asks for.
@@ -105,7 +105,7 @@ def expand(
     """Yield the cases of a family under the command line's options.
 
     ``data`` and ``precision`` narrow a family that has cases in several modes (the others are
-    yielded as excluded) and override the one mode of any other family.
+    yielded as excluded) and override the one mode of any other family that accepts the value.
     """
     cls = type(family.points[0][0])
     keys = {key: resolve_key(cls, key) for key in assignments}
@@ -118,7 +118,7 @@ def expand(
         for key, value in wanted.items():
             if value is None or getattr(config, key) == value:
                 continue
-            if len(family.axes.get(key, ())) > 1:
+            if len(family.axes.get(key, ())) > 1 or not _accepts(config, key, value):
                 excluded = f"--{key}={value}"
             else:
                 changes: Dict[str, Any] = {key: value}
@@ -142,6 +142,14 @@ def expand(
         for values in itertools.product(*(texts for _, texts in settable)):
             names = [name for name, _ in settable]
             yield _overridden(family, start, frozenset(overrides), names, values, common)
+
+
+def _accepts(config: CaseConfig, key: str, value: Any) -> bool:
+    try:
+        check_value(type(config), key, value)
+    except ValueError:
+        return False
+    return True
 
 
 def _overridden(

@@ -53,9 +53,7 @@ def test_what_is_no_set_of_options_is_refused(text: str, message: str) -> None:
 
 
 def test_reports_keep_what_the_user_exported(monkeypatch: pytest.MonkeyPatch) -> None:
-    exported = (
-        '{"autoReport.all": "false", "autoReport.directory": ".", "debug.trace": "true"}'
-    )
+    exported = '{"autoReport.all": "false", "autoReport.directory": ".", "debug.trace": "true"}'
     monkeypatch.setenv(ENGINE_OPTIONS, exported)
     with reports_in(Path("/reports/case")):
         assert json.loads(os.environ[ENGINE_OPTIONS]) == {

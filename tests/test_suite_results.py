@@ -48,7 +48,7 @@ def test_the_record_holds_every_number_of_the_case(project: Project) -> None:
     assert record["memory"]["host_peak_rss_bytes"] > 1e6
     assert record["device"]["fingerprint"] == "fake/fake device"
     assert record["conditions"] == {"allocator": "system"}
-    assert record["data"] == {"mode": "synthetic", "values": "standard normal"}
+    assert record["data"] == {"mode": "synthetic", "values": "none"}
     assert record["versions"]["pytest"] == pytest.__version__
 
 

@@ -170,18 +170,21 @@ def scan(
     def at(count: Any) -> Any:
         return timesteps - 1 - count if reverse else count
 
+    def here(count: Any) -> State:
+        return tuple(_at(tf, sequence, at(count)) for sequence in sequences)
+
     def stored(output: Any) -> Any:
         return tf.cast(output, tf.float32) if form.wide and output.dtype.size < 4 else output
 
     # The first timestep stands before the loop and tells what the outputs look like.
-    state, first = step(state, tuple(sequence[at(0)] for sequence in sequences))
+    state, first = step(state, here(0))
     arrays = tuple(
         tf.TensorArray(value.dtype, timesteps, element_shape=value.shape).write(at(0), value)
         for value in map(stored, first)
     )
 
     def body(count: Any, state: State, arrays: State) -> Tuple[Any, State, State]:
-        state, outputs = step(state, tuple(sequence[at(count)] for sequence in sequences))
+        state, outputs = step(state, here(count))
         written = zip(arrays, map(stored, outputs))
         return count + 1, state, tuple(array.write(at(count), value) for array, value in written)
 
@@ -193,3 +196,13 @@ def scan(
         maximum_iterations=timesteps - 1,
     )
     return [tf.cast(array.stack(), output.dtype) for array, output in zip(arrays, first)]
+
+
+def _at(tf: Any, sequence: Any, time: Any) -> Any:
+    """Return one timestep [...] of a sequence [T, ...], sharing its memory.
+
+    Slices by brackets have no static shape under the XLA of TensorFlow 2.6.
+    """
+    shape = sequence.shape[1:]
+    start = tf.stack([time] + [0] * len(shape))
+    return tf.reshape(tf.slice(sequence, start, [1, *shape]), shape)

@@ -1,0 +1,199 @@
+"""One GRU layer, time-major.
+
+inputs [timesteps, batch_size, input_size] -> hidden states [timesteps, batch_size, hidden_size].
+Training minimises the mean softmax cross-entropy of the hidden states against labels of their
+shape with SGD at 0.01. An item is one whole sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Callable, Dict, Tuple
+
+from bench_kernels.kernel import TensorFlowKernel
+from fixtures.config import cases, option
+from fixtures.data.feeds import ArrayFeed, TensorSpec
+from fixtures.data.provider import Data
+from models.tensorflow.popnn import popnn_gru
+from models.tensorflow.recurrent import (
+    Form,
+    form_for,
+    inputs_part,
+    one_kernel,
+    over_time,
+    product,
+    scan,
+    xla_is_faster,
+)
+
+
+@dataclass(frozen=True)
+class Gru(TensorFlowKernel):
+    """Options of the layer; defaults of the original program."""
+
+    name: str = option("gru", "first part of the case's identifier")
+    batch_size: int = option(1, "sequences of one batch", minimum=1)
+    timesteps: int = option(5, "length of a sequence", minimum=1)
+    hidden_size: int = option(128, "features of the hidden state", minimum=1)
+    input_size: int = option(128, "features of the input", minimum=1)
+    popnn: bool = option(False, "the SDK's fused layer instead of single operations", ipu_only=True)
+
+    def flops_per_item(self) -> float:
+        """Return the FLOP of the matrix products for one sequence: T timesteps, I to H features.
+
+        Each timestep multiplies the input with [I, 3H] and the state with [H, 3H]. Training adds
+        the gradients of both weights and that of the state, not that of the inputs.
+        """
+        inputs = 6.0 * self.timesteps * self.input_size * self.hidden_size
+        state = 6.0 * self.timesteps * self.hidden_size**2
+        return 2 * inputs + 3 * state if self.mode == "training" else inputs + state
+
+    def xla_is_faster(self) -> bool:
+        """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
+        weights, training = 3 * self.hidden_size**2, self.mode == "training"
+        return xla_is_faster(weights, self.batch_size, self.timesteps, training)
+
+    def feed(self, data: Data) -> ArrayFeed:
+        """Return the case's batches; only training has labels."""
+        inputs = TensorSpec("inputs", (self.timesteps, self.batch_size, self.input_size))
+        labels = TensorSpec("labels", (self.timesteps, self.batch_size, self.hidden_size))
+        return self.arrays(data, *([inputs, labels] if self.mode == "training" else [inputs]))
+
+
+def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
+    """Return the layer: Glorot uniform weights, gates in the order update, reset, candidate.
+
+    The biases of update and reset start at 1, the candidate's at 0, as in the original's cell.
+    ``fused``: on the SDK's fused layer, which is the same.
+    """
+    size = config.hidden_size
+    glorot = tf.keras.initializers.GlorotUniform
+
+    class Layer(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
+            self.kernel = tf.Variable(tf.cast(glorot()([config.input_size, 3 * size]), dtype))
+            self.recurrent = tf.Variable(tf.cast(glorot()([size, 3 * size]), dtype))
+            bias = tf.concat([tf.ones([2 * size]), tf.zeros([size])], 0)
+            self.bias = tf.Variable(tf.cast(bias, dtype))
+
+        def __call__(self, batch: Dict[str, Any]) -> Any:
+            inputs, training = batch["inputs"], config.mode == "training"
+            if fused:
+                return popnn_gru(
+                    tf,
+                    inputs,
+                    self.kernel,
+                    self.recurrent,
+                    self.bias,
+                    training=training,
+                    half_partials=config.half_matmul_partials,
+                )
+            # One product for all timesteps; only the state's products have to wait their turn.
+            form = form_for(config.system, config.use_xla)
+            parts = inputs_part(tf, inputs, self.kernel, self.bias, training, form)
+            return recurrence(config, tf, parts, tf.convert_to_tensor(self.recurrent), form)
+
+        def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
+            labels, logits = (tf.cast(part, tf.float32) for part in (batch["labels"], output))
+            return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, logits))
+
+    return Layer()
+
+
+def recurrence(config: Gru, tf: Any, parts: Any, recurrent: Any, form: Form) -> Any:
+    """Return the hidden states [T, B, H] for the inputs' part of the gates [T, B, 3H].
+
+    z, r = sigmoid(part + h U), c = tanh(part + (r h) U), h = z h + (1 - z) c: the reset gate
+    scales the state before its product (Cho et al., 2014, arXiv 1406.1078v3).
+    """
+    size = config.hidden_size
+    training = config.mode == "training"
+    start = tf.zeros([config.batch_size, size], recurrent.dtype)
+
+    def gates_of(part: Any, product: Any, hidden: Any) -> Tuple[Any, Any]:
+        """Return the update gate (float32) and the state scaled by the reset gate."""
+        z, r = tf.split(tf.sigmoid(tf.cast(part[:, : 2 * size] + product, tf.float32)), 2, axis=1)
+        return z, tf.cast(r * tf.cast(hidden, tf.float32), hidden.dtype)
+
+    def blend(part: Any, product: Any, z: Any, hidden: Any) -> Any:
+        """Return the next hidden state."""
+        candidate = tf.tanh(tf.cast(part[:, 2 * size :] + product, tf.float32))
+        return tf.cast(z * tf.cast(hidden, tf.float32) + (1 - z) * candidate, hidden.dtype)
+
+    def slopes_of_blend(part: Any, gates: Any, product: Any, hidden: Any, slope: Any) -> Any:
+        """Return the gradients for the candidate's product, the update gate and the state."""
+        z, _ = gates_of(part, gates, hidden)
+        with tf.GradientTape() as tape:
+            tape.watch([product, z, hidden])
+            after = blend(part, product, z, hidden)
+        return tape.gradient(after, [product, z, hidden], output_gradients=slope)
+
+    def slopes_of_gates(part: Any, gates: Any, hidden: Any, of_z: Any, of_scaled: Any) -> Any:
+        """Return the gradients for the gates' product and the state."""
+        with tf.GradientTape() as tape:
+            tape.watch([gates, hidden])
+            after = gates_of(part, gates, hidden)
+        return tape.gradient(after, [gates, hidden], output_gradients=[of_z, of_scaled])
+
+    first, second, back_second, back_first = (
+        one_kernel(tf, function, form)
+        for function in (gates_of, blend, slopes_of_blend, slopes_of_gates)
+    )
+
+    @tf.custom_gradient
+    def run(parts: Any, recurrent: Any) -> Tuple[Any, Callable[[Any], Tuple[Any, Any]]]:
+        of_gates, of_candidate = recurrent[:, : 2 * size], recurrent[:, 2 * size :]
+
+        def forward(state: Any, here: Any) -> Any:
+            (hidden,), (part,) = state, here
+            gates = product(tf, hidden, of_gates, form)
+            z, scaled = first(part, gates, hidden)
+            summed = product(tf, scaled, of_candidate, form)
+            after = second(part, summed, z, hidden)
+            return (after,), ((after, scaled, gates, summed, hidden) if training else (after,))
+
+        def backward(state: Any, here: Any) -> Any:
+            (later,), (slope, part, gates, summed, hidden) = state, here
+            of_product, of_z, direct = back_second(part, gates, summed, hidden, slope + later)
+            of_scaled = product(tf, of_product, of_candidate, form, transpose_b=True)
+            of_sums, through = back_first(part, gates, hidden, of_z, of_scaled)
+            indirect = product(tf, of_sums, of_gates, form, transpose_b=True)
+            return (direct + through + indirect,), (tf.concat([of_sums, of_product], 1),)
+
+        hiddens, *saved = scan(tf, forward, (start,), [parts], form)
+
+        def gradient(slopes: Any) -> Tuple[Any, Any]:
+            scaled, *rest = saved
+            sequences = [slopes, parts, *rest]
+            (slope,) = scan(tf, backward, (tf.zeros_like(start),), sequences, form, reverse=True)
+            # The state before the first timestep is zero: it adds nothing.
+            of_weights = [
+                over_time(tf, hiddens[:-1], slope[1:, :, : 2 * size], form),
+                over_time(tf, scaled[1:], slope[1:, :, 2 * size :], form),
+            ]
+            return slope, tf.concat(of_weights, 1)
+
+        return hiddens, gradient
+
+    return run(parts, recurrent)
+
+
+@cases(
+    Gru(),
+    system=("host", "ipu"),
+    mode=("inference", "training"),
+    data=("synthetic", "generated"),
+)
+def bench_gru(config: Gru, tensorflow: Any, data: Data, meter: Any) -> None:
+    """Time the layer."""
+    popnn = partial(gru, config, fused=True) if config.popnn else None
+    step = tensorflow.loop(partial(gru, config), config, config.feed(data), popnn)
+    meter(
+        step,
+        items=config.batch_size * config.replicas,
+        unit="items",
+        flops=config.flops_per_item(),
+    )

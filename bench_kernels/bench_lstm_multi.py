@@ -1,0 +1,149 @@
+"""Stacked LSTM layers, time-major; a dense layer on the last hidden state gives one number.
+
+inputs [timesteps, batch_size, input_size] -> outputs [batch_size, 1]. Training minimises the mean
+squared error against labels of that shape with SGD at 0.01. An item is one whole sequence.
+
+The sweep is the published one: generated data, batch sizes 1 to 512 (--sweep for all of them),
+latency as 1000 x batch size / throughput, in milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Dict, Tuple
+
+from bench_kernels.kernel import TensorFlowKernel
+from fixtures.config import Sweep, cases, option
+from fixtures.data.feeds import ArrayFeed, TensorSpec
+from fixtures.data.provider import Data
+from models.tensorflow.popnn import popnn_lstm
+from models.tensorflow.recurrent import form_for, inputs_part, recurrence, xla_is_faster
+
+
+@dataclass(frozen=True)
+class LstmMulti(TensorFlowKernel):
+    """Options of the network; defaults of the original program."""
+
+    name: str = option("lstm_multi", "first part of the case's identifier")
+    batch_size: int = option(1, "sequences of one batch", minimum=1)
+    timesteps: int = option(200, "length of a sequence", minimum=1)
+    input_size: int = option(16, "features of the input", minimum=1)
+    hidden_size: int = option(256, "features of each hidden state", minimum=1)
+    num_layers: int = option(2, "LSTM layers, one after the other", minimum=1)
+
+    def flops_per_item(self) -> float:
+        """Return the FLOP of the matrix products for one sequence: T timesteps, I to H features.
+
+        Each timestep of a layer multiplies its input, of I features in the first layer and H in
+        the others, and its state with 4H columns. Training adds the gradients of all weights, of
+        the states, and of every layer's input but the first one's.
+        """
+        first = 8.0 * self.timesteps * self.input_size * self.hidden_size
+        states = 8.0 * self.timesteps * self.hidden_size**2 * self.num_layers
+        later = 8.0 * self.timesteps * self.hidden_size**2 * (self.num_layers - 1)
+        dense = 2.0 * self.hidden_size
+        if self.mode == "training":
+            return 2 * first + 3 * (states + later + dense)
+        return first + states + later + dense
+
+    def xla_is_faster(self) -> bool:
+        """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
+        weights, training = 4 * self.hidden_size**2, self.mode == "training"
+        return xla_is_faster(weights, self.batch_size, self.timesteps, training)
+
+    def feed(self, data: Data) -> ArrayFeed:
+        """Return the case's batches; only training has labels."""
+        inputs = TensorSpec("inputs", (self.timesteps, self.batch_size, self.input_size))
+        labels = TensorSpec("labels", (self.batch_size, 1))
+        return self.arrays(data, *([inputs, labels] if self.mode == "training" else [inputs]))
+
+
+def lstm_multi(config: LstmMulti, tf: Any, dtype: Any, fused: bool = False) -> Any:
+    """Return the network: LSTMs as in the lstm kernel, Glorot uniform weights throughout.
+
+    ``fused``: on the SDK's fused layers, which are the same; the original has no other form.
+    """
+    size, training = config.hidden_size, config.mode == "training"
+    glorot = tf.keras.initializers.GlorotUniform
+    form = form_for(config.system, config.use_xla)
+
+    def cell(part: Any, product: Any, memory: Any) -> Tuple[Any, Any]:
+        """Return hidden and cell state; gates in the order input, forget, cell, output."""
+        i, f, g, o = tf.split(tf.cast(part + product, tf.float32), 4, axis=1)
+        memory = tf.sigmoid(f) * memory + tf.sigmoid(i) * tf.tanh(g)
+        return tf.cast(tf.sigmoid(o) * tf.tanh(memory), part.dtype), memory
+
+    class Lstm(tf.Module):
+        def __init__(self, features: int) -> None:
+            super().__init__()
+            # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
+            self.kernel = tf.Variable(tf.cast(glorot()([features, 4 * size]), dtype))
+            self.recurrent = tf.Variable(tf.cast(glorot()([size, 4 * size]), dtype))
+            bias = tf.concat([tf.zeros([size]), tf.ones([size]), tf.zeros([2 * size])], 0)
+            self.bias = tf.Variable(tf.cast(bias, dtype))
+
+        def __call__(self, inputs: Any, sequences: bool) -> Any:
+            """Return all hidden states or only the last one."""
+            if fused:
+                return popnn_lstm(
+                    tf,
+                    inputs,
+                    self.kernel,
+                    self.recurrent,
+                    self.bias,
+                    training=training,
+                    half_partials=config.half_matmul_partials,
+                    sequences=sequences,
+                )
+            # One product for all timesteps; only the state's product has to wait its turn.
+            parts = inputs_part(tf, inputs, self.kernel, self.bias, training, form)
+            memory = (tf.zeros([config.batch_size, size]),)
+            hidden = recurrence(
+                tf, cell, parts, self.recurrent, memory, training=training, form=form
+            )
+            return hidden if sequences else hidden[-1]
+
+    class Network(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            features = [config.input_size] + [size] * (config.num_layers - 1)
+            self.layers = [Lstm(count) for count in features]
+            self.dense = tf.Variable(tf.cast(glorot()([size, 1]), dtype))
+            self.bias = tf.Variable(tf.zeros([1], dtype))
+
+        def __call__(self, batch: Dict[str, Any]) -> Any:
+            hidden = batch["inputs"]
+            for number, layer in enumerate(self.layers, start=1):
+                hidden = layer(hidden, sequences=number < config.num_layers)
+            return tf.nn.bias_add(tf.matmul(hidden, self.dense), self.bias)
+
+        def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
+            labels, found = (tf.cast(part, tf.float32) for part in (batch["labels"], output))
+            return tf.reduce_mean(tf.square(found - labels))
+
+    return Network()
+
+
+@cases(
+    LstmMulti(),
+    system=("host", "ipu"),
+    mode=("inference", "training"),
+    data=("synthetic", "generated"),
+)
+@cases(
+    Sweep(LstmMulti(), "batch_size", tuple(2**n for n in range(10))),
+    system=("host", "ipu"),
+    data=("generated",),
+)
+def bench_lstm_multi(config: LstmMulti, tensorflow: Any, data: Data, meter: Any) -> None:
+    """Time the network."""
+    popnn = partial(lstm_multi, config, fused=True)
+    step = tensorflow.loop(partial(lstm_multi, config), config, config.feed(data), popnn)
+    meter(
+        step,
+        items=config.batch_size * config.replicas,
+        unit="items",
+        flops=config.flops_per_item(),
+        latency_from_throughput=True,
+    )
