@@ -9,34 +9,26 @@ from __future__ import annotations
 import enum
 import inspect
 import json
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List
 
 import pytest
 
 from tests.doubles import popart as double
-
-API = Path(__file__).resolve().parents[2] / "shared" / "sdk-api" / "popart.json"
+from tests.sdk_api import description, members, parameters, public, source
 
 
 @pytest.fixture(scope="module")
 def popart() -> Dict[str, Any]:
     """Functions and classes of the SDK's module popart."""
-    if not API.is_file():
-        pytest.skip(
-            f"the description of PopART's API is missing: put popart.json into "
-            f"{Path('..', *API.parts[-3:-1])} beside the repository to check the stand-in"
-        )
-    described: Dict[str, Any] = json.loads(API.read_text(encoding="utf-8"))
-    found: Dict[str, Any] = described["modules"]["popart"]
+    found: Dict[str, Any] = description("popart.json")["modules"]["popart"]
     return found
 
 
 def differences(offered: ModuleType, popart: Dict[str, Any]) -> List[str]:
     """Return what ``offered`` has that PopART has not, or has otherwise; empty: all agrees."""
     found: List[str] = []
-    for name, thing in _public(vars(offered)):
+    for name, thing in public(vars(offered)):
         if inspect.isclass(thing) and name in popart["classes"]:
             found += _class_differences(name, thing, popart)
         elif inspect.isfunction(thing) and name in popart["functions"]:
@@ -57,7 +49,7 @@ def _class_differences(name: str, cls: type, popart: Dict[str, Any]) -> List[str
     if described["init"] is not None:
         signatures = described.get("init_overloads") or [described["init"]]
         found += _signature_differences(name, cls.__init__, signatures)
-    for member, thing in _public(_members(cls)):
+    for member, thing in public(members(cls)):
         where = f"{name}.{member}"
         if isinstance(thing, property):
             found += _property_differences(where, thing, described["properties"], popart)
@@ -83,7 +75,7 @@ def _property_differences(
         return _class_differences(opset, part, popart) if part else []
     if not described[name]["settable"]:
         return [f"{where}: PopART's cannot be set"]
-    ours = _source(getattr(getattr(double, owner)(), name))
+    ours = _qualified(source(getattr(getattr(double, owner)(), name)))
     real = described[name].get("default")  # not every default is described
     return [] if real in (None, ours) else [f"{where}: {ours} is not PopART's default, {real}"]
 
@@ -93,11 +85,7 @@ def _signature_differences(where: str, function: Any, signatures: List[Any]) -> 
 
     Parameters at the end that have defaults may be missing here. None: the binding names none.
     """
-    ours = [
-        (p.name, p.kind.name.lower(), _source(p.default))
-        for p in inspect.signature(function).parameters.values()
-        if p.name != "self"
-    ]
+    ours = [(name, kind, _qualified(default)) for name, kind, default in parameters(function)]
     for params in (signature or [] for signature in signatures):
         real = [(p["name"], p["kind"], _normal(p["default"])) for p in params]
         left_out = params[len(ours) :]
@@ -106,33 +94,20 @@ def _signature_differences(where: str, function: Any, signatures: List[Any]) -> 
     return [f"{where}: {ours} is none of PopART's {signatures}"]
 
 
-def _source(default: Any) -> Any:
-    """Return a default as the description writes it: None where there is none."""
-    if default is inspect.Parameter.empty:
+def _qualified(default: Any) -> Any:
+    """Return a default's source text as PopART's bindings are described: members of popart."""
+    if default is None:
         return None
-    if isinstance(default, enum.Enum):
+    kind = default.partition(".")[0]
+    if isinstance(getattr(double, kind, None), enum.EnumMeta):
         return f"popart.{default}"
     # What the stand-in does not offer stands there as text.
-    return default if str(default).startswith("popart.") else repr(default)
+    return default[1:-1] if default.startswith("'popart.") else default
 
 
 def _normal(default: Any) -> Any:
     """Return a described default with Python's own quotes."""
     return default if default is None else default.replace('"', "'")
-
-
-def _members(cls: type) -> Dict[str, Any]:
-    members: Dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        if base.__module__ == cls.__module__:  # not what Python's own classes bring along
-            members.update(vars(base))
-    return members
-
-
-def _public(names: Dict[str, Any]) -> Iterator[Tuple[str, Any]]:
-    for name, thing in sorted(names.items()):
-        if not name.startswith("_"):
-            yield name, thing
 
 
 def test_every_name_of_the_stand_in_is_the_sdks(popart: Dict[str, Any]) -> None:

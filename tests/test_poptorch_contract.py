@@ -9,26 +9,19 @@ from __future__ import annotations
 import enum
 import inspect
 import json
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List
 
 import pytest
 
 from tests.doubles import poptorch as double
-
-API = Path(__file__).resolve().parents[2] / "shared" / "sdk-api" / "poptorch.json"
+from tests.sdk_api import described_parameters, description, members, parameters, public
 
 
 @pytest.fixture(scope="module")
 def modules() -> Dict[str, Any]:
     """Module name -> functions and classes of the SDK's PopTorch."""
-    if not API.is_file():
-        pytest.skip(
-            f"the description of PopTorch's API is missing: put poptorch.json into "
-            f"{Path('..', *API.parts[-3:-1])} beside the repository to check the stand-in"
-        )
-    described: Dict[str, Any] = json.loads(API.read_text(encoding="utf-8"))["modules"]
+    described: Dict[str, Any] = description("poptorch.json")["modules"]
     return described
 
 
@@ -37,7 +30,7 @@ def differences(offered: ModuleType, modules: Dict[str, Any]) -> List[str]:
     functions = modules["poptorch"]["functions"]
     classes = modules["poptorch"]["classes"]
     found: List[str] = []
-    for name, thing in _public(vars(offered)):
+    for name, thing in public(vars(offered)):
         if inspect.isclass(thing) and name in classes:
             found += _class_differences(name, thing, classes[name], modules)
         elif inspect.isfunction(thing) and name in functions:
@@ -60,7 +53,7 @@ def _class_differences(
         found += _parameter_differences(path, cls.__init__, described["init"])
     methods = _methods(described, modules)
     parts = described.get("sub_objects", {})
-    for name, thing in _public(_members(cls), keep=("__call__", *parts)):
+    for name, thing in public(members(cls), keep=("__call__", *parts)):
         where = f"{path}.{name}"
         if isinstance(thing, property):
             if name in parts:
@@ -98,36 +91,11 @@ def _methods(described: Dict[str, Any], modules: Dict[str, Any]) -> Dict[str, An
 
 def _parameter_differences(path: str, function: Any, described: Any) -> List[str]:
     """Compare names, order, kinds and defaults; None: the SDK's binding names no parameter."""
-    ours = [
-        (p.name, p.kind.name.lower(), _source(p.default))
-        for p in inspect.signature(function).parameters.values()
-        if p.name != "self"
-    ]
+    ours = parameters(function)
     if described is None:
         return [f"{path}: PopTorch does not describe its parameters"] if ours else []
-    real = [(p["name"], p["kind"], p["default"] if p["has_default"] else None) for p in described]
+    real = described_parameters(described)
     return [] if ours == real else [f"{path}: {ours} is not PopTorch's {real}"]
-
-
-def _source(default: Any) -> Any:
-    """Return a default as the description writes it: None where there is none."""
-    if default is inspect.Parameter.empty:
-        return None
-    return str(default) if isinstance(default, enum.Enum) else repr(default)
-
-
-def _members(cls: type) -> Dict[str, Any]:
-    members: Dict[str, Any] = {}
-    for base in reversed(cls.__mro__):
-        if base.__module__ == cls.__module__:  # not what Python's own classes bring along
-            members.update(vars(base))
-    return members
-
-
-def _public(names: Dict[str, Any], keep: Tuple[str, ...] = ()) -> Iterator[Tuple[str, Any]]:
-    for name, thing in sorted(names.items()):
-        if name in keep or not name.startswith("_"):
-            yield name, thing
 
 
 def test_every_name_of_the_stand_in_is_the_sdks(modules: Dict[str, Any]) -> None:

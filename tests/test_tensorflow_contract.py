@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import enum
 import inspect
-import json
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, List
 
 import pytest
 
 from fixtures.poplar_flags import ASKED_BY, case_flags
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import config as double_config
+from tests.sdk_api import described_parameters, description, parameters, public, source
 
-API = Path(__file__).resolve().parents[2] / "shared" / "sdk-api" / "tensorflow_ipu.json"
 ROOT = "tensorflow.python.ipu"
 # What a class has from its TensorFlow base class, which is not the SDK's to describe.
 INHERITED = {"distribute_lib.StrategyV1": ("scope",)}
@@ -28,13 +26,7 @@ INHERITED = {"distribute_lib.StrategyV1": ("scope",)}
 @pytest.fixture(scope="module")
 def api() -> Dict[str, Any]:
     """The description of the SDK's TensorFlow and its addons."""
-    if not API.is_file():
-        pytest.skip(
-            f"the description of TensorFlow's API is missing: put {API.name} into "
-            f"{Path('..', *API.parts[-3:-1])} beside the repository to check the stand-in"
-        )
-    described: Dict[str, Any] = json.loads(API.read_text(encoding="utf-8"))
-    return described
+    return description("tensorflow_ipu.json")
 
 
 def differences(name: str, offered: ModuleType, api: Dict[str, Any]) -> List[str]:
@@ -43,7 +35,7 @@ def differences(name: str, offered: ModuleType, api: Dict[str, Any]) -> List[str
     if described is None:
         return [f"{name}: the SDK has no such module"]
     found: List[str] = []
-    for thing_name, thing in _public(vars(offered)):
+    for thing_name, thing in public(vars(offered)):
         where = f"{name}.{thing_name}"
         if inspect.isclass(thing) and thing_name in described["classes"]:
             found += _class_differences(where, thing, described["classes"][thing_name])
@@ -62,7 +54,7 @@ def _class_differences(path: str, cls: type, described: Dict[str, Any]) -> List[
     if described["init"] is not None:
         found += _parameter_differences(path, cls.__init__, described["init"])  # type: ignore[misc]
     inherited = {name for base in described["bases"] for name in INHERITED.get(base, ())}
-    for name, thing in _public(vars(cls)):
+    for name, thing in public(vars(cls)):
         where = f"{path}.{name}"
         if isinstance(thing, property):
             if name not in described["properties"]:
@@ -76,26 +68,8 @@ def _class_differences(path: str, cls: type, described: Dict[str, Any]) -> List[
 
 def _parameter_differences(path: str, function: Any, described: Any) -> List[str]:
     """Compare names, order, kinds and defaults."""
-    ours = [
-        (p.name, p.kind.name.lower(), _source(p.default))
-        for p in inspect.signature(function).parameters.values()
-        if p.name != "self"
-    ]
-    real = [(p["name"], p["kind"], p["default"] if p["has_default"] else None) for p in described]
+    ours, real = parameters(function), described_parameters(described)
     return [] if ours == real else [f"{path}: {ours} is not the SDK's {real}"]
-
-
-def _source(default: Any) -> Any:
-    """Return a default as the description writes it: None where there is none."""
-    if default is inspect.Parameter.empty:
-        return None
-    return str(default) if isinstance(default, enum.Enum) else repr(default)
-
-
-def _public(names: Mapping[str, Any]) -> Iterator[Tuple[str, Any]]:
-    for name, thing in sorted(names.items()):
-        if not name.startswith("_"):
-            yield name, thing
 
 
 def test_every_name_of_the_stand_in_is_the_sdks(api: Dict[str, Any]) -> None:
@@ -119,7 +93,7 @@ def test_the_fused_layers_are_the_addons(api: Dict[str, Any], name: str) -> None
 
 def test_the_configuration_has_exactly_the_sdks_options(api: Dict[str, Any]) -> None:
     described = api["modules"][f"{ROOT}.config"]["classes"]["IPUConfig"]["attributes"]
-    assert {name: _source(value) for name, value in double_config.DEFAULTS.items()} == {
+    assert {name: source(value) for name, value in double_config.DEFAULTS.items()} == {
         name: option["default"] for name, option in described.items()
     }
     for name, option in described.items():

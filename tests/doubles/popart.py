@@ -13,16 +13,16 @@ part of what the module offers.
 from __future__ import annotations
 
 import enum
-import functools
-import inspect
 import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
+
+from tests.doubles.record import Calls, module_of
 
 # What `import popart` gives; everything else here belongs to the stand-in.
 OFFERED = (
@@ -35,16 +35,13 @@ NUMPY_TYPES = {"FLOAT16": "float16", "FLOAT": "float32", "INT32": "int32"}
 IPU_NUMBER = "__ipu_number"  # the attribute that places a node
 CYCLES_PER_BATCH = 1000
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 Array = Any  # np.ndarray
 
 
 @dataclass
-class Recorder:
-    """What was called since the last :meth:`reset`, and what shall go wrong."""
+class Recorder(Calls):
+    """What was called, and what shall go wrong."""
 
-    #: (qualified name, arguments by name), in order; ``self`` is left out.
-    calls: List[Tuple[str, Dict[str, Any]]] = field(default_factory=list)
     #: Sessions and devices made so far.
     sessions: List[Any] = field(default_factory=list)
     devices: List[DeviceInfo] = field(default_factory=list)
@@ -54,22 +51,6 @@ class Recorder:
     attach_error: str = ""
     compile_error: str = ""
 
-    def reset(self) -> None:
-        """Forget all calls; nothing goes wrong from now on."""
-        for things in (self.calls, self.sessions, self.devices):
-            things.clear()
-        self.ipus_of_id = 1
-        self.attach_error = self.compile_error = ""
-
-    def names(self) -> List[str]:
-        """Return the qualified names of all calls, in order."""
-        return [name for name, _ in self.calls]
-
-    def arguments(self, name: str) -> Dict[str, Any]:
-        """Return the arguments of the only call of that name."""
-        (arguments,) = [given for called, given in self.calls if called == name]
-        return arguments
-
     @property
     def options(self) -> Dict[str, Any]:
         """The session options that the last session was given, by name."""
@@ -78,29 +59,13 @@ class Recorder:
 
 
 recorder = Recorder()
+recorded = recorder.recorded
 
 
 def as_module() -> ModuleType:
     """Return a module ``popart`` with the offered names only; the recorder starts empty."""
     recorder.reset()
-    module = ModuleType("popart")
-    for name in OFFERED:
-        setattr(module, name, globals()[name])
-    return module
-
-
-def recorded(function: Function) -> Function:
-    """Record each call with its arguments by name; a call that does not fit raises TypeError."""
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        arguments = dict(signature.bind(*args, **kwargs).arguments)
-        arguments.pop("self", None)
-        recorder.calls.append((function.__qualname__, arguments))
-        return function(*args, **kwargs)
-
-    return call  # type: ignore[return-value]
+    return module_of("popart", OFFERED, globals())
 
 
 class popart_exception(Exception):

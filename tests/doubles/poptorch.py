@@ -12,26 +12,22 @@ part of what the module offers.
 from __future__ import annotations
 
 import enum
-import functools
-import inspect
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from tests.doubles.record import Calls, module_of
 
 # What `import poptorch` gives; everything else here belongs to the stand-in.
 OFFERED = ("BeginBlock", "Error", "Options", "OutputMode", "PoplarExecutor", "inferenceModel")
 
 NO_EXECUTABLE = "Model has not been compiled or has been destroyed."
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
 
 @dataclass
-class Recorder:
-    """What was called since the last :meth:`reset`, and what shall go wrong."""
+class Recorder(Calls):
+    """What was called, and what shall go wrong."""
 
-    #: (qualified name, arguments by name), in order; ``self`` is left out.
-    calls: List[Tuple[str, Dict[str, Any]]] = field(default_factory=list)
     #: IPU of each pipeline stage entered while models ran, in order.
     stages: List[int] = field(default_factory=list)
     #: Executors made so far.
@@ -39,47 +35,15 @@ class Recorder:
     #: Message of the error that attaching to a device raises; empty: a device is there.
     attach_error: str = ""
 
-    def reset(self) -> None:
-        """Forget all calls; nothing goes wrong from now on."""
-        self.calls.clear()
-        self.stages.clear()
-        self.executors.clear()
-        self.attach_error = ""
-
-    def names(self) -> List[str]:
-        """Return the qualified names of all calls, in order."""
-        return [name for name, _ in self.calls]
-
-    def arguments(self, name: str) -> Dict[str, Any]:
-        """Return the arguments of the only call of that name."""
-        (arguments,) = [given for called, given in self.calls if called == name]
-        return arguments
-
 
 recorder = Recorder()
+recorded = recorder.recorded
 
 
 def as_module() -> ModuleType:
     """Return a module ``poptorch`` with the offered names only; the recorder starts empty."""
     recorder.reset()
-    module = ModuleType("poptorch")
-    for name in OFFERED:
-        setattr(module, name, globals()[name])
-    return module
-
-
-def recorded(function: Function) -> Function:
-    """Record each call with its arguments by name; a call that does not fit raises TypeError."""
-    signature = inspect.signature(function)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        arguments = dict(signature.bind(*args, **kwargs).arguments)
-        arguments.pop("self", None)
-        recorder.calls.append((function.__qualname__, arguments))
-        return function(*args, **kwargs)
-
-    return call  # type: ignore[return-value]
+    return module_of("poptorch", OFFERED, globals())
 
 
 class Error(Exception):
