@@ -52,7 +52,7 @@ class Gru(TensorFlowKernel):
     def xla_is_faster(self) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = 3 * self.hidden_size**2, self.mode == "training"
-        return xla_is_faster(weights, self.batch_size, self.timesteps, training)
+        return xla_is_faster(weights, self.batch_size, self.timesteps, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

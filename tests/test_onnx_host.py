@@ -35,6 +35,10 @@ CONVS = [
         batch_size=1, input_width=5, input_height=7, channel_size=2, filter_number=4,
         kernel_size=3, padding=1, stride=1,
     ),
+    PopartConv(
+        batch_size=2, input_width=6, input_height=5, channel_size=16, filter_number=4,
+        kernel_size=2, padding=0, stride=2,
+    ),
 ]  # fmt: skip
 KERNELS: List[Any] = [*LSTMS, *CONVS]
 # Types of the graphs and their tolerance: a bfloat16 has 8 significant bits, and a state of an
@@ -322,6 +326,12 @@ def test_the_record_says_what_runs(popart: Any) -> None:
             dataclasses.replace(LSTMS[2], engine="torch", precision="32.32"),
             {"engine": "torch", "precision": "float32", "variables": "float32",
              "lstm": "oneDNN, packed weights", "threads": threads},
+        ),
+        (
+            dataclasses.replace(CONVS[0], mode="training", precision="32.32"),
+            {"engine": "torch", "precision": "float32", "variables": "float32",
+             "recompute": False, "layout": "channels_last", "gradient": "matrix product",
+             "threads": threads},
         ),
         (
             dataclasses.replace(CONVS[0], precision="32.32"),

@@ -35,16 +35,20 @@ def form_for(system: str, xla: bool) -> Form:
     return Form(wide=xla)
 
 
-def xla_is_faster(weights: int, batch_size: int, timesteps: int, training: bool) -> bool:
+def xla_is_faster(
+    weights: int, batch_size: int, timesteps: int, training: bool, precision: str
+) -> bool:
     """Whether XLA was measured to run a layer's whole loop faster on a CPU than TensorFlow does.
 
     ``weights``: how many a timestep multiplies the state by. Launching operations takes longer than
-    up to 2^20 multiplications do; with more, TensorFlow's products are faster. In training of short
-    sequences so is its gradient of the weights, which costs the same however little is launched.
+    up to 2^20 multiplications do (2^19 in training); with more, TensorFlow's products are faster.
+    In training of short sequences so are its gradient of the weights and their update, which cost
+    the same however little is launched, and in XLA more in 16 bits.
     """
-    if training and weights > timesteps << 14:
-        return False
-    return batch_size * weights <= 1 << 20
+    if not training:
+        return batch_size * weights <= 1 << 20
+    each = 16_000 if precision == "32.32" else 10_000
+    return batch_size * weights < 1 << 19 and weights <= each * timesteps
 
 
 def inputs_part(tf: Any, inputs: Any, kernel: Any, bias: Any, training: bool, form: Form) -> Any:
