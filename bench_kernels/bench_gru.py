@@ -24,6 +24,7 @@ from models.tensorflow.recurrent import (
     over_time,
     product,
     scan,
+    sequence_loss,
     xla_is_faster,
 )
 
@@ -97,8 +98,7 @@ def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
             return recurrence(config, tf, parts, tf.convert_to_tensor(self.recurrent), form)
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
-            labels, logits = (tf.cast(part, tf.float32) for part in (batch["labels"], output))
-            return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, logits))
+            return sequence_loss(tf, output, batch["labels"])
 
     return Layer()
 

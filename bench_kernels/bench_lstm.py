@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 from bench_kernels.kernel import TensorFlowKernel
 from fixtures.config import cases, option
 from fixtures.data.feeds import ArrayFeed, TensorSpec
 from fixtures.data.provider import Data
-from models.tensorflow.popnn import popnn_lstm
-from models.tensorflow.recurrent import form_for, inputs_part, recurrence, xla_is_faster
+from models.tensorflow.lstm import lstm_layer
+from models.tensorflow.recurrent import form_for, sequence_loss, xla_is_faster
 
 
 @dataclass(frozen=True)
@@ -52,57 +52,27 @@ class Lstm(TensorFlowKernel):
 
 
 def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
-    """Return the layer: Glorot uniform weights, gates in the order input, forget, cell, output.
-
-    The forget gate's bias starts at 1, the others at 0 (Jozefowicz et al., 2015), which is what
-    the original generic cell adds. ``fused``: on the SDK's fused layer, which is the same.
-    """
-    size = config.hidden_size
-    glorot = tf.keras.initializers.GlorotUniform
-
-    def cell(part: Any, product: Any, memory: Any) -> Tuple[Any, Any]:
-        """Return hidden and cell state (Hochreiter and Schmidhuber, 1997, with forget gates)."""
-        i, f, g, o = tf.split(tf.cast(part + product, tf.float32), 4, axis=1)
-        memory = tf.sigmoid(f) * memory + tf.sigmoid(i) * tf.tanh(g)
-        return tf.cast(tf.sigmoid(o) * tf.tanh(memory), part.dtype), memory
+    """Return the layer with its loss; ``fused``: on the SDK's fused layer, which is the same."""
 
     class Layer(tf.Module):
         def __init__(self) -> None:
             super().__init__()
-            # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
-            self.kernel = tf.Variable(tf.cast(glorot()([size, 4 * size]), dtype))
-            self.recurrent = tf.Variable(tf.cast(glorot()([size, 4 * size]), dtype))
-            bias = tf.concat([tf.zeros([size]), tf.ones([size]), tf.zeros([2 * size])], 0)
-            self.bias = tf.Variable(tf.cast(bias, dtype))
-
-        def __call__(self, batch: Dict[str, Any]) -> Any:
-            inputs = batch["inputs"]
-            if fused:
-                return popnn_lstm(
-                    tf,
-                    inputs,
-                    self.kernel,
-                    self.recurrent,
-                    self.bias,
-                    training=config.mode == "training",
-                    half_partials=config.half_matmul_partials,
-                )
-            # One product for all timesteps; only the state's product has to wait its turn.
-            training = config.mode == "training"
-            form = form_for(config.system, config.use_xla)
-            return recurrence(
+            self.lstm = lstm_layer(
                 tf,
-                cell,
-                inputs_part(tf, inputs, self.kernel, self.bias, training, form),
-                self.recurrent,
-                (tf.zeros([config.batch_size, size]),),
-                training=training,
-                form=form,
+                dtype,
+                config.hidden_size,
+                config.hidden_size,
+                training=config.mode == "training",
+                form=form_for(config.system, config.use_xla),
+                fused=fused,
+                half_partials=config.half_matmul_partials,
             )
 
+        def __call__(self, batch: Dict[str, Any]) -> Any:
+            return self.lstm(batch["inputs"])
+
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
-            labels, logits = (tf.cast(part, tf.float32) for part in (batch["labels"], output))
-            return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, logits))
+            return sequence_loss(tf, output, batch["labels"])
 
     return Layer()
 

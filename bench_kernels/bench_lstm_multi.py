@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 from bench_kernels.kernel import TensorFlowKernel
 from fixtures.config import Sweep, cases, option
 from fixtures.data.feeds import ArrayFeed, TensorSpec
 from fixtures.data.provider import Data
-from models.tensorflow.popnn import popnn_lstm
-from models.tensorflow.recurrent import form_for, inputs_part, recurrence, xla_is_faster
+from models.tensorflow.lstm import lstm_layer
+from models.tensorflow.recurrent import form_for, xla_is_faster
 
 
 @dataclass(frozen=True)
@@ -64,51 +64,26 @@ def lstm_multi(config: LstmMulti, tf: Any, dtype: Any, fused: bool = False) -> A
 
     ``fused``: on the SDK's fused layers, which are the same; the original has no other form.
     """
-    size, training = config.hidden_size, config.mode == "training"
+    size = config.hidden_size
     glorot = tf.keras.initializers.GlorotUniform
-    form = form_for(config.system, config.use_xla)
 
-    def cell(part: Any, product: Any, memory: Any) -> Tuple[Any, Any]:
-        """Return hidden and cell state; gates in the order input, forget, cell, output."""
-        i, f, g, o = tf.split(tf.cast(part + product, tf.float32), 4, axis=1)
-        memory = tf.sigmoid(f) * memory + tf.sigmoid(i) * tf.tanh(g)
-        return tf.cast(tf.sigmoid(o) * tf.tanh(memory), part.dtype), memory
-
-    class Lstm(tf.Module):
-        def __init__(self, features: int) -> None:
-            super().__init__()
-            # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
-            self.kernel = tf.Variable(tf.cast(glorot()([features, 4 * size]), dtype))
-            self.recurrent = tf.Variable(tf.cast(glorot()([size, 4 * size]), dtype))
-            bias = tf.concat([tf.zeros([size]), tf.ones([size]), tf.zeros([2 * size])], 0)
-            self.bias = tf.Variable(tf.cast(bias, dtype))
-
-        def __call__(self, inputs: Any, sequences: bool) -> Any:
-            """Return all hidden states or only the last one."""
-            if fused:
-                return popnn_lstm(
-                    tf,
-                    inputs,
-                    self.kernel,
-                    self.recurrent,
-                    self.bias,
-                    training=training,
-                    half_partials=config.half_matmul_partials,
-                    sequences=sequences,
-                )
-            # One product for all timesteps; only the state's product has to wait its turn.
-            parts = inputs_part(tf, inputs, self.kernel, self.bias, training, form)
-            memory = (tf.zeros([config.batch_size, size]),)
-            hidden = recurrence(
-                tf, cell, parts, self.recurrent, memory, training=training, form=form
-            )
-            return hidden if sequences else hidden[-1]
+    def layer(features: int) -> Any:
+        return lstm_layer(
+            tf,
+            dtype,
+            features,
+            size,
+            training=config.mode == "training",
+            form=form_for(config.system, config.use_xla),
+            fused=fused,
+            half_partials=config.half_matmul_partials,
+        )
 
     class Network(tf.Module):
         def __init__(self) -> None:
             super().__init__()
             features = [config.input_size] + [size] * (config.num_layers - 1)
-            self.layers = [Lstm(count) for count in features]
+            self.layers = [layer(count) for count in features]
             self.dense = tf.Variable(tf.cast(glorot()([size, 1]), dtype))
             self.bias = tf.Variable(tf.zeros([1], dtype))
 

@@ -15,7 +15,13 @@ from bench_kernels.kernel import TensorFlowKernel
 from fixtures.config import cases, option
 from fixtures.data.feeds import ArrayFeed, TensorSpec
 from fixtures.data.provider import Data
-from models.tensorflow.recurrent import form_for, inputs_part, recurrence, xla_is_faster
+from models.tensorflow.recurrent import (
+    form_for,
+    inputs_part,
+    recurrence,
+    sequence_loss,
+    xla_is_faster,
+)
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,7 @@ def rnn(config: Rnn, tf: Any, dtype: Any) -> Any:
             )
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
-            labels, logits = (tf.cast(part, tf.float32) for part in (batch["labels"], output))
-            return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, logits))
+            return sequence_loss(tf, output, batch["labels"])
 
     return Layer()
 

@@ -46,6 +46,7 @@ def rnn(config: Any, w: Weights, x: Array) -> Array:
 
 def lstm(config: Any, w: Weights, x: Array) -> Array:
     """Gates one by one: input, forget, cell, output."""
+    w = {name.rpartition(".")[2]: value for name, value in w.items()}
     size = w["recurrent"].shape[0]
     hidden = cell = np.zeros((x.shape[1], size))
     states = []

@@ -17,7 +17,8 @@ from bench_kernels.bench_hmc import Hmc
 from bench_kernels.bench_lstm import Lstm
 from bench_kernels.bench_lstm_multi import LstmMulti
 from bench_kernels.bench_rnn import Rnn
-from fixtures.config import Sweep
+from fixtures.config import Family, Sweep
+from plugins.selection import expand
 from tests.kernel_support import DATA
 
 KERNELS: List[Any] = [Dense(), GroupedConv(), Gru(), Lstm(), LstmMulti(), Rnn()]
@@ -176,6 +177,16 @@ def test_the_original_defaults_of_hmc() -> None:
     assert (config.hmc_steps, config.leapfrog_steps, config.steps) == (10000, 5, 100)
     assert config.feed(DATA).describe() == {"mode": "synthetic", "values": "none"}
     assert config.use_xla and not Hmc(xla="off").use_xla
+
+
+def test_hmc_is_left_out_where_other_data_or_precisions_are_asked_for() -> None:
+    family = Family.of(Hmc(), {})
+    (generated,) = expand(family, {}, data="generated")
+    assert (generated.excluded, generated.error) == ("--data=generated", "")
+    (sixteen,) = expand(family, {}, precision="16.16")
+    assert (sixteen.excluded, sixteen.error) == ("--precision=16.16", "")
+    (synthetic,) = expand(family, {}, data="synthetic", precision="32.32")
+    assert not synthetic.excluded
 
 
 def test_xla_is_for_small_layers() -> None:

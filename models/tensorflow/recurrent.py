@@ -210,3 +210,9 @@ def _at(tf: Any, sequence: Any, time: Any) -> Any:
     shape = sequence.shape[1:]
     start = tf.stack([time] + [0] * len(shape))
     return tf.reshape(tf.slice(sequence, start, [1, *shape]), shape)
+
+
+def sequence_loss(tf: Any, output: Any, labels: Any) -> Any:
+    """Return the mean softmax cross-entropy of hidden states [T, B, H] against labels [T, B, H]."""
+    logits, labels = (tf.cast(part, tf.float32) for part in (output, labels))
+    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, logits))
