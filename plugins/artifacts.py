@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ContextManager
 
 from fixtures.config import Case
+from fixtures.devices import IPU_KINDS
 from fixtures.devices.base import Device
 from fixtures.errors import CaseError
 from fixtures.poplar import reports_in
@@ -27,6 +28,6 @@ def folder_of(option: str, root: str, case: Case) -> Path:
 
 def device_reports(device: Device, folder: Path) -> ContextManager[None]:
     """Return what makes the device itself report into ``folder`` while a case is built and run."""
-    if device.kind in ("ipu", "ipu-model"):
+    if device.kind in IPU_KINDS:
         return reports_in(folder)
     return contextlib.nullcontext()

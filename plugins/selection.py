@@ -20,7 +20,6 @@ from plugins.overrides import assign, convert, parse_assignments, unknown_key_me
 
 # Fixture name -> marker: a case's framework is the runtime it asks for.
 FRAMEWORKS = {"tensorflow": "tensorflow", "pytorch": "torch", "popart": "popart"}
-IPU_DEVICES = ("ipu", "ipu-model")
 
 
 @dataclasses.dataclass
@@ -60,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--device-id: a CPU has no number; a run takes it as a whole, taskset chooses cores"
         )
-    if option.profile is not None and device in IPU_DEVICES:
+    if option.profile is not None and device in devices.IPU_KINDS:
         # A report of thousands of batches fills a disk and shows no more than one batch does.
         assignments.setdefault("batches_per_step", ["1"])
     config.stash[selection_key] = Selection(assignments, device)
@@ -216,7 +215,7 @@ def _why_left_out(case: Case, device: str, sweep: bool) -> str:
     needs = case.config.ipus
     if case.excluded:
         return f"left out by {case.excluded}"
-    if device in IPU_DEVICES:
+    if device in devices.IPU_KINDS:
         if not needs:
             return "for a host: --device=cpu or --device=cuda"
     elif needs:
@@ -238,7 +237,7 @@ def _one_data_mode(
     mode = ""
     for item in items:
         case = case_of(item)
-        if selection.device in IPU_DEVICES and case and "tensorflow" in _fixtures(item):
+        if selection.device in devices.IPU_KINDS and case and "tensorflow" in _fixtures(item):
             mode = mode or case.config.data
             if case.config.data != mode:
                 reason = f"need a run of their own on an IPU: --data={case.config.data}"

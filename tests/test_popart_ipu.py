@@ -22,9 +22,9 @@ from fixtures.data.folder import ImageFolder
 from fixtures.data.provider import Data
 from fixtures.devices.base import DeviceError
 from fixtures.devices.ipu import IpuDevice
-from fixtures.errors import CaseError
+from fixtures.errors import CaseError, OptionError
 from fixtures.runtimes.popart_ipu import TILE_MAP_VARIABLE, PopartIpu
-from fixtures.runtimes.popart_options import OptionError, acquire, session_options
+from fixtures.runtimes.popart_options import acquire, session_options
 from tests import onnx_reference as reference
 from tests.doubles import popart as double
 from tests.doubles.popart import recorder
