@@ -16,7 +16,8 @@ from typing import Any, Dict, Iterator, List
 import numpy as np
 import pytest
 
-from bench_inference.bench_cnn_torch import IPU, Classifier
+from bench_inference.bench_cnn_torch import IPU
+from bench_inference.classifier import Classifier
 from fixtures.data.feeds import ImageFeed
 from fixtures.data.folder import ImageFolder
 from fixtures.devices.base import DeviceError

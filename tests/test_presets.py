@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench_inference.bench_cnn_torch import Classifier
+from bench_inference.classifier import Classifier
 from fixtures.presets import load_presets
 
 

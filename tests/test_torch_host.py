@@ -10,7 +10,8 @@ from typing import Any, Iterator, List
 import numpy as np
 import pytest
 
-from bench_inference.bench_cnn_torch import HOST, IPU, Classifier
+from bench_inference.bench_cnn_torch import HOST, IPU
+from bench_inference.classifier import Classifier
 from fixtures.data.feeds import ImageFeed
 from fixtures.data.folder import find_images
 from fixtures.devices.cpu import CpuDevice

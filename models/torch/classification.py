@@ -29,8 +29,27 @@ ARCHITECTURES: Dict[str, Architecture] = {
 }
 
 
+@dataclass(frozen=True)
+class Norm:
+    """The normalisation layers of a network; anything but ``batch`` replaces its batch norms."""
+
+    kind: str = "batch"  # batch, group or none
+    groups: int = 32
+    eps: float = 1e-5  # of a group norm
+    strided: bool = False  # channel c is in group c % groups, not in c // (channels / groups)
+    momentum: float = 0.1  # of a batch norm
+
+
 def build_classifier(
-    model: str, *, random_weights: bool = True, weights: str = "", seed: int = 0
+    model: str,
+    *,
+    random_weights: bool = True,
+    weights: str = "",
+    seed: int = 0,
+    norm: Norm = Norm(),
+    expand_ratio: int = 6,
+    group_dim: int = 1,
+    input_padding: bool = False,
 ) -> nn.Module:
     """Build a network in evaluation mode, float32.
 
