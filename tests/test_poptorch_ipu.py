@@ -22,7 +22,8 @@ from fixtures.data.feeds import ImageFeed
 from fixtures.data.folder import ImageFolder
 from fixtures.devices.base import DeviceError
 from fixtures.devices.ipu import IpuDevice
-from fixtures.runtimes.poptorch_ipu import PopTorchIpu, poptorch_options, split_pipeline
+from fixtures.runtimes.poptorch_ipu import PopTorchIpu
+from fixtures.runtimes.poptorch_options import poptorch_options, split_pipeline
 from models.torch.classification import build_classifier
 from tests.doubles import poptorch as double
 from tests.doubles.poptorch import recorder
@@ -30,6 +31,10 @@ from tests.doubles.poptorch import recorder
 pytestmark = pytest.mark.framework
 
 SIZE = 32
+ENGINE_OPTIONS = {
+    "target.deterministicWorkers": "portable",
+    "opt.internalExchangeOptimisationTarget": "cycles",
+}
 HARDWARE = IpuDevice("ipu", None)
 MODEL = IpuDevice("ipu-model", None)
 # As the presets: uint8 images, normalised by the network.
@@ -106,7 +111,7 @@ def test_the_resnet50_preset_becomes_the_original_programs_options(
         ("_PrecisionOptions.setPartialsType", {"dtype": torch.half}),
         (
             "_PopartOptions.set",
-            {"key": "engineOptions", "value": {"target.deterministicWorkers": "portable"}},
+            {"key": "engineOptions", "value": ENGINE_OPTIONS},
         ),
         ("Options.useIpuModel", {"use_model": False}),
     ]
@@ -127,6 +132,44 @@ def test_the_resnet50_preset_becomes_the_original_programs_options(
         ({"data": "synthetic"}, HARDWARE, "Options.enableSyntheticData", {"enabled": True}),
         ({"replicas": 3}, HARDWARE, "Options.autoRoundNumIPUs", {"auto_round_num_ipus": True}),
         (
+            {"exchange_memory_target": "memory", "exchange_prefetch": False},
+            HARDWARE,
+            "_PopartOptions.set",
+            {
+                "key": "engineOptions",
+                "value": {
+                    **ENGINE_OPTIONS,
+                    "opt.internalExchangeOptimisationTarget": "memory",
+                    "exchange.enablePrefetch": "false",
+                },
+            },
+        ),
+        ({"num_io_tiles": 64}, HARDWARE, "_TensorLocationOptions.numIOTiles", {"num_tiles": 64}),
+        (
+            {"norm_type": "group", "enable_fast_groupnorm": True},
+            HARDWARE,
+            "_PopartOptions.set",
+            {"key": "groupNormStridedChannelGrouping", "value": True},
+        ),
+        (
+            {"norm_type": "group"},
+            HARDWARE,
+            "_PopartOptions.set",
+            {"key": "groupNormStridedChannelGrouping", "value": False},
+        ),
+        (
+            {"model_cache_path": "/models"},
+            HARDWARE,
+            "Options.enableExecutableCaching",
+            {"path": "/models"},
+        ),
+        (
+            {"compile_only": True, "offline_target_ipu_version": 1},
+            HARDWARE,
+            "Options.useOfflineIpuTarget",
+            {"ipu_version": 1},
+        ),
+        (
             {"pipeline_splits": ("layer2/0/conv1", "layer3/0/conv1")},
             HARDWARE,
             "Options.autoRoundNumIPUs",
@@ -146,7 +189,7 @@ def test_an_option_becomes_a_call(
     poptorch_options(poptorch, config, device, feed(config))
     if "dtype" in arguments:
         arguments = {"dtype": getattr(torch, arguments["dtype"])}
-    assert recorder.arguments(call) == arguments
+    assert (call, arguments) in recorder.calls
 
 
 @pytest.mark.parametrize(
@@ -156,6 +199,12 @@ def test_an_option_becomes_a_call(
         ({}, IpuDevice("ipu-model", 3), "Options.useIpuId"),
         ({}, HARDWARE, "Options.enableSyntheticData"),
         ({"replicas": 4}, HARDWARE, "Options.autoRoundNumIPUs"),
+        ({}, HARDWARE, "_TensorLocationOptions.numIOTiles"),
+        ({}, HARDWARE, "Options.setExecutionStrategy"),
+        ({}, HARDWARE, "Options.enableExecutableCaching"),
+        ({}, HARDWARE, "Options.useOfflineIpuTarget"),
+        # The emulator needs no target without hardware.
+        ({"compile_only": True}, MODEL, "Options.useOfflineIpuTarget"),
     ],
 )
 def test_an_option_that_is_not_needed_is_not_given(
@@ -182,6 +231,45 @@ def test_options_that_cannot_work_together_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         step(dataclasses.replace(SMALL, **changes))
+
+
+# --- transfers, compiled models --------------------------------------------------------------
+
+
+def test_io_tiles_overlap_both_transfers_and_change_no_result(poptorch: ModuleType) -> None:
+    config = dataclasses.replace(SMALL, precision="32.32")
+    plain = ready(config)
+    plain()
+    recorder.reset()
+    made = ready(dataclasses.replace(config, num_io_tiles=32))
+    made()
+    mode = double.OverlapMode.OverlapDeviceIterationLoop
+    for name in ("set_overlap_for_input", "set_overlap_for_output"):
+        assert recorder.arguments(name)["mode"] is mode
+    settings = [given for name, given in recorder.calls if name == "_PopartOptions.set"]
+    assert {"key": "defaultPrefetchBufferingDepth", "value": 3} in settings
+    strategy = recorder.arguments("Options.setExecutionStrategy")["strategy"]
+    assert isinstance(strategy, double.ShardedExecution)
+    assert made.output.equal(plain.output)
+    assert made.describe()["options"]["io_tiles"] == 32
+
+
+def test_a_compiled_model_is_found_again(poptorch: ModuleType, tmp_path: Path) -> None:
+    config = dataclasses.replace(SMALL, precision="32.32", model_cache_path=str(tmp_path))
+    first = ready(config)
+    assert not first.model_cache.hit
+    assert first.model_cache.note(50.0) is None
+    again = ready(config)
+    assert again.model_cache.hit
+    assert again.model_cache.note(2.0) == 48.0
+    other = ready(dataclasses.replace(config, micro_batch_size=4))
+    assert not other.model_cache.hit
+
+
+def test_compiling_alone_needs_no_ipu(poptorch: ModuleType) -> None:
+    recorder.attach_error = "Failed to acquire 1 IPU(s)"
+    ready(dataclasses.replace(SMALL, compile_only=True))
+    assert not recorder.executors[0].isAttachedToDevice()
 
 
 # --- pipeline --------------------------------------------------------------------------------
@@ -355,12 +443,14 @@ def test_the_record_says_what_runs(poptorch: ModuleType, monkeypatch: pytest.Mon
         "partials": "float16",
         "ipus": 4,
         "device_iterations": 3,
+        "instances": 1,
         "options": {
             "replication_factor": 2,
             "pipeline_splits": ["fc"],
             "round_up_ipus": False,
             "synthetic_data": False,
-            "engine_options": {"target.deterministicWorkers": "portable"},
+            "engine_options": ENGINE_OPTIONS,
+            "io_tiles": 0,
             "executable_cache": True,
         },
     }

@@ -12,14 +12,27 @@ part of what the module offers.
 from __future__ import annotations
 
 import enum
+import hashlib
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from tests.doubles.record import Calls, module_of
 
 # What `import poptorch` gives; everything else here belongs to the stand-in.
-OFFERED = ("BeginBlock", "Error", "Options", "OutputMode", "PoplarExecutor", "inferenceModel")
+OFFERED = (
+    "BeginBlock",
+    "Error",
+    "Options",
+    "OutputMode",
+    "OverlapMode",
+    "PoplarExecutor",
+    "ShardedExecution",
+    "inferenceModel",
+    "set_overlap_for_input",
+    "set_overlap_for_output",
+)
 
 NO_EXECUTABLE = "Model has not been compiled or has been destroyed."
 
@@ -60,6 +73,18 @@ class OutputMode(enum.IntEnum):
     Default = 4
 
 
+class OverlapMode(enum.Enum):
+    """With which loop a transfer overlaps."""
+
+    NoOverlap = "no_overlap"
+    OverlapAccumulationLoop = "overlap_accumulation_loop"
+    OverlapDeviceIterationLoop = "overlap_device_iteration_loop"
+
+
+class ShardedExecution:
+    """All IPUs work on one batch after the other, without a pipeline."""
+
+
 class _Closed:
     """Refuses to be given an attribute that the class does not declare, as the SDK's options do."""
 
@@ -90,16 +115,28 @@ class _PrecisionOptions(_Closed):
         return self
 
 
+class _TensorLocationOptions(_Closed):
+    __slots__ = ()
+
+    @recorded
+    def numIOTiles(self, num_tiles: int) -> _TensorLocationOptions:
+        if num_tiles < 32 or num_tiles > 192 or num_tiles % 2:
+            raise ValueError("numIOTiles must be an even number between 32 and 192 (inclusive)")
+        self._values["tiles"] = num_tiles
+        return self
+
+
 class Options(_Closed):
     """How a model runs; each option returns the object itself."""
 
-    __slots__ = ("_popart", "_precision")
+    __slots__ = ("_locations", "_popart", "_precision")
 
     @recorded
     def __init__(self) -> None:
         super().__init__()
         self._precision = _PrecisionOptions()
         self._popart = _PopartOptions()
+        self._locations = _TensorLocationOptions()
 
     @property
     def Precision(self) -> _PrecisionOptions:
@@ -108,6 +145,22 @@ class Options(_Closed):
     @property
     def _Popart(self) -> _PopartOptions:
         return self._popart
+
+    @property
+    def TensorLocations(self) -> _TensorLocationOptions:
+        return self._locations
+
+    @recorded
+    def setExecutionStrategy(self, strategy: Any) -> Options:
+        return self._keep("strategy", strategy, ShardedExecution)
+
+    @recorded
+    def enableExecutableCaching(self, path: str) -> Options:
+        return self._keep("cache", path, str)
+
+    @recorded
+    def useOfflineIpuTarget(self, ipu_version: int = 2) -> Options:
+        return self._keep("offline", ipu_version, int)
 
     @recorded
     def deviceIterations(self, device_iterations: int) -> Options:
@@ -158,6 +211,20 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Any = 
 
 
 @recorded
+def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
+    """Return the tensors, whose transfer overlaps."""
+    assert isinstance(mode, OverlapMode)
+    return input_tensors
+
+
+@recorded
+def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
+    """Return the tensors, whose transfer overlaps."""
+    assert isinstance(mode, OverlapMode)
+    return output_tensors
+
+
+@recorded
 def inferenceModel(model: Any, options: Optional[Options] = None) -> PoplarExecutor:
     """Wrap a model; nothing is compiled yet."""
     return PoplarExecutor(model, options or Options(), False, "double")
@@ -187,6 +254,9 @@ class PoplarExecutor:
         self._refuse_if_destroyed()
         self._check_stages()
         self._check_inputs(args[0])
+        self._compile_or_load(args[0])
+        if "offline" in self._values:
+            return
         if recorder.attach_error:
             raise Error(recorder.attach_error)
         self._attached = True
@@ -230,6 +300,15 @@ class PoplarExecutor:
     def _synthetic(self) -> bool:
         return bool(self._values.get("synthetic_data"))
 
+    def _compile_or_load(self, images: Any) -> None:
+        """Keep an executable in the cache's folder; one with the same program serves again."""
+        if "cache" not in self._values:
+            return
+        program = f"{sum(p.numel() for p in self._model.parameters())}-{tuple(images.shape)}"
+        path = Path(self._values["cache"]) / f"{hashlib.md5(program.encode()).hexdigest()}.popef"
+        if not path.exists():
+            path.write_bytes(b"executable")
+
     def _refuse_if_destroyed(self) -> None:
         # PopTorch would compile anew, minutes that nobody asked for.
         if self._destroyed:
@@ -242,7 +321,8 @@ class PoplarExecutor:
         ipus = stages * self._values.get("replication_factor", 1)
         if ipus & (ipus - 1) and not self._values.get("auto_round_num_ipus"):
             raise Error(f"{ipus} IPUs: the number of IPUs must be a power of 2")
-        if self._values.get("device_iterations", 1) < stages:
+        sharded = "strategy" in self._values
+        if not sharded and self._values.get("device_iterations", 1) < stages:
             raise Error(
                 "For pipelining, depth (batchesPerStep) must equal at least the number of pipeline "
                 f"stages ({stages})"
