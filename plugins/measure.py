@@ -148,6 +148,21 @@ def batch_latencies(step: Step, clock: Clock, budget: float) -> List[float]:
         step.batches_per_step = chosen
 
 
+def steady_rate(work: Work, clock: Clock, ahead: float) -> float:
+    """Return the amount per second of repeated runs, after the ``ahead`` that was waiting."""
+    waiting = ahead
+    while waiting > 0:
+        work.run()
+        waiting -= work.amount
+    runs, spent = 0, 0.0
+    while spent < PEAK_SECONDS:
+        spent += timed(work.run, clock)
+        runs += 1
+        if spent <= 0:
+            break
+    return runs * work.amount / spent if spent > 0 else math.inf
+
+
 def best_rate(work: Work, clock: Clock) -> float:
     """Return the highest amount per second of repeated runs, the first one dropped."""
     work.run()

@@ -126,6 +126,9 @@ class Meter:
         if option.profile is not None:
             self._profile(step)
             return
+        if getattr(self.case.config, "compile_only", False):
+            self._compile_only(step)
+            return
         self.progress.phase("measuring the device's peak")
         self._ceilings(step, step.describe()["precision"])
         memory = process.PeakMemory()
@@ -135,6 +138,7 @@ class Meter:
             limits, self.device.clock, None if step.prefetched_batches else step.canary()
         )
         rounds.canaries += record.pop("canaries")
+        warmed_up = len(step.latencies() or ())
         self.progress.phase(f"measuring ({limits.budget:g} s at most)")
         seconds = pedantic.run_rounds(
             self.benchmark,
@@ -160,7 +164,7 @@ class Meter:
             "seconds": rounds.canaries,
             "when": "before the rounds" if step.prefetched_batches else "before each round",
         }
-        record["latency"] = self._latency(step, seconds, latency_from_throughput)
+        record["latency"] = self._latency(step, seconds, warmed_up, latency_from_throughput)
         record["compute"], record["implausible"] = self._compute(
             step, flops, record["throughput"]["median"]
         )
@@ -170,6 +174,7 @@ class Meter:
             "device_peak_bytes": step.device_memory(),
         }
         record["counters"] = step.counters()
+        record["input"] = self._input(step, items, unit)
         record["data"] = step.feed.describe()
         self.close()
         self._finish(record)
@@ -195,6 +200,31 @@ class Meter:
         if line not in lines:
             lines.append(line)
 
+    def _compile_only(self, step: Step) -> None:
+        """Build and compile; neither run nor record."""
+        clock = self.device.clock
+        self.progress.phase("building")
+        build = timed(step.build, clock)
+        self.progress.phase("compiling")
+        seconds = timed(step.compile, clock)
+        kept = self._kept(step, seconds)
+        self._save_graph(step)
+        self.close()
+        pedantic.leave_out(self.benchmark)
+        saved = kept.get("compile_saved_seconds")
+        more = "" if saved is None else f" ({saved:.1f} s less than without its cache)"
+        self.config.stash[run_key].closing.append(
+            f"{self.case.id}: built in {build:.1f} s, compiled in {seconds:.1f} s{more}, not run"
+        )
+
+    def _kept(self, step: Step, seconds: float) -> Dict[str, Any]:
+        """Return what a folder of compiled models did for this compilation."""
+        cache = step.model_cache
+        if cache is None:
+            return {}
+        saved = cache.note(seconds)
+        return {"compile": "cached", "compile_saved_seconds": saved} if cache.hit else {}
+
     def _save_graph(self, step: Step) -> None:
         root = self.config.option.save_graph
         if root is not None:
@@ -214,6 +244,7 @@ class Meter:
         start = clock()
         compiled = step.compile()
         compile_seconds = clock() - start
+        kept = self._kept(step, compile_seconds)
         self._save_graph(step)
         effective = step.describe()
         around = measure.CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
@@ -238,6 +269,7 @@ class Meter:
             "build_seconds": build,
             "compile_seconds": compile_seconds,
             "compile": "fresh" if compiled else "reused",
+            **kept,
             "first_step_seconds": first,
             "dropped_seconds": measure.warm_up(step, clock),
             "canaries": canaries,
@@ -252,11 +284,33 @@ class Meter:
             "copy_bytes": self.peaks.get("copy", step.copy_work),
         }
 
-    def _latency(self, step: Step, seconds: List[float], from_throughput: bool) -> Dict[str, Any]:
-        """Return quantiles of seconds per batch, and how they were obtained."""
+    def _input(self, step: Step, items: float, unit: str) -> Optional[Dict[str, Any]]:
+        """Return what loading and the model reach alone, where workers load; else None."""
+        parts = step.parts()
+        if parts is None:
+            return None
+        self.progress.phase("measuring the loader and the model, each alone")
+        loading, computing = parts
+        clock = self.device.clock
+        loader = items * measure.steady_rate(loading, clock, step.prefetched_batches)
+        model = items * measure.best_rate(computing, clock)
+        return {
+            "unit": f"{unit}/s",
+            "loader": loader,
+            "model": model,
+            "limit": "loader" if loader < model else "model",
+        }
+
+    def _latency(
+        self, step: Step, seconds: List[float], warmed_up: int, from_throughput: bool
+    ) -> Dict[str, Any]:
+        """Return quantiles of seconds per batch, and how they were obtained.
+
+        ``warmed_up``: values that the device reported before the counted rounds.
+        """
         reported = None if from_throughput else step.latencies()
         if reported:
-            return {"source": "the device", **latency(reported[-len(seconds) :])}
+            return {"source": "the device", **latency(reported[warmed_up:])}
         if step.batches_per_step == 1:
             return {"source": "rounds", **latency(seconds)}
         if from_throughput or not step.calibrated or step.prefetched_batches:

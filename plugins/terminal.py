@@ -17,6 +17,7 @@ from plugins.units import percent, short_number
 NARROWEST_NAME = 16
 GAPS = (2, 1)  # between columns; the narrow one where a name would be cut
 LARGEST_PRECISE_SPREAD = 0.05
+MOST_LINES = 6  # of one kind of note
 HEADINGS = ("case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change")
 
 
@@ -64,7 +65,7 @@ def _row(run: Run, benchmark: Dict[str, Any]) -> Tuple[str, ...]:
         percent(throughput["spread"]),
         short_number(latency["p50_ms"]),
         short_number(latency["p99_ms"]),
-        compiled if record["compile"] == "fresh" else "reused",
+        compiled if record["compile"] in ("fresh", "cached") else "reused",
         "-" if share is None else percent(share, 0),
         change_text(run.results.verdicts.get(benchmark["fullname"])),
     )
@@ -136,6 +137,8 @@ def _notes(run: Run) -> List[str]:
         spread = record["throughput"]["spread"]
         if record["rounds"]["stopped_by"] == "budget" and spread > LARGEST_PRECISE_SPREAD:
             imprecise.append(benchmark)
+    records = [record_of(benchmark) for benchmark in run.results.benchmarks.values()]
+    lines += _input_limits(records) + _saved_seconds(records)
     if imprecise:
         lines.append(_imprecise(imprecise))
     if corrupt:
@@ -145,6 +148,37 @@ def _notes(run: Run) -> List[str]:
     if run.results.resumed:
         lines.append(f"{len(run.results.resumed)} cases were measured before this run was resumed")
     return lines
+
+
+def _input_limits(records: List[Dict[str, Any]]) -> List[str]:
+    """Say of cases that read from disk what loading and the model reach alone, and which limits."""
+    found = [record for record in records if record.get("input")]
+    lines = []
+    for record in found[:MOST_LINES]:
+        facts = record["input"]
+        rates = {part: short_number(facts[part]) for part in ("loader", "model")}
+        lines.append(
+            f"{record['name']}: loader {rates['loader']}, model {rates['model']} {facts['unit']} "
+            f"alone: the {facts['limit']} limits"
+        )
+    if len(found) > MOST_LINES:
+        limited = sum(record["input"]["limit"] == "loader" for record in found)
+        lines.append(
+            f"{len(found) - MOST_LINES} more read from disk; of all {len(found)} the loader limits "
+            f"{limited}, the model {len(found) - limited}"
+        )
+    return lines
+
+
+def _saved_seconds(records: List[Dict[str, Any]]) -> List[str]:
+    saved = [record["compile_saved_seconds"] or 0 for record in records if _cached(record)]
+    if not saved:
+        return []
+    return [f"{len(saved)} compiled models were kept from earlier: {sum(saved):.1f} s saved"]
+
+
+def _cached(record: Dict[str, Any]) -> bool:
+    return bool(record["compile"] == "cached")
 
 
 def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from fixtures.config import CaseConfig, Sweep, cases, option
 from fixtures.data.feeds import ArrayFeed
 from fixtures.errors import CaseError
 from fixtures.runtimes.fake import FakeStep
+from fixtures.runtimes.model_cache import ModelCache, options_of
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,9 @@ class Fake(CaseConfig):
     half_partial: bool = option(False, "nothing here", ipu_only=True)
     flops: float = option(0.0, "FLOP per item", minimum=0)
     peak: float = option(0.0, "FLOP/s of the device", minimum=0)
+    loader_seconds: float = option(0.0, "seconds to load a batch", minimum=0)
+    model_cache_path: str = option("", "folder of compiled models")
+    compile_only: bool = option(False, "compile, and neither run nor measure")
     trouble: str = option("none", "what goes wrong", choices=("none", "error", "raise", "kill"))
 
     def check(self) -> None:
@@ -55,6 +59,7 @@ def bench_fake(config: Fake, device: Any, meter: Any) -> None:
     if config.trouble == "raise":
         raise RuntimeError("an unforeseen error")
     feed = ArrayFeed(config.data, ())
+    kept = config.model_cache_path
     step = FakeStep(
         device,
         feed,
@@ -62,6 +67,8 @@ def bench_fake(config: Fake, device: Any, meter: Any) -> None:
         config.noise,
         first_seconds=0.5,
         peak=config.peak or None,
+        loader_seconds=config.loader_seconds,
+        cache=ModelCache(kept, options_of(config), ".txt") if kept else None,
     )
     meter(step, items=config.batch_size, unit="items", flops=config.flops or None)
 

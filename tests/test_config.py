@@ -69,6 +69,12 @@ def test_a_sweep_shows_its_batch_size_and_marks_its_inner_points() -> None:
     assert [inner for _, inner in family.points] == [False, True, False]
 
 
+def test_a_sweep_may_say_which_points_always_run() -> None:
+    sweep = Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8, 64), usual=(1, 8))
+    family = Family.of(sweep, {})
+    assert [inner for _, inner in family.points] == [False, True, False, True]
+
+
 def test_a_system_other_than_the_host_is_shown() -> None:
     assert identifiers(Family.of(Sample(name="x", system="pod16"), {})) == ["x-pod16-synthetic"]
 

@@ -30,6 +30,7 @@ class Config:
     eight_bit_io: bool = False
     normalization_location: str = "host"
     dataloader_worker: int = 3
+    dataloader_rebatch_size: int = 0
 
 
 @pytest.fixture
@@ -133,6 +134,7 @@ CASE = """
         eight_bit_io: bool = True
         normalization_location: str = "device"
         dataloader_worker: int = 1
+        dataloader_rebatch_size: int = 0
 
     def test_case(data):
         feed = data.images(Config())

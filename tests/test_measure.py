@@ -131,3 +131,20 @@ def test_the_best_rate_drops_the_first_run() -> None:
 
 def test_work_without_time_has_no_finite_rate() -> None:
     assert measure.best_rate(Work(lambda: None, 1.0), FakeDevice(0).clock) == math.inf
+
+
+def test_a_steady_rate_leaves_out_what_was_waiting() -> None:
+    device = FakeDevice(0)
+    waiting = [0.0, 0.0, 0.0]  # batches that were loaded before
+
+    def load() -> None:
+        device.clock.advance(waiting.pop() if waiting else 0.1)
+
+    rate = measure.steady_rate(Work(load, 1.0), device.clock, ahead=3)
+    assert rate == pytest.approx(10.0)
+
+
+def test_a_steady_rate_of_bursts_counts_batches() -> None:
+    device = FakeDevice(0)
+    work = Work(lambda: device.clock.advance(0.2), 4.0)
+    assert measure.steady_rate(work, device.clock, ahead=0) == pytest.approx(20.0)
