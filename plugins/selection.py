@@ -19,7 +19,12 @@ from fixtures.config import Case, CaseConfig, Family, check_value, resolve_key
 from plugins.overrides import assign, convert, parse_assignments, unknown_key_message
 
 # Fixture name -> marker: a case's framework is the runtime it asks for.
-FRAMEWORKS = {"tensorflow": "tensorflow", "pytorch": "torch", "popart": "popart"}
+FRAMEWORKS = {
+    "tensorflow": "tensorflow",
+    "pytorch": "torch",
+    "popart": "popart",
+    "triton": "triton",
+}
 
 
 @dataclasses.dataclass
@@ -110,7 +115,8 @@ def expand(
     keys = {key: resolve_key(cls, key) for key in assignments}
     lacks = frozenset(key for key, name in keys.items() if name is None)
     wanted = {"data": data, "precision": precision}
-    last_swept = getattr(family.points[-1][0], family.swept) if family.swept else None
+    usual = [config for config, inner in family.points if not inner]
+    last_swept = getattr(usual[-1], family.swept) if family.swept else None
     for config, inner in family.points:
         start, excluded = config, ""
         overrides: Set[str] = set()

@@ -12,20 +12,39 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+# What a message about missing weights ends in.
+_WITHOUT = "use --set=weights=PATH or --set=random_weights=true"
+
+
 @dataclass(frozen=True)
 class Architecture:
-    """Where a network comes from and the image size it takes."""
+    """Where a network and its published weights come from, and the image size it takes."""
 
-    builder: str  # function of torchvision.models
+    family: str  # torchvision, or the module of this package that has the network
+    variant: str  # function of torchvision.models, or variant of the family
     image_size: int = 224
+    pretrained: str = ""  # file of the published weights; torchvision knows its own
+    gain: float = 2.0  # of random weights; a ResNet adds up too many branches for more than 1
 
 
 ARCHITECTURES: Dict[str, Architecture] = {
-    "resnet18": Architecture("resnet18"),
-    "resnet34": Architecture("resnet34"),
-    "resnet50": Architecture("resnet50"),
-    "resnet101": Architecture("resnet101"),
-    "resnet152": Architecture("resnet152"),
+    "resnet18": Architecture("torchvision", "resnet18", gain=1.0),
+    "resnet34": Architecture("torchvision", "resnet34", gain=1.0),
+    "resnet50": Architecture("torchvision", "resnet50", gain=1.0),
+    "resnet101": Architecture("torchvision", "resnet101", gain=1.0),
+    "resnet152": Architecture("torchvision", "resnet152", gain=1.0),
+    "resnext50": Architecture("torchvision", "resnext50_32x4d", gain=1.0),
+    "resnext101": Architecture("torchvision", "resnext101_32x8d", gain=1.0),
+    "mobilenet": Architecture("torchvision", "mobilenet_v2"),
+    "mobilenet-v3-small": Architecture("mobilenet_v3", "small"),
+    "mobilenet-v3-large": Architecture("mobilenet_v3", "large"),
+    # Weights trained in TensorFlow with AutoAugment, as timm publishes them for PyTorch.
+    "efficientnet-b0": Architecture(
+        "efficientnet", "b0", pretrained="tf_efficientnet_b0_aa-827b6e33.pth"
+    ),
+    "efficientnet-b4": Architecture(
+        "efficientnet", "b4", image_size=380, pretrained="tf_efficientnet_b4_aa-818f208c.pth"
+    ),
 }
 
 
@@ -53,17 +72,27 @@ def build_classifier(
 ) -> nn.Module:
     """Build a network in evaluation mode, float32.
 
-    ``weights`` is the path of a state dictionary; without it the weights are seeded random numbers
-    or, with ``random_weights`` false, torchvision's pretrained ones from the local torch cache. A
-    file that is missing or does not fit raises ValueError. The caller's random state is kept.
+    ``weights`` is the path of a state dictionary of this very network; without it the weights are
+    seeded random numbers or, with ``random_weights`` false, the published ones from the local torch
+    cache. ``expand_ratio`` and ``group_dim`` change an EfficientNet (see its class); ``input_padding``
+    gives the first convolution a fourth, zero channel and keeps the results.
+
+    Raises ValueError for weights that are missing, do not fit or were never published, and for
+    groups that do not divide a layer's channels. The caller's random state is kept.
     """
     import torch
 
-    torchvision = import_torchvision()
+    from models.torch.layers import pad_input
+    from models.torch.norms import apply_norm
+
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = getattr(torchvision.models, ARCHITECTURES[model].builder)(weights=None)
+        # The generator of CPUs only: torch.manual_seed would seed a GPU's too.
+        torch.default_generator.manual_seed(seed)
+        network = _untrained(model, expand_ratio, group_dim)
+    apply_norm(network, norm)
     if weights or not random_weights:
+        if not weights:
+            _check_published(model, norm, expand_ratio, group_dim)
         path = Path(weights) if weights else pretrained_path(model)
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
@@ -72,19 +101,64 @@ def build_classifier(
             raise ValueError(
                 f"the weights {path} cannot be loaded into {model}: {error}"
             ) from error
+    if input_padding:
+        pad_input(network)
     return network.eval()
 
 
 def pretrained_path(model: str) -> Path:
-    """Return the pretrained weights' file in the local torch cache; ValueError if it is missing."""
+    """Return the published weights' file in the local torch cache; ValueError if it is missing."""
     import torch
 
-    torchvision = import_torchvision()
-    url = torchvision.models.get_model_weights(ARCHITECTURES[model].builder).DEFAULT.url
-    path = Path(str(torch.hub.get_dir())) / "checkpoints" / str(url).rsplit("/", 1)[-1]
+    architecture = ARCHITECTURES[model]
+    name = architecture.pretrained
+    if architecture.family == "torchvision":
+        models = import_torchvision().models
+        url = str(models.get_model_weights(architecture.variant).DEFAULT.url)
+        name = url.rsplit("/", 1)[-1]
+    if not name:
+        raise ValueError(f"no pretrained weights of {model} are published; {_WITHOUT}")
+    path = Path(str(torch.hub.get_dir())) / "checkpoints" / name
     if not path.is_file():
         raise ValueError(
             f"the pretrained weights of {model} are not in the local torch cache ({path.name} is "
-            f"missing); put them there, or use --set=weights=PATH or --set=random_weights=true"
+            f"missing); put them there, or {_WITHOUT}"
         )
     return path
+
+
+def _untrained(model: str, expand_ratio: int, group_dim: int) -> nn.Module:
+    """Build a network with random weights and the batch norms of its publication."""
+    from models.torch.layers import initialise
+
+    architecture = ARCHITECTURES[model]
+    variant = architecture.variant
+    network: nn.Module
+    if architecture.family == "efficientnet":
+        from models.torch.efficientnet import EfficientNet
+
+        network = EfficientNet(variant, architecture.image_size, expand_ratio, group_dim)
+    elif (expand_ratio, group_dim) != (6, 1):
+        raise ValueError(f"expand_ratio and group_dim need an EfficientNet, not {model}")
+    elif architecture.family == "mobilenet_v3":
+        from models.torch.mobilenet_v3 import MobileNetV3
+
+        network = MobileNetV3(variant)
+    else:
+        network = getattr(import_torchvision().models, variant)(weights=None)
+    initialise(network, architecture.gain)
+    return network
+
+
+def _check_published(model: str, norm: Norm, expand_ratio: int, group_dim: int) -> None:
+    """Raise ValueError for a network that differs from the one whose weights are published."""
+    if norm.kind != "batch":
+        raise ValueError(
+            f"the pretrained weights of {model} are for batch norms, not norm_type={norm.kind}; "
+            f"{_WITHOUT}"
+        )
+    if (expand_ratio, group_dim) != (6, 1):
+        raise ValueError(
+            f"the pretrained weights of {model} are for efficientnet_expand_ratio=6 and "
+            f"efficientnet_group_dim=1, not {expand_ratio} and {group_dim}; {_WITHOUT}"
+        )

@@ -1,0 +1,223 @@
+"""EfficientNet (Tan and Le, arXiv 1905.11946): [N, 3, S, S] images to [N, 1000] logits.
+
+As its weights were trained in TensorFlow: "SAME" padding, and batch norms with epsilon 1e-3.
+Layers have the names of timm's ``tf_efficientnet`` networks, whose state dictionaries fit.
+
+Imported only where PyTorch is loaded already: a module class cannot be declared without it.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Dict, List, NamedTuple
+
+import torch
+from torch import nn
+
+from models.torch.layers import SqueezeExcite, multiple_of_8
+
+BATCH_NORM = partial(nn.BatchNorm2d, eps=1e-3)
+
+
+class Scale(NamedTuple):
+    """How a variant differs from the baseline network."""
+
+    width: float  # multiplies the channels
+    depth: float  # multiplies the blocks of a stage
+    dropout: float
+
+
+class Stage(NamedTuple):
+    """One row of table 1 of the paper; the first block has the stride, the others 1."""
+
+    blocks: int
+    kernel: int
+    stride: int
+    channels: int
+
+
+SCALES: Dict[str, Scale] = {"b0": Scale(1.0, 1.0, 0.2), "b4": Scale(1.4, 1.8, 0.4)}
+STAGES = (
+    Stage(1, 3, 1, 16),
+    Stage(2, 3, 2, 24),
+    Stage(2, 5, 2, 40),
+    Stage(3, 3, 2, 80),
+    Stage(3, 5, 1, 112),
+    Stage(4, 5, 2, 192),
+    Stage(1, 3, 1, 320),
+)
+STEM_CHANNELS = 32
+HEAD_CHANNELS = 1280
+CLASSES = 1000
+
+
+class EfficientNet(nn.Module):
+    """One variant for images of one size.
+
+    ``expand_ratio`` is how many times wider a block is inside; the first stage stays as it is.
+    ``group_dim`` is the channels per group of what are depthwise convolutions with 1. Raises
+    ValueError where the groups do not divide the channels of a layer.
+    """
+
+    def __init__(
+        self, variant: str, image_size: int, expand_ratio: int = 6, group_dim: int = 1
+    ) -> None:
+        super().__init__()
+        scale = SCALES[variant]
+        channels = multiple_of_8(STEM_CHANNELS * scale.width)
+        # The padding depends on the size; knowing it now keeps the network static.
+        self.pad = same_padding(image_size, 3, 2)
+        self.conv_stem = _same_conv(image_size, 3, channels, 3, 2)
+        self.bn1 = BATCH_NORM(channels)
+        self.act1 = nn.SiLU(inplace=True)
+        size = math.ceil(image_size / 2)
+        stages: List[nn.Module] = []
+        for index, stage in enumerate(STAGES):
+            width = multiple_of_8(stage.channels * scale.width)
+            blocks: List[nn.Module] = []
+            for block in range(math.ceil(stage.blocks * scale.depth)):
+                shape = BlockShape(
+                    path=f"blocks.{index}.{block}",
+                    size=size,
+                    inputs=channels,
+                    outputs=width,
+                    kernel=stage.kernel,
+                    stride=stage.stride if block == 0 else 1,
+                    group_dim=group_dim,
+                )
+                if index == 0:
+                    blocks.append(SeparableBlock(shape))
+                else:
+                    blocks.append(InvertedResidual(shape, expand_ratio))
+                channels = width
+                size = math.ceil(size / shape.stride)
+            stages.append(nn.Sequential(*blocks))
+        self.blocks = nn.Sequential(*stages)
+        features = multiple_of_8(HEAD_CHANNELS * scale.width)
+        self.conv_head = nn.Conv2d(channels, features, 1, bias=False)
+        self.bn2 = BATCH_NORM(features)
+        self.act2 = nn.SiLU(inplace=True)
+        self.global_pool = nn.AdaptiveAvgPool2d(1)
+        self.dropout = nn.Dropout(scale.dropout)
+        self.classifier = nn.Linear(features, CLASSES)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the logits."""
+        features = self.act1(self.bn1(self.conv_stem(self.pad(images))))
+        features = self.blocks(features)
+        features = self.act2(self.bn2(self.conv_head(features)))
+        features = self.dropout(self.global_pool(features).flatten(1))
+        logits: torch.Tensor = self.classifier(features)
+        return logits
+
+
+class BlockShape(NamedTuple):
+    """What a block takes and gives: ``inputs`` channels of size x size to ``outputs``."""
+
+    path: str  # of the block in the network, for messages
+    size: int
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int
+    group_dim: int
+
+    @property
+    def has_skip(self) -> bool:
+        """Whether the input is added to the output."""
+        return self.stride == 1 and self.inputs == self.outputs
+
+    def groups(self, channels: int) -> int:
+        """Return the groups of the convolution of ``channels``; ValueError where it has none."""
+        groups = max(channels // self.group_dim, 1)
+        if channels % groups:
+            raise ValueError(
+                f"efficientnet_group_dim={self.group_dim} makes {groups} groups, which do not "
+                f"divide the {channels} channels of layer {self.path}.conv_dw"
+            )
+        return groups
+
+
+class SeparableBlock(nn.Module):
+    """A block without expansion: depthwise convolution, squeeze and excite, 1x1 convolution."""
+
+    def __init__(self, shape: BlockShape) -> None:
+        super().__init__()
+        channels = shape.inputs
+        self.has_skip = shape.has_skip
+        self.pad = same_padding(shape.size, shape.kernel, shape.stride)
+        self.conv_dw = _depthwise(shape, channels)
+        self.bn1 = BATCH_NORM(channels)
+        self.act1 = nn.SiLU(inplace=True)
+        self.se = _squeeze_excite(channels, channels)
+        self.conv_pw = nn.Conv2d(channels, shape.outputs, 1, bias=False)
+        self.bn2 = BATCH_NORM(shape.outputs)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
+        features = self.act1(self.bn1(self.conv_dw(self.pad(images))))
+        outputs: torch.Tensor = self.bn2(self.conv_pw(self.se(features)))
+        return outputs + images if self.has_skip else outputs
+
+
+class InvertedResidual(nn.Module):
+    """1x1 expansion, depthwise convolution, squeeze and excite, 1x1 projection."""
+
+    def __init__(self, shape: BlockShape, expand_ratio: int) -> None:
+        super().__init__()
+        channels = shape.inputs * expand_ratio
+        self.has_skip = shape.has_skip
+        self.conv_pw = nn.Conv2d(shape.inputs, channels, 1, bias=False)
+        self.bn1 = BATCH_NORM(channels)
+        self.act1 = nn.SiLU(inplace=True)
+        self.pad = same_padding(shape.size, shape.kernel, shape.stride)
+        self.conv_dw = _depthwise(shape, channels)
+        self.bn2 = BATCH_NORM(channels)
+        self.act2 = nn.SiLU(inplace=True)
+        self.se = _squeeze_excite(channels, shape.inputs)
+        self.conv_pwl = nn.Conv2d(channels, shape.outputs, 1, bias=False)
+        self.bn3 = BATCH_NORM(shape.outputs)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
+        features = self.act1(self.bn1(self.conv_pw(images)))
+        features = self.act2(self.bn2(self.conv_dw(self.pad(features))))
+        outputs: torch.Tensor = self.bn3(self.conv_pwl(self.se(features)))
+        return outputs + images if self.has_skip else outputs
+
+
+def same_padding(size: int, kernel: int, stride: int) -> nn.Module:
+    """Return the part of TensorFlow's "SAME" padding that a convolution cannot do itself.
+
+    "SAME" makes ceil(size / stride) outputs, and an odd number of zeros is one more at the end.
+    An even number is the convolution's own ``padding``.
+    """
+    zeros = _same_zeros(size, kernel, stride)
+    if zeros % 2 == 0:
+        return nn.Identity()
+    before, after = zeros // 2, zeros - zeros // 2
+    return nn.ZeroPad2d((before, after, before, after))
+
+
+def _same_zeros(size: int, kernel: int, stride: int) -> int:
+    outputs = math.ceil(size / stride)
+    return max((outputs - 1) * stride + kernel - size, 0)
+
+
+def _same_conv(
+    size: int, inputs: int, outputs: int, kernel: int, stride: int, groups: int = 1
+) -> nn.Conv2d:
+    zeros = _same_zeros(size, kernel, stride)
+    padding = zeros // 2 if zeros % 2 == 0 else 0
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
+
+
+def _depthwise(shape: BlockShape, channels: int) -> nn.Conv2d:
+    groups = shape.groups(channels)
+    return _same_conv(shape.size, channels, channels, shape.kernel, shape.stride, groups)
+
+
+def _squeeze_excite(channels: int, block_inputs: int) -> SqueezeExcite:
+    """A quarter of the block's input, not of the expanded channels, as in the original."""
+    return SqueezeExcite(channels, block_inputs // 4, nn.SiLU(inplace=True), nn.Sigmoid())

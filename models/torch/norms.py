@@ -1,0 +1,79 @@
+"""Replacing the batch norms of a network.
+
+Imported only where PyTorch is loaded already: a module class cannot be declared without it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from models.torch.classification import Norm
+from models.torch.layers import replace_layer
+
+
+class StridedGroupNorm(nn.Module):
+    """A group norm whose groups are strided: channel c belongs to group c % groups.
+
+    images [N, C, H, W] -> [N, C, H, W]. Weight and bias [C] are per channel, as in nn.GroupNorm,
+    whose state dictionary fits but means another grouping.
+    """
+
+    def __init__(self, groups: int, channels: int, eps: float) -> None:
+        super().__init__()
+        self.groups = groups
+        self.channels = channels
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return the normalised images."""
+        # Bring the channels of a group together and use PyTorch's own norm: it accumulates in
+        # float32 whatever the type of the images.
+        strided = (self.channels // self.groups, self.groups)
+        grouped = images.unflatten(1, strided).transpose(1, 2).flatten(1, 2)
+        outputs = functional.group_norm(
+            grouped,
+            self.groups,
+            self.weight.unflatten(0, strided).t().flatten(),
+            self.bias.unflatten(0, strided).t().flatten(),
+            self.eps,
+        )
+        return outputs.unflatten(1, strided[::-1]).transpose(1, 2).flatten(1, 2)
+
+    def extra_repr(self) -> str:
+        """Return the arguments, for printing."""
+        return f"{self.groups}, {self.channels}, eps={self.eps}"
+
+
+def apply_norm(network: nn.Module, norm: Norm) -> None:
+    """Make every nn.BatchNorm2d of ``network`` what ``norm`` says, in place.
+
+    ``batch`` keeps them and sets their momentum. ``group`` puts group norms with weights 1 and
+    biases 0 in their place, ``none`` nothing: the convolution before keeps having no bias. Raises
+    ValueError where the number of groups does not divide the channels of a layer, and for a kind
+    that does not exist.
+    """
+    for path, layer in list(network.named_modules()):
+        if not isinstance(layer, nn.BatchNorm2d):
+            continue
+        if norm.kind == "batch":
+            layer.momentum = norm.momentum
+        elif norm.kind == "group":
+            replace_layer(network, path, _group_norm(norm, path, layer.num_features))
+        elif norm.kind == "none":
+            replace_layer(network, path, nn.Identity())
+        else:
+            raise ValueError(f"norm_type={norm.kind}: choose batch, group or none")
+
+
+def _group_norm(norm: Norm, path: str, channels: int) -> nn.Module:
+    if channels % norm.groups:
+        raise ValueError(
+            f"norm_num_groups={norm.groups} does not divide the {channels} channels of layer {path}"
+        )
+    if norm.strided:
+        return StridedGroupNorm(norm.groups, channels, norm.eps)
+    return nn.GroupNorm(norm.groups, channels, norm.eps)
