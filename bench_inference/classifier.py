@@ -103,7 +103,8 @@ class Classifier(CaseConfig):
                 self.norm_type,
                 self.norm_num_groups,
                 self.norm_eps,
-                self.enable_fast_groupnorm,
+                # PopART regroups the channels of an ordinary layer by an option of its own.
+                self.enable_fast_groupnorm and self.system == "host",
                 self.batchnorm_momentum,
             ),
             expand_ratio=self.efficientnet_expand_ratio,

@@ -18,6 +18,12 @@ OPENING = {"{": "}", "[": "]", "(": ")"}
 # Options with a command-line option of their own, and those that name the case.
 RESERVED = {"data": "--data=", "precision": "--precision=", "mode": "-k ", "system": "--device="}
 
+# Options of the original programs that are something else here.
+ELSEWHERE = {
+    "config": "each configuration is a case: choose it with -k NAME",
+    "profile": "--profile=DIR leaves reports of the selected cases there",
+}
+
 
 def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
     """Return key -> values, in the order given. Raises pytest.UsageError on a syntax error."""
@@ -113,6 +119,8 @@ def nearest(word: str, known: Iterable[Any]) -> str:
 
 def unknown_key_message(key: str, classes: Iterable[Type[CaseConfig]]) -> str:
     """Say that no selected case has an option, which ones there are and which is nearest."""
+    if key.replace("-", "_") in ELSEWHERE:
+        return f"--set: {key!r} is no option of a case; {ELSEWHERE[key.replace('-', '_')]}"
     known = sorted({item.name for cls in classes for item in dataclasses.fields(cls)})
     settable = [name for name in known if name not in RESERVED and name != "name"]
     aliases = [alias for alias, target in ALIASES.items() if target in settable]

@@ -1,104 +1,218 @@
-"""Compare the engines of a PyTorch network on the CPU, side by side in one process.
+"""Compare the engines of PyTorch networks on the CPU with the programs that people run otherwise.
 
-    python scripts/compare_torch.py --model=resnet50 --batch-sizes=1,8,16
+    python scripts/compare_torch.py --models=resnet50,mobilenet --batch-sizes=1,16
+    python scripts/compare_torch.py --models=all --engines=auto
 
-All run the same seeded network on the same images, in turn, so that a disturbance of the machine
-meets each alike. The table gives the median of each and its ratio to plain torch.compile.
+Ours take raw uint8 images and normalise them. The peers get images that are normalised already, in
+the type that computes: torchvision's network as it is and under torch.compile, OpenVINO with its
+LATENCY hint on the same network, and timm's network as timm's benchmark program runs it (channels
+last, eager and compiled). All are timed in turn in one process, so that a disturbance of the
+machine meets each alike. `ratio` is the rate over that of the fastest peer.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
+import gc
 import sys
 import time
+import warnings
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench_inference.bench_cnn_torch import HOST
+from bench_inference.classifier import Classifier
 from fixtures.devices.cpu import CpuDevice
 from fixtures.errors import CaseError
 from fixtures.runtimes.torch_engines import build_engine, default_engine
-from models.torch.classification import ARCHITECTURES, build_classifier
 from plugins.process import tune_allocator
 from plugins.statistics import median
 from plugins.units import short_number
 
-ENGINES = ("eager", "onednn", "compile", "openvino")
-REFERENCE = "plain torch.compile"
+Run = Callable[[], Any]
+
+ENGINES = ("onednn", "compile", "openvino", "eager")
+TORCHVISION = {
+    "resnext50": "resnext50_32x4d",
+    "resnext101": "resnext101_32x8d",
+    "mobilenet": "mobilenet_v2",
+    "mobilenet-v3-small": "mobilenet_v3_small",
+    "mobilenet-v3-large": "mobilenet_v3_large",
+    "efficientnet-b0": "efficientnet_b0",
+    "efficientnet-b4": "efficientnet_b4",
+}
+TIMM = {
+    "mobilenet": "mobilenetv2_100",
+    "mobilenet-v3-small": "mobilenetv3_small_100",
+    "mobilenet-v3-large": "mobilenetv3_large_100",
+    "efficientnet-b0": "tf_efficientnet_b0",
+    "efficientnet-b4": "tf_efficientnet_b4",
+}
 
 
 def main() -> int:
-    """Print one table per batch size."""
+    """Print one table per network and batch size, then all of them in one."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--model", default="resnet50", choices=ARCHITECTURES)
-    parser.add_argument("--batch-sizes", default="1,8,16")
-    parser.add_argument("--seconds", type=float, default=30.0, help="per batch size")
+    parser.add_argument("--models", default="resnet50", help="configurations, or all")
+    parser.add_argument("--batch-sizes", default="1,16")
+    parser.add_argument("--engines", default=",".join(ENGINES), help="ours; auto is the default")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of timing per table")
+    parser.add_argument("--no-peers", action="store_true", help="compare our engines alone")
     options = parser.parse_args()
     tune_allocator()
     device = CpuDevice()
     device.attach()
-    for batch_size in map(int, options.batch_sizes.split(",")):
-        compare(device, options.model, batch_size, options.seconds)
+    names = list(HOST) if options.models == "all" else options.models.split(",")
+    lines = []
+    for name in names:
+        for batch_size in map(int, options.batch_sizes.split(",")):
+            engines = options.engines.split(",")
+            comparison = Comparison(device, HOST[name], batch_size, engines)
+            lines.append(comparison.run(options.seconds, not options.no_peers))
+            gc.collect()
+    print("\nconfiguration, batch, our fastest, images/s, fastest peer, images/s, ratio")
+    print("\n".join(lines))
     return 0
 
 
-def compare(device: CpuDevice, model: str, batch_size: int, seconds: float) -> None:
-    """Time every engine that is installed, alternating, and print the medians."""
+class Comparison:
+    """One network at one batch size."""
+
+    def __init__(
+        self, device: CpuDevice, config: Classifier, batch_size: int, engines: List[str]
+    ) -> None:
+        import torch
+
+        torch.set_num_threads(device.threads)
+        self.threads = device.threads
+        self.config = config
+        self.batch_size = batch_size
+        self.engines = engines
+        self.dtype = torch.bfloat16 if device.fast_bfloat16 else torch.float32
+        size = config.image_size
+        self.images = torch.randint(0, 255, (batch_size, 3, size, size), dtype=torch.uint8)
+
+    def run(self, seconds: float, with_peers: bool) -> str:
+        """Time all in turn, print the table, return the summary line."""
+        ours = self._ours()
+        peers = self._peers() if with_peers else {}
+        times = _alternate({**ours, **peers}, seconds)
+        rates = {name: self.batch_size / median(values) for name, values in times.items()}
+        fastest = max(peers or ours, key=lambda name: rates[name])
+        print(
+            f"\n{self.config.name}, batch {self.batch_size}, {self.dtype}, {self.threads} threads"
+        )
+        print(f"{'':28}{'images/s':>10}{'ratio':>8}{'rounds':>8}")
+        for name, rate in rates.items():
+            ratio = rate / rates[fastest]
+            print(
+                f"{name:28}{short_number(rate):>10}{ratio:>8.2f}{len(times[name]):>8}", flush=True
+            )
+        best = max(ours, key=lambda name: rates[name])
+        return (
+            f"{self.config.name}, {self.batch_size}, {best}, {short_number(rates[best])}, "
+            f"{fastest}, {short_number(rates[fastest])}, {rates[best] / rates[fastest]:.2f}"
+        )
+
+    def _ours(self) -> Dict[str, Run]:
+        network = self.config.network()()
+        runs: Dict[str, Run] = {}
+        for name in self.engines:
+            try:
+                built = build_engine(
+                    name, network, tuple(self.images.shape), self.images.dtype, self.dtype,
+                    self.images.device, normalise=True,
+                )  # fmt: skip
+            except CaseError as error:
+                print(f"{name}: left out, {error}")
+                continue
+            mark = " (auto)" if built.name == default_engine("cpu") else ""
+            runs[f"{built.name}{mark}"] = _call(built.run, self.images)
+        return runs
+
+    def _peers(self) -> Dict[str, Run]:
+        import torch
+
+        images = (self.images / 255).to(self.dtype, memory_format=torch.channels_last)
+        torchvision, timm = _torchvision_network(self.config), _timm_network(self.config)
+        runs: Dict[str, Run] = {}
+        for library, network in (("torchvision", torchvision), ("timm", timm)):
+            if network is None:
+                continue
+            cast = network.to(self.dtype, memory_format=torch.channels_last).eval()
+            runs[f"{library} eager"] = _call(cast, images)
+            runs[f"{library} torch.compile"] = _call(torch.compile(cast, dynamic=False), images)
+        subject = torchvision or timm or self.config.network()()
+        run = _openvino(subject, self.dtype, images)
+        return {**runs, "OpenVINO, LATENCY": run} if run else runs
+
+
+def _call(run: Callable[[Any], Any], images: Any) -> Run:
+    return lambda: run(images)
+
+
+def _torchvision_network(config: Classifier) -> Optional[Any]:
+    """Return torchvision's network; None for the modified ones, which it does not have."""
+    from models.torch.torchvision_import import import_torchvision
+
+    if config.norm_type != "batch":
+        return None
+    models = import_torchvision().models
+    return getattr(models, TORCHVISION.get(config.model, config.model))(weights=None).eval()
+
+
+def _timm_network(config: Classifier) -> Optional[Any]:
+    if config.norm_type != "batch" or config.model not in TIMM:
+        return None
+    from models.torch.torchvision_import import import_torchvision
+
+    import_torchvision()
+    try:
+        import timm
+    except ImportError:
+        return None
+    return timm.create_model(TIMM[config.model]).eval()
+
+
+def _openvino(network: Any, dtype: Any, images: Any) -> Optional[Run]:
+    """Return OpenVINO as its own documentation has it: float input, precision by the hint."""
     import torch
 
-    torch.set_num_threads(device.threads)
-    dtype = torch.bfloat16 if device.fast_bfloat16 else torch.float32
-    network = build_classifier(model)
-    size = ARCHITECTURES[model].image_size
-    images = torch.randint(0, 255, (batch_size, 3, size, size), dtype=torch.uint8)
-    runs: Dict[str, Callable[[Any], Any]] = {}
-    for name in ENGINES:
-        try:
-            runs[name] = build_engine(
-                name, network, tuple(images.shape), images.dtype, dtype, images.device,
-                normalise=True,
-            ).run  # fmt: skip
-        except CaseError as error:
-            print(f"{name}: left out, {error}")
-    runs[REFERENCE] = _plain_compile(network, dtype)
-    times = _alternate(runs, images, seconds)
-    reference = median(times[REFERENCE])
-    print(f"\n{model}, batch {batch_size}, {dtype}, {device.threads} threads")
-    print(f"{'engine':22}{'images/s':>10}{'ratio':>8}{'rounds':>8}")
-    for name, values in times.items():
-        rate = short_number(batch_size / median(values))
-        mark = " (auto)" if name == default_engine("cpu") else ""
-        print(f"{name + mark:22}{rate:>10}{reference / median(values):>8.2f}{len(values):>8}")
+    try:
+        import openvino
+    except ImportError:
+        return None
+    numbers = images.float().contiguous().numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = openvino.convert_model(
+            copy.deepcopy(network).float(),
+            example_input=torch.from_numpy(numbers),
+            input=list(numbers.shape),
+        )
+    precision = {torch.bfloat16: "bf16", torch.float32: "f32"}[dtype]
+    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
+    request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+    return lambda: request.infer([numbers], share_inputs=True, share_outputs=True)
 
 
-def _plain_compile(network: Any, dtype: Any) -> Callable[[Any], Any]:
-    """What a user would write first: torch.compile of the cast module, default settings."""
-    import torch
-
-    from fixtures.data.preprocess import MEAN, STD
-    from models.torch.normalise import NormalisedInput
-
-    module = NormalisedInput(network, MEAN, STD, dtype).to(dtype, memory_format=torch.channels_last)
-    compiled: Callable[[Any], Any] = torch.compile(module.eval(), dynamic=False)
-    return compiled
-
-
-def _alternate(
-    runs: Dict[str, Callable[[Any], Any]], images: Any, seconds: float
-) -> Dict[str, List[float]]:
+def _alternate(runs: Dict[str, Run], seconds: float) -> Dict[str, List[float]]:
     import torch
 
     times: Dict[str, List[float]] = {name: [] for name in runs}
     with torch.inference_mode():
         for run in runs.values():
             for _ in range(3):
-                run(images)
+                run()
         end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
+        while time.perf_counter() < end or len(times[next(iter(runs))]) < 5:
             for name, run in runs.items():
+                run()  # the first call after another program finds its data out of the caches
                 start = time.perf_counter()
-                run(images)
+                run()
                 times[name].append(time.perf_counter() - start)
     return times
 

@@ -100,7 +100,7 @@ def test_a_data_set_that_cannot_be_used_ends_the_run_before_it_starts(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
-    words = ["-k", "resnet18-real", "--device=cpu", f"--dataset-dir={tmp_path / folder}"]
+    words = ["-k", "resnet18-bs1-real", "--device=cpu", f"--dataset-dir={tmp_path / folder}"]
     outcome = run(environment, *words, f"--results-dir={tmp_path / 'results'}").assert_code(4)
     assert message in outcome.line(str(tmp_path / folder))
     assert "Traceback" not in outcome.text
@@ -135,7 +135,7 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
     outcome = run(environment, *words).assert_code(0)
     outcome.line(f"1 images could not be read and were replaced: {broken.name}")
     synthetic, generated, real = records(tmp_path / "results")
-    assert synthetic["name"] == "resnet18-synthetic-bs4"
+    assert synthetic["name"] == "resnet18-bs4-synthetic"
     assert [synthetic["compile"], generated["compile"], real["compile"]] == [
         "fresh", "reused", "reused",
     ]  # fmt: skip
@@ -155,7 +155,7 @@ def test_weights_that_are_missing_fail_one_case_with_one_message(
     tmp_path: Path, environment: Dict[str, str]
 ) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
-    words = ["-k", "resnet18-synthetic", "--device=cpu", "--set=random_weights=no"]
+    words = ["-k", "resnet18-bs1-synthetic", "--device=cpu", "--set=random_weights=no"]
     outcome = run(
         {**environment, "TORCH_HOME": str(tmp_path)},
         *words,

@@ -209,3 +209,14 @@ def test_tensorflow_on_an_ipu_has_one_data_mode_a_run(project: Project) -> None:
     mixed.line("4 cases need a run of their own on an IPU: --data=generated")
     generated = run_pytest(ROOT, project.environment, *words, "--data=generated").assert_code(0)
     assert collected(generated) == [name.replace("synthetic", "generated") for name in names]
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("config", "each configuration is a case"), ("profile", "--profile=DIR leaves reports")],
+)
+def test_an_option_that_is_something_else_here_says_what(
+    project: Project, key: str, hint: str
+) -> None:
+    outcome = project.run(f"--set={key}=resnet50").assert_code(4)
+    outcome.line(f"--set: '{key}' is no option of a case; {hint}")

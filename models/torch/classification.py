@@ -74,8 +74,8 @@ def build_classifier(
 
     ``weights`` is the path of a state dictionary of this very network; without it the weights are
     seeded random numbers or, with ``random_weights`` false, the published ones from the local torch
-    cache. ``expand_ratio`` and ``group_dim`` change an EfficientNet (see its class); ``input_padding``
-    gives the first convolution a fourth, zero channel and keeps the results.
+    cache. ``expand_ratio`` and ``group_dim`` change an EfficientNet (see its class).
+    ``input_padding`` gives the first convolution a fourth, zero channel and keeps the results.
 
     Raises ValueError for weights that are missing, do not fit or were never published, and for
     groups that do not divide a layer's channels. The caller's random state is kept.
@@ -114,7 +114,8 @@ def pretrained_path(model: str) -> Path:
     name = architecture.pretrained
     if architecture.family == "torchvision":
         models = import_torchvision().models
-        url = str(models.get_model_weights(architecture.variant).DEFAULT.url)
+        # The first weights that were published are those of the original program.
+        url = str(models.get_model_weights(architecture.variant).IMAGENET1K_V1.url)
         name = url.rsplit("/", 1)[-1]
     if not name:
         raise ValueError(f"no pretrained weights of {model} are published; {_WITHOUT}")
