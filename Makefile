@@ -19,7 +19,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,onnx,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,onnx,serving,dev]'
 	touch $@
 
 bench: setup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
@@ -92,9 +92,11 @@ def test_a_folder_that_cannot_be_used_is_one_message(tmp_path: Path) -> None:
 
 def test_a_compiled_model_depends_on_what_changes_it_alone(tmp_path: Path) -> None:
     config = Classifier(name="one", data="real")
-    for changes in ({"name": "other"}, {"data": "generated"}, {"steps": 3}, {"instances": 2}):
+    same: List[Dict[str, Any]] = [{"name": "x"}, {"data": "generated"}, {"steps": 3}]
+    for changes in [*same, {"instances": 2}]:
         assert options_of(dataclasses.replace(config, **changes)) == options_of(config)
-    for changes in ({"model": "resnet34"}, {"norm_type": "none"}, {"engine": "compile"}):
+    other: List[Dict[str, Any]] = [{"model": "resnet34"}, {"norm_type": "none"}]
+    for changes in [*other, {"engine": "compile"}]:
         assert options_of(dataclasses.replace(config, **changes)) != options_of(config)
     weights = tmp_path / "weights.pt"
     weights.write_bytes(b"1")
