@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List
 import numpy as np
 import pytest
 
-from bench_inference.bench_cnn_torch import IPU
+from bench_inference.bench_cnn_torch import IPU, POD4
 from bench_inference.classifier import Classifier
 from fixtures.data.feeds import ImageFeed
 from fixtures.data.folder import ImageFolder
@@ -115,6 +115,18 @@ def test_the_resnet50_preset_becomes_the_original_programs_options(
         ),
         ("Options.useIpuModel", {"use_model": False}),
     ]
+
+
+@pytest.mark.parametrize("config", [*IPU.values(), *POD4.values()], ids=lambda c: c.name)
+def test_every_configuration_becomes_options_that_poptorch_takes(
+    poptorch: ModuleType, config: Classifier
+) -> None:
+    poptorch_options(poptorch, config, HARDWARE, feed(config))
+    given = dict(recorder.calls)
+    assert given["Options.replicationFactor"] == {"replication_factor": max(1, config.ipus)}
+    tiles = {"num_tiles": config.num_io_tiles} if config.num_io_tiles else None
+    assert given.get("_TensorLocationOptions.numIOTiles") == tiles
+    assert ("Options.enableSyntheticData" in given) == (config.data == "synthetic")
 
 
 @pytest.mark.parametrize(

@@ -83,3 +83,17 @@ def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path
     assert answer.returncode == 1, text
     assert "no device with 1 IPU is free" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.framework
+def test_compiling_alone_keeps_the_program_for_later_runs(tmp_path: Path) -> None:
+    words = ["--set=compile_only=yes", f"--set=model_cache_path={tmp_path / 'kept'}"]
+    for found in ("", " s less than without its cache)"):
+        answer = run(tmp_path, "", "-k", "resnet50-ipu-generated", *words)
+        text = answer.stdout.decode()
+        assert answer.returncode == 0, text
+        assert f"{found}, not run" in text
+        calls = json.loads(text.split("calls:")[1])
+        assert calls["PoplarExecutor.compile"] == 1
+        assert "PoplarExecutor.__call__" not in calls
+    assert len(list((tmp_path / "kept").glob("*.popef"))) == 1
