@@ -17,4 +17,5 @@ pytest_plugins = [
     "fixtures.device",
     "fixtures.runtimes.fixture",
     "fixtures.data.fixture",
+    "fixtures.servers.fixture",
 ]

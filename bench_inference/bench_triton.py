@@ -1,0 +1,76 @@
+"""Image classification behind a Triton Inference Server: images per second of all clients.
+
+Client processes send requests over gRPC to a server on this machine. A request is one micro batch
+of images, uint8 [micro_batch_size, 3, image_size, image_size], decoded before the timing; the
+server normalises them and answers logits [micro_batch_size, 1000]. ``sync`` clients wait for each
+answer, ``async`` clients send all their requests of a round at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench_inference.classifier import Classifier
+from fixtures.config import Sweep, cases, option
+from fixtures.presets import load_presets
+
+
+@dataclass(frozen=True)
+class TritonClassifier(Classifier):
+    """One network behind a server, asked by some clients in one way."""
+
+    micro_batch_size: int = option(1, "images of a request", minimum=1)
+    batches_per_step: int = option(32, "requests of all clients in a round", minimum=1)
+    data: str = option("real", "generated or real images", choices=("generated", "real"))
+    eight_bit_io: bool = option(True, "requests carry uint8 images")
+    normalization_location: str = option("device", "in the server", choices=("device", "ipu"))
+    request_type: str = option(
+        "sync",
+        "wait for each answer, or send all of a round at once",
+        choices=("sync", "async"),
+    )
+    clients: int = option(1, "client processes", minimum=1)
+    model_repository: str = option("", "folder of a ready model repository to serve instead")
+    grpc_port: int = option(0, "port of the server; 0 takes a free one", minimum=0)
+    benchmark_only: bool = option(
+        False, "do not compare the server's answers with the network run without it first"
+    )
+    popef_iterations: int = option(
+        1, "micro batches that the exported executable runs at a call", minimum=1, ipu_only=True
+    )
+
+    def check(self) -> None:
+        """Refuse what a server cannot do."""
+        super().check()
+        if self.batches_per_step % self.clients:
+            raise ValueError(
+                f"batches_per_step={self.batches_per_step}: every one of {self.clients} clients "
+                f"sends the same number of requests; give a multiple of {self.clients}"
+            )
+        if not self.eight_bit_io:
+            raise ValueError("eight_bit_io: requests always carry uint8 images")
+        if self.replicas != 1:
+            raise ValueError(f"replicas={self.replicas}: a served executable has one replica")
+        if self.model_cache_path:
+            raise ValueError("model_cache_path: the server keeps no compiled models")
+        if self.grpc_port > 65535:
+            raise ValueError(f"grpc_port={self.grpc_port}: ports end at 65535")
+
+
+PRESETS = Path(__file__).with_name("triton.yml")
+HOST = load_presets(PRESETS, "host", TritonClassifier)
+IPU = load_presets(PRESETS, "ipu", TritonClassifier)
+CLIENTS = (1, 4, 8)
+
+
+@cases(
+    *(
+        Sweep(config, "clients", CLIENTS, usual=CLIENTS)
+        for config in (*HOST.values(), *IPU.values())
+    ),
+    request_type=("sync", "async"),
+)
+def bench_triton(config, triton, data, meter):
+    step = triton.inference(config.network(), config, data.images(config))
+    meter(step, items=config.micro_batch_size, unit="images")
