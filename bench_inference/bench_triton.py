@@ -20,6 +20,9 @@ from fixtures.presets import load_presets
 class TritonClassifier(Classifier):
     """One network behind a server, asked by some clients in one way."""
 
+    # How many requests wait, and so how long, must not depend on a machine's speed.
+    calibrated = False
+
     micro_batch_size: int = option(1, "images of a request", minimum=1)
     batches_per_step: int = option(32, "requests of all clients in a round", minimum=1)
     data: str = option("real", "generated or real images", choices=("generated", "real"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Tuple
@@ -63,7 +64,7 @@ class Classifier(CaseConfig):
         True, "fetch the next input while computing; off for minimum latency", ipu_only=True
     )
     num_io_tiles: int = option(
-        0, "tiles that transfer while the others compute; 0 or 32 and more", ipu_only=True
+        0, "tiles that transfer while the others compute; 0, or even and 32 to 192", ipu_only=True
     )
     instances: int = option(1, "processes of the original's launcher", minimum=1, ipu_only=True)
     model_cache_path: str = option("", "folder that keeps compiled models for later runs")
@@ -80,8 +81,9 @@ class Classifier(CaseConfig):
     def check(self) -> None:
         """Refuse what no device can run, or what would silently have no effect."""
         super().check()
-        if self.num_io_tiles and self.num_io_tiles < 32:
-            raise ValueError(f"num_io_tiles={self.num_io_tiles}: give 0, or 32 and more")
+        tiles = self.num_io_tiles
+        if tiles and (not 32 <= tiles <= 192 or tiles % 2):
+            raise ValueError(f"num_io_tiles={tiles}: give 0, or an even number from 32 to 192")
         if self.enable_fast_groupnorm and self.norm_type != "group":
             raise ValueError("enable_fast_groupnorm needs norm_type=group")
         efficientnet = self.model.startswith("efficientnet")
@@ -98,7 +100,7 @@ class Classifier(CaseConfig):
             build_classifier,
             self.model,
             random_weights=self.random_weights,
-            weights=self.weights,
+            weights=os.path.expanduser(self.weights),
             norm=Norm(
                 self.norm_type,
                 self.norm_num_groups,

@@ -177,7 +177,7 @@ class Meter:
         record["input"] = self._input(step, items, unit)
         record["data"] = step.feed.describe()
         self.close()
-        self._finish(record)
+        self._finish(record, step)
 
     def _profile(self, step: Step) -> None:
         """Leave a profile of one call, after one that warms up; time and record nothing."""
@@ -293,7 +293,8 @@ class Meter:
         loading, computing = parts
         clock = self.device.clock
         loader = items * measure.steady_rate(loading, clock, step.prefetched_batches)
-        model = items * measure.best_rate(computing, clock)
+        # The workers fill their queue meanwhile.
+        model = items * measure.steady_rate(computing, clock, step.prefetched_batches)
         return {
             "unit": f"{unit}/s",
             "loader": loader,
@@ -310,7 +311,7 @@ class Meter:
         """
         reported = None if from_throughput else step.latencies()
         if reported:
-            return {"source": "the device", **latency(reported[warmed_up:])}
+            return {"source": step.latency_source, **latency(reported[warmed_up:])}
         if step.batches_per_step == 1:
             return {"source": "rounds", **latency(seconds)}
         if from_throughput or not step.calibrated or step.prefetched_batches:
@@ -336,7 +337,7 @@ class Meter:
         implausible = step.exact_flops and not compute.credible
         return {**compute.as_dict(), "copy_peak_bytes_per_s": copy}, implausible
 
-    def _finish(self, record: Dict[str, Any]) -> None:
+    def _finish(self, record: Dict[str, Any], step: Step) -> None:
         """Write the record, then let plausibility and the gate judge it."""
         self.benchmark.extra_info[NAMESPACE] = record
         benchmark = pedantic.as_dict(self.benchmark)
@@ -355,6 +356,8 @@ class Meter:
         comparison = self.config.stash.get(comparison_key, None)
         if comparison is None:
             return
+        if comparison.threshold is not None:
+            step.release()
         verdict = comparison.judge(nodeid, benchmark, self.progress.phase)
         run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
         if verdict.kind == gate.REGRESSED:

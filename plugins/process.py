@@ -28,6 +28,8 @@ PACKAGES = (
     "onnxruntime",
     "openvino",
     "poptorch",
+    "nvidia-pytriton",
+    "tritonclient",
     "numpy",
     "pytest",
     "pytest-benchmark",

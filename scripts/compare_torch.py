@@ -97,6 +97,10 @@ class Comparison:
 
     def run(self, seconds: float, with_peers: bool) -> str:
         """Time all in turn, print the table, return the summary line."""
+        import torch
+
+        # Else networks of one class count as recompilations, and after a few run uncompiled.
+        torch._dynamo.reset()
         ours = self._ours()
         peers = self._peers() if with_peers else {}
         times = _alternate({**ours, **peers}, seconds)

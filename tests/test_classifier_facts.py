@@ -7,7 +7,7 @@ from typing import Any, Dict, Tuple
 
 import pytest
 
-from bench_inference.bench_cnn_torch import HOST, HOST_BATCHES, IPU, POD4, POD4_BATCHES
+from bench_inference.bench_cnn_torch import BATCHES, HOST, IPU, POD4, POD4_BATCHES, ipu_sweep
 from bench_inference.classifier import Classifier
 
 # micro batch, device iterations, samples per host call
@@ -70,7 +70,7 @@ def test_the_presets_are_the_originals(name: str, facts: Tuple[str, int, int, in
 
 
 def test_there_is_no_other_preset() -> None:
-    assert set(IPU) == set(PRESETS)
+    assert set(IPU) == {*PRESETS, "resnext101"}
 
 
 @pytest.mark.parametrize("name", ["efficientnet-b0-g16-gn", "efficientnet-b4-g16-gn"])
@@ -106,16 +106,24 @@ def test_every_network_has_a_host_variant_and_the_published_batch_sizes() -> Non
 
     assert {config.model for config in HOST.values()} == set(ARCHITECTURES)
     assert set(PRESETS) - {"common"} <= set(HOST)
-    assert HOST_BATCHES["resnet50"] == (1, 4, 16, 32, 64, 90)
-    assert HOST_BATCHES["resnext101"] == (1, 2, 4, 8, 16)
-    assert HOST_BATCHES["efficientnet-b0"] == (1, 8, 16, 32)
-    assert all({1, 16} <= set(sizes) for sizes in HOST_BATCHES.values())
+    assert BATCHES["resnet50"] == (1, 4, 16, 32, 64, 90)
+    assert BATCHES["resnext101"] == (1, 2, 4, 8, 16)
+    assert BATCHES["efficientnet-b0"] == (1, 8, 16, 32)
+    assert all({1, 16} <= set(sizes) for sizes in BATCHES.values())
+
+
+def test_an_ipu_runs_the_published_batch_sizes_and_always_the_presets_own() -> None:
+    sweep = ipu_sweep("efficientnet-b0", IPU["efficientnet-b0"])
+    assert sweep.values == (1, 8, 16, 32, 49)
+    assert sweep.usual == (49,)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_io_tiles": 16}, "num_io_tiles=16: give 0, or 32 and more"),
+        ({"num_io_tiles": 16}, "num_io_tiles=16: give 0, or an even number from 32"),
+        ({"num_io_tiles": 33}, "num_io_tiles=33: give 0, or an even number"),
+        ({"num_io_tiles": 194}, "num_io_tiles=194: give 0, or an even number"),
         ({"enable_fast_groupnorm": True}, "enable_fast_groupnorm needs norm_type=group"),
         ({"efficientnet_group_dim": 16}, "need an EfficientNet, not resnet18"),
         ({"efficientnet_expand_ratio": 4}, "need an EfficientNet, not resnet18"),

@@ -278,6 +278,20 @@ def test_a_compiled_model_is_found_again(poptorch: ModuleType, tmp_path: Path) -
     assert not other.model_cache.hit
 
 
+def test_a_damaged_executable_is_removed_and_compiled_anew(
+    poptorch: ModuleType, tmp_path: Path
+) -> None:
+    config = dataclasses.replace(SMALL, precision="32.32", model_cache_path=str(tmp_path))
+    ready(config)
+    (kept,) = tmp_path.glob("*.popef")
+    kept.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match=f"{kept.name} is damaged; it is removed"):
+        made = ready(config)
+    assert not made.model_cache.hit
+    assert kept.read_bytes() == b"executable"
+    assert ready(config).model_cache.hit
+
+
 def test_compiling_alone_needs_no_ipu(poptorch: ModuleType) -> None:
     recorder.attach_error = "Failed to acquire 1 IPU(s)"
     ready(dataclasses.replace(SMALL, compile_only=True))

@@ -27,13 +27,15 @@ print("calls:", json.dumps({name: names.count(name) for name in names}))
 sys.exit(code)
 """
 
+RANDOM = ("--set=random_weights=yes",)
+
 
 def run(tmp_path: Path, attach_error: str, *words: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-c", PROGRAM, attach_error, "-p", "no:cacheprovider",
          "-k", "resnet50-ipu", "--device=ipu-model", f"--results-dir={tmp_path}",
          "--set=micro_batch_size=2", "--set=device_iterations=3", "--set=model=resnet18",
-         "--set=random_weights=yes", "--steps=4", *words],
+         "--steps=4", *(() if "--set=random_weights=no" in words else RANDOM), *words],
         cwd=str(ROOT),
         env={**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"},
         stdout=subprocess.PIPE,
@@ -78,7 +80,7 @@ def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
 
 @pytest.mark.framework
 def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path: Path) -> None:
-    answer = run(tmp_path, "no device with 1 IPU is free", "-k", "resnet50-ipu-synthetic")
+    answer = run(tmp_path, "no device with 1 IPU is free", "-k", "resnet50-ipu-bs2-synthetic")
     text = answer.stdout.decode()
     assert answer.returncode == 1, text
     assert "no device with 1 IPU is free" in text
@@ -86,10 +88,24 @@ def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path
 
 
 @pytest.mark.framework
+def test_weights_that_are_missing_are_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    words = ["--set=random_weights=no", "-k", "resnet50-ipu-bs2-generated"]
+    answer = run(tmp_path, "", *words)
+    text = answer.stdout.decode()
+    assert answer.returncode == 1, text
+    assert "the pretrained weights of resnet18 are not in the local torch cache" in text
+    assert "--set=random_weights=true" in text
+    assert "Traceback" not in text and "poptorch_ipu.py" not in text
+
+
+@pytest.mark.framework
 def test_compiling_alone_keeps_the_program_for_later_runs(tmp_path: Path) -> None:
     words = ["--set=compile_only=yes", f"--set=model_cache_path={tmp_path / 'kept'}"]
     for found in ("", " s less than without its cache)"):
-        answer = run(tmp_path, "", "-k", "resnet50-ipu-generated", *words)
+        answer = run(tmp_path, "", "-k", "resnet50-ipu-bs2-generated", *words)
         text = answer.stdout.decode()
         assert answer.returncode == 0, text
         assert f"{found}, not run" in text

@@ -230,6 +230,38 @@ def test_real_images_reach_the_network_and_a_corrupt_one_is_noted(
         step.close()
 
 
+def test_the_parts_of_a_step_are_whole_bursts(host: Any, tmp_path: Path, torch: Any) -> None:
+    from PIL import Image
+
+    for index in range(3):
+        Image.new("RGB", (260, 240), (index, 0, 0)).save(tmp_path / f"{index}.png")
+    config = dataclasses.replace(SMALL, data="real")
+    step = ready(host, config, feed(config, folder=find_images(tmp_path), workers=1))
+    assert step.parts() is None  # nothing is read before the first call
+    try:
+        step()
+        loading, computing = step.parts()
+        # A task has 16 images: eight batches of two.
+        assert (loading.amount, computing.amount, step.burst) == (8.0, 8.0, 8)
+        taken: List[Any] = []
+        batches = step._batches
+
+        class Counting:
+            def __next__(self) -> Any:
+                taken.append(1)
+                return next(batches)
+
+        step._batches = Counting()
+        loading, computing = step.parts()
+        del taken[:]
+        computing.run()
+        assert not taken
+        loading.run()
+        assert len(taken) == 8
+    finally:
+        step.close()
+
+
 def test_the_flop_of_resnet50_are_the_published_ones(host: Any) -> None:
     """4.09 billion multiply-adds: torchvision's 4.089 GFLOPS counts one per multiply-add."""
     step = host.inference(partial(network, "resnet50", None), HOST["resnet50"], feed(SMALL))

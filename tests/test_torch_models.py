@@ -237,7 +237,7 @@ def test_folding_leaves_no_batch_norm_and_the_same_logits(model: str, torch: Any
     built = vary_norms(torch, build_classifier(model))
     for dtype, bound in ((torch.float32, 5e-3), (torch.float64, 1e-10)):
         built, inputs = built.to(dtype), images(torch, 32).to(dtype)
-        folded = prepare(built, dtype, False)
+        folded = prepare(built, dtype, dtype, False)
         norms = [layer for layer in folded.modules() if isinstance(layer, torch.nn.BatchNorm2d)]
         assert norms == []
         assert error(run(torch, folded, inputs), run(torch, built, inputs)) < bound

@@ -72,8 +72,8 @@ def test_a_network_is_served_and_answers_as_it_does_without_a_server(tmp_path: P
         assert record["counters"]["server_inferences"] == 2 * record["counters"]["server_requests"]
         assert record["throughput"]["unit"] == "images/s"
         assert len(record["canary"]["seconds"]) == 3
-        # Four clients share one server, so a request takes longer than the server's own work.
-        assert record["latency"]["p50_ms"] > record["counters"]["server_compute_infer_ms"]
+        assert record["latency"]["source"] == "the clients, per request"
+        assert record["effective_options"]["batches_per_step"] == 8
     logs = {path.name.split("-")[0] for path in (tmp_path / "results" / "servers").iterdir()}
     assert logs == {"triton"}
     assert list((tmp_path / "temporary").glob("ipubench-*")) == []

@@ -1,4 +1,4 @@
-"""Normalisation of images as the first operation of a network.
+"""What a network does with its images first: normalise or cast them.
 
 Imported only where PyTorch is loaded already: a module class cannot be declared without it.
 """
@@ -9,6 +9,25 @@ from typing import Sequence
 
 import torch
 from torch import nn
+
+
+class CastInput(nn.Module):
+    """A network that takes images of any type and casts them to ``dtype`` first.
+
+    Where the whole module is cast to another type, that is the one.
+    """
+
+    like: torch.Tensor
+
+    def __init__(self, network: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("like", torch.empty(0, dtype=dtype))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return what the network makes of the images."""
+        outputs: torch.Tensor = self.network(images.to(self.like.dtype))
+        return outputs
 
 
 class NormalisedInput(nn.Module):
