@@ -58,8 +58,8 @@ def bench_fake(config: Fake, device: Any, meter: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if config.trouble == "raise":
         raise RuntimeError("an unforeseen error")
-    feed = ArrayFeed(config.data, ())
     kept = config.model_cache_path
+    feed = ArrayFeed(config.data, ())
     step = FakeStep(
         device,
         feed,
