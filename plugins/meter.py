@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, Optional
 
 import pytest
 
@@ -20,6 +20,7 @@ from fixtures.devices.base import Device
 from fixtures.errors import CaseError
 from fixtures.runtimes.base import Step
 from plugins import artifacts, gate, measure, pedantic, process
+from plugins.figures import describe_input, describe_latency
 from plugins.gating import comparison_key
 from plugins.journal import run_key
 from plugins.measure import Limits, Rounds, timed
@@ -31,7 +32,6 @@ from plugins.record import (
     describe_case,
     describe_throughput,
 )
-from plugins.statistics import latency
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +164,9 @@ class Meter:
             "seconds": rounds.canaries,
             "when": "before the rounds" if step.prefetched_batches else "before each round",
         }
-        record["latency"] = self._latency(step, seconds, warmed_up, latency_from_throughput)
+        record["latency"] = describe_latency(
+            step, seconds, warmed_up, latency_from_throughput, self.device.clock, option.budget
+        )
         record["compute"], record["implausible"] = self._compute(
             step, flops, record["throughput"]["median"]
         )
@@ -174,7 +176,8 @@ class Meter:
             "device_peak_bytes": step.device_memory(),
         }
         record["counters"] = step.counters()
-        record["input"] = self._input(step, items, unit)
+        self.progress.phase("measuring what limits")
+        record["input"] = describe_input(step, items, unit, self.device.clock)
         record["data"] = step.feed.describe()
         self.close()
         self._finish(record, step)
@@ -283,43 +286,6 @@ class Meter:
             "flops": self.peaks.get(f"matmul {precision}", step.peak_work),
             "copy_bytes": self.peaks.get("copy", step.copy_work),
         }
-
-    def _input(self, step: Step, items: float, unit: str) -> Optional[Dict[str, Any]]:
-        """Return what loading and the model reach alone, where workers load; else None."""
-        parts = step.parts()
-        if parts is None:
-            return None
-        self.progress.phase("measuring the loader and the model, each alone")
-        loading, computing = parts
-        clock = self.device.clock
-        loader = items * measure.steady_rate(loading, clock, step.prefetched_batches)
-        # The workers fill their queue meanwhile.
-        model = items * measure.steady_rate(computing, clock, step.prefetched_batches)
-        return {
-            "unit": f"{unit}/s",
-            "loader": loader,
-            "model": model,
-            "limit": "loader" if loader < model else "model",
-        }
-
-    def _latency(
-        self, step: Step, seconds: List[float], warmed_up: int, from_throughput: bool
-    ) -> Dict[str, Any]:
-        """Return quantiles of seconds per batch, and how they were obtained.
-
-        ``warmed_up``: values that the device reported before the counted rounds.
-        """
-        reported = None if from_throughput else step.latencies()
-        if reported:
-            return {"source": step.latency_source, **latency(reported[warmed_up:])}
-        if step.batches_per_step == 1:
-            return {"source": "rounds", **latency(seconds)}
-        if from_throughput or not step.calibrated or step.prefetched_batches:
-            # An IPU's program always runs this many batches, and workers hand over that many.
-            per_batch = [value / step.batches_per_step for value in seconds]
-            return {"source": "rounds over batches per step", **latency(per_batch)}
-        times = measure.batch_latencies(step, self.device.clock, self.config.option.budget)
-        return {"source": "single-batch calls", **latency(times)}
 
     def _compute(self, step: Step, flops: Any, rate: float) -> Any:
         """Return (the compute part of the record, whether it is implausible)."""
