@@ -94,6 +94,13 @@ def test_every_engine_agrees_with_float32_eager(engine: str, dtype: str, torch: 
     assert built.name == engine
 
 
+def test_a_pipeline_split_that_names_no_layer_is_refused_on_a_host_too(host: Any) -> None:
+    config = dataclasses.replace(SMALL, pipeline_splits=("layer3/0/conv9",))
+    step = host.inference(config.network(), config, feed(config))
+    with pytest.raises(CaseError, match=r"no layer 'layer3/0/conv9'.*layer3/0/conv1"):
+        step.build()
+
+
 def test_an_engine_of_another_device_is_refused(torch: Any) -> None:
     from fixtures.runtimes.torch_engines import build_engine
 
