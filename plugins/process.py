@@ -13,12 +13,10 @@ import sys
 from pathlib import Path
 from typing import Dict, Optional
 
-# glibc's mallopt parameters, from malloc.h.
-M_TRIM_THRESHOLD = -1
-M_MMAP_THRESHOLD = -3
-# glibc takes a 32-bit int.
-GIBIBYTE = 1 << 30
-LARGEST_INT = (1 << 31) - 1
+from fixtures.servers.allocator import ALLOCATOR
+
+# Numbers of glibc's mallopt parameters, from malloc.h.
+MALLOPT = {"mmap_threshold": -3, "trim_threshold": -1}
 
 PACKAGES = (
     "torch",
@@ -46,11 +44,8 @@ def tune_allocator() -> Dict[str, bool]:
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
-        return {"mmap_threshold": False, "trim_threshold": False}
-    return {
-        "mmap_threshold": mallopt(M_MMAP_THRESHOLD, GIBIBYTE) == 1,
-        "trim_threshold": mallopt(M_TRIM_THRESHOLD, LARGEST_INT) == 1,
-    }
+        return dict.fromkeys(ALLOCATOR, False)
+    return {name: mallopt(MALLOPT[name], value) == 1 for name, value in ALLOCATOR.items()}
 
 
 def _give_back_free_memory() -> None:
