@@ -1,0 +1,199 @@
+"""The convolutional networks for image classification: which there are, and how to build one."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
+
+from models.tensorflow.cnn.run import Run
+
+if TYPE_CHECKING:
+    from models.tensorflow.cnn.layers import Classifier, GroupNormFunction, Unit
+
+__all__ = ["MODELS", "Network", "Run", "build_classifier", "split_units"]
+
+
+class Scale(NamedTuple):
+    """How an EfficientNet differs from the smallest, and the images it takes."""
+
+    width: float
+    depth: float
+    dropout: float
+    image_size: int
+
+
+EFFICIENTNETS: Dict[str, Scale] = {
+    "B0": Scale(1.0, 1.0, 0.2, 224),
+    "B1": Scale(1.0, 1.1, 0.2, 240),
+    "B2": Scale(1.1, 1.2, 0.3, 260),
+    "B3": Scale(1.2, 1.4, 0.3, 300),
+    "B4": Scale(1.4, 1.8, 0.4, 380),
+    "B5": Scale(1.6, 2.2, 0.4, 456),
+    "B6": Scale(1.8, 2.6, 0.5, 528),
+    "B7": Scale(2.0, 3.1, 0.5, 600),
+}
+#: Model -> its sizes.
+MODELS: Dict[str, Sequence[str]] = {
+    "resnet": ("10", "14", "18", "26", "34", "50", "101", "152"),
+    "resnext": ("14", "26", "50", "101", "152"),
+    "efficientnet": tuple(EFFICIENTNETS),
+}
+# Per model: the norm's epsilon, and the gain of random kernels. Gain 2 keeps the size of what
+# passes a convolution and a ReLU (He et al., arXiv 1502.01852); a ResNet adds up too many branches.
+_EPSILON = {"resnet": 1e-5, "resnext": 1e-5, "efficientnet": 1e-3}
+_GAIN = {"resnet": 1.0, "resnext": 1.0, "efficientnet": 2.0}
+_GROUP_DIM = {"resnet": 64, "resnext": 4, "efficientnet": 1}
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network. None means the model's own value. Raises ValueError for impossible values."""
+
+    model: str = "resnet"  # resnet, resnext or efficientnet
+    model_size: str = "50"  # of a ResNet its layers; of an EfficientNet "B4" or "4"
+    classes: int = 1000
+    norm: str = "batch"  # batch or group
+    groups: int = 32  # of a group norm
+    bn_decay: float = 0.97  # of a batch norm's moving averages
+    norm_epsilon: Optional[float] = None
+    convolution_groups: int = 32  # resnext only
+    group_dim: Optional[int] = None  # channels per group; resnext 4, efficientnet 1
+    # The rest is for efficientnet only.
+    expand_ratio: int = 6
+    dropout_rate: Optional[float] = None
+    block_survival_prob: float = 0.8
+    squeeze_excite: bool = True
+    depth_divisor: int = 8
+    top_width: int = 1280  # 0: no convolution before the classifier
+    use_relu: bool = False
+    width_coefficient: Optional[float] = None
+    depth_coefficient: Optional[float] = None
+
+    def __post_init__(self) -> None:
+        _choose("model", self.model, MODELS)
+        _choose(f"model_size of {self.model}", self.size, MODELS[self.model])
+        _choose("norm", self.norm, ("batch", "group"))
+        for name in ("classes", "groups", "convolution_groups", "expand_ratio", "depth_divisor"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: choose 1 or more")
+        if self.group_dim is not None and self.group_dim < 1:
+            raise ValueError(f"group_dim={self.group_dim}: choose 1 or more")
+        if self.top_width < 0:
+            raise ValueError(f"top_width={self.top_width}: choose 0 (no top convolution) or more")
+        if not 0.0 < self.bn_decay < 1.0:
+            raise ValueError(f"bn_decay={self.bn_decay}: choose a number between 0 and 1")
+        if self.norm_epsilon is not None and self.norm_epsilon <= 0.0:
+            raise ValueError(f"norm_epsilon={self.norm_epsilon}: choose a number above 0")
+        if self.dropout_rate is not None and not 0.0 <= self.dropout_rate < 1.0:
+            raise ValueError(f"dropout_rate={self.dropout_rate}: choose 0 or more, and below 1")
+        if not 0.0 < self.block_survival_prob <= 1.0:
+            raise ValueError(
+                f"block_survival_prob={self.block_survival_prob}: choose above 0, at most 1"
+            )
+        for name in ("width_coefficient", "depth_coefficient"):
+            value = getattr(self, name)
+            if value is not None and value <= 0.0:
+                raise ValueError(f"{name}={value}: choose a number above 0")
+
+    @property
+    def size(self) -> str:
+        """``model_size`` as in MODELS."""
+        if self.model == "efficientnet" and not self.model_size.startswith("B"):
+            return f"B{self.model_size}"
+        return self.model_size
+
+    @property
+    def image_size(self) -> int:
+        """Height and width of the images the network was made for."""
+        return EFFICIENTNETS[self.size].image_size if self.model == "efficientnet" else 224
+
+
+def build_classifier(
+    tf: Any,
+    network: Network,
+    dtype: Any = None,
+    seed: int = 0,
+    group_norm: Optional[GroupNormFunction] = None,
+) -> Classifier:
+    """Return a network with seeded random weights, variables of ``dtype`` (float32).
+
+    ``group_norm(images, gamma, beta, groups, epsilon) -> images`` computes group norms in place of
+    our own. Raises ValueError where groups do not divide the channels of a layer.
+    """
+    from models.tensorflow.cnn.factory import LayerFactory
+    from models.tensorflow.cnn.layers import Classifier
+
+    model = network.model
+    make = LayerFactory(
+        tf.float32 if dtype is None else dtype,
+        seed,
+        _GAIN[model],
+        norm=network.norm,
+        groups=network.groups,
+        decay=network.bn_decay,
+        epsilon=_default(network.norm_epsilon, _EPSILON[model]),
+        group_norm=group_norm,
+    )
+    group_dim = _default(network.group_dim, _GROUP_DIM[model])
+    if model == "efficientnet":
+        return Classifier(_efficientnet_units(make, network, group_dim))
+    from models.tensorflow.cnn.resnet import resnet_units
+
+    if model == "resnet":
+        return Classifier(resnet_units(make, network.size, network.classes))
+    groups = network.convolution_groups
+    return Classifier(resnet_units(make, network.size, network.classes, groups, group_dim))
+
+
+def split_units(classifier: Classifier, splits: Sequence[str]) -> List[List[Unit]]:
+    """Return the units of each pipeline stage; ``splits`` name the first of each but stage one.
+
+    Raises ValueError for a name that does not exist, and for names out of order.
+    """
+    names = [unit.name for unit in classifier.units]
+    cuts = [0]
+    for name in splits:
+        if name not in classifier.split_names:
+            near = difflib.get_close_matches(name, classifier.split_names)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise ValueError(
+                f"pipeline split {name!r} does not exist{hint}\n"
+                f"possible splits: {' '.join(classifier.split_names)}"
+            )
+        if names.index(name) <= cuts[-1]:
+            again = "stands there twice" if splits.count(name) > 1 else "comes too late"
+            raise ValueError(
+                f"pipeline split {name!r} {again}: name each split once, in the network's order"
+            )
+        cuts.append(names.index(name))
+    cuts.append(len(names))
+    return [classifier.units[start:end] for start, end in zip(cuts, cuts[1:])]
+
+
+def _efficientnet_units(make: Any, network: Network, group_dim: int) -> List[Unit]:
+    from models.tensorflow.cnn.efficientnet import Shape, efficientnet_units
+
+    scale = EFFICIENTNETS[network.size]
+    shape = Shape(
+        width=_default(network.width_coefficient, scale.width),
+        depth=_default(network.depth_coefficient, scale.depth),
+        dropout=_default(network.dropout_rate, scale.dropout),
+        expand_ratio=network.expand_ratio,
+        group_dim=group_dim,
+        squeeze_excite=network.squeeze_excite,
+        survival=network.block_survival_prob,
+        depth_divisor=network.depth_divisor,
+        top_width=network.top_width,
+        activation="relu" if network.use_relu else "swish",
+    )
+    return efficientnet_units(make, shape, network.classes)
+
+
+def _default(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _choose(name: str, value: str, valid: Any) -> None:
+    if value not in valid:
+        raise ValueError(f"{name}={value}: choose {', '.join(valid)}")

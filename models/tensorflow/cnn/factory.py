@@ -1,0 +1,103 @@
+"""Making the layers of one network: their dtype, their seeded initial weights, their norm.
+
+Imported only where TensorFlow is loaded already.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from models.tensorflow.cnn.layers import (
+    BatchNorm,
+    ConvNorm,
+    Convolution,
+    Dense,
+    GroupNorm,
+    GroupNormFunction,
+    Layer,
+)
+
+
+class LayerFactory:
+    """Makes layers with variables of ``dtype``.
+
+    Kernels of convolutions are drawn from N(0, gain / fan-in), those of dense layers as Glorot and
+    Bengio (2010) say. ``norm`` is "batch" or "group"; ``group_norm`` computes the latter if given.
+    """
+
+    def __init__(
+        self,
+        dtype: Any,
+        seed: int,
+        gain: float,
+        *,
+        norm: str,
+        groups: int,
+        decay: float,
+        epsilon: float,
+        group_norm: Optional[GroupNormFunction],
+    ) -> None:
+        self._dtype = dtype
+        self._random = np.random.default_rng(seed)
+        self._gain = gain
+        self._norm = norm
+        self._groups = groups
+        self._decay = decay
+        self._epsilon = epsilon
+        self._group_norm = group_norm
+
+    def conv_norm(
+        self,
+        path: str,
+        inputs: int,
+        outputs: int,
+        size: int = 1,
+        stride: int = 1,
+        groups: int = 1,
+        activation: str = "",
+        gamma: float = 1.0,
+    ) -> ConvNorm:
+        """Return a convolution of size x size in ``groups``, its norm and an activation.
+
+        Raises ValueError where groups do not divide the channels.
+        """
+        if inputs % groups or outputs % groups:
+            raise ValueError(
+                f"{groups} groups do not divide the {inputs} -> {outputs} channels of the "
+                f"convolution {path}; choose another group_dim or convolution_groups"
+            )
+        shape = (size, size, inputs // groups, outputs)
+        deviation = (self._gain / (shape[0] * shape[1] * shape[2])) ** 0.5
+        kernel = deviation * self._random.standard_normal(shape, dtype=np.float32)
+        conv = Convolution(self._variable(f"{path}/kernel", kernel), stride)
+        return ConvNorm(conv, self._norm_layer(path, outputs, gamma), activation)
+
+    def dense(self, path: str, inputs: int, outputs: int) -> Dense:
+        """Return a dense layer."""
+        limit = (6.0 / (inputs + outputs)) ** 0.5
+        kernel = self._random.uniform(-limit, limit, (inputs, outputs))
+        return Dense(
+            self._variable(f"{path}/kernel", kernel),
+            self._variable(f"{path}/bias", np.zeros(outputs)),
+        )
+
+    def _norm_layer(self, path: str, channels: int, gamma: float) -> Layer:
+        scale = self._variable(f"{path}/gamma", np.full(channels, gamma))
+        shift = self._variable(f"{path}/beta", np.zeros(channels))
+        if self._norm == "batch":
+            mean = self._variable(f"{path}/moving_mean", np.zeros(channels), trainable=False)
+            variance = self._variable(f"{path}/moving_variance", np.ones(channels), trainable=False)
+            return BatchNorm(scale, shift, mean, variance, self._decay, self._epsilon)
+        groups = min(self._groups, channels)
+        if channels % groups:
+            raise ValueError(
+                f"groups={groups} of the group norm do not divide the {channels} channels of {path}"
+            )
+        return GroupNorm(scale, shift, groups, self._epsilon, self._group_norm)
+
+    def _variable(self, name: str, values: Any, trainable: bool = True) -> Any:
+        values = tf.cast(np.asarray(values, np.float32), self._dtype)
+        return tf.Variable(values, trainable=trainable, name=name)

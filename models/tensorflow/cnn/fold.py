@@ -1,0 +1,86 @@
+"""Networks for inference: constant weights, batch norms folded into the convolutions before."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable
+
+import numpy as np
+
+from models.tensorflow.cnn.operations import ACTIVATIONS, convolve
+from models.tensorflow.cnn.run import Run
+
+
+class FoldedConvolution:
+    """A convolution with a bias and an activation; TensorFlow fuses the three on a CPU."""
+
+    def __init__(self, tf: Any, kernel: Any, bias: Any, stride: int, activation: str) -> None:
+        self._tf = tf
+        self._kernel = kernel
+        # Not a constant: TensorFlow drops the addition of one that is zero, as biases are at first,
+        # and without it fuses nothing (ResNet-50: half the speed).
+        self._bias = tf.Variable(bias, trainable=False)
+        self._stride = stride
+        self._activation = ACTIVATIONS[activation]
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the activations."""
+        tf = self._tf
+        sums = convolve(tf, images, tf.constant(self._kernel), self._stride, training=False)
+        bias = tf.convert_to_tensor(self._bias)
+        if images.shape[3] != self._kernel.shape[2] and tf.__version__.startswith("2.6."):
+            # TensorFlow 2.6 would fuse it into an operation that does not support groups.
+            return self._activation(tf, sums + bias)
+        return self._activation(tf, tf.nn.bias_add(sums, bias))
+
+
+def fold(tf: Any, classifier: Any, dtype: Any) -> Callable[[Any], Any]:
+    """Return images [N, S, S, 3] of ``dtype`` -> logits, for inference.
+
+    Batch norms are folded in float64 and weights rounded once to ``dtype``; group norms stay. The
+    classifier itself is left alone.
+    """
+    folded = _folded(tf, classifier, dtype)
+
+    def infer(images: Any) -> Any:
+        return folded(images, Run(training=False))
+
+    return infer
+
+
+def _folded(tf: Any, part: Any, dtype: Any) -> Any:
+    """Return a copy of a part of a network as inference sees it."""
+    from models.tensorflow.cnn.layers import BatchNorm, ConvNorm
+
+    if isinstance(part, tf.Variable):
+        return tf.constant(_rounded(tf, part.numpy(), dtype))
+    if isinstance(part, ConvNorm) and isinstance(part.norm, BatchNorm):
+        norm = part.norm
+        gamma, beta, mean, variance = (
+            np.asarray(value.numpy(), np.float64)
+            for value in (norm.gamma, norm.beta, norm.moving_mean, norm.moving_variance)
+        )
+        scale = gamma / np.sqrt(variance + norm.epsilon)
+        kernel = np.asarray(part.conv.kernel.numpy(), np.float64) * scale
+        return FoldedConvolution(
+            tf,
+            _rounded(tf, kernel, dtype),
+            _rounded(tf, beta - mean * scale, dtype),
+            part.conv.stride,
+            part.activation,
+        )
+    if isinstance(part, (list, tuple)):
+        return [_folded(tf, item, dtype) for item in part]
+    if not isinstance(part, tf.Module):
+        return part
+    twin = copy.copy(part)
+    for name, value in vars(part).items():
+        if not name.startswith("_self_"):  # TensorFlow's own records of checkpoints
+            # Past tf.Module's __setattr__, which would track the replacement.
+            vars(twin)[name] = _folded(tf, value, dtype)
+    return twin
+
+
+def _rounded(tf: Any, values: Any, dtype: Any) -> Any:
+    """Return a NumPy array of TensorFlow's ``dtype``."""
+    return np.asarray(values).astype(tf.as_dtype(dtype).as_numpy_dtype)

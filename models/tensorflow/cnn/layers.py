@@ -1,0 +1,247 @@
+"""Layers of the convolutional networks: their variables, and how they start.
+
+Variables keep their own dtype and are cast to the images' where they are used. Images are NHWC.
+Imported only where TensorFlow is loaded already: a module class cannot be declared without it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from models.tensorflow.cnn.operations import (
+    ACTIVATIONS,
+    batch_norm,
+    batch_statistics,
+    convolve,
+    group_norm,
+    spatial_mean,
+)
+from models.tensorflow.cnn.run import Run
+
+#: (images, gamma [C], beta [C], groups, epsilon) -> images, in place of our group norm.
+GroupNormFunction = Callable[[Any, Any, Any, int, float], Any]
+#: Spreads the layers' numbers, so that no two layers share a draw at neighbouring seeds.
+_SEED_STRIDE = 0x1E3779B1
+
+
+class Layer(tf.Module):
+    """A part of a network: images in, images out."""
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return what the layer makes of images."""
+        raise NotImplementedError
+
+
+class Convolution(Layer):
+    """A convolution without bias; ``kernel`` [k, k, inputs / groups, outputs], k odd."""
+
+    def __init__(self, kernel: Any, stride: int) -> None:
+        super().__init__()
+        self.kernel = kernel
+        self.stride = stride
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the convolution, padded by k // 2 on all sides."""
+        kernel = cast(self.kernel, images.dtype)
+        return convolve(tf, images, kernel, self.stride, run.training)
+
+
+class BatchNorm(Layer):
+    """A batch norm; its averages move by 1 - ``decay`` towards a batch's statistics."""
+
+    def __init__(
+        self, gamma: Any, beta: Any, mean: Any, variance: Any, decay: float, epsilon: float
+    ):
+        super().__init__()
+        self.gamma, self.beta = gamma, beta
+        self.moving_mean, self.moving_variance = mean, variance
+        self.decay, self.epsilon = decay, epsilon
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Normalise by the batch's statistics in training, else by the moving averages."""
+        gamma, beta = cast(self.gamma, tf.float32), cast(self.beta, tf.float32)
+        if not run.training:
+            mean = cast(self.moving_mean, tf.float32)
+            variance = cast(self.moving_variance, tf.float32)
+            return batch_norm(tf, images, gamma, beta, mean, variance, self.epsilon)
+        images, mean, variance = batch_statistics(tf, images, gamma, beta, self.epsilon)
+        run.statistics.append((self, mean, variance))
+        return images
+
+    def update_moving_averages(self, mean: Any, variance: Any) -> None:
+        """Take a batch's mean and variance into the moving averages."""
+        for moving, value in ((self.moving_mean, mean), (self.moving_variance, variance)):
+            now = cast(moving, tf.float32)
+            moved = now + (1.0 - self.decay) * (tf.cast(value, tf.float32) - now)
+            moving.assign(tf.cast(moved, moving.dtype))
+
+
+class GroupNorm(Layer):
+    """A group norm; ``function``, if given, computes it instead of ours."""
+
+    def __init__(
+        self,
+        gamma: Any,
+        beta: Any,
+        groups: int,
+        epsilon: float,
+        function: Optional[GroupNormFunction],
+    ) -> None:
+        super().__init__()
+        self.gamma, self.beta = gamma, beta
+        self.groups, self.epsilon = groups, epsilon
+        self._function = function
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the normalised images."""
+        gamma, beta = cast(self.gamma, images.dtype), cast(self.beta, images.dtype)
+        if self._function is not None:
+            return self._function(images, gamma, beta, self.groups, self.epsilon)
+        return group_norm(tf, images, gamma, beta, self.groups, self.epsilon, run.training)
+
+
+class ConvNorm(Layer):
+    """A convolution, its norm and an activation: "relu", "swish" or none ("")."""
+
+    def __init__(self, conv: Convolution, norm: Layer, activation: str) -> None:
+        super().__init__()
+        self.conv = conv
+        self.norm = norm
+        self.activation = activation
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the activations."""
+        return ACTIVATIONS[self.activation](tf, self.norm(self.conv(images, run), run))
+
+
+class Dense(Layer):
+    """A fully connected layer: features [N, inputs] -> [N, outputs]."""
+
+    def __init__(self, kernel: Any, bias: Any) -> None:
+        super().__init__()
+        self.kernel, self.bias = kernel, bias
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the products plus the bias."""
+        products = tf.matmul(images, cast(self.kernel, images.dtype))
+        return tf.nn.bias_add(products, cast(self.bias, images.dtype))
+
+
+class SqueezeExcite(Layer):
+    """Scale each channel by what two dense layers make of the channels' means."""
+
+    def __init__(self, squeeze: Dense, excite: Dense, activation: str) -> None:
+        super().__init__()
+        self.squeeze, self.excite = squeeze, excite
+        self.activation = activation
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the scaled images."""
+        squeezed = self.squeeze(spatial_mean(tf, images), run)
+        scales = tf.sigmoid(self.excite(ACTIVATIONS[self.activation](tf, squeezed), run))
+        return images * scales[:, None, None, :]
+
+
+class Dropout(Layer):
+    """Zero elements in training and scale the rest, so that the expectation stays.
+
+    ``whole``: all elements of an image together (drop-connect, Huang et al., arXiv 1603.09382).
+    ``number`` tells the layers of a network apart: each draws its own random numbers.
+    """
+
+    def __init__(self, keep: float, number: int, whole: bool = False) -> None:
+        super().__init__()
+        self.keep = keep
+        self.number = number
+        self.whole = whole
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the images, in training with a seed some of their elements zeroed."""
+        if not run.random or self.keep >= 1.0:
+            return images
+        shape = tf.shape(images)
+        if self.whole:
+            shape = tf.concat([shape[:1], tf.ones_like(shape[1:])], 0)
+        # The product wraps around, as does the sum: only that they differ matters.
+        offset = np.array([self.number * _SEED_STRIDE % (1 << 31), 0], np.int32)
+        draws = tf.random.stateless_uniform(shape, run.seed + offset)
+        scales = tf.where(draws < self.keep, 1.0 / self.keep, 0.0)
+        return images * tf.cast(scales, images.dtype)
+
+
+class Unit(Layer):
+    """A piece of a network that pipelines can be split at; one tensor in, one tensor out."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        """The unit's name; unlike a tf.Module's it may have slashes."""
+        return self._path
+
+
+class Chain(Unit):
+    """Layers one after the other."""
+
+    def __init__(self, path: str, layers: List[Layer]) -> None:
+        super().__init__(path)
+        self.layers = layers
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return what the last layer makes."""
+        for layer in self.layers:
+            images = layer(images, run)
+        return images
+
+
+class Top(Unit):
+    """The classifier proper: optional layers on images, channel means, dropout, dense layer."""
+
+    def __init__(
+        self, path: str, layers: List[Layer], dropout: Optional[Layer], dense: Dense
+    ) -> None:
+        super().__init__(path)
+        self.layers = layers
+        self.dropout = dropout
+        self.dense = dense
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the logits [N, classes]."""
+        for layer in self.layers:
+            images = layer(images, run)
+        features = spatial_mean(tf, images)
+        if self.dropout is not None:
+            features = self.dropout(features, run)
+        return self.dense(features, run)
+
+
+class Classifier(tf.Module):
+    """A network: images [N, S, S, 3] -> logits [N, classes], unit after unit.
+
+    The computation has the images' dtype.
+    """
+
+    def __init__(self, units: List[Unit]) -> None:
+        super().__init__()
+        self.units = units
+
+    @property
+    def split_names(self) -> List[str]:
+        """The units that can be the first of a pipeline stage after the first stage."""
+        return [unit.name for unit in self.units[1:]]
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the logits."""
+        for unit in self.units:
+            images = unit(images, run)
+        return images
+
+
+def cast(variable: Any, dtype: Any) -> Any:
+    """Return a variable's value as a tensor of ``dtype``."""
+    return tf.cast(tf.convert_to_tensor(variable), dtype)

@@ -1,0 +1,34 @@
+"""What one forward pass through a network is told, and what it tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, List, Tuple
+
+if TYPE_CHECKING:
+    from models.tensorflow.cnn.layers import BatchNorm
+
+
+class Run:
+    """One forward pass.
+
+    In ``training`` batch norms use their batch's statistics and add them to ``statistics``: a
+    layer that assigned its moving averages itself would do so twice when it is recomputed.
+    ``seed``, an int32 tensor [2], makes dropout and drop-connect random; without it they do
+    nothing. Equal seeds draw equal numbers, also when a layer is recomputed.
+    """
+
+    def __init__(self, training: bool, seed: Any = None) -> None:
+        self.training = training
+        self.seed = seed
+        #: (layer, mean [C], unbiased variance [C]), float32, in the order of the layers.
+        self.statistics: List[Tuple[BatchNorm, Any, Any]] = []
+
+    @property
+    def random(self) -> bool:
+        """Whether layers draw random numbers."""
+        return self.training and self.seed is not None
+
+    def update_moving_averages(self) -> None:
+        """Move each batch norm's averages towards the statistics of this pass."""
+        for norm, mean, variance in self.statistics:
+            norm.update_moving_averages(mean, variance)
