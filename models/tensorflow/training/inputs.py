@@ -1,0 +1,27 @@
+"""Pixels to what a network's first convolution takes, on the device.
+
+The constants are those of ImageNet, in the order red, green, blue: MEANS in pixel values, MEAN and
+DEVIATION for pixels scaled to 0..1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+MEAN = (0.485, 0.456, 0.406)
+DEVIATION = (0.229, 0.224, 0.225)
+MEANS = (123.68, 116.78, 103.94)
+
+
+def normalise(tf: Any, images: Any, dtype: Any, normalise_input: bool) -> Any:
+    """Return images [..., 3] of pixels 0..255, uint8 or floating, as inputs in ``dtype``.
+
+    ``normalise_input``: (x / 255 - MEAN) / DEVIATION, else x - MEANS. The arithmetic is in
+    float32: 16 bits round a mean by as much as half a grey level.
+    """
+    pixels = tf.cast(images, tf.float32)
+    if normalise_input:
+        scale = [1.0 / (255.0 * deviation) for deviation in DEVIATION]
+        offset = [-mean / deviation for mean, deviation in zip(MEAN, DEVIATION)]
+        return tf.cast(pixels * scale + offset, dtype)
+    return tf.cast(pixels - list(MEANS), dtype)

@@ -1,0 +1,44 @@
+"""The loss of a classifier, with smoothed and mixed labels, and its accuracy."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+
+def cross_entropy(
+    tf: Any,
+    logits: Any,
+    labels: Any,
+    shares: Optional[Any] = None,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Return the mean softmax cross-entropy of logits [N, classes], a float32 scalar.
+
+    ``labels``: integers [N], or of mixed images [N, K] with their ``shares`` [N, K], whose rows sum
+    to 1. ``label_smoothing`` s: a label's target is 1 - s, that of each other class
+    s / (classes - 1).
+    """
+    logits = tf.cast(logits, tf.float32)
+    if shares is None and not label_smoothing:
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        return tf.reduce_mean(losses)
+    classes = logits.shape[-1]
+    targets = tf.one_hot(
+        labels,
+        classes,
+        on_value=1.0 - label_smoothing,
+        off_value=label_smoothing / (classes - 1),
+        dtype=tf.float32,
+    )
+    if shares is not None:
+        targets = tf.reduce_sum(targets * tf.cast(shares, tf.float32)[..., tf.newaxis], axis=1)
+    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=targets, logits=logits))
+
+
+def top_1(tf: Any, logits: Any, labels: Any) -> Any:
+    """Return the share of rows whose largest logit is that of their label, a float32 scalar.
+
+    ``logits`` [N, classes], ``labels`` integers [N]; of mixed images, those of the base images.
+    """
+    found = tf.argmax(logits, axis=-1, output_type=labels.dtype)
+    return tf.reduce_mean(tf.cast(tf.equal(found, labels), tf.float32))

@@ -1,0 +1,193 @@
+"""Optimisers on master weights: SGD, momentum, RMSprop, LARS, with the formulas of TensorFlow 1.
+
+Arithmetic is in float32 and rounded once to the dtype of what is kept. On a host XLA compiles the
+update of large variables: for a ResNet-50 on two cores it takes a third of the time of TensorFlow's
+plain operations, and half to two thirds of that of its ``ResourceApply...`` operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Sequence, Tuple
+
+from models.tensorflow.training.fusion import for_each
+
+#: Variables whose name contains one of these have no weight decay, and under LARS the plain rate.
+SKIPPED = ("beta", "gamma", "bias")
+
+
+class Optimiser:
+    """Plain gradient descent (SGD): w -= rate * g, and what all optimisers share.
+
+    g = gradient / ``loss_scaling`` + ``weight_decay`` * w, the last term (L2) only for variables
+    whose names contain no word of ``skipped``. ``fuse`` is for a host; an IPU's program is compiled
+    as a whole.
+    """
+
+    #: What each slot of a variable holds at first.
+    initial: Tuple[float, ...] = ()
+
+    def __init__(
+        self,
+        tf: Any,
+        *,
+        weight_decay: float = 0.0,
+        loss_scaling: float = 1.0,
+        skipped: Sequence[str] = SKIPPED,
+        fuse: bool = True,
+    ) -> None:
+        self._tf = tf
+        self._weight_decay = weight_decay
+        self._unscale = 1.0 / loss_scaling
+        self._skipped = tuple(skipped)
+        self._fuse = fuse
+
+    def slots(self, variables: Sequence[Any]) -> List[List[Any]]:
+        """Return new state, for each variable a list of tf.Variable of its shape and dtype."""
+        tf = self._tf
+        return [
+            [
+                tf.Variable(tf.fill(v.shape, tf.cast(value, v.dtype)), trainable=False)
+                for value in self.initial
+            ]
+            for v in variables
+        ]
+
+    def update(
+        self,
+        variables: Sequence[Any],
+        gradients: Sequence[Any],
+        slots: Sequence[Sequence[Any]],
+        rate: Any,
+    ) -> None:
+        """Assign one update's new variables and slots.
+
+        ``gradients``: of the loss times ``loss_scaling``, any floating dtype. ``rate``: float32
+        scalar tensor. Call it inside a tf.function.
+        """
+        tf = self._tf
+
+        def apply(index: int, gradient: Any, rate: Any) -> None:
+            variable, own = variables[index], slots[index]
+            weight = tf.cast(variable, tf.float32)
+            slope = tf.cast(gradient, tf.float32) * self._unscale
+            state = [tf.cast(slot, tf.float32) for slot in own]
+            decayed = not any(word in variable.name for word in self._skipped)
+            weight, *state = self._step(weight, slope, state, rate, decayed)
+            for target, value in zip((variable, *own), (weight, *state)):
+                target.assign(tf.cast(value, target.dtype))
+
+        for_each(tf, apply, gradients, rate, self._fuse)
+
+    def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
+        """Return the new weight, then the new state; all float32."""
+        return (weight - rate * self._with_decay(weight, slope, decayed),)
+
+    def _with_decay(self, weight: Any, slope: Any, decayed: bool) -> Any:
+        return slope + self._weight_decay * weight if decayed and self._weight_decay else slope
+
+
+class Momentum(Optimiser):
+    """a = momentum * a + g; w -= rate * a."""
+
+    initial: Tuple[float, ...] = (0.0,)
+
+    def __init__(self, tf: Any, *, momentum: float = 0.9, **options: Any) -> None:
+        super().__init__(tf, **options)
+        self._momentum = momentum
+
+    def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
+        total = self._momentum * state[0] + self._with_decay(weight, slope, decayed)
+        return weight - rate * total, total
+
+
+class RMSprop(Momentum):
+    """s = decay * s + (1 - decay) * g^2; m = momentum * m + rate * g / sqrt(s + epsilon); w -= m.
+
+    As TensorFlow 1: s is 1 at first, and epsilon stands inside the root.
+    """
+
+    initial: Tuple[float, ...] = (1.0, 0.0)
+
+    def __init__(
+        self, tf: Any, *, rmsprop_decay: float, rmsprop_epsilon: float = 1e-3, **options: Any
+    ) -> None:
+        super().__init__(tf, **options)
+        self._decay = rmsprop_decay
+        self._epsilon = rmsprop_epsilon
+
+    def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
+        slope = self._with_decay(weight, slope, decayed)
+        square = self._decay * state[0] + (1.0 - self._decay) * slope * slope
+        scaled = slope * self._tf.math.rsqrt(square + self._epsilon)
+        total = self._momentum * state[1] + rate * scaled
+        return weight - total, square, total
+
+
+class Lars(Momentum):
+    """Momentum at a rate of each variable's own: rate * eeta |w| / (|g| + weight_decay |w| + eps).
+
+    |g| is without weight decay; where |w| or |g| is zero, and for skipped names, the rate is the
+    plain one (You et al., 2017, arXiv 1708.03888, in the form of TensorFlow 1's LARSOptimizer,
+    whose momentum gathers gradients, not updates).
+    """
+
+    def __init__(
+        self, tf: Any, *, lars_eeta: float = 1e-3, lars_epsilon: float = 0.0, **options: Any
+    ) -> None:
+        super().__init__(tf, **options)
+        self._eeta = lars_eeta
+        self._epsilon = lars_epsilon
+
+    def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
+        if decayed:
+            rate = rate * self._trust(weight, slope)
+        return super()._step(weight, slope, state, rate, decayed)
+
+    def _trust(self, weight: Any, slope: Any) -> Any:
+        tf = self._tf
+        weights, slopes = tf.norm(weight), tf.norm(slope)
+        below = slopes + self._weight_decay * weights + self._epsilon
+        usable = tf.logical_and(weights > 0.0, slopes > 0.0)
+        return tf.where(usable, self._eeta * tf.math.divide_no_nan(weights, below), 1.0)
+
+
+NAMES = ("SGD", "momentum", "RMSprop", "LARS")
+
+
+def make_optimiser(
+    tf: Any,
+    name: str,
+    *,
+    momentum: float = 0.9,
+    rmsprop_decay: float = 0.9,
+    rmsprop_epsilon: float = 1e-3,
+    lars_eeta: float = 1e-3,
+    lars_epsilon: float = 0.0,
+    **shared: Any,
+) -> Optimiser:
+    """Return the optimiser of one of NAMES; options of other optimisers are not used.
+
+    ``shared``: the arguments of Optimiser. Raises ValueError for another name.
+    """
+    if name == "SGD":
+        return Optimiser(tf, **shared)
+    if name == "momentum":
+        return Momentum(tf, momentum=momentum, **shared)
+    if name == "RMSprop":
+        root = {"rmsprop_decay": rmsprop_decay, "rmsprop_epsilon": rmsprop_epsilon}
+        return RMSprop(tf, momentum=momentum, **root, **shared)
+    if name == "LARS":
+        trust = {"lars_eeta": lars_eeta, "lars_epsilon": lars_epsilon}
+        return Lars(tf, momentum=momentum, **trust, **shared)
+    raise ValueError(f"there is no optimiser {name!r}; choose one of {', '.join(NAMES)}")
+
+
+def default_rmsprop_decay(global_batch: int, exponent: float = -14) -> float:
+    """Return 1 - 2^exponent * global batch size; ValueError where that leaves no average."""
+    decay = 1.0 - 2.0**exponent * global_batch
+    if decay <= 0.0:
+        raise ValueError(
+            f"RMSprop's decay, 1 - 2^{exponent:g} * {global_batch}, is not above 0 at this global "
+            "batch size: give the decay, or make the batch smaller"
+        )
+    return float(decay)

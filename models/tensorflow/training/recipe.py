@@ -1,0 +1,169 @@
+"""How the weights of a classifier are trained: everything but the network, the data, the device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+from models.tensorflow.training import schedules
+from models.tensorflow.training.averaging import WeightAverages
+from models.tensorflow.training.inputs import normalise
+from models.tensorflow.training.losses import cross_entropy
+from models.tensorflow.training.mixing import mix, mixup_coefficients
+from models.tensorflow.training.optimisers import SKIPPED, Optimiser, make_optimiser
+
+IMAGENET_IMAGES = 1281167
+# What the original calls its polynomial schedule.
+SCHEDULE_NAMES = {"polynomial_decay_lr": "polynomial"}
+
+
+class Targets(NamedTuple):
+    """What a batch's images show: labels [N], or of mixed images [N, K] with shares [N, K]."""
+
+    labels: Any
+    shares: Optional[Any] = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The optimiser with its schedule, the loss, and what is done to a batch before.
+
+    ``base_rate`` is the schedule's first rate after warm-up. ``gradient_accumulation`` micro
+    batches make one update. ``weight_average`` is the decay of an average of the weights, 0 for
+    none; ``cutmix_lambda`` 1 and ``mixup_alpha`` 0 leave images alone.
+    """
+
+    optimiser: str
+    base_rate: float
+    schedule: str
+    updates_per_epoch: int
+    epochs: float
+    warmup_epochs: float = 5.0
+    momentum: float = 0.9
+    step_decay: float = 0.1
+    step_places: Tuple[float, ...] = schedules.DROPS
+    drop_decay: float = 0.97
+    drops: int = 146
+    polynomial_power: float = 2.0
+    polynomial_end_ratio: float = 1e-5
+    end_rate: float = 0.0
+    label_smoothing: float = 0.0
+    weight_decay: float = 0.0
+    loss_scaling: float = 1.0
+    rmsprop_decay: float = 0.9
+    rmsprop_epsilon: float = 1e-3
+    lars_eeta: float = 1e-3
+    lars_epsilon: float = 0.0
+    lars_weight_decay: float = 0.0
+    lars_skip_list: Tuple[str, ...] = SKIPPED
+    mixup_alpha: float = 0.0
+    cutmix_lambda: float = 1.0
+    weight_average: float = 0.0
+    normalise_input: bool = False
+    gradient_accumulation: int = 1
+    seed: int = 0
+
+    @property
+    def total_updates(self) -> int:
+        """Weight updates of the whole run."""
+        return max(1, int(self.epochs * self.updates_per_epoch))
+
+    def check(self) -> None:
+        """Raise ValueError for values without meaning."""
+        self._schedule()
+        if self.base_rate <= 0:
+            raise ValueError(f"the learning rate {self.base_rate:g} is not above 0")
+        if self.loss_scaling <= 0:
+            raise ValueError(f"loss_scaling={self.loss_scaling:g} is not above 0")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing={self.label_smoothing:g} is not in [0, 1)")
+        if not 0 < self.cutmix_lambda <= 1:
+            raise ValueError(f"cutmix_lambda={self.cutmix_lambda:g} is not in (0, 1]")
+        if not 0 <= self.weight_average < 1:
+            raise ValueError(f"weight_avg_exp={self.weight_average:g} is not in [0, 1)")
+        if self.optimiser == "RMSprop" and not 0 <= self.rmsprop_decay < 1:
+            raise ValueError(
+                f"RMSprop's decay {self.rmsprop_decay:g} is not in [0, 1): give rmsprop_decay, or "
+                "choose rmsprop_base_decay_exp and the global batch size so that it is"
+            )
+
+    def rate(self, update: int) -> float:
+        """Return the learning rate of a weight update, counted from 0."""
+        return self._schedule().rate(update)
+
+    def optimiser_for(self, tf: Any, fuse: bool = True) -> Optimiser:
+        """Return the optimiser; ``fuse`` is for a host (see there)."""
+        lars = self.optimiser == "LARS"
+        return make_optimiser(
+            tf,
+            self.optimiser,
+            momentum=self.momentum,
+            rmsprop_decay=self.rmsprop_decay,
+            rmsprop_epsilon=self.rmsprop_epsilon,
+            lars_eeta=self.lars_eeta,
+            lars_epsilon=self.lars_epsilon,
+            weight_decay=self.lars_weight_decay if lars else self.weight_decay,
+            loss_scaling=self.loss_scaling,
+            skipped=self.lars_skip_list if lars else SKIPPED,
+            fuse=fuse,
+        )
+
+    def averages_for(self, tf: Any, variables: Any, fuse: bool = True) -> Optional[WeightAverages]:
+        """Return the weights' averages, or None without."""
+        if not self.weight_average:
+            return None
+        return WeightAverages(tf, variables, self.weight_average, fuse=fuse)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether images are mixed with each other."""
+        return self.mixup_alpha > 0 or self.cutmix_lambda < 1
+
+    def mixup_coefficients(self, tf: Any, batch_size: int, seed: Any) -> Optional[Any]:
+        """Return the share [batch_size] that each image keeps in mixup, or None without mixup."""
+        if not self.mixup_alpha:
+            return None
+        return mixup_coefficients(tf, batch_size, self.mixup_alpha, seed)
+
+    def prepare(
+        self,
+        tf: Any,
+        images: Any,
+        labels: Any,
+        coefficients: Optional[Any],
+        seed: Any,
+        dtype: Any,
+        normalised: bool = False,
+    ) -> Tuple[Any, Targets]:
+        """Return a batch as the network takes it: images of ``dtype``, and what they show.
+
+        ``images`` [N, S, S, 3] are pixels, or ``normalised`` already; ``labels`` integers [N];
+        ``seed`` int32 [2] places the box of cutmix.
+        """
+        if normalised:
+            images = tf.cast(images, dtype)
+        else:
+            images = normalise(tf, images, dtype, self.normalise_input)
+        if not self.mixes:
+            return images, Targets(labels)
+        images, labels, shares = mix(tf, images, labels, coefficients, self.cutmix_lambda, seed)
+        return images, Targets(labels, shares)
+
+    def loss(self, tf: Any, logits: Any, targets: Targets) -> Any:
+        """Return the mean cross-entropy, a float32 scalar, without weight decay and scaling."""
+        return cross_entropy(tf, logits, targets.labels, targets.shares, self.label_smoothing)
+
+    def _schedule(self) -> schedules.Schedule:
+        name = SCHEDULE_NAMES.get(self.schedule, self.schedule)
+        of_schedule: Dict[str, Dict[str, Any]] = {
+            "stepped": {"decay": self.step_decay, "drops": self.step_places},
+            "exponential": {"decay": self.drop_decay, "drops": self.drops},
+            "polynomial": {
+                "power": self.polynomial_power,
+                "end_ratio": self.polynomial_end_ratio,
+                "end": self.end_rate or None,
+            },
+        }
+        warmup = self.warmup_epochs * self.updates_per_epoch
+        options = of_schedule.get(name, {})
+        return schedules.SCHEDULES[name](self.base_rate, self.total_updates, warmup, **options)
