@@ -66,7 +66,9 @@ class Classifier(CaseConfig):
     num_io_tiles: int = option(
         0, "tiles that transfer while the others compute; 0, or even and 32 to 192", ipu_only=True
     )
-    instances: int = option(1, "processes of the original's launcher", minimum=1, ipu_only=True)
+    instances: int = option(
+        1, "processes that run together: they share an IPU case's replicas", minimum=1
+    )
     model_cache_path: str = option("", "folder that keeps compiled models for later runs")
     compile_only: bool = option(False, "compile, and neither run nor measure")
     offline_target_ipu_version: int = option(
@@ -86,6 +88,10 @@ class Classifier(CaseConfig):
             raise ValueError(f"num_io_tiles={tiles}: give 0, or an even number from 32 to 192")
         if self.enable_fast_groupnorm and self.norm_type != "group":
             raise ValueError("enable_fast_groupnorm needs norm_type=group")
+        if self.system != "host" and self.replicas % self.instances:
+            raise ValueError(
+                f"replicas={self.replicas} cannot be shared equally by instances={self.instances}"
+            )
         efficientnet = self.model.startswith("efficientnet")
         modified = (self.efficientnet_expand_ratio, self.efficientnet_group_dim) != (6, 1)
         if modified and not efficientnet:

@@ -217,7 +217,10 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Once the selection is final, start the run and leave out what was resumed."""
-    if config.option.collectonly or config.option.describe or not any(map(case_of, items)):
+    option = config.option
+    # An instance measures nothing: the run that started it records what all of them did.
+    idle = option.collectonly or option.describe or option.dry_run or option.instance is not None
+    if idle or not any(map(case_of, items)):
         return
     done = start(config, items)
     if done:

@@ -34,11 +34,15 @@ PEAK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Limits:
-    """When to stop: exactly ``steps`` rounds, or at ``precision`` or after ``budget`` seconds."""
+    """When to stop: exactly ``steps`` rounds, or at ``precision`` or after ``budget`` seconds.
+
+    In any case after ``most`` rounds, where the work has an end.
+    """
 
     budget: float = 5.0
     precision: float = 0.01
     steps: Optional[int] = None
+    most: Optional[int] = None
 
 
 @dataclass
@@ -70,11 +74,13 @@ def timed(work: Callable[[], object], clock: Clock) -> float:
 
 
 def stop_reason(seconds: List[float], limits: Limits, canary_seconds: float = 0.0) -> str:
-    """Return why no further round is wanted ('steps', 'precision' or 'budget'), or ''.
+    """Return why no further round is wanted ('steps', 'end', 'precision' or 'budget'), or ''.
 
     Canaries count towards the budget. With many rounds the rule looks only at every twentieth part
     of them, because looking costs more the more there are.
     """
+    if limits.most is not None and len(seconds) >= max(1, limits.most):
+        return "end"
     if limits.steps is not None:
         return "steps" if len(seconds) >= limits.steps else ""
     if len(seconds) % max(1, len(seconds) // 20):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, Optional, Union
 
 import pytest
 
@@ -22,6 +22,7 @@ from fixtures.runtimes.base import Step
 from plugins import artifacts, gate, measure, pedantic, process
 from plugins.figures import describe_input, describe_latency
 from plugins.gating import comparison_key
+from plugins.instance import ObedientMeter, member_key
 from plugins.journal import run_key
 from plugins.measure import Limits, Rounds, timed
 from plugins.peaks import Peaks
@@ -69,9 +70,14 @@ def meter(
     device: Device,
     conditions: Dict[str, Any],
     peaks: Peaks,
-) -> Iterator[Meter]:
-    """Measures one step; closes it whatever happens."""
-    measuring = Meter(request.node, case, benchmark, device, conditions, peaks)
+) -> Iterator[Union[Meter, ObedientMeter]]:
+    """Measures one step; closes it whatever happens. In an instance: obeys who measures."""
+    member = request.config.stash.get(member_key, None)
+    measuring: Union[Meter, ObedientMeter]
+    if member is not None:
+        measuring = ObedientMeter(member, device, benchmark)
+    else:
+        measuring = Meter(request.node, case, benchmark, device, conditions, peaks)
     try:
         yield measuring
     finally:
@@ -122,6 +128,7 @@ class Meter:
         original programs' tables have it, and is not measured by itself.
         """
         self._step = step
+        items *= step.copies
         option = self.config.option
         if option.profile is not None:
             self._profile(step)
@@ -133,7 +140,7 @@ class Meter:
         self._ceilings(step, step.describe()["precision"])
         memory = process.PeakMemory()
         record = self._prepare(step)
-        limits = Limits(option.budget, option.target_precision, self._steps())
+        limits = Limits(option.budget, option.target_precision, self._steps(), step.most_rounds)
         rounds = Rounds(
             limits, self.device.clock, None if step.prefetched_batches else step.canary()
         )
@@ -154,6 +161,7 @@ class Meter:
         per_round = items * step.batches_per_step
         record["items_per_round"] = per_round
         record["throughput"] = describe_throughput(seconds, per_round, unit)
+        record["throughput_mean"] = record["throughput"]["mean"]
         record["rounds"] = {
             "count": len(seconds),
             "batches_per_step": step.batches_per_step,
@@ -170,8 +178,9 @@ class Meter:
         record["compute"], record["implausible"] = self._compute(
             step, flops, record["throughput"]["median"]
         )
+        elsewhere = step.host_memory()
         record["memory"] = {
-            "host_peak_rss_bytes": memory.read(),
+            "host_peak_rss_bytes": memory.read() if elsewhere is None else elsewhere,
             "since": memory.since,
             "device_peak_bytes": step.device_memory(),
         }
@@ -191,8 +200,9 @@ class Meter:
             step.build()
             step.compile()
             self._save_graph(step)
-            given = not step.calibrated or "batches_per_step" in self.case.overrides
-            step.batches_per_step = self.case.config.batches_per_step if given else 1
+            if step.calibrated:
+                given = "batches_per_step" in self.case.overrides
+                step.batches_per_step = self.case.config.batches_per_step if given else 1
             step()
             self.progress.phase("profiling")
             step.profile(folder)
@@ -253,8 +263,10 @@ class Meter:
         around = measure.CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
         canaries = measure.canary_times(step.canary(), clock, around)
         self.progress.phase("warming up")
-        calibrated = step.calibrated and "batches_per_step" not in self.case.overrides
-        step.batches_per_step = step.burst if calibrated else self.case.config.batches_per_step
+        given = "batches_per_step" in self.case.overrides
+        calibrated = step.calibrated and not given
+        if step.calibrated:  # an IPU's step knows its own
+            step.batches_per_step = self.case.config.batches_per_step if given else step.burst
         first = timed(step, clock)
         if calibrated:
             measure.calibrate(step, clock)

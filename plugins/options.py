@@ -110,6 +110,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="list the options of the selected cases and run nothing",
     )
     group.addoption(
+        "--dry-run",
+        action="store_true",
+        help="print the command of each selected case, and what launches its instances, and run "
+        "nothing",
+    )
+    group.addoption("--instance", default=None, metavar="HOST:PORT", help=argparse.SUPPRESS)
+    group.addoption(
         "--dataset-dir",
         default=None,
         metavar="PATH",
@@ -247,6 +254,22 @@ def measuring_arguments(config: pytest.Config) -> List[str]:
         values = value if isinstance(value, list) else [value]
         words += [f"{flag}={_as_word(dest, item)}" for item in values if item is not None]
     return words
+
+
+def given_arguments(config: pytest.Config) -> List[str]:
+    """Return those words of the command line that decide how a case is measured, as given."""
+    flags = {
+        "--set" if d == "case_options" else "--" + d.replace("_", "-"): d for d in MEASURING_OPTIONS
+    }
+    words = [str(word) for word in config.invocation_params.args]
+    found: List[str] = []
+    for word, value in zip(words, [*words[1:], ""]):
+        flag = word.split("=", 1)[0]
+        if word == "--zero-values":
+            found.append(word)
+        elif flag in flags:
+            found.append(word if "=" in word else f"{word}={value}")
+    return found
 
 
 def _as_word(dest: str, value: Any) -> str:

@@ -22,6 +22,15 @@ RESERVED = {"data": "--data=", "precision": "--precision=", "mode": "-k ", "syst
 ELSEWHERE = {
     "config": "each configuration is a case: choose it with -k NAME",
     "profile": "--profile=DIR leaves reports of the selected cases there",
+    "data_dir": "--dataset-dir=PATH names the data set",
+    "synthetic_data": "use --data=synthetic",
+    "generated_data": "use --data=generated",
+    "no_validation": "a training case only trains; validation is a case of its own",
+    "ckpts_per_epoch": "a case writes no checkpoints",
+    "standard_imagenet": "the plain TFRecord pipeline is the only one",
+    "no_dataset_cache": "use --set=dataset_cache=false",
+    "group_norm": "use --set=batch_norm=false",
+    "select_ipu": "use --device-id=N",
 }
 
 
@@ -100,14 +109,14 @@ def _typed(kind: Any, text: str) -> Any:
             raise ValueError(f"{text!r} is not a number")
         return number
     if typing.get_origin(kind) is tuple:
-        return tuple(text.split())
+        return tuple(_typed(typing.get_args(kind)[0], word) for word in text.split())
     return text
 
 
 def type_name(kind: Any) -> str:
     """Return how a type is written in messages."""
     if typing.get_origin(kind) is tuple:
-        return "words"
+        return "numbers" if typing.get_args(kind)[0] is float else "words"
     return str(getattr(kind, "__name__", kind))
 
 

@@ -138,7 +138,7 @@ def _notes(run: Run) -> List[str]:
         if record["rounds"]["stopped_by"] == "budget" and spread > LARGEST_PRECISE_SPREAD:
             imprecise.append(benchmark)
     records = [record_of(benchmark) for benchmark in run.results.benchmarks.values()]
-    lines += _input_limits(records) + _saved_seconds(records)
+    lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     if imprecise:
         lines.append(_imprecise(imprecise))
     if corrupt:
@@ -148,6 +148,20 @@ def _notes(run: Run) -> List[str]:
     if run.results.resumed:
         lines.append(f"{len(run.results.resumed)} cases were measured before this run was resumed")
     return lines
+
+
+def _fewer_instances(records: List[Dict[str, Any]]) -> List[str]:
+    """Say which cases ran fewer processes than they asked for."""
+    found: Dict[Tuple[int, int], List[str]] = {}
+    for record in records:
+        facts = record["effective"].get("instances") or {}
+        if facts and facts["ran"] < facts["asked"]:
+            found.setdefault((facts["asked"], facts["ran"]), []).append(record["name"])
+    return [
+        f"{names[0] if len(names) == 1 else f'{len(names)} cases'}: {ran} of {asked} instances "
+        "ran, one per core that this run may use"
+        for (asked, ran), names in found.items()
+    ]
 
 
 def _input_limits(records: List[Dict[str, Any]]) -> List[str]:

@@ -105,8 +105,8 @@ def test_the_resnet50_preset_becomes_the_original_programs_options(
     poptorch_options(poptorch, config, HARDWARE, feed(config))
     assert recorder.calls == [
         ("Options.__init__", {}),
-        ("Options.deviceIterations", {"device_iterations": 128}),
         ("Options.replicationFactor", {"replication_factor": 1}),
+        ("Options.deviceIterations", {"device_iterations": 128}),
         ("Options.outputMode", {"output_mode": double.OutputMode.All}),
         ("_PrecisionOptions.setPartialsType", {"dtype": torch.half}),
         (
@@ -469,7 +469,6 @@ def test_the_record_says_what_runs(poptorch: ModuleType, monkeypatch: pytest.Mon
         "partials": "float16",
         "ipus": 4,
         "device_iterations": 3,
-        "instances": 1,
         "options": {
             "replication_factor": 2,
             "pipeline_splits": ["fc"],

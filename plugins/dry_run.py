@@ -1,0 +1,88 @@
+"""`--dry-run`: print the command of each selected case and run nothing.
+
+No device is touched, so an IPU's commands can be read on a machine without one.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from typing import List, Optional, Sequence
+
+import pytest
+
+from fixtures.errors import CaseError
+from fixtures.instances.plan import instances_of, plan
+from plugins.instance import instance_command
+from plugins.options import given_arguments
+from plugins.selection import case_of, selection_key
+
+WIDTH = 80
+# Stands for what the run chooses when it starts.
+ADDRESS = "127.0.0.1:PORT"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
+    """Print the commands and end the session without running a case."""
+    if not session.config.option.dry_run:
+        return None
+    terminal = session.config.pluginmanager.getplugin("terminalreporter")
+    for item in session.items:
+        for line in commands(item):
+            terminal.write_line(line)
+    return True
+
+
+def commands(item: pytest.Item) -> List[str]:
+    """Return the lines of a case: what a user types, and below it what it launches."""
+    case = case_of(item)
+    if case is None:
+        return []
+    words = [python(), "-m", "pytest", test_path(item), *given_arguments(item.config)]
+    lines = ["", *wrapped(words + ["--sweep"] * case.inner)]
+    if instances_of(case.config) == 1:
+        return lines
+    try:
+        planned = plan(
+            case.config, item.config.stash[selection_key].device, os.sched_getaffinity(0)
+        )
+    except CaseError as error:
+        return [*lines, f"  cannot run: {error}"]
+    program = instance_command(item.config, item.nodeid, ADDRESS)
+    count = f"{planned.ran} instances"
+    if planned.ran < planned.asked:
+        count = f"{planned.ran} of {planned.asked} instances, one per core,"
+    return [
+        *lines,
+        f"  which starts {count} with",
+        *wrapped([*planned.launcher.words, *program], indent="    "),
+    ]
+
+
+def python() -> str:
+    """Return what a user types for this Python."""
+    found = shutil.which("python")
+    return "python" if found and os.path.samefile(found, sys.executable) else sys.executable
+
+
+def test_path(item: pytest.Item) -> str:
+    """Return the case's node id as it is given from the folder of this run."""
+    config = item.config
+    folder = os.path.relpath(str(config.rootpath), str(config.invocation_params.dir))
+    return item.nodeid if folder == "." else os.path.join(folder, item.nodeid)
+
+
+def wrapped(words: Sequence[str], indent: str = "") -> List[str]:
+    r"""Return a command as lines of a shell, with `\` at the end of all but the last."""
+    lines = [indent]
+    for word in map(shlex.quote, words):
+        separator = "" if lines[-1].strip() == "" else " "
+        if separator and len(lines[-1]) + len(word) + 3 > WIDTH:
+            lines[-1] += " \\"
+            lines.append(f"{indent}  ")
+            separator = ""
+        lines[-1] += separator + word
+    return lines

@@ -1,0 +1,140 @@
+"""`--instance=HOST:PORT`: this pytest process is one of several that run a case together.
+
+The run at that address measures; this process builds the same step and does what it is told. The
+option is set by the fixture `instances` and is of no use by hand.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, Generator, List, Optional, Sequence
+
+import pytest
+
+from fixtures.devices.base import Device
+from fixtures.devices.lease import INHERIT_VARIABLE
+from fixtures.errors import CaseError
+from fixtures.instances.fixture import command_key
+from fixtures.instances.member import Member
+from fixtures.runtimes.base import Step, Work
+from plugins import pedantic
+from plugins.fresh import fresh_command
+from plugins.measure import timed
+from plugins.process import PeakMemory
+
+member_key = pytest.StashKey[Member]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Become an instance before any framework is imported, or be ready to start some."""
+    command: Callable[[str, str], Sequence[str]] = partial(instance_command, config)
+    config.stash[command_key] = command
+    if config.option.instance is None:
+        return
+    try:
+        member = Member(config.option.instance, os.environ)
+    except CaseError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[member_key] = member
+    member.settle()
+    config.pluginmanager.register(Messenger(member))
+    # The run that started the launcher, which is our parent, holds the device for all of us.
+    os.environ[INHERIT_VARIABLE] = str(os.getppid())
+
+
+def instance_command(config: pytest.Config, nodeid: str, address: str) -> List[str]:
+    """Return the command that runs one case as an instance of the run at HOST:PORT."""
+    words = fresh_command(config, nodeid, str(Path(config.option.results_dir).absolute()))
+    # Nothing is captured: all output belongs into the instance's log.
+    return [*words, "-s", f"--instance={address}"]
+
+
+class ObedientMeter:
+    """Stands in for the meter in an instance: works on the step when it is told to."""
+
+    def __init__(self, member: Member, device: Device, benchmark: Any) -> None:
+        self._member = member
+        self._device = device
+        self._benchmark = benchmark
+        self._step: Optional[Step] = None
+
+    def __call__(self, step: Step, **_: Any) -> None:
+        """Obey until the controlling run has what it wants; it knows the items and the unit."""
+        self._step = step
+        pedantic.leave_out(self._benchmark)
+        if not self._member.obey(self._orders(step)):
+            pytest.exit("the run that started this instance is gone", returncode=1)
+
+    def close(self) -> None:
+        """Close the step, once."""
+        if self._step is not None:
+            step, self._step = self._step, None
+            step.close()
+
+    def _orders(self, step: Step) -> Dict[str, Callable[[Any], Any]]:
+        memory = PeakMemory()
+
+        def run(batches: int) -> float:
+            step.batches_per_step = batches
+            return timed(step, self._device.clock)
+
+        def facts(_: Any) -> Dict[str, Any]:
+            return {
+                "describe": step.describe(),
+                "flops_per_item": step.flops_per_item(),
+                "prefetched_batches": step.prefetched_batches,
+                "burst": step.burst,
+                "most_rounds": step.most_rounds,
+            }
+
+        halves: List[Work] = []
+
+        def parts(_: Any) -> Optional[List[float]]:
+            halves[:] = step.parts() or ()
+            return [half.amount for half in halves] or None
+
+        def save_graph(folder: Optional[str]) -> None:
+            if folder is not None:
+                step.save_graph(Path(folder))
+
+        return {
+            "build": lambda _: step.build(),
+            "compile": lambda _: step.compile(),
+            "facts": facts,
+            "run": run,
+            "latencies": lambda _: step.latencies(),
+            "parts": parts,
+            "part": lambda number: halves[number].run(),
+            "memory": lambda _: memory.read(),
+            "device_memory": lambda _: step.device_memory(),
+            "counters": lambda _: step.counters(),
+            "data": lambda _: step.feed.describe(),
+            "save_graph": save_graph,
+            "profile": lambda folder: step.profile(Path(folder)),
+            "close": lambda _: self.close(),
+        }
+
+
+class Messenger:
+    """Tells the controlling run what went wrong in this instance, wherever in the case it did."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+        """The case failed; its report goes to the log."""
+        yield
+        if call.excinfo is not None:
+            self._tell(call.excinfo.value)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """The whole session ends, as it does without a device."""
+        self._tell(excinfo.value)
+
+    def _tell(self, error: BaseException) -> None:
+        expected = isinstance(error, (CaseError, pytest.exit.Exception))
+        self._member.fail(str(error) if expected else f"{type(error).__name__}: {error}")

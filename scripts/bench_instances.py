@@ -1,0 +1,67 @@
+"""Do instances on all cores reach what each of them reaches alone?
+
+    pytest scripts/bench_instances.py
+
+One instance per core runs a network, in turns: each alone while the others wait, then all together.
+The rate of all together, which waits for the slowest, over the sum of the rates alone, should be 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+from typing import Any, List
+
+import pytest
+
+from bench_inference.bench_cnn_torch import HOST
+from fixtures.capture import uncaptured
+from fixtures.config import cases
+from fixtures.instances.step import InstancesStep
+from plugins.measure import calibrate, timed
+
+TURNS = 21
+NETWORKS = ("resnet18", "resnet50", "mobilenet-v3-large")
+CORES = len(os.sched_getaffinity(0))
+
+
+@cases(
+    *(
+        dataclasses.replace(HOST[name], data=data, instances=CORES)
+        for name in NETWORKS
+        for data in ("synthetic", "generated")
+    )
+)
+def bench_instances(
+    config: Any, request: pytest.FixtureRequest, pytorch: Any, data: Any, instances: Any
+) -> None:
+    step = instances(pytorch.inference(config.network(), config, data.images(config)))
+    if not isinstance(step, InstancesStep):
+        # This process is an instance, or there is only one core.
+        request.getfixturevalue("meter")(step, items=config.micro_batch_size, unit="images")
+        return
+    clock = request.getfixturevalue("device").clock
+    shares: List[float] = []
+    try:
+        step.build()
+        step.compile()
+        step()
+        calibrate(step, clock)
+        count = step.copies
+        for _ in range(TURNS):
+            alone = 0.0
+            for rank in range(count):
+                batches = [step.batches_per_step * (other == rank) for other in range(count)]
+                alone += 1 / timed(lambda b=batches: step.instances.order_each("run", b), clock)  # type: ignore[misc]
+            shares.append(count / timed(step, clock) / alone)
+    finally:
+        step.close()
+    low, _, high = statistics.quantiles(shares, n=4)
+    with uncaptured(request.config):
+        print(
+            f"\n{config.name}-{config.data}: {count} instances reach "
+            f"{statistics.median(shares):.3f} of what they reach alone (quartiles {low:.3f} to "
+            f"{high:.3f})",
+            end="",
+        )

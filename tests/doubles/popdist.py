@@ -1,0 +1,98 @@
+"""A stand-in for PopDist: an instance that poprun started, or a process that it did not.
+
+It offers the names and signatures of the SDK (``test_instances_popdist.py`` checks them) and is as
+strict: options that poprun decides cannot be set again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Dict
+
+from tests.doubles import poptorch
+from tests.doubles.record import Calls, module_of
+
+OFFERED = (
+    "getInstanceIndex",
+    "getNumInstances",
+    "getNumIpusPerReplica",
+    "getNumLocalReplicas",
+    "getNumTotalReplicas",
+    "init",
+    "isPopdistEnvSet",
+)
+
+
+@dataclass
+class Job(Calls):
+    """What poprun was told, and which instance this is."""
+
+    started: bool = True
+    index: int = 0
+    instances: int = 2
+    replicas: int = 4
+    ipus_per_replica: int = 1
+
+
+recorder = Job()
+recorded = recorder.recorded
+
+
+def as_modules() -> Dict[str, ModuleType]:
+    """Return the modules to install; the recorder starts empty."""
+    recorder.reset()
+    options = module_of("popdist.poptorch", ("Options",), {"Options": Options})
+    return {"popdist": module_of("popdist", OFFERED, globals()), "popdist.poptorch": options}
+
+
+@recorded
+def init() -> None:
+    assert recorder.started, "poprun has not started this process"
+
+
+@recorded
+def isPopdistEnvSet() -> bool:
+    return recorder.started
+
+
+@recorded
+def getInstanceIndex() -> int:
+    return recorder.index
+
+
+@recorded
+def getNumInstances() -> int:
+    return recorder.instances
+
+
+@recorded
+def getNumIpusPerReplica() -> int:
+    return recorder.ipus_per_replica
+
+
+@recorded
+def getNumLocalReplicas() -> int:
+    return recorder.replicas // recorder.instances
+
+
+@recorded
+def getNumTotalReplicas() -> int:
+    return recorder.replicas
+
+
+class Options(poptorch.Options):
+    """PopTorch's options of one instance."""
+
+    __slots__ = ()
+
+    def __init__(self, ipus_per_replica: int = 1) -> None:
+        assert ipus_per_replica == recorder.ipus_per_replica, "poprun was told another number"
+        super().__init__()
+        super().replicationFactor(getNumLocalReplicas())
+
+    def replicationFactor(self, replication_factor: int) -> Any:
+        raise RuntimeError("replicationFactor is decided by poprun")
+
+    def useIpuId(self, ipu_id: int) -> Any:
+        raise RuntimeError("useIpuId is decided by poprun")
