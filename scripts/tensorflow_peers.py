@@ -17,7 +17,7 @@ from bench_kernels.bench_lstm import Lstm
 from bench_kernels.bench_lstm_multi import LstmMulti
 from fixtures.data.folder import ImageFolder
 from fixtures.data.provider import Data
-from fixtures.runtimes.tensorflow_host import RING
+from fixtures.runtimes.tensorflow_model import RING
 
 Program = Callable[[int], None]  # runs so many batches
 

@@ -12,7 +12,8 @@ import pytest
 from fixtures.data.feeds import ArrayFeed, TensorSpec
 from fixtures.devices.base import DeviceError
 from fixtures.runtimes.common import compute_dtypes
-from fixtures.runtimes.tensorflow_host import RING, TensorFlowHost, TensorFlowStep
+from fixtures.runtimes.tensorflow_host import TensorFlowHost, TensorFlowStep
+from fixtures.runtimes.tensorflow_model import RING
 from tests.loop_options import LoopOptions
 
 pytestmark = pytest.mark.framework

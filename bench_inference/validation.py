@@ -1,0 +1,29 @@
+"""The options of validating an image classifier in TensorFlow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench_training.classifier import Classifier
+from fixtures.config import option
+
+VALIDATION_IMAGES = 50000  # of ImageNet
+
+
+@dataclass(frozen=True)
+class Validation(Classifier):
+    """One network that classifies; each batch is compared with its labels."""
+
+    mode: str = option("inference", "what the case does", choices=("inference",))
+    batches_per_step: int = option(
+        1000, "most batches per host call on an IPU; a host calibrates", minimum=1
+    )
+
+    @property
+    def batches_per_call(self) -> int:
+        """Batches of one host call of the original: an equal part of a pass over ImageNet."""
+        images = self.micro_batch_size * self.shards * max(1, self.replicas)
+        batches = max(1, VALIDATION_IMAGES // images)
+        if batches <= self.batches_per_step:
+            return batches
+        return batches // round(batches / self.batches_per_step)

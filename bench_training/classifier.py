@@ -1,0 +1,176 @@
+"""The options that training and inference of an image classifier in TensorFlow share.
+
+Their names are those of the original program's command line. Zeros and empty words mean "as the
+model has it" where the help says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Callable, Tuple
+
+from fixtures.config import IPUS_OF_SYSTEM, CaseConfig, option
+from models.tensorflow.cnn.classification import Network, build_classifier
+
+# The proportions that one pipeline stage is given: for convolutions and for matrix products.
+PROPORTIONS_PER_SHARD = 2
+
+
+@dataclass(frozen=True)
+class Classifier(CaseConfig):
+    """One network at one batch size, and how images reach it."""
+
+    model: str = option(
+        "resnet", "family of networks", choices=("resnet", "resnext", "efficientnet")
+    )
+    model_size: str = option("50", "member of the family: 50, 101, B0, B4, ...")
+    image_size: int = option(0, "height and width of images in pixels; 0: as the model", minimum=0)
+    micro_batch_size: int = option(1, "images per device step and replica", minimum=1)
+    batch_norm: bool = option(False, "batch norms instead of group norms")
+    groups: int = option(0, "groups of a group norm; 0: 32, EfficientNet 4", minimum=0)
+    bn_decay: float = option(0.97, "decay of a batch norm's moving averages", minimum=0.0)
+    norm_epsilon: float = option(0.0, "added to a norm's variance; 0: as the model", minimum=0.0)
+    convolution_groups: int = option(32, "groups of ResNeXt's 3x3 convolutions", minimum=1)
+    group_dim: int = option(
+        0, "channels of a group: ResNeXt 4, EfficientNet's depthwise ones 1; 0: these", minimum=0
+    )
+    expand_ratio: int = option(6, "expansion of EfficientNet's blocks", minimum=1)
+    dropout_rate: float = option(-1.0, "EfficientNet's dropout; below 0: as the size")
+    block_survival_prob: float = option(
+        0.8, "EfficientNet: share of runs that keep the last block", minimum=0.0
+    )
+    no_se: bool = option(False, "EfficientNet without squeeze and excitation")
+    depth_divisor: int = option(8, "EfficientNet: channels are multiples of it", minimum=1)
+    top_width: int = option(1280, "EfficientNet: channels before the logits", minimum=1)
+    use_relu: bool = option(False, "EfficientNet with ReLU instead of swish")
+    width_coefficient: float = option(0.0, "EfficientNet's width; 0: as the size", minimum=0.0)
+    depth_coefficient: float = option(0.0, "EfficientNet's depth; 0: as the size", minimum=0.0)
+    seed: int = option(0, "of initial weights, shuffling, augmentation and dropout", minimum=0)
+
+    eight_bit_io: bool = option(False, "images travel as uint8 and are normalised on the device")
+    normalise_input: bool = option(
+        False, "scale, subtract mean and divide by deviation; off: subtract the mean only"
+    )
+    hostside_norm: bool = option(False, "images are normalised before they travel")
+    pipeline_num_parallel: int = option(48, "images prepared at a time", minimum=1)
+    dataset_cache: bool = option(True, "keep the encoded images in memory after the first pass")
+    train_with_valid_preprocessing: bool = option(
+        False, "real images are cut out of the centre in training too"
+    )
+
+    instances: int = option(1, "processes that run the case together", minimum=1)
+    shards: int = option(1, "IPUs that one copy is split over", minimum=1, ipu_only=True)
+    pipeline: bool = option(False, "stages of the network work at once", ipu_only=True)
+    pipeline_splits: Tuple[str, ...] = option(
+        (), "layers that start the next stage, as in b1/2/relu", ipu_only=True
+    )
+    pipeline_schedule: str = option(
+        "Interleaved",
+        "order of forward and backward stages",
+        choices=("Grouped", "Interleaved", "Sequential"),
+        ipu_only=True,
+    )
+    enable_half_partials: bool = option(False, "sum partial results in float16", ipu_only=True)
+    stable_norm: bool = option(
+        False, "norms subtract the mean before they square; a host always does", ipu_only=True
+    )
+    internal_exchange_optimisation_target: str = option(
+        "none",
+        "what the exchange between tiles is optimised for",
+        choices=("none", "balanced", "cycles", "memory"),
+        ipu_only=True,
+    )
+    available_memory_proportion: Tuple[float, ...] = option(
+        (), "memory of convolutions and products: one value, or two a shard", ipu_only=True
+    )
+    enable_conv_dithering: bool = option(
+        False, "convolutions start on different tiles", ipu_only=True
+    )
+    max_cross_replica_buffer_size: int = option(
+        10 << 20, "bytes that replicas exchange together", minimum=0, ipu_only=True
+    )
+    no_stochastic_rounding: bool = option(
+        False, "float16 is rounded to nearest on an IPU too", ipu_only=True
+    )
+    fp_exceptions: bool = option(False, "stop at overflow and invalid numbers", ipu_only=True)
+    compile_only: bool = option(False, "compile, and neither run nor measure")
+
+    @property
+    def ipus(self) -> int:
+        """IPUs that the configuration needs: those of all replicas; 0 for a host."""
+        return IPUS_OF_SYSTEM[self.system] and self.shards * self.replicas
+
+    @property
+    def local_replicas(self) -> int:
+        """Replicas of one instance."""
+        return self.replicas // self.instances if self.system != "host" else 1
+
+    @property
+    def pixels(self) -> int:
+        """Height and width of the images that the network receives."""
+        return self.image_size or self.network.image_size
+
+    @property
+    def network(self) -> Network:
+        """The network that the options stand for. Raises ValueError for an unknown one."""
+        efficientnet = self.model == "efficientnet"
+        return Network(
+            model=self.model,
+            model_size=self.model_size,
+            norm="batch" if self.batch_norm else "group",
+            groups=self.groups or (4 if efficientnet else 32),
+            bn_decay=self.bn_decay,
+            norm_epsilon=self.norm_epsilon or None,
+            convolution_groups=self.convolution_groups,
+            group_dim=self.group_dim or (4 if self.model == "resnext" else 1),
+            expand_ratio=self.expand_ratio,
+            dropout_rate=None if self.dropout_rate < 0 else self.dropout_rate,
+            block_survival_prob=self.block_survival_prob,
+            squeeze_excite=not self.no_se,
+            depth_divisor=self.depth_divisor,
+            top_width=self.top_width,
+            use_relu=self.use_relu,
+            width_coefficient=self.width_coefficient or None,
+            depth_coefficient=self.depth_coefficient or None,
+        )
+
+    def classifier(self) -> Callable[..., Any]:
+        """Return what builds the network: (tf, dtype=, group_norm=) -> Classifier."""
+        return partial(build_classifier, network=self.network, seed=self.seed)
+
+    def check(self) -> None:
+        """Refuse what contradicts itself, and what the original would silently ignore."""
+        super().check()
+        _ = self.network
+        if self.eight_bit_io and self.hostside_norm:
+            raise ValueError("eight_bit_io sends integers, which hostside_norm cannot normalise")
+        if self.system == "host":
+            return
+        if self.replicas % self.instances:
+            raise ValueError(
+                f"replicas={self.replicas} do not divide into instances={self.instances}"
+            )
+        if self.system != "ipu" and self.ipus != IPUS_OF_SYSTEM[self.system]:
+            raise ValueError(
+                f"shards={self.shards} x replicas={self.replicas} are {self.ipus} IPUs, "
+                f"{self.system} has {IPUS_OF_SYSTEM[self.system]}"
+            )
+        self._check_pipeline()
+
+    def _check_pipeline(self) -> None:
+        if self.pipeline != (self.shards > 1):
+            raise ValueError(f"pipeline={self.pipeline} with shards={self.shards}: one needs both")
+        if len(self.pipeline_splits) != self.shards - 1:
+            raise ValueError(
+                f"pipeline_splits has {len(self.pipeline_splits)} names, {self.shards} shards "
+                f"need {self.shards - 1}"
+            )
+        proportions = len(self.available_memory_proportion)
+        if proportions not in (0, 1, PROPORTIONS_PER_SHARD * self.shards):
+            raise ValueError(
+                f"available_memory_proportion has {proportions} values: give one, or for each of "
+                f"the {self.shards} shards one for convolutions and one for matrix products"
+            )
+        if any(not 0 < value <= 1 for value in self.available_memory_proportion):
+            raise ValueError("available_memory_proportion: values lie above 0 and up to 1")

@@ -1,0 +1,154 @@
+"""The options of training an image classifier in TensorFlow, and the recipe they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Tuple
+
+from bench_training.classifier import Classifier
+from fixtures.config import option
+from models.tensorflow.training.optimisers import NAMES, default_rmsprop_decay
+from models.tensorflow.training.recipe import IMAGENET_IMAGES, Recipe
+from models.tensorflow.training.schedules import base_rate, default_exponent, updates_per_epoch
+
+SCHEDULES = ("stepped", "cosine", "exponential", "polynomial_decay_lr")
+
+
+@dataclass(frozen=True)
+class Training(Classifier):
+    """One training configuration; an update is what the original calls a weight update."""
+
+    mode: str = option("training", "what the case does", choices=("training",))
+    data: str = option("real", "synthetic, generated or real images")
+    batches_per_step: int = option(
+        1000, "most weight updates per host call on an IPU; a host calibrates", minimum=1
+    )
+    gradient_accumulation_count: int = option(1, "micro batches per weight update", minimum=1)
+    epochs: float = option(100.0, "length of the schedule, and most that an IPU runs", minimum=0.0)
+    logs_per_epoch: int = option(16, "host calls per epoch on an IPU, at least", minimum=1)
+    optimiser: str = option("SGD", "what updates the weights", choices=NAMES)
+    momentum: float = option(0.9, "of momentum, RMSprop and LARS", minimum=0.0)
+    base_learning_rate: int = option(
+        0, "N of the rate 2^N x global batch size; 0: by optimiser and model"
+    )
+    abs_learning_rate: float = option(0.0, "the rate itself; 0: 2^N x global batch size")
+    lr_schedule: str = option("stepped", "how the rate falls", choices=SCHEDULES)
+    warmup_epochs: float = option(5.0, "epochs in which the rate rises", minimum=0.0)
+    learning_rate_decay: float = option(0.1, "stepped: factor of each step", minimum=0.0)
+    learning_rate_schedule: Tuple[float, ...] = option(
+        (0.3, 0.6, 0.8, 0.9), "stepped: shares of the run at which the rate falls"
+    )
+    lr_decay_rate: float = option(0.97, "exponential: factor of each drop", minimum=0.0)
+    lr_drops: int = option(146, "exponential: drops in the run", minimum=1)
+    poly_lr_decay_power: float = option(2.0, "polynomial: its power", minimum=0.0)
+    poly_lr_end_ratio: float = option(1e-5, "polynomial: last rate over first", minimum=0.0)
+    abs_end_learning_rate: float = option(0.0, "polynomial: last rate; 0: by the ratio")
+    label_smoothing: float = option(0.0, "share of the label's mass on other classes", minimum=0.0)
+    weight_decay: float = option(-1.0, "of kernels; below 0: 1e-4, EfficientNet 1e-5")
+    loss_scaling: float = option(128.0, "factor of the loss that gradients are divided by")
+    rmsprop_decay: float = option(0.0, "of squared gradients; 0: 1 - 2^N x global batch size")
+    rmsprop_base_decay_exp: int = option(-14, "N of RMSprop's decay")
+    rmsprop_epsilon: float = option(0.001, "added to RMSprop's mean square", minimum=0.0)
+    lars_eeta: float = option(0.001, "LARS: trust in a layer's rate", minimum=0.0)
+    lars_epsilon: float = option(0.0, "LARS: added to the denominator", minimum=0.0)
+    lars_weight_decay: float = option(-1.0, "LARS: below 0 that of weight_decay")
+    lars_skip_list: Tuple[str, ...] = option(
+        ("beta", "gamma", "bias"), "LARS: variables with these words in their name are left out"
+    )
+    mixup_alpha: float = option(0.0, "beta(alpha, alpha) draws how images mix; 0: off", minimum=0.0)
+    cutmix_lambda: float = option(1.0, "share of an image that cutmix keeps; 1: off", minimum=0.0)
+    weight_avg_exp: float = option(
+        0.0, "decay of an average of the weights, taken at each update; 0: off", minimum=0.0
+    )
+    xla_recompute: bool = option(False, "keep few activations and compute the others again")
+    disable_variable_offloading: bool = option(
+        False, "the optimiser's variables stay on the IPU", ipu_only=True
+    )
+
+    @property
+    def global_batch_size(self) -> int:
+        """Images of one weight update over all replicas."""
+        return self.micro_batch_size * self.gradient_accumulation_count * self.replicas
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Weight updates in one pass over ImageNet, rounded down; at least one."""
+        return updates_per_epoch(IMAGENET_IMAGES, self.global_batch_size)
+
+    @property
+    def updates_per_call(self) -> int:
+        """Weight updates of one host call of the original: about one logging interval."""
+        interval = max(1, self.updates_per_epoch // self.logs_per_epoch)
+        calls = max(1, round(interval / self.batches_per_step))
+        return interval if interval < self.batches_per_step else interval // calls
+
+    @property
+    def recipe(self) -> Recipe:
+        """How the weights are trained. Raises ValueError for values without meaning."""
+        return Recipe(
+            optimiser=self.optimiser,
+            momentum=self.momentum,
+            base_rate=self.abs_learning_rate or base_rate(self._exponent, self.global_batch_size),
+            schedule=self.lr_schedule,
+            updates_per_epoch=self.updates_per_epoch,
+            epochs=self.epochs,
+            warmup_epochs=self.warmup_epochs,
+            step_decay=self.learning_rate_decay,
+            step_places=self.learning_rate_schedule,
+            drop_decay=self.lr_decay_rate,
+            drops=self.lr_drops,
+            polynomial_power=self.poly_lr_decay_power,
+            polynomial_end_ratio=self.poly_lr_end_ratio,
+            end_rate=self.abs_end_learning_rate,
+            label_smoothing=self.label_smoothing,
+            weight_decay=self._weight_decay,
+            loss_scaling=self.loss_scaling,
+            rmsprop_decay=self._rmsprop_decay,
+            rmsprop_epsilon=self.rmsprop_epsilon,
+            lars_eeta=self.lars_eeta,
+            lars_epsilon=self.lars_epsilon,
+            lars_weight_decay=(
+                self._weight_decay if self.lars_weight_decay < 0 else self.lars_weight_decay
+            ),
+            lars_skip_list=self.lars_skip_list,
+            # One image that is repeated, or random ones without labels, are not worth mixing.
+            mixup_alpha=self.mixup_alpha if self.data == "real" else 0.0,
+            cutmix_lambda=self.cutmix_lambda if self.data == "real" else 1.0,
+            weight_average=self.weight_avg_exp,
+            normalise_input=self.normalise_input,
+            gradient_accumulation=self.gradient_accumulation_count,
+            seed=self.seed,
+        )
+
+    @property
+    def _exponent(self) -> int:
+        return self.base_learning_rate or default_exponent(
+            self.optimiser, self.model == "efficientnet"
+        )
+
+    @property
+    def _rmsprop_decay(self) -> float:
+        if self.rmsprop_decay or self.optimiser != "RMSprop":
+            return self.rmsprop_decay
+        return default_rmsprop_decay(self.global_batch_size, self.rmsprop_base_decay_exp)
+
+    @property
+    def _weight_decay(self) -> float:
+        if self.weight_decay >= 0:
+            return self.weight_decay
+        return 1e-5 if self.model == "efficientnet" else 1e-4
+
+    def check(self) -> None:
+        """Refuse values without meaning, and processes of a host that would train together."""
+        super().check()
+        if self.system == "host" and self.instances > 1:
+            raise ValueError(
+                f"instances={self.instances}: instances that train together need IPUs, which "
+                "exchange their gradients"
+            )
+        self.recipe.check()
+        if self.recipe.mixes and self.micro_batch_size < 2:
+            raise ValueError(
+                "mixup_alpha and cutmix_lambda mix the images of a micro batch with each other: "
+                "micro_batch_size must be 2 or more"
+            )
