@@ -1,0 +1,221 @@
+"""The published command lines of the TensorFlow CNN tables, number by number."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict
+
+import pytest
+
+from bench_inference import bench_cnn_tensorflow as inference
+from bench_inference.validation import Validation
+from bench_training import bench_cnn_tensorflow as training
+from bench_training.training import Training
+from fixtures.config import Family
+
+FACTS = ("gbs", "per_epoch", "per_call", "replicas", "instances", "shards", "micro")
+# Per line: global batch size, weight updates per epoch and per host call, replicas, instances,
+# shards, micro batch. The standard EfficientNet's are those published later (it had none of its
+# own), with updates per epoch 1281167 // 768 and an interval of 1668 // 16.
+LINES = {
+    ("resnet50", "m2000"): (16384, 78, 4, 1, 1, 4, 16),
+    ("resnet50", "pod16"): (16384, 78, 4, 4, 4, 4, 16),
+    ("resnext101", "m2000"): (768, 1668, 104, 2, 1, 2, 6),
+    ("resnext101", "pod16"): (768, 1668, 104, 8, 8, 2, 6),
+    ("efficientnet-b4", "m2000"): (768, 1668, 104, 1, 1, 4, 3),
+    ("efficientnet-b4", "pod16"): (768, 1668, 104, 4, 4, 4, 3),
+    ("efficientnet-b4-g16", "m2000"): (200, 6405, 400, 1, 1, 4, 5),
+    ("efficientnet-b4-g16", "pod16"): (800, 1601, 100, 4, 4, 4, 5),
+}
+SYSTEMS: Dict[str, Dict[str, Training]] = {"m2000": training.M2000, "pod16": training.POD16}
+SAME_IN_ALL = {
+    "pipeline": True,
+    "pipeline_schedule": "Grouped",
+    "xla_recompute": True,
+    "enable_half_partials": True,
+    "stable_norm": True,
+    "disable_variable_offloading": True,
+    "internal_exchange_optimisation_target": "balanced",
+    "loss_scaling": 128.0,
+    "data": "real",
+}
+OF_MODEL: Dict[str, Dict[str, Any]] = {
+    "resnet50": {
+        "model": "resnet",
+        "model_size": "50",
+        "batch_norm": True,
+        "precision": "16.32",
+        "pipeline_splits": ("b1/2/relu", "b2/3/relu", "b3/3/relu"),
+        "optimiser": "momentum",
+        "momentum": 0.9,
+        "lr_schedule": "stepped",
+        "normalise_input": True,
+        "eight_bit_io": True,
+        "dataset_cache": False,
+        "pipeline_num_parallel": 32,
+        "available_memory_proportion": (0.15,),
+        "label_smoothing": 0.0,
+        "epochs": 1.0,
+    },
+    "resnext101": {
+        "model": "resnext",
+        "model_size": "101",
+        "batch_norm": False,
+        "precision": "16.16",
+        "pipeline_splits": ("b3/3/relu",),
+        "optimiser": "momentum",
+        "base_learning_rate": -11,
+        "lr_schedule": "cosine",
+        "label_smoothing": 0.1,
+        "normalise_input": True,
+        "eight_bit_io": True,
+        "dataset_cache": True,
+        "available_memory_proportion": (),
+        "epochs": 2.0,
+    },
+    "efficientnet-b4": {
+        "group_dim": 1,
+        "expand_ratio": 6,
+        "pipeline_splits": ("block2b", "block4b", "block6c"),
+    },
+    "efficientnet-b4-g16": {
+        "group_dim": 16,
+        "expand_ratio": 4,
+        "pipeline_splits": ("block2c", "block4c", "block6a"),
+    },
+}
+EFFICIENTNET = {
+    "model": "efficientnet",
+    "model_size": "B4",
+    "groups": 4,
+    "batch_norm": False,
+    "precision": "16.32",
+    "optimiser": "RMSprop",
+    "lr_schedule": "exponential",
+    "cutmix_lambda": 0.85,
+    "mixup_alpha": 0.2,
+    "weight_avg_exp": 0.97,
+    "enable_conv_dithering": True,
+    "available_memory_proportion": (0.15,),
+    "normalise_input": False,
+    "eight_bit_io": False,
+    "label_smoothing": 0.1,
+}
+
+
+@pytest.mark.parametrize("name, system", LINES)
+def test_a_training_line_is_a_case_with_its_numbers(name: str, system: str) -> None:
+    """What a line sets, and what the original works out from it."""
+    config = SYSTEMS[system][name]
+    config.check()
+    found = (
+        config.global_batch_size,
+        config.updates_per_epoch,
+        config.updates_per_call,
+        config.replicas,
+        config.instances,
+        config.shards,
+        config.micro_batch_size,
+    )
+    assert dict(zip(FACTS, found)) == dict(zip(FACTS, LINES[name, system]))
+    wanted = {**SAME_IN_ALL, **(EFFICIENTNET if "efficient" in name else {}), **OF_MODEL[name]}
+    assert {key: getattr(config, key) for key in wanted} == wanted
+    assert config.ipus == {"m2000": 4, "pod16": 16}[system]
+    assert Family.of(config, {}).identifier(config, frozenset()) == f"{name}-{system}-real"
+
+
+def test_an_efficientnet_on_a_pod_runs_one_epoch() -> None:
+    """The lines of one system differ in length only."""
+    assert training.M2000["efficientnet-b4-g16"].epochs == 2.0
+    assert training.POD16["efficientnet-b4-g16"].epochs == 1.0
+
+
+@pytest.mark.parametrize("name", sorted(training.HOST))
+def test_a_host_variant_trains_as_its_line_does(name: str) -> None:
+    """It differs in what needs IPUs, or more memory, or much time."""
+    host, line = training.HOST[name], training.M2000[name]
+    host.check()
+    differ = {
+        field.name
+        for field in dataclasses.fields(host)
+        if getattr(host, field.name) != getattr(line, field.name)
+    }
+    assert differ <= {
+        "system",
+        "replicas",
+        "shards",
+        "pipeline",
+        "pipeline_splits",
+        "pipeline_schedule",
+        "gradient_accumulation_count",
+        "xla_recompute",
+    }
+    assert host.ipus == 0
+
+
+def test_rates_are_those_of_the_original() -> None:
+    """2^N times the global batch size, N by optimiser and model where it is not given."""
+    assert training.M2000["resnet50"].recipe.base_rate == 16384 / 2048
+    assert training.M2000["resnext101"].recipe.base_rate == 768 / 2048
+    b4 = training.POD16["efficientnet-b4-g16"].recipe
+    assert b4.base_rate == 800 / 16384
+    assert b4.rmsprop_decay == pytest.approx(1 - 800 / 16384)
+    assert b4.weight_decay == 1e-5
+    assert training.POD16["resnet50"].recipe.weight_decay == 1e-4
+    assert b4.rate(0) == 0.0
+    # One epoch of five that warm up, a few drops of the exponential schedule at its end.
+    assert b4.rate(1600) == pytest.approx(b4.base_rate * 1600 / 8005 * 0.97**145)
+
+
+@pytest.mark.parametrize("data, mixes", [("real", True), ("generated", False)])
+def test_images_that_repeat_are_not_mixed(data: str, mixes: bool) -> None:
+    """As in the original."""
+    config = dataclasses.replace(training.HOST["efficientnet-b4"], data=data)
+    assert config.recipe.mixes is mixes
+
+
+@pytest.mark.parametrize(
+    "system, batch, batches", [("ipu", 1, 1000), ("ipu", 90, 555), ("m2000", 80, 156)]
+)
+def test_a_call_of_validation_is_an_equal_part_of_a_pass(
+    system: str, batch: int, batches: int
+) -> None:
+    """50000 images in equal parts of about 1000 batches; four IPUs share a batch's images."""
+    configs: Dict[str, Validation] = {"ipu": inference.IPU, "m2000": inference.M2000}[system]
+    config = dataclasses.replace(configs["resnet50"], micro_batch_size=batch)
+    config.check()
+    assert config.batches_per_call == batches
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"pipeline_splits": ("b1/2/relu",)}, "4 shards need 3"),
+        ({"shards": 2}, "8 IPUs, pod16 has 16"),
+        ({"instances": 3}, "do not divide into instances=3"),
+        ({"pipeline": False}, "one needs both"),
+        ({"available_memory_proportion": (0.1, 0.2)}, "has 2 values"),
+        ({"available_memory_proportion": (1.5,)}, "above 0 and up to 1"),
+        ({"model_size": "51"}, "51"),
+        ({"micro_batch_size": 1, "mixup_alpha": 0.2}, "micro_batch_size must be 2"),
+        ({"label_smoothing": 1.0}, "label_smoothing=1"),
+        ({"cutmix_lambda": 0.0}, "cutmix_lambda=0"),
+        ({"loss_scaling": 0.0}, "loss_scaling=0"),
+        ({"weight_avg_exp": 1.0}, "weight_avg_exp=1"),
+        ({"hostside_norm": True}, "integers"),
+        ({"optimiser": "RMSprop"}, "RMSprop"),  # its decay at a batch of 16384 is 0
+        ({"optimiser": "LARS"}, "learning rate"),  # no default
+    ],
+)
+def test_contradictions_are_refused(changes: Dict[str, Any], message: str) -> None:
+    """Each says which option, and what would do."""
+    config = dataclasses.replace(training.POD16["resnet50"], **changes)
+    with pytest.raises(ValueError, match=message):
+        config.check()
+
+
+def test_instances_of_a_host_do_not_train_together() -> None:
+    """Their gradients would have to be exchanged."""
+    config = dataclasses.replace(training.HOST["resnet50"], instances=2)
+    with pytest.raises(ValueError, match="instances=2"):
+        config.check()
