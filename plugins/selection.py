@@ -282,7 +282,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     """Say what was left out and what it needs."""
     selection = config.stash[selection_key]
     lines = [
-        f"{count} case{'s' if count > 1 else ''} {reason}"
+        f"{count} cases {reason}" if count > 1 else f"1 case {reason.replace('need ', 'needs ', 1)}"
         for reason, count in sorted(selection.left_out.items())
     ]
     if selection.unused:

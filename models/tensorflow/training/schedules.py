@@ -35,8 +35,8 @@ def default_exponent(optimiser: str, efficientnet: bool = False) -> int:
     if optimiser not in exponents:
         network = "an EfficientNet" if efficientnet else "this network"
         raise ValueError(
-            f"{optimiser} has no default learning rate for {network}: give the exponent or the "
-            f"rate, or choose one of {', '.join(exponents)}"
+            f"{optimiser} has no default learning rate for {network}: set abs_learning_rate, or "
+            f"base_learning_rate, or choose one of {', '.join(exponents)}"
         )
     return exponents[optimiser]
 
