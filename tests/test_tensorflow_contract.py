@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 from types import ModuleType
 from typing import Any, Dict, List
 
@@ -50,9 +51,12 @@ def differences(name: str, offered: ModuleType, api: Dict[str, Any]) -> List[str
 
 
 def _class_differences(path: str, cls: type, described: Dict[str, Any]) -> List[str]:
+    if issubclass(cls, enum.Enum):
+        ours, real = [member.name for member in cls], described["enum_values"]
+        return [] if ours == real else [f"{path}: {ours} is not the SDK's {real}"]
     found: List[str] = []
     if described["init"] is not None:
-        found += _parameter_differences(path, cls.__init__, described["init"])  # type: ignore[misc]
+        found += _parameter_differences(path, cls.__init__, described["init"])
     inherited = {name for base in described["bases"] for name in INHERITED.get(base, ())}
     for name, thing in public(vars(cls)):
         where = f"{path}.{name}"
@@ -69,6 +73,11 @@ def _class_differences(path: str, cls: type, described: Dict[str, Any]) -> List[
 def _parameter_differences(path: str, function: Any, described: Any) -> List[str]:
     """Compare names, order, kinds and defaults."""
     ours, real = parameters(function), described_parameters(described)
+    # The SDK's source writes an enumeration's member with its module or without.
+    real = [
+        (name, kind, default and re.sub(r"^\w+\.(\w+\.[A-Z_]+)$", r"\1", default))
+        for name, kind, default in real
+    ]
     return [] if ours == real else [f"{path}: {ours} is not the SDK's {real}"]
 
 
@@ -89,6 +98,17 @@ def test_the_fused_layers_are_the_addons(api: Dict[str, Any], name: str) -> None
     assert _parameter_differences(f"{name}.call", cls.call, call) == []
     with pytest.raises(AttributeError):
         _ = layers.PopnnRNN
+
+
+def test_instances_are_configured_as_popdist_says() -> None:
+    described = description("popdist.json")["modules"]["popdist.tensorflow"]
+    (module,) = double.distribution().values()
+    (name,) = [name for name, _ in public(vars(module))]
+    wanted = described["functions"][name]["params"]
+    # The defaults are not published; the runtime gives all arguments.
+    assert [p[:2] for p in parameters(getattr(module, name))] == [
+        p[:2] for p in described_parameters(wanted)
+    ]
 
 
 def test_the_configuration_has_exactly_the_sdks_options(api: Dict[str, Any]) -> None:

@@ -14,17 +14,46 @@ import importlib.machinery
 from types import ModuleType
 from typing import Any, Dict, Tuple
 
-from tests.doubles.tensorflow_ipu import config, layers, program
+from tests.doubles.record import module_of
+from tests.doubles.tensorflow_ipu import (
+    accumulation,
+    config,
+    distributed,
+    feeds,
+    layers,
+    norms,
+    pipelining,
+    program,
+)
 from tests.doubles.tensorflow_ipu.record import recorder
 
-__all__ = ["ADDONS", "OFFERED", "modules", "recorder"]
+__all__ = ["ADDONS", "OFFERED", "distribution", "modules", "recorder"]
 
 ROOT = "tensorflow.python.ipu"
 #: Module of the SDK -> what it offers.
 OFFERED: Dict[str, Tuple[Any, ...]] = {
-    f"{ROOT}.config": (config.IPUConfig, config.reset_ipu_configuration),
+    f"{ROOT}.config": (
+        config.DeviceConnectionType,
+        config.IPUConfig,
+        config.StochasticRoundingBehaviour,
+        config.reset_ipu_configuration,
+    ),
     f"{ROOT}.ipu_strategy": (program.IPUStrategyV1,),
     f"{ROOT}.ipu_infeed_queue": (program.IPUInfeedQueue,),
+    f"{ROOT}.ipu_outfeed_queue": (feeds.IPUOutfeedMode, feeds.IPUOutfeedQueue),
+    f"{ROOT}.gradient_accumulation": (accumulation.GradientAccumulationReductionMethod,),
+    f"{ROOT}.normalization_ops": (norms.group_norm,),
+    f"{ROOT}.optimizers": (
+        accumulation.GradientAccumulationOptimizerV2,
+        accumulation.IpuOptimizer,
+    ),
+    f"{ROOT}.pipelining_ops": (
+        pipelining.OptimizerFunctionOutput,
+        pipelining.PipelineSchedule,
+        pipelining.PipelineStageOptions,
+        pipelining.RecomputationMode,
+        pipelining.pipeline,
+    ),
     f"{ROOT}.loops": (program.repeat,),
     f"{ROOT}.cross_replica_ops": (program.cross_replica_mean,),
     f"{ROOT}.utils": (program.get_num_of_ipus_in_device,),
@@ -48,6 +77,12 @@ def modules() -> Dict[str, ModuleType]:
     for name, module in found.items():
         module.__spec__ = importlib.machinery.ModuleSpec(name, None)
     return found
+
+
+def distribution() -> Dict[str, ModuleType]:
+    """Return ``popdist.tensorflow``, which goes beside the modules of tests.doubles.popdist."""
+    name = "popdist.tensorflow"
+    return {name: module_of(name, ("set_ipu_config",), vars(distributed))}
 
 
 def _layer(name: str) -> Any:

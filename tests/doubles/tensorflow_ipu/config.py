@@ -169,3 +169,4 @@ class IPUConfig(_Category):
 @recorded
 def reset_ipu_configuration() -> None:
     recorder.attached = 0
+    recorder.shards = 1

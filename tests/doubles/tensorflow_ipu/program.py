@@ -56,11 +56,20 @@ class IPUStrategyV1:
                 hlo = fn.experimental_get_compiler_ir(*args)(stage="hlo")
                 assert "<=" not in hlo, "a shape that XLA does not know, which an IPU has to"
             result = fn(*args, **(kwargs or {}))
-            return tf.nest.map_structure(lambda part: tf.zeros_like(part) * float("nan"), result)
+            if result is None:
+                return None
+            return tf.nest.map_structure(_nothing, result)
         if fn not in self._programs:
             # XLA on a CPU takes no data sets, so the same program runs without it.
             self._programs[fn] = tf.function(fn.python_function, autograph=False)
         return self._programs[fn](*args, **(kwargs or {}))
+
+
+def _nothing(part: Any) -> Any:
+    """Return what stands where a result would have been transferred."""
+    import tensorflow as tf
+
+    return tf.zeros_like(part) * float("nan") if part.dtype.is_floating else tf.zeros_like(part)
 
 
 class IPUInfeedQueue:
@@ -117,7 +126,7 @@ class IPUInfeedQueue:
                 lambda spec: tf.cast(tf.random.normal(spec.shape), spec.dtype),
                 self._dataset.element_spec,
             )
-        batches = [next(self._iterator) for _ in range(recorder.attached)]
+        batches = [next(self._iterator) for _ in range(recorder.replicas)]
         self._taken.assign_add(len(batches))
         return batches[0]
 

@@ -24,8 +24,19 @@ class Recorder(Calls):
     attach_error: str = ""
     #: Group of IPUs -> how many it has; others have one.
     groups: Dict[int, int] = field(default_factory=dict)
+    #: IPUs of one replica, once a pipeline has told.
+    shards: int = 1
+    #: Pipelines record their arguments and run nothing.
+    only_arguments: bool = False
+    #: Variables of the stand-in itself, which a program needs as long as it runs.
+    kept: List[Any] = field(default_factory=list)
     #: Queues made so far.
     queues: List[Any] = field(default_factory=list)
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the program that run on the attached IPUs."""
+        return self.attached // self.shards
 
     @property
     def synthetic(self) -> bool:

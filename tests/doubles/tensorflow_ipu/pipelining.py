@@ -1,0 +1,252 @@
+"""Pipelines: stage after stage on the CPU, with the rules that the SDK has for stages.
+
+A stage sees only its inputs and variables. The optimiser is one of TensorFlow 1, and its method
+``apply_gradients`` has neither annotations nor keyword-only parameters: the SDK inspects it by
+``inspect.getargspec``.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+from typing import Any, Dict, List, Optional
+
+from tests.doubles.tensorflow_ipu.accumulation import GradientAccumulationReductionMethod
+from tests.doubles.tensorflow_ipu.record import recorded, recorder
+
+
+class PipelineSchedule(enum.IntEnum):
+    Grouped = 0
+    Interleaved = 1
+    Sequential = 2
+
+
+class RecomputationMode(enum.Enum):
+    Auto = enum.auto()
+    RecomputeThenBackpropagate = enum.auto()
+    RecomputeAndBackpropagateInterleaved = enum.auto()
+
+
+class OptimizerFunctionOutput:
+    """What an optimiser function returns; only optimisers of TensorFlow 1 are here."""
+
+    @recorded
+    def __init__(
+        self,
+        opt: Any,
+        loss: Any,
+        compute_gradients_args: Any = None,
+        compute_gradients_kwargs: Any = None,
+        apply_gradients_args: Any = None,
+        apply_gradients_kwargs: Any = None,
+        variables: Any = None,
+        tape: Any = None,
+        gradient_capture_context: Any = None,
+        captured_gradient_outfeed: Any = None,
+    ) -> None:
+        import tensorflow as tf
+
+        if not isinstance(opt, tf.compat.v1.train.Optimizer):
+            raise TypeError("OptimizerFunctionOutput.opt must be a TensorFlow Optimizer")
+        if not isinstance(loss, tf.Tensor):
+            raise TypeError("OptimizerFunctionOutput.loss must be a TensorFlow Tensor object.")
+        assert not variables and tape is None, "these are for optimisers of Keras"
+        assert not compute_gradients_args and not apply_gradients_args
+        assert not apply_gradients_kwargs
+        assert gradient_capture_context is None
+        assert captured_gradient_outfeed is None
+        self._opt = opt
+        self._loss = loss
+        self._compute_gradients_kwargs: Dict[str, Any] = compute_gradients_kwargs or {}
+
+    @property
+    def opt(self) -> Any:
+        return self._opt
+
+    @property
+    def loss(self) -> Any:
+        return self._loss
+
+    @property
+    def compute_gradients_kwargs(self) -> Dict[str, Any]:
+        return self._compute_gradients_kwargs
+
+
+class PipelineStageOptions:
+    """Options of Poplar's planners for one stage."""
+
+    def __init__(
+        self, convolution_options: Any = None, matmul_options: Any = None, slice_options: Any = None
+    ) -> None:
+        self._given = {
+            "convolutions": convolution_options or {},
+            "matmuls": matmul_options or {},
+            "slices": slice_options or {},
+        }
+        for options in self._given.values():
+            assert isinstance(options, dict)
+            assert all(isinstance(text, str) for item in options.items() for text in item)
+
+    def get_proto(self) -> Any:
+        return self._given
+
+
+@recorded
+def pipeline(
+    computational_stages: Any,
+    gradient_accumulation_count: Any = None,
+    gradient_accumulation_dtype: Any = None,
+    gradient_accumulation_for_captured_grads: bool = True,
+    repeat_count: int = 1,
+    batch_serialization_iterations: int = 1,
+    inputs: Any = None,
+    infeed_queue: Any = None,
+    outfeed_queue: Any = None,
+    optimizer_function: Any = None,
+    device_mapping: Any = None,
+    pipeline_schedule: Optional[PipelineSchedule] = None,
+    recomputation_mode: Optional[RecomputationMode] = None,
+    forward_propagation_stages_poplar_options: Any = None,
+    backward_propagation_stages_poplar_options: Any = None,
+    weight_update_poplar_options: Any = None,
+    offload_weight_update_variables: Optional[bool] = None,
+    replicated_optimizer_state_sharding: bool = False,
+    offload_activations: Optional[bool] = None,
+    offload_gradient_accumulation_buffers: Optional[bool] = None,
+    replicated_weight_sharding: Optional[bool] = None,
+    offload_weights: Optional[bool] = None,
+    continuous_weight_updates: bool = False,
+    outfeed_loss: bool = False,
+    accumulate_outfeed: bool = False,
+    accumulate_outfeed_dtype: Any = None,
+    outfeed_mask: Any = None,
+    reduction_method: Any = GradientAccumulationReductionMethod.SUM,
+    name: Optional[str] = None,
+) -> Any:
+    """Run all stages ``gradient_accumulation_count`` times, then the update, and that repeatedly.
+
+    The other arguments are checked and otherwise recorded.
+    """
+    import tensorflow as tf
+
+    stages = len(computational_stages)
+    assert stages >= 2, "Pipeline requires at least two computational stages."
+    assert isinstance(gradient_accumulation_count, int)
+    assert pipeline_schedule is None or isinstance(pipeline_schedule, PipelineSchedule)
+    assert recomputation_mode is None or isinstance(recomputation_mode, RecomputationMode)
+    assert device_mapping is None, "the stand-in has stage i on IPU i"
+    assert recorder.attached % stages == 0, (recorder.attached, stages)
+    for options in (
+        forward_propagation_stages_poplar_options,
+        backward_propagation_stages_poplar_options,
+    ):
+        if options is not None:
+            assert len(options) == stages
+            assert all(isinstance(option, PipelineStageOptions) for option in options)
+    assert not outfeed_loss
+    assert outfeed_mask is None or optimizer_function is not None
+    assert outfeed_queue is not None
+    recorder.shards = stages
+    if recorder.only_arguments:
+        return tf.no_op()
+    training = optimizer_function is not None
+    if not training:
+        assert offload_weight_update_variables is False, "it warns: no effect in inference"
+    traced = _Stages(computational_stages)
+
+    def run() -> Any:
+        return traced(list(inputs or []) + list(infeed_queue._dequeue()))
+
+    def batches(number: Any) -> Any:
+        """Run the pipeline once."""
+        shown: List[Any] = []
+        sums: Dict[Any, Any] = {}
+        variables: Dict[Any, Any] = {}
+        for _ in range(gradient_accumulation_count):
+            outputs = run()
+            mask = outfeed_mask or [False] * len(outputs)
+            shown.append([output for hidden, output in zip(mask, outputs) if not hidden])
+            if not training:
+                continue
+            found = optimizer_function(*outputs)
+            _add(sums, variables, found, gradient_accumulation_dtype)
+        if accumulate_outfeed:
+            sums_shown = [
+                tf.cast(part, accumulate_outfeed_dtype or part.dtype) for part in shown[0]
+            ]
+            for parts in shown[1:]:
+                sums_shown = [
+                    total + tf.cast(part, total.dtype) for total, part in zip(sums_shown, parts)
+                ]
+            shown = [sums_shown]
+        done = [outfeed_queue.enqueue(shown[0])]
+        for parts in shown[1:]:
+            with tf.control_dependencies(done):
+                done.append(outfeed_queue._put(parts))
+        if training:
+            method = GradientAccumulationReductionMethod.parse(reduction_method)
+            count = gradient_accumulation_count
+            scale = {"SUM": 1.0, "MEAN": 1.0 / count}[method.name]
+            pairs = [(total * scale, variables[key]) for key, total in sums.items()]
+            done.append(apply_gradients(found.opt, pairs))
+        with tf.control_dependencies(done):
+            return number + 1
+
+    return tf.while_loop(
+        lambda number: number < repeat_count, batches, [tf.constant(0)], parallel_iterations=1
+    )[0].op
+
+
+def apply_gradients(optimizer: Any, pairs: Any) -> Any:
+    """Call an optimiser as the SDK does; return its operation."""
+    import tensorflow as tf
+
+    spec = inspect.getfullargspec(type(optimizer).apply_gradients)
+    if spec.kwonlyargs or spec.annotations:
+        raise ValueError("Function has keyword-only parameters or annotations")
+    done = optimizer.apply_gradients(pairs)
+    assert isinstance(done, tf.Operation)
+    return done
+
+
+def _add(sums: Any, variables: Any, found: OptimizerFunctionOutput, dtype: Any) -> None:
+    import tensorflow as tf
+
+    for gradient, variable in found.opt.compute_gradients(
+        found.loss, **found.compute_gradients_kwargs
+    ):
+        assert gradient is not None, f"{variable.name} has no gradient"
+        key = variable.ref()
+        variables[key] = variable
+        gradient = tf.cast(gradient, dtype or variable.dtype)
+        sums[key] = sums[key] + gradient if key in sums else gradient
+
+
+class _Stages:
+    """The stages, each a function of its own, which takes no tensors but its inputs."""
+
+    def __init__(self, functions: Any) -> None:
+        self._functions = functions
+        self._traced: List[Any] = []
+
+    def __call__(self, values: List[Any]) -> List[Any]:
+        import tensorflow as tf
+
+        for number, function in enumerate(self._functions):
+            if len(self._traced) == number:
+                self._traced.append(self._trace(tf, function, values))
+            values = list(self._traced[number](*values))
+        return values
+
+    def _trace(self, tf: Any, function: Any, values: List[Any]) -> Any:
+        specs = [tf.TensorSpec(value.shape, value.dtype) for value in values]
+        traced = tf.function(function, autograph=False).get_concrete_function(*specs)
+        for tensor in traced.captured_inputs:
+            if tensor.dtype != tf.resource:
+                raise ValueError(
+                    f"Trying to capture the tensor {tensor} which is not a resource. This tensor "
+                    "needs to be passed as either part of the `input` or `infeed_queue`"
+                )
+        assigned = [op.name for op in traced.graph.get_operations() if "Assign" in op.type]
+        assert not assigned, f"a stage must not change variables: {assigned}"
+        return traced
