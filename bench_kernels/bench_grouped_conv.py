@@ -16,6 +16,7 @@ from bench_kernels.kernel import TensorFlowKernel
 from fixtures.config import cases, option
 from fixtures.data.feeds import ArrayFeed, TensorSpec
 from fixtures.data.provider import Data
+from models.tensorflow.cnn.operations import has_grouped_gradient
 
 # Up to about this many values of a batch, two images of the default, launching ten convolutions
 # costs more than one program compiled by XLA needs for them.
@@ -147,28 +148,12 @@ def convolution(config: GroupedConv, tf: Any) -> Callable[[Any, Any], Any]:
         return grouped
     if config.shifts and config.use_xla:
         return partial(shifted_sum, tf)
-    if config.mode == "training" and not has_gradient(tf, grouped):
+    if config.mode == "training" and not has_grouped_gradient(tf):
         compiled: Callable[[Any, Any], Any] = tf.function(
             grouped, jit_compile=True, autograph=False
         )
         return compiled
     return grouped
-
-
-def has_gradient(tf: Any, grouped: Callable[[Any, Any], Any]) -> bool:
-    """Whether TensorFlow can differentiate grouped convolutions: on a CPU with oneDNN it can.
-
-    Elsewhere only XLA has their gradient (TensorFlow 2.6, processors without oneDNN).
-    """
-    kernel = tf.ones([1, 1, 1, 2])
-    try:
-        with tf.GradientTape() as tape:
-            tape.watch(kernel)
-            output = grouped(tf.ones([1, 1, 1, 2]), kernel)
-        tape.gradient(output, kernel)
-    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
-        return False
-    return True
 
 
 def shifted_sum(tf: Any, images: Any, kernel: Any) -> Any:

@@ -317,38 +317,33 @@ def test_the_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------ the sample images
 
 
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "SAMPLE_CLASSES", 2)
-
-
-def test_sample_records(tmp_path: Path, few: None) -> None:
+def test_sample_records(tmp_path: Path) -> None:
     train = sample_records.sample_shards(tmp_path, "train")
     valid = sample_records.sample_shards(tmp_path, "validation")
     assert (train.samples, len(train.paths), len(valid.paths)) == (True, 4, 2)
     assert train.describe()["source"] == "sample images made by the project"
     root = Path(train.root)
-    assert (root / "labels.txt").read_text() == "class0\nclass1\n"
+    classes = range(samples.SAMPLE_CLASSES)
+    assert (root / "labels.txt").read_text() == "".join(f"class{n}\n" for n in classes)
     found, held_out = records(root, "train"), records(root, "validation")
-    assert (len(found), len(held_out)) == (12, 4)
-    assert {r["class/label"] for r in found} == {r["class/label"] for r in held_out} == {1, 2}
+    assert (len(found), len(held_out)) == (48, 16)
+    labels = {number + 1 for number in classes}
+    assert {r["class/label"] for r in found} == {r["class/label"] for r in held_out} == labels
     assert not {r["encoded"] for r in found} & {r["encoded"] for r in held_out}
     assert run("--verify", root) == 0
     before = [os.stat(path).st_mtime_ns for path in train.paths]
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert [os.stat(path).st_mtime_ns for path in train.paths] == before
 
-
-def test_half_made_sample_records_are_made_again(tmp_path: Path, few: None) -> None:
-    train = sample_records.sample_shards(tmp_path, "train")
-    before = contents(Path(train.root))
+    # Half made, they are made again, the same.
+    content = contents(root)
     Path(train.paths[2]).unlink()
     (tmp_path / f"{sample_records.RECORDS_NAME}.unfinished").mkdir()
     assert sample_records.sample_shards(tmp_path, "train") == train
-    assert contents(Path(train.root)) == before
+    assert contents(root) == content
 
 
-def test_a_cache_that_cannot_be_written(tmp_path: Path, few: None) -> None:
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"cannot make .*IPUBENCH_CACHE_DIR"):
         sample_records.sample_shards(tmp_path / "file", "train")

@@ -18,6 +18,7 @@ from models.tensorflow.cnn.operations import (
     convolve,
     group_norm,
     spatial_mean,
+    ungrouped,
 )
 from models.tensorflow.cnn.run import Run
 
@@ -46,6 +47,9 @@ class Convolution(Layer):
     def __call__(self, images: Any, run: Run) -> Any:
         """Return the convolution, padded by k // 2 on all sides."""
         kernel = cast(self.kernel, images.dtype)
+        groups = images.shape[3] // kernel.shape[2]
+        if run.dense_groups and 1 < groups < kernel.shape[3]:
+            kernel = ungrouped(tf, kernel, groups)
         return convolve(tf, images, kernel, self.stride, run.training)
 
 

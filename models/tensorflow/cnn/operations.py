@@ -19,6 +19,40 @@ def convolve(tf: Any, images: Any, kernel: Any, stride: int, training: bool) -> 
     return tf.nn.conv2d(images, kernel, stride, padding)
 
 
+def has_grouped_gradient(tf: Any) -> bool:
+    """Whether TensorFlow can differentiate grouped convolutions here: on a CPU with oneDNN it can.
+
+    Elsewhere only XLA has their gradient (TensorFlow 2.6, processors without oneDNN).
+    """
+    kernel = tf.ones([1, 1, 1, 2])
+    try:
+        with tf.GradientTape() as tape:
+            tape.watch(kernel)
+            output = tf.nn.conv2d(tf.ones([1, 1, 1, 2]), kernel, 1, "SAME")
+        tape.gradient(output, kernel)
+    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+        return False
+    return True
+
+
+def has_bfloat16_convolutions(tf: Any) -> bool:
+    """Whether TensorFlow convolves bfloat16 images on a CPU: since oneDNN is on by default, 2.9.
+
+    Trying tells nothing: in version 2.6 it sometimes fails and sometimes returns without a result.
+    """
+    major, minor = tf.__version__.split(".")[:2]
+    return (int(major), int(minor)) >= (2, 9)
+
+
+def ungrouped(tf: Any, kernel: Any, groups: int) -> Any:
+    """Return a grouped kernel [k, k, C / groups, outputs] as one of all channels, with zeros."""
+    _, _, depth, outputs = kernel.shape
+    of_input = tf.repeat(tf.range(groups), depth)
+    of_output = tf.repeat(tf.range(groups), outputs // groups)
+    mask = tf.cast(of_input[:, None] == of_output[None, :], kernel.dtype)
+    return tf.tile(kernel, [1, 1, groups, 1]) * mask
+
+
 def max_pool(tf: Any, images: Any) -> Any:
     """Return the maxima of 3 x 3 windows, 2 apart, of images that have no negative values."""
     images, padding = _padded(tf, images, 3, 2)

@@ -15,11 +15,14 @@ class Run:
     layer that assigned its moving averages itself would do so twice when it is recomputed.
     ``seed``, an int32 tensor [2], makes dropout and drop-connect random; without it they do
     nothing. Equal seeds draw equal numbers, also when a layer is recomputed.
+    ``dense_groups``: grouped convolutions, except depthwise ones, are computed as dense ones with
+    zeros, for a TensorFlow that cannot differentiate them.
     """
 
-    def __init__(self, training: bool, seed: Any = None) -> None:
+    def __init__(self, training: bool, seed: Any = None, dense_groups: bool = False) -> None:
         self.training = training
         self.seed = seed
+        self.dense_groups = dense_groups
         #: (layer, mean [C], unbiased variance [C]), float32, in the order of the layers.
         self.statistics: List[Tuple[BatchNorm, Any, Any]] = []
 

@@ -13,6 +13,8 @@ from models.tensorflow.training.mixing import mix, mixup_coefficients
 from models.tensorflow.training.optimisers import SKIPPED, Optimiser, make_optimiser
 
 IMAGENET_IMAGES = 1281167
+# Words in the names of variables without weight decay: those of norms. Biases have it.
+NOT_DECAYED = ("beta", "gamma")
 # What the original calls its polynomial schedule.
 SCHEDULE_NAMES = {"polynomial_decay_lr": "polynomial"}
 
@@ -104,7 +106,7 @@ class Recipe:
             lars_epsilon=self.lars_epsilon,
             weight_decay=self.lars_weight_decay if lars else self.weight_decay,
             loss_scaling=self.loss_scaling,
-            skipped=self.lars_skip_list if lars else SKIPPED,
+            skipped=self.lars_skip_list if lars else NOT_DECAYED,
             fuse=fuse,
         )
 
