@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Sequence
 
 import pytest
 
+from fixtures.data.provider import part_key
 from fixtures.devices.base import Device
 from fixtures.devices.lease import INHERIT_VARIABLE
 from fixtures.errors import CaseError
@@ -39,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     config.stash[member_key] = member
+    config.stash[part_key] = (member.rank, member.count)
     member.settle()
     config.pluginmanager.register(Messenger(member))
     # The run that started the launcher, which is our parent, holds the device for all of us.

@@ -139,6 +139,12 @@ def _notes(run: Run) -> List[str]:
             imprecise.append(benchmark)
     records = [record_of(benchmark) for benchmark in run.results.benchmarks.values()]
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
+    lines += [
+        f"{record['name']}: the loss was not finite at the end: training diverged; "
+        "--set=abs_learning_rate=RATE lowers the rate"
+        for record in records
+        if "loss" in record.get("counters", {}) and record["counters"]["loss"] is None
+    ]
     if imprecise:
         lines.append(_imprecise(imprecise))
     if corrupt:

@@ -29,15 +29,16 @@ from fixtures.devices.cpu import CpuDevice
 from fixtures.runtimes.tensorflow_host import TensorFlowHost
 from plugins.process import tune_allocator
 
-# A program runs one batch of inference, or one weight update of one micro batch.
-Program = Callable[[], None]
+# A program runs so many batches of inference, or weight updates of one micro batch.
+Program = Callable[[int], Any]
 
 KERAS_NAMES = {
     "resnet50": "ResNet50",
     "efficientnet-b0": "EfficientNetB0",
     "efficientnet-b4": "EfficientNetB4",
 }
-BATCHES_OF_FIT = 2
+# Images of one timed call: what Keras's loops cost apart from the batches must not show.
+IMAGES_OF_CALL = {"inference": 64, "training": 32}
 NETWORKS: Dict[str, Dict[str, Any]] = {
     "resnet50": {"model": "resnet", "model_size": "50"},
     "efficientnet-b0": {"model": "efficientnet", "model_size": "B0"},
@@ -71,8 +72,13 @@ def config_of(mode: str, network: str, batch: int, precision: str) -> Any:
     return Training(**options, optimiser="momentum", weight_decay=0.0)
 
 
+def batches_of(config: Any) -> int:
+    """Return the batches of one timed call."""
+    return max(4, IMAGES_OF_CALL[config.mode] // int(config.micro_batch_size))
+
+
 def ours(host: TensorFlowHost, config: Any) -> Tuple[Any, Program]:
-    """Return the benchmark's own step, compiled, and what runs one batch of it."""
+    """Return the benchmark's own step, compiled, and what runs batches of it."""
     feed = Data(_no_images, _no_images).records(config)
     if config.mode == "training":
         step: Any = host.training(config.classifier(), config.recipe, config, feed)
@@ -80,17 +86,17 @@ def ours(host: TensorFlowHost, config: Any) -> Tuple[Any, Program]:
         step = host.validation(config.classifier(), config, feed)
     step.build()
     step.compile()
-    return step, lambda: step.run(1)
+    return step, step.run
 
 
 def keras_programs(tf: Any, config: Any) -> Dict[str, Program]:
-    """Return the Keras programs of a configuration: name -> what runs one batch."""
+    """Return the Keras programs of a configuration by name."""
     half = config.precision != "32.32"
     tf.keras.mixed_precision.set_global_policy("mixed_bfloat16" if half else "float32")
     model = getattr(tf.keras.applications, KERAS_NAMES[config.name])(
         weights=None, classifier_activation=None, input_shape=(config.pixels, config.pixels, 3)
     )
-    batch, count = config.micro_batch_size, BATCHES_OF_FIT
+    batch, count = config.micro_batch_size, batches_of(config)
     generator = np.random.default_rng(0)
     shape = (batch * count, config.pixels, config.pixels, 3)
     images = generator.uniform(0, 255, shape).astype(np.float32)
@@ -99,8 +105,8 @@ def keras_programs(tf: Any, config: Any) -> Dict[str, Program]:
     if config.mode == "inference":
         run = tf.function(lambda inputs: tf.argmax(model(inputs, training=False), axis=1))
         return {
-            "predict": lambda: model.predict(images, batch_size=batch, verbose=0),
-            "function": lambda: run(first).numpy(),
+            "predict": lambda batches: model.predict(images, batch_size=batch, verbose=0),
+            "function": lambda batches: [run(first).numpy() for _ in range(batches)],
         }
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     optimiser = tf.keras.optimizers.SGD(0.01, momentum=0.9)
@@ -116,27 +122,23 @@ def keras_programs(tf: Any, config: Any) -> Dict[str, Program]:
 
     wanted = tf.constant(labels[:batch])
     return {
-        "fit": lambda: model.fit(images, labels, batch_size=batch, verbose=0),
-        "function": lambda: update(first, wanted).numpy(),
+        "fit": lambda batches: model.fit(images, labels, batch_size=batch, verbose=0),
+        "function": lambda batches: [update(first, wanted).numpy() for _ in range(batches)],
     }
 
 
-def batches_of(name: str) -> int:
-    """Return the batches of one call of a program."""
-    return BATCHES_OF_FIT if name in ("fit", "predict") else 1
-
-
-def compare(programs: Dict[str, Program], rounds: int) -> Dict[str, List[float]]:
-    """Time each program once a round, in turn; return seconds per batch by program."""
+def compare(programs: Dict[str, Program], batches: int, rounds: int) -> Dict[str, List[float]]:
+    """Time each program once a round, in changing order; return seconds per batch by program."""
     for program in programs.values():
-        program()
-        program()
+        program(batches)
     times: Dict[str, List[float]] = {name: [] for name in programs}
+    names = list(programs)
     for _ in range(rounds):
-        for name, program in programs.items():
+        for name in names:
             start = time.perf_counter()
-            program()
-            times[name].append((time.perf_counter() - start) / batches_of(name))
+            programs[name](batches)
+            times[name].append((time.perf_counter() - start) / batches)
+        names.append(names.pop(0))
     return times
 
 
@@ -170,7 +172,8 @@ def main() -> None:
     print(f"{'case':34} {'program':10} {'images/s':>9} {'ratio':>6}")
     for config in chosen(arguments):
         step, program = ours(host, config)
-        times = compare({"ours": program, **keras_programs(tf, config)}, arguments.rounds)
+        programs = {"ours": program, **keras_programs(tf, config)}
+        times = compare(programs, batches_of(config), arguments.rounds)
         for name, values in times.items():
             rate = config.micro_batch_size / statistics.median(values)
             ratio = statistics.median(a / b for a, b in zip(values, times["ours"]))
