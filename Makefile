@@ -43,10 +43,14 @@ test38:
 	@echo "no Python 3.8 found: the tests under it were left out (PYTHON38=PATH names one)"
 endif
 
-# The TensorFlow kernels on the SDK's versions, Python 3.8 and TensorFlow 2.6, on this CPU.
+# The TensorFlow cases on the SDK's versions, Python 3.8 and TensorFlow 2.6, on this CPU.
+TESTS26 := tests/test_tensorflow_host.py tests/test_tensorflow_cnn.py tests/test_tensorflow_training.py \
+	tests/test_training_mathematics.py tests/test_tf_pipeline.py tests/test_build_tfrecords.py
 tf26: $(STAMP26)
-	$(VENV26)/bin/python -m pytest tests/test_tensorflow_host.py $(wildcard tests/test_kernel*.py)
+	$(VENV26)/bin/python -m pytest $(TESTS26) $(wildcard tests/test_kernel*.py tests/test_tensorflow_ipu*.py)
 	$(VENV26)/bin/python -m pytest bench_kernels -m tensorflow --precision=32.32 --budget=0.5
+	$(VENV26)/bin/python -m pytest bench_training bench_inference -k "cnn_tensorflow and synthetic" \
+		--precision=32.32 --set=image_size=64 --set=micro_batch_size=2 --budget=0.5
 
 $(STAMP26): pyproject.toml constraints-tf26.txt
 	@test -n "$(PYTHON38)" || { echo "make tf26 needs a Python 3.8: PYTHON38=PATH names one"; exit 1; }

@@ -30,12 +30,14 @@ INSTANCES = {**ONE_DEVICE, "resnet50": (1, 4, 16, 32, 64, 80)}
 @cases(
     *(Sweep(HOST[name], "micro_batch_size", sizes, (1, 16)) for name, sizes in ONE_DEVICE.items()),
     data=("synthetic", "generated", "real"),
+    quick=("resnet50", "efficientnet-b0"),
 )
 @cases(
     *(
         Sweep(HOST_INSTANCES[f"{name}-instances4"], "micro_batch_size", sizes, (1, 16))
         for name, sizes in INSTANCES.items()
-    )
+    ),
+    quick=("resnet50-instances4",),
 )
 @cases(*(Sweep(IPU[name], "micro_batch_size", sizes) for name, sizes in ONE_DEVICE.items()))
 @cases(*(Sweep(M2000[name], "micro_batch_size", sizes) for name, sizes in INSTANCES.items()))

@@ -54,6 +54,7 @@ def ipu_sweep(name: str, config: Classifier) -> Sweep:
         for name, config in HOST.items()
     ),
     data=DATA,
+    quick=("resnet50", "mobilenet-v3-large", "efficientnet-b0"),
 )
 @cases(*(ipu_sweep(name, config) for name, config in IPU.items()), data=DATA)
 @cases(*(Sweep(POD4[name], "micro_batch_size", sizes) for name, sizes in POD4_BATCHES.items()))

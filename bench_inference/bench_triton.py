@@ -73,6 +73,7 @@ CLIENTS = (1, 4, 8)
         for config in (*HOST.values(), *IPU.values())
     ),
     request_type=("sync", "async"),
+    quick=("resnet50",),
 )
 def bench_triton(config, triton, data, meter):
     step = triton.inference(config.network(), config, data.images(config))

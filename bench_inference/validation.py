@@ -20,6 +20,11 @@ class Validation(Classifier):
     )
 
     @property
+    def train_with_valid_preprocessing(self) -> bool:
+        """Whether training would prepare its images as validation does: it does not train."""
+        return False
+
+    @property
     def batches_per_call(self) -> int:
         """Batches of one host call of the original: an equal part of a pass over ImageNet."""
         images = self.micro_batch_size * self.shards * max(1, self.replicas)

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Tuple
 
+from bench_training.requirements import check_needs
 from fixtures.config import IPUS_OF_SYSTEM, CaseConfig, option
+from models.tensorflow.cnn.blocks import cut_at
 from models.tensorflow.cnn.classification import Network, build_classifier
 
 # The proportions that one pipeline stage is given: for convolutions and for matrix products.
 PROPORTIONS_PER_SHARD = 2
+MAX_SEED = 2**31 - 1  # TensorFlow's seeds are int32
 
 
 @dataclass(frozen=True)
@@ -29,20 +32,17 @@ class Classifier(CaseConfig):
     micro_batch_size: int = option(1, "images per device step and replica", minimum=1)
     batch_norm: bool = option(False, "batch norms instead of group norms")
     groups: int = option(0, "groups of a group norm; 0: 32, EfficientNet 4", minimum=0)
-    bn_decay: float = option(0.97, "decay of a batch norm's moving averages", minimum=0.0)
     norm_epsilon: float = option(0.0, "added to a norm's variance; 0: as the model", minimum=0.0)
     convolution_groups: int = option(32, "groups of ResNeXt's 3x3 convolutions", minimum=1)
     group_dim: int = option(
         0, "channels of a group: ResNeXt 4, EfficientNet's depthwise ones 1; 0: these", minimum=0
     )
     expand_ratio: int = option(6, "expansion of EfficientNet's blocks", minimum=1)
-    dropout_rate: float = option(-1.0, "EfficientNet's dropout; below 0: as the size")
-    block_survival_prob: float = option(
-        0.8, "EfficientNet: share of runs that keep the last block", minimum=0.0
-    )
     no_se: bool = option(False, "EfficientNet without squeeze and excitation")
     depth_divisor: int = option(8, "EfficientNet: channels are multiples of it", minimum=1)
-    top_width: int = option(1280, "EfficientNet: channels before the logits", minimum=1)
+    top_width: int = option(
+        1280, "EfficientNet: channels before the logits; 0: no convolution for them", minimum=0
+    )
     use_relu: bool = option(False, "EfficientNet with ReLU instead of swish")
     width_coefficient: float = option(0.0, "EfficientNet's width; 0: as the size", minimum=0.0)
     depth_coefficient: float = option(0.0, "EfficientNet's depth; 0: as the size", minimum=0.0)
@@ -55,9 +55,6 @@ class Classifier(CaseConfig):
     hostside_norm: bool = option(False, "images are normalised before they travel")
     pipeline_num_parallel: int = option(48, "images prepared at a time", minimum=1)
     dataset_cache: bool = option(True, "keep the encoded images in memory after the first pass")
-    train_with_valid_preprocessing: bool = option(
-        False, "real images are cut out of the centre in training too"
-    )
 
     instances: int = option(1, "processes that run the case together", minimum=1)
     shards: int = option(1, "IPUs that one copy is split over", minimum=1, ipu_only=True)
@@ -120,13 +117,10 @@ class Classifier(CaseConfig):
             model_size=self.model_size,
             norm="batch" if self.batch_norm else "group",
             groups=self.groups or (4 if efficientnet else 32),
-            bn_decay=self.bn_decay,
             norm_epsilon=self.norm_epsilon or None,
             convolution_groups=self.convolution_groups,
             group_dim=self.group_dim or (4 if self.model == "resnext" else 1),
             expand_ratio=self.expand_ratio,
-            dropout_rate=None if self.dropout_rate < 0 else self.dropout_rate,
-            block_survival_prob=self.block_survival_prob,
             squeeze_excite=not self.no_se,
             depth_divisor=self.depth_divisor,
             top_width=self.top_width,
@@ -142,7 +136,10 @@ class Classifier(CaseConfig):
     def check(self) -> None:
         """Refuse what contradicts itself, and what the original would silently ignore."""
         super().check()
-        _ = self.network
+        cut_at(self.network.unit_names, self.pipeline_splits)
+        check_needs(self)
+        if self.seed > MAX_SEED:
+            raise ValueError(f"seed={self.seed} is above the largest, {MAX_SEED}")
         if self.eight_bit_io and self.hostside_norm:
             raise ValueError("eight_bit_io sends integers, which hostside_norm cannot normalise")
         if self.system == "host":

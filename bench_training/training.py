@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Tuple
 
 from bench_training.classifier import Classifier
 from fixtures.config import option
+from models.tensorflow.cnn.classification import Network
 from models.tensorflow.training.optimisers import NAMES, default_rmsprop_decay
 from models.tensorflow.training.recipe import IMAGENET_IMAGES, Recipe
-from models.tensorflow.training.schedules import base_rate, default_exponent, updates_per_epoch
-
-SCHEDULES = ("stepped", "cosine", "exponential", "polynomial_decay_lr")
+from models.tensorflow.training.schedules import (
+    SCHEDULES,
+    base_rate,
+    default_exponent,
+    updates_per_epoch,
+)
 
 
 @dataclass(frozen=True)
@@ -23,16 +28,26 @@ class Training(Classifier):
     batches_per_step: int = option(
         1000, "most weight updates per host call on an IPU; a host calibrates", minimum=1
     )
+    bn_decay: float = option(0.97, "decay of a batch norm's moving averages", minimum=0.0)
+    dropout_rate: float = option(-1.0, "EfficientNet's dropout; below 0: as the size")
+    block_survival_prob: float = option(
+        0.8, "EfficientNet: share of runs that keep the last block", minimum=0.0
+    )
+    train_with_valid_preprocessing: bool = option(
+        False, "real images are cut out of the centre in training too"
+    )
     gradient_accumulation_count: int = option(1, "micro batches per weight update", minimum=1)
     epochs: float = option(100.0, "length of the schedule, and most that an IPU runs", minimum=0.0)
-    logs_per_epoch: int = option(16, "host calls per epoch on an IPU, at least", minimum=1)
+    logs_per_epoch: int = option(
+        16, "host calls per epoch on an IPU, at least", minimum=1, ipu_only=True
+    )
     optimiser: str = option("SGD", "what updates the weights", choices=NAMES)
     momentum: float = option(0.9, "of momentum, RMSprop and LARS", minimum=0.0)
     base_learning_rate: int = option(
         0, "N of the rate 2^N x global batch size; 0: by optimiser and model"
     )
     abs_learning_rate: float = option(0.0, "the rate itself; 0: 2^N x global batch size")
-    lr_schedule: str = option("stepped", "how the rate falls", choices=SCHEDULES)
+    lr_schedule: str = option("stepped", "how the rate falls", choices=tuple(SCHEDULES))
     warmup_epochs: float = option(5.0, "epochs in which the rate rises", minimum=0.0)
     learning_rate_decay: float = option(0.1, "stepped: factor of each step", minimum=0.0)
     learning_rate_schedule: Tuple[float, ...] = option(
@@ -42,7 +57,9 @@ class Training(Classifier):
     lr_drops: int = option(146, "exponential: drops in the run", minimum=1)
     poly_lr_decay_power: float = option(2.0, "polynomial: its power", minimum=0.0)
     poly_lr_end_ratio: float = option(1e-5, "polynomial: last rate over first", minimum=0.0)
-    abs_end_learning_rate: float = option(0.0, "polynomial: last rate; 0: by the ratio")
+    abs_end_learning_rate: float = option(
+        0.0, "polynomial: last rate; 0: by the ratio", minimum=0.0
+    )
     label_smoothing: float = option(0.0, "share of the label's mass on other classes", minimum=0.0)
     weight_decay: float = option(-1.0, "of kernels; below 0: 1e-4, EfficientNet 1e-5")
     loss_scaling: float = option(128.0, "factor of the loss that gradients are divided by")
@@ -64,6 +81,16 @@ class Training(Classifier):
     disable_variable_offloading: bool = option(
         False, "the optimiser's variables stay on the IPU", ipu_only=True
     )
+
+    @property
+    def network(self) -> Network:
+        """The network, with what only training uses. Raises ValueError for an unknown one."""
+        return dataclasses.replace(
+            super().network,
+            bn_decay=self.bn_decay,
+            dropout_rate=None if self.dropout_rate < 0 else self.dropout_rate,
+            block_survival_prob=self.block_survival_prob,
+        )
 
     @property
     def global_batch_size(self) -> int:

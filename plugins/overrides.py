@@ -14,6 +14,7 @@ from fixtures.config import ALIASES, CaseConfig, check_value, option_types
 
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
+MAX_WHOLE = 2**63 - 1  # no framework counts further
 OPENING = {"{": "}", "[": "]", "(": ")"}
 # Options with a command-line option of their own, and those that name the case.
 RESERVED = {"data": "--data=", "precision": "--precision=", "mode": "-k ", "system": "--device="}
@@ -31,6 +32,23 @@ ELSEWHERE = {
     "no_dataset_cache": "use --set=dataset_cache=false",
     "group_norm": "use --set=batch_norm=false",
     "select_ipu": "use --device-id=N",
+    "gc_profile": "--profile=DIR leaves reports of the selected cases there",
+    "dataset": "every network has the 1000 classes of ImageNet",
+    "dataset_benchmark": "a case always runs its network, and waits for data are part of its time",
+    "restore_path": "weights are seeded random numbers: --set=seed=N chooses them",
+    "init_path": "weights are seeded random numbers: --set=seed=N chooses them",
+    "log_dir": "--results-dir=DIR names the folder of the records",
+    "no_logs": "each run leaves one record; --results-dir=DIR says where",
+    "log_all_instances": "the instances of a case leave one record together",
+    "log_freq": "every round is recorded; --set=logs_per_epoch=N sets the host calls of an epoch",
+    "hostside_image_mixing": "images are mixed on the device",
+    "weight_avg_N": "weights are averaged at each update: use --set=weight_avg_exp=DECAY",
+    "distributed": "use --set=instances=N",
+    "fused_preprocessing": "--set=eight_bit_io=true normalises images on the device",
+    "num_io_tiles": "the selected cases keep no tiles for transfers; cases in PyTorch can",
+    "widenet": "it belongs to networks for CIFAR, which there are none of",
+    "sharding_exclude_filter": "nothing is sharded automatically: name pipeline_splits",
+    "sharding_include_filter": "nothing is sharded automatically: name pipeline_splits",
 }
 
 
@@ -97,9 +115,12 @@ def _typed(kind: Any, text: str) -> Any:
         raise ValueError(f"{text!r} is neither true nor false")
     if kind is int:
         try:
-            return int(text)
+            whole = int(text)
         except ValueError:
             raise ValueError(f"{text!r} is not a whole number") from None
+        if abs(whole) > MAX_WHOLE:
+            raise ValueError(f"{text!r} is too large")
+        return whole
     if kind is float:
         try:
             number = float(text)

@@ -79,9 +79,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     option = metafunc.config.option
     params: Dict[str, Any] = {}
     for mark in marks:
+        axes = dict(mark.kwargs)
+        quick = axes.pop("quick", None)
         for entry in mark.args:
-            family = Family.of(entry, dict(mark.kwargs))
-            for case in expand(family, selection.assignments, option.data, option.precision):
+            family = Family.of(entry, axes)
+            for case in expand(family, selection.assignments, option.data, option.precision, quick):
                 for identifier in (case.base_id, case.id):
                     selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
@@ -105,6 +107,7 @@ def expand(
     assignments: Dict[str, List[str]],
     data: Optional[str] = None,
     precision: Optional[str] = None,
+    quick_names: Optional[Sequence[str]] = None,
 ) -> Iterator[Case]:
     """Yield the cases of a family under the command line's options.
 
@@ -133,6 +136,9 @@ def expand(
         modes = family.axes.get("data", (config.data,))
         quick = (
             config.system == "host"
+            and (quick_names is None or config.name in quick_names)
+            # The last mode does what the others do, and more.
+            and config.mode == family.axes.get("mode", (config.mode,))[-1]
             and config.data == (data if data in modes else modes[0])
             and (swept_here or not family.swept or getattr(config, family.swept) == last_swept)
         )

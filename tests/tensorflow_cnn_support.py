@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List
+from typing import Any, Callable, Iterator, List
 
 import numpy as np
 
@@ -31,6 +31,13 @@ def layers_in_order(part: Any) -> Iterator[Any]:
         names = ("units", "layers", "branch", "shortcut", "squeeze", "excite", "dense")
         for name in names:
             yield from layers_in_order(getattr(part, name, None))
+
+
+def without_weights(torch: Any, build: Callable[[], Any]) -> Any:
+    """Return a PyTorch network for :func:`copy_to_torch`; to draw its weights would take long."""
+    with torch.device("meta"):
+        network = build()
+    return network.to_empty(device="cpu")
 
 
 def copy_to_torch(torch: Any, classifier: Any, network: Any) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bench_inference import bench_cnn_tensorflow as inference
 from bench_inference.validation import Validation
 from bench_training import bench_cnn_tensorflow as training
+from bench_training.requirements import NEEDS
 from bench_training.training import Training
-from fixtures.config import Family
+from fixtures.config import Family, option_types
+from models.tensorflow.cnn.classification import Network
+from plugins.overrides import convert
 
 FACTS = ("gbs", "per_epoch", "per_call", "replicas", "instances", "shards", "micro")
 # Per line: global batch size, weight updates per epoch and per host call, replicas, instances,
@@ -64,7 +69,6 @@ OF_MODEL: Dict[str, Dict[str, Any]] = {
         "precision": "16.16",
         "pipeline_splits": ("b3/3/relu",),
         "optimiser": "momentum",
-        "base_learning_rate": -11,
         "lr_schedule": "cosine",
         "label_smoothing": 0.1,
         "normalise_input": True,
@@ -87,7 +91,6 @@ OF_MODEL: Dict[str, Dict[str, Any]] = {
 EFFICIENTNET = {
     "model": "efficientnet",
     "model_size": "B4",
-    "groups": 4,
     "batch_norm": False,
     "precision": "16.32",
     "optimiser": "RMSprop",
@@ -158,6 +161,7 @@ def test_rates_are_those_of_the_original() -> None:
     assert training.M2000["resnet50"].recipe.base_rate == 16384 / 2048
     assert training.M2000["resnext101"].recipe.base_rate == 768 / 2048
     b4 = training.POD16["efficientnet-b4-g16"].recipe
+    assert training.POD16["efficientnet-b4-g16"].network.groups == 4
     assert b4.base_rate == 800 / 16384
     assert b4.rmsprop_decay == pytest.approx(1 - 800 / 16384)
     assert b4.weight_decay == 1e-5
@@ -205,6 +209,17 @@ def test_a_call_of_validation_is_an_equal_part_of_a_pass(
         ({"hostside_norm": True}, "integers"),
         ({"optimiser": "RMSprop"}, "RMSprop"),  # its decay at a batch of 16384 is 0
         ({"optimiser": "LARS"}, "learning rate"),  # no default
+        ({"epochs": 0.0}, "epochs=0"),
+        ({"epochs": 1e308}, r"epochs=1e\+308"),
+        ({"seed": 2**31}, "seed=2147483648 is above the largest, 2147483647"),
+        ({"base_learning_rate": 2000}, r"2\^2000 \* 16384 is too large"),
+        ({"base_learning_rate": 1000}, "not a float32 above 0"),
+        ({"base_learning_rate": -2000}, "learning rate 0 is not"),
+        (
+            {"optimiser": "RMSprop", "rmsprop_base_decay_exp": 2000, "abs_learning_rate": 0.1},
+            "2000",
+        ),
+        ({"learning_rate_decay": 1e200}, "stepped schedule grows"),
     ],
 )
 def test_contradictions_are_refused(changes: Dict[str, Any], message: str) -> None:
@@ -219,3 +234,167 @@ def test_instances_of_a_host_do_not_train_together() -> None:
     config = dataclasses.replace(training.HOST["resnet50"], instances=2)
     with pytest.raises(ValueError, match="instances=2"):
         config.check()
+
+
+@pytest.mark.parametrize(
+    "name, changes, message",
+    [
+        ("resnet50", {"expand_ratio": 4}, "expand_ratio=4 has no effect with model=resnet: it "),
+        ("resnet50", {"top_width": 0}, "it needs model=efficientnet"),
+        ("resnet50", {"no_se": True}, "no_se=true has no effect with model=resnet"),
+        ("resnet50", {"group_dim": 4}, "needs model=resnext or efficientnet"),
+        ("efficientnet-b4", {"convolution_groups": 4}, "needs model=resnext"),
+        ("resnet50", {"groups": 8}, "no effect with batch_norm=true: it needs batch_norm=false"),
+        ("resnext101", {"bn_decay": 0.9}, "it needs batch_norm=true"),
+        ("resnet50", {"rmsprop_epsilon": 0.1}, "needs optimiser=RMSprop"),
+        ("resnet50", {"lars_skip_list": ("beta",)}, "lars_skip_list=beta .* optimiser=LARS"),
+        ("resnet50", {"optimiser": "SGD", "momentum": 0.5}, "optimiser=momentum or RMSprop or L"),
+        ("resnet50", {"lr_drops": 10}, "needs lr_schedule=exponential"),
+        ("resnext101", {"learning_rate_decay": 0.5}, "needs lr_schedule=stepped"),
+        ("resnet50", {"poly_lr_end_ratio": 0.1}, "needs lr_schedule=polynomial_decay_lr"),
+        ("resnet50", {"abs_learning_rate": 0.1, "base_learning_rate": -9}, "abs_learning_rate=0$"),
+        (
+            "efficientnet-b4",
+            {"rmsprop_decay": 0.9, "rmsprop_base_decay_exp": -12},
+            "rmsprop_base_decay_exp=-12 has no effect with rmsprop_decay=0.9",
+        ),
+    ],
+)
+def test_an_option_of_something_else_is_refused(
+    name: str, changes: Dict[str, Any], message: str
+) -> None:
+    """It would only change the name of the case."""
+    config = dataclasses.replace(training.HOST[name], **changes)
+    with pytest.raises(ValueError, match=message):
+        config.check()
+
+
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        ("efficientnet-b4", {"expand_ratio": 4, "top_width": 0, "block_survival_prob": 0.5}),
+        ("efficientnet-b4", {"batch_norm": True}),
+        ("resnext101", {"group_dim": 8, "convolution_groups": 16, "groups": 16}),
+        ("resnext101", {"abs_learning_rate": 0.1}),
+        ("resnet50", {"bn_decay": 0.9, "optimiser": "SGD"}),
+        ("resnet50", {"optimiser": "LARS", "base_learning_rate": -9, "lars_eeta": 0.1}),
+        ("resnet50", {"lr_schedule": "polynomial_decay_lr", "abs_end_learning_rate": 1e-3}),
+    ],
+)
+def test_the_same_options_where_they_count(name: str, changes: Dict[str, Any]) -> None:
+    """No preset sets what another choice would make useless."""
+    dataclasses.replace(training.HOST[name], **changes).check()
+
+
+def test_needs_name_options_and_values_that_there_are() -> None:
+    """A misspelt name in the table would refuse an option everywhere, or nowhere."""
+    fields = {field.name: field for field in dataclasses.fields(Training)}
+    for name, needs in NEEDS.items():
+        assert name in fields
+        for other, values in needs.items():
+            choices = fields[other].metadata["choices"]
+            assert all(value in choices if choices else True for value in values)
+
+
+def test_options_of_training_are_not_those_of_validation() -> None:
+    """There they would do nothing."""
+    of_validation = set(option_types(Validation))
+    only_training = {"bn_decay", "dropout_rate", "block_survival_prob"}
+    assert only_training | {"train_with_valid_preprocessing"} <= set(option_types(Training))
+    assert not (only_training | {"train_with_valid_preprocessing"}) & of_validation
+    assert Validation().train_with_valid_preprocessing is False
+    changed = dataclasses.replace(
+        training.HOST["efficientnet-b4"], dropout_rate=0.1, block_survival_prob=0.5
+    )
+    assert (changed.network.dropout_rate, changed.network.block_survival_prob) == (0.1, 0.5)
+    assert dataclasses.replace(training.HOST["resnet50"], bn_decay=0.5).network.bn_decay == 0.5
+
+
+# ------------------------------------------------------------------ pipeline splits
+
+
+@pytest.mark.parametrize(
+    "splits, message",
+    [
+        ("b1/2/rel b2/3/relu b3/3/relu", "'b1/2/rel' does not exist; did you mean b1/2/relu"),
+        ("b1/2/relu b2/3/relu b3/6/relu", r"'b3/6/relu' does not exist.*\npossible splits: b1/0 b"),
+        ("stem b2/3/relu b3/3/relu", "'stem' does not exist"),
+        ("b2/3/relu b1/2/relu b3/3/relu", "'b1/2/relu' comes too late"),
+        ("b2/3/relu b2/3/relu b3/3/relu", "'b2/3/relu' stands there twice"),
+    ],
+)
+@pytest.mark.parametrize("configs", [training.HOST, training.M2000, training.POD16])
+def test_misspelt_splits_are_refused(
+    configs: Dict[str, Training], splits: str, message: str
+) -> None:
+    """On a host too, which only records them."""
+    named = convert(Training, "pipeline_splits", splits)
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(configs["resnet50"], pipeline_splits=named).check()
+
+
+def test_splits_of_validation_are_judged_too() -> None:
+    """The options are the same."""
+    config = inference.M2000["efficientnet-b0"]
+    config = dataclasses.replace(config, replicas=2, instances=2, shards=2, pipeline=True)
+    dataclasses.replace(config, pipeline_splits=("block4b",)).check()
+    with pytest.raises(ValueError, match="'block4z' does not exist; did you mean block4"):
+        dataclasses.replace(config, pipeline_splits=("block4z",)).check()
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(
+    "network",
+    [
+        Network("resnet", "10"),
+        Network("resnext", "14"),
+        Network("efficientnet", "B0"),
+        Network("efficientnet", "B0", group_dim=16, expand_ratio=1, squeeze_excite=False),
+        Network("efficientnet", "B0", depth_divisor=64, depth_coefficient=1.5),
+    ],
+    ids=str,
+)
+def test_units_have_the_names_that_splits_are_judged_by(network: Network) -> None:
+    """What is built without TensorFlow and with it."""
+    tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install tensorflow")
+    from models.tensorflow.cnn.classification import build_classifier
+
+    assert [unit.name for unit in build_classifier(tf, network).units] == network.unit_names
+
+
+# ------------------------------------------------------------------ any value
+
+
+def test_a_network_deeper_than_the_alphabet_is_refused() -> None:
+    """Blocks of a stage are told apart by a letter."""
+    config = dataclasses.replace(training.HOST["efficientnet-b4"], depth_coefficient=10.0)
+    with pytest.raises(ValueError, match=r"depth_coefficient=10.0: .* at most 6.5"):
+        config.check()
+    names = dataclasses.replace(config, depth_coefficient=6.5).network.unit_names
+    assert "block6z" in names
+
+
+WORDS = {
+    int: ["0", "1", "-1", "2000", "-2000", str(2**62), str(2**63)],
+    float: ["0", "1", "-1", "1e308", "-1e308", "1e-308", "0.5"],
+}
+NUMBERS: List[str] = [name for name, kind in option_types(Training).items() if kind in WORDS]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_number_is_accepted_or_refused_in_words(data: st.DataObject) -> None:
+    """Also several at a time; a traceback at collection would tell a user nothing."""
+    config: Training = data.draw(st.sampled_from(list(training.HOST.values())))
+    for name in data.draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=3)):
+        text = data.draw(st.sampled_from(WORDS[option_types(Training)[name]]))
+        try:
+            config = dataclasses.replace(config, **{name: convert(Training, name, text)})
+        except ValueError:
+            continue
+    try:
+        config.check()
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert config.recipe.rate(1) <= config.recipe.base_rate

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, List
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.overrides import convert, parse_assignments, split_values, unknown_key_message
+from bench_training.training import Training
+from fixtures.config import option_types
+from plugins.overrides import (
+    ELSEWHERE,
+    convert,
+    parse_assignments,
+    split_values,
+    unknown_key_message,
+)
 from tests.fake_cases import Fake, Other
 
 
@@ -77,6 +86,7 @@ def test_text_becomes_the_options_type(key: str, text: str, value: Any) -> None:
     ("key", "text", "message"),
     [
         ("batch_size", "1.5", "'1.5' is not a whole number"),
+        ("batch_size", str(2**63), "'9223372036854775808' is too large"),
         ("batch_size", "0", "'0' is below the smallest value, 1"),
         ("batch_seconds", "nan", "'nan' is not a number"),
         ("batch_seconds", "-1", "below the smallest value"),
@@ -104,3 +114,32 @@ def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
     assert "The selected cases have: batches_per_step, micro_batch_size" in message
     assert "flavour" not in message
     assert "'xyz'. The" in unknown_key_message("xyz", [Other])
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("gc_profile", "--profile=DIR"),
+        ("log-dir", "--results-dir=DIR"),
+        ("distributed", "--set=instances=N"),
+        ("weight_avg_N", "--set=weight_avg_exp=DECAY"),
+        ("restore_path", "--set=seed=N"),
+        ("hostside-image-mixing", "mixed on the device"),
+        ("sharding_exclude_filter", "pipeline_splits"),
+        ("num_io_tiles", "cases in PyTorch"),
+    ],
+)
+def test_options_of_the_original_programs_say_what_to_use(key: str, instead: str) -> None:
+    message = unknown_key_message(key, [Other])
+    assert message.startswith(f"--set: {key!r} is no option of a case; ")
+    assert instead in message
+
+
+def test_what_messages_name_exists(pytestconfig: pytest.Config) -> None:
+    """An option that was renamed must not stay in the advice."""
+    options = set(option_types(Training))
+    for advice in ELSEWHERE.values():
+        for name in re.findall(r"--set=(\w+)", advice):
+            assert name in options
+        for flag in set(re.findall(r"--([a-z-]+)=", advice)) - {"set"}:
+            assert hasattr(pytestconfig.option, flag.replace("-", "_"))

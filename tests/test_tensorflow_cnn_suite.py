@@ -81,7 +81,25 @@ def test_validation_runs_alone_and_in_instances(tmp_path: Path, records: Path) -
     assert (facts["asked"], facts["ran"]) == (4, min(4, cores))
     assert together["items_per_round"] == 4 * 2 * facts["ran"]
     assert alone["items_per_round"] == 4 * 2
-    assert alone["effective"]["folded_norms"]
+    assert alone["effective"]["folded_norms"] == 20  # of a ResNet-18
+
+
+def test_instances_read_different_images(tmp_path: Path, records: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores that this process may use")
+    words = ["-k", "resnet50-bs16-real", f"--dataset-dir={records}", "--set=instances=2"]
+    run(tmp_path, INFERENCE, *words, "--batches-per-step=1").assert_code(0)
+    (record,) = recorded(tmp_path)
+    assert record["effective"]["instances"]["ran"] == 2
+    assert record["data"]["part"] == "1 of 2"
+
+
+def test_a_training_that_diverges_is_said(tmp_path: Path) -> None:
+    words = ["-k", "resnet50-synthetic", "--set=abs_learning_rate=1e30", "--set=warmup_epochs=0"]
+    outcome = run(tmp_path, TRAINING, *words, "--steps=3").assert_code(0)
+    outcome.line("training diverged")
+    (record,) = recorded(tmp_path)
+    assert record["counters"]["loss"] is None
 
 
 def test_a_missing_shard_ends_the_run_before_it_starts(tmp_path: Path, records: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -129,6 +130,53 @@ def test_no_directory(tmp_path: Path) -> None:
         find_shards(tmp_path / "gone", "train")
     with pytest.raises(DataError, match=r"not a directory: .*file"):
         find_shards(tmp_path / "file", "train")
+
+
+def test_a_name_that_no_file_system_takes(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot read .*: File name too long; name a folder"):
+        find_shards(tmp_path / ("x" * 300), "train")
+    with pytest.raises(BuildUsageError, match=r"cannot read .*: File name too long; SOURCE"):
+        find_sources(tmp_path / ("x" * 300), "both", NO_COUNT)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Make a folder unreadable, as for a user who is not root; its entries cannot be looked up."""
+    inside = f"{folder}{os.sep}"
+
+    def refusing(function: Any, listed: bool) -> Any:
+        def call(path: Any = ".", *args: Any, **options: Any) -> Any:
+            text = str(path)
+            if text.startswith(inside) or (listed and text == str(folder)):
+                raise PermissionError(errno.EACCES, "Permission denied", text)
+            return function(path, *args, **options)
+
+        return call
+
+    monkeypatch.setattr(os, "stat", refusing(os.stat, False))
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir, True))
+    monkeypatch.setattr(os, "listdir", refusing(os.listdir, True))
+
+
+def test_unreadable_neighbours_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "private").mkdir()
+    touch(tmp_path, *shards("train", 2, "set/imagenet-data"))
+    refuse(monkeypatch, tmp_path / "private")
+    assert find_shards(tmp_path, "train").root == str(tmp_path / "set/imagenet-data")
+
+
+def test_an_unreadable_data_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touch(tmp_path, *shards("train", 2, "set"), "images/train/a/1.jpg", "images/train/b/1.jpg")
+    refuse(monkeypatch, tmp_path / "set")
+    with pytest.raises(DataError, match=r"cannot read .*set: Permission denied; name a folder"):
+        find_shards(tmp_path / "set", "train")
+    with pytest.raises(BuildUsageError, match=r"cannot read .*set: Permission denied; SOURCE"):
+        find_sources(tmp_path / "set", "train", NO_COUNT)
+    monkeypatch.undo()
+    refuse(monkeypatch, tmp_path / "images/train/b")
+    with pytest.raises(BuildUsageError, match=r"cannot read .*train/b: Permission denied"):
+        find_sources(tmp_path / "images", "train", NO_COUNT)
 
 
 # ------------------------------------------------------------------ what they are built from
@@ -329,22 +377,13 @@ def test_generated_batch_is_one_image_and_one_label() -> None:
     assert exact.std() == pytest.approx(60 * 0.8796, abs=0.3)
 
 
-def test_normalisation_values() -> None:
-    scale, shift = RecordFeed("real", 1).scale_shift()
-    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-    pixel = np.array([10.0, 20.0, 30.0])
-    assert pixel * scale - shift == pytest.approx((pixel / 255 - mean) / std, abs=1e-6)
-    scale, shift = RecordFeed("real", 1, normalise_input=False).scale_shift()
-    assert pixel * scale - shift == pytest.approx(pixel - [123.68, 116.78, 103.94], abs=1e-4)
-
-
 def test_what_the_record_says() -> None:
     facts = RecordFeed("real", 1, shards=SHARDS, training=True).describe()
     assert facts["source"] == "/data"
     assert (facts["transfer"], facts["augmented"], facts["parallel"]) == (
         "uint8",
         True,
-        "automatic",
+        48,
     )
     assert "seed 0" in RecordFeed("generated", 1).describe()["values"]
     assert RecordFeed("synthetic", 1).describe()["values"] == "random, made on the device"

@@ -318,11 +318,6 @@ def test_the_loss_is_numpys(tf: Any, dtype: str, smoothing: float, mixed: bool) 
     assert float(found) == pytest.approx(-(targets * logs).sum(1).mean(), rel=1e-6)
 
 
-def test_accuracy_is_the_share_of_labels_found(tf: Any) -> None:
-    logits = tf.constant([[0.0, 2.0, 1.0], [3.0, 2.0, 1.0], [0.0, 1.0, 2.0], [0.0, 9.0, 2.0]])
-    assert float(losses.top_1(tf, logits, tf.constant([1, 0, 1, 1]))) == 0.75
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("source", ["uint8", "float16"])
 @pytest.mark.parametrize("full", [False, True])
@@ -357,6 +352,3 @@ def test_averages_are_numpys(tf: Any, fuse: bool) -> None:
     for average, value in zip(averages.averages, wanted):
         assert average.dtype == tf.float32
         np.testing.assert_allclose(average.numpy(), value, rtol=1e-5, atol=1e-6)
-    averages.assign_to(variables)
-    for found, value in zip(seen(), wanted):
-        np.testing.assert_allclose(found, value, rtol=2**-8)

@@ -51,6 +51,12 @@ def test_the_base_rate_grows_with_the_global_batch(
     assert base_rate(exponent, global_batch) == rate
 
 
+def test_a_rate_beyond_floating_point_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"2\^2000 \* 16 is too large.*base_learning_rate"):
+        base_rate(2000, 16)
+    assert base_rate(-2000, 16) == 0.0
+
+
 def test_default_exponents() -> None:
     assert [default_exponent(name) for name in ("SGD", "momentum")] == [-8, -11]
     named = ("SGD", "momentum", "RMSprop")
@@ -94,7 +100,7 @@ def test_polynomial_is_numpys() -> None:
 def test_a_warm_up_longer_than_the_run_only_grows_with_the_update(kind: str) -> None:
     # The published one-epoch runs have five epochs of warm-up.
     plain, warm = SCHEDULES[kind](8.0, 78), SCHEDULES[kind](8.0, 78, 5 * 78)
-    value = 8.0 if kind == "polynomial" else plain.rate(50)
+    value = 8.0 if kind == "polynomial_decay_lr" else plain.rate(50)
     assert warm.rate(50) == pytest.approx(value * 50 / 390)
 
 
@@ -111,7 +117,7 @@ def test_rates_are_bounded_and_fall_after_warm_up(
     if update >= warm * total:
         assert schedule.rate(update + 1) <= schedule.rate(update)
         without = SCHEDULES[kind](0.375, total)
-        if kind != "polynomial":
+        if kind != "polynomial_decay_lr":
             assert schedule.rate(update) == without.rate(update)
     assert schedule.rate(3 * total) == schedule.rate(4 * total)
 

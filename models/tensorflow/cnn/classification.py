@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
+from models.tensorflow.cnn.blocks import (
+    MAX_DEPTH,
+    Shape,
+    cut_at,
+    efficientnet_blocks,
+    resnet_blocks,
+)
 from models.tensorflow.cnn.run import Run
 
 if TYPE_CHECKING:
@@ -43,7 +49,9 @@ MODELS: Dict[str, Sequence[str]] = {
 # passes a convolution and a ReLU (He et al., arXiv 1502.01852); a ResNet adds up too many branches.
 _EPSILON = {"resnet": 1e-5, "resnext": 1e-5, "efficientnet": 1e-3}
 _GAIN = {"resnet": 1.0, "resnext": 1.0, "efficientnet": 2.0}
-_GROUP_DIM = {"resnet": 64, "resnext": 4, "efficientnet": 1}
+_GROUP_DIM = {"resnext": 4, "efficientnet": 1}
+# Channels hundreds of times as many fit into no memory.
+_MAX_WIDTH = 100.0
 
 
 @dataclass(frozen=True)
@@ -91,10 +99,10 @@ class Network:
             raise ValueError(
                 f"block_survival_prob={self.block_survival_prob}: choose above 0, at most 1"
             )
-        for name in ("width_coefficient", "depth_coefficient"):
+        for name, most in (("width_coefficient", _MAX_WIDTH), ("depth_coefficient", MAX_DEPTH)):
             value = getattr(self, name)
-            if value is not None and value <= 0.0:
-                raise ValueError(f"{name}={value}: choose a number above 0")
+            if value is not None and not 0.0 < value <= most:
+                raise ValueError(f"{name}={value}: choose a number above 0, at most {most:g}")
 
     @property
     def size(self) -> str:
@@ -107,6 +115,32 @@ class Network:
     def image_size(self) -> int:
         """Height and width of the images the network was made for."""
         return EFFICIENTNETS[self.size].image_size if self.model == "efficientnet" else 224
+
+    @property
+    def shape(self) -> Shape:
+        """What makes an EfficientNet this one."""
+        scale = EFFICIENTNETS[self.size]
+        return Shape(
+            width=_default(self.width_coefficient, scale.width),
+            depth=_default(self.depth_coefficient, scale.depth),
+            dropout=_default(self.dropout_rate, scale.dropout),
+            expand_ratio=self.expand_ratio,
+            group_dim=_default(self.group_dim, _GROUP_DIM[self.model]),
+            squeeze_excite=self.squeeze_excite,
+            survival=self.block_survival_prob,
+            depth_divisor=self.depth_divisor,
+            top_width=self.top_width,
+            activation="relu" if self.use_relu else "swish",
+        )
+
+    @property
+    def unit_names(self) -> List[str]:
+        """The names of the units in order; pipelines are split at all but the first."""
+        if self.model == "efficientnet":
+            names = [name for block in efficientnet_blocks(self.shape) for name in block.units]
+        else:
+            names = [name for block in resnet_blocks(self.size) for name in block.units]
+        return ["stem", *names, "top"]
 
 
 def build_classifier(
@@ -135,15 +169,17 @@ def build_classifier(
         epsilon=_default(network.norm_epsilon, _EPSILON[model]),
         group_norm=group_norm,
     )
-    group_dim = _default(network.group_dim, _GROUP_DIM[model])
     if model == "efficientnet":
-        return Classifier(_efficientnet_units(make, network, group_dim))
+        from models.tensorflow.cnn.efficientnet import efficientnet_units
+
+        return Classifier(efficientnet_units(make, network.shape, network.classes))
     from models.tensorflow.cnn.resnet import resnet_units
 
     if model == "resnet":
         return Classifier(resnet_units(make, network.size, network.classes))
     groups = network.convolution_groups
-    return Classifier(resnet_units(make, network.size, network.classes, groups, group_dim))
+    width = _default(network.group_dim, _GROUP_DIM[model])
+    return Classifier(resnet_units(make, network.size, network.classes, groups, width))
 
 
 def split_units(classifier: Classifier, splits: Sequence[str]) -> List[List[Unit]]:
@@ -151,43 +187,8 @@ def split_units(classifier: Classifier, splits: Sequence[str]) -> List[List[Unit
 
     Raises ValueError for a name that does not exist, and for names out of order.
     """
-    names = [unit.name for unit in classifier.units]
-    cuts = [0]
-    for name in splits:
-        if name not in classifier.split_names:
-            near = difflib.get_close_matches(name, classifier.split_names)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise ValueError(
-                f"pipeline split {name!r} does not exist{hint}\n"
-                f"possible splits: {' '.join(classifier.split_names)}"
-            )
-        if names.index(name) <= cuts[-1]:
-            again = "stands there twice" if splits.count(name) > 1 else "comes too late"
-            raise ValueError(
-                f"pipeline split {name!r} {again}: name each split once, in the network's order"
-            )
-        cuts.append(names.index(name))
-    cuts.append(len(names))
-    return [classifier.units[start:end] for start, end in zip(cuts, cuts[1:])]
-
-
-def _efficientnet_units(make: Any, network: Network, group_dim: int) -> List[Unit]:
-    from models.tensorflow.cnn.efficientnet import Shape, efficientnet_units
-
-    scale = EFFICIENTNETS[network.size]
-    shape = Shape(
-        width=_default(network.width_coefficient, scale.width),
-        depth=_default(network.depth_coefficient, scale.depth),
-        dropout=_default(network.dropout_rate, scale.dropout),
-        expand_ratio=network.expand_ratio,
-        group_dim=group_dim,
-        squeeze_excite=network.squeeze_excite,
-        survival=network.block_survival_prob,
-        depth_divisor=network.depth_divisor,
-        top_width=network.top_width,
-        activation="relu" if network.use_relu else "swish",
-    )
-    return efficientnet_units(make, shape, network.classes)
+    cuts = cut_at([unit.name for unit in classifier.units], splits)
+    return [classifier.units[a:b] for a, b in zip([0, *cuts], [*cuts, len(classifier.units)])]
 
 
 def _default(value: Any, default: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from models.tensorflow.cnn.operations import ACTIVATIONS, convolve
+from models.tensorflow.cnn.operations import ACTIVATIONS, convolve, has_onednn_by_default
 from models.tensorflow.cnn.run import Run
 
 
@@ -28,8 +28,8 @@ class FoldedConvolution:
         tf = self._tf
         sums = convolve(tf, images, tf.constant(self._kernel), self._stride, training=False)
         bias = tf.convert_to_tensor(self._bias)
-        if images.shape[3] != self._kernel.shape[2] and tf.__version__.startswith("2.6."):
-            # TensorFlow 2.6 would fuse it into an operation that does not support groups.
+        if images.shape[3] != self._kernel.shape[2] and not has_onednn_by_default(tf):
+            # It would be fused into an operation that does not support groups.
             return self._activation(tf, sums + bias)
         return self._activation(tf, tf.nn.bias_add(sums, bias))
 
@@ -48,13 +48,23 @@ def fold(tf: Any, classifier: Any, dtype: Any) -> Callable[[Any], Any]:
     return infer
 
 
-def _folded(tf: Any, part: Any, dtype: Any) -> Any:
-    """Return a copy of a part of a network as inference sees it."""
+def folded_norms(classifier: Any) -> int:
+    """Return how many norms of a classifier :func:`fold` folds into the convolutions before."""
+    return sum(_folds(part) for part in classifier.submodules)
+
+
+def _folds(part: Any) -> bool:
+    """Whether a part is a convolution whose norm can be folded into it."""
     from models.tensorflow.cnn.layers import BatchNorm, ConvNorm
 
+    return isinstance(part, ConvNorm) and isinstance(part.norm, BatchNorm)
+
+
+def _folded(tf: Any, part: Any, dtype: Any) -> Any:
+    """Return a copy of a part of a network as inference sees it."""
     if isinstance(part, tf.Variable):
         return tf.constant(_rounded(tf, part.numpy(), dtype))
-    if isinstance(part, ConvNorm) and isinstance(part.norm, BatchNorm):
+    if _folds(part):
         norm = part.norm
         gamma, beta, mean, variance = (
             np.asarray(value.numpy(), np.float64)

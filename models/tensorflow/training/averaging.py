@@ -31,8 +31,3 @@ class WeightAverages:
 
         weights = [tf.convert_to_tensor(variable) for variable in variables]
         for_each(tf, apply, weights, tf.constant(self._decay), self._fuse)
-
-    def assign_to(self, variables: Sequence[Any]) -> None:
-        """Give the weights their averages, rounded to their dtypes."""
-        for variable, average in zip(variables, self.averages):
-            variable.assign(self._tf.cast(average, variable.dtype))

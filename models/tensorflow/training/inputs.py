@@ -1,7 +1,7 @@
 """Pixels to what a network's first convolution takes, on the device.
 
 The constants are those of ImageNet, in the order red, green, blue: MEANS in pixel values, MEAN and
-DEVIATION for pixels scaled to 0..1.
+DEVIATION for pixels scaled to 0..1. A pixel is normalised to ``pixel * SCALE - SHIFT``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Any
 
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
+SCALE = tuple(1.0 / (255.0 * deviation) for deviation in DEVIATION)
+SHIFT = tuple(mean / deviation for mean, deviation in zip(MEAN, DEVIATION))
 MEANS = (123.68, 116.78, 103.94)
 
 
@@ -21,7 +23,5 @@ def normalise(tf: Any, images: Any, dtype: Any, normalise_input: bool) -> Any:
     """
     pixels = tf.cast(images, tf.float32)
     if normalise_input:
-        scale = [1.0 / (255.0 * deviation) for deviation in DEVIATION]
-        offset = [-mean / deviation for mean, deviation in zip(MEAN, DEVIATION)]
-        return tf.cast(pixels * scale + offset, dtype)
-    return tf.cast(pixels - list(MEANS), dtype)
+        return tf.cast(pixels * SCALE - SHIFT, dtype)
+    return tf.cast(pixels - MEANS, dtype)

@@ -1,4 +1,4 @@
-"""The loss of a classifier, with smoothed and mixed labels, and its accuracy."""
+"""The loss of a classifier, with smoothed and mixed labels."""
 
 from __future__ import annotations
 
@@ -33,12 +33,3 @@ def cross_entropy(
     if shares is not None:
         targets = tf.reduce_sum(targets * tf.cast(shares, tf.float32)[..., tf.newaxis], axis=1)
     return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=targets, logits=logits))
-
-
-def top_1(tf: Any, logits: Any, labels: Any) -> Any:
-    """Return the share of rows whose largest logit is that of their label, a float32 scalar.
-
-    ``logits`` [N, classes], ``labels`` integers [N]; of mixed images, those of the base images.
-    """
-    found = tf.argmax(logits, axis=-1, output_type=labels.dtype)
-    return tf.reduce_mean(tf.cast(tf.equal(found, labels), tf.float32))

@@ -7,6 +7,7 @@ plain operations, and half to two thirds of that of its ``ResourceApply...`` ope
 
 from __future__ import annotations
 
+import math
 from typing import Any, List, Sequence, Tuple
 
 from models.tensorflow.training.fusion import for_each
@@ -182,12 +183,15 @@ def make_optimiser(
     raise ValueError(f"there is no optimiser {name!r}; choose one of {', '.join(NAMES)}")
 
 
-def default_rmsprop_decay(global_batch: int, exponent: float = -14) -> float:
+def default_rmsprop_decay(global_batch: int, exponent: int = -14) -> float:
     """Return 1 - 2^exponent * global batch size; ValueError where that leaves no average."""
-    decay = 1.0 - 2.0**exponent * global_batch
+    try:
+        decay = 1.0 - math.ldexp(global_batch, exponent)
+    except OverflowError:
+        decay = -math.inf
     if decay <= 0.0:
         raise ValueError(
-            f"RMSprop's decay, 1 - 2^{exponent:g} * {global_batch}, is not above 0 at this global "
+            f"RMSprop's decay, 1 - 2^{exponent} * {global_batch}, is not above 0 at this global "
             "batch size: give the decay, or make the batch smaller"
         )
-    return float(decay)
+    return decay

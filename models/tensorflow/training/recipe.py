@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
@@ -13,10 +14,10 @@ from models.tensorflow.training.mixing import mix, mixup_coefficients
 from models.tensorflow.training.optimisers import SKIPPED, Optimiser, make_optimiser
 
 IMAGENET_IMAGES = 1281167
+FLOAT32_MAX = 3.4028235e38
+MAX_EPOCHS = 1e9  # more have no meaning, and updates are still counted exactly
 # Words in the names of variables without weight decay: those of norms. Biases have it.
 NOT_DECAYED = ("beta", "gamma")
-# What the original calls its polynomial schedule.
-SCHEDULE_NAMES = {"polynomial_decay_lr": "polynomial"}
 
 
 class Targets(NamedTuple):
@@ -72,9 +73,11 @@ class Recipe:
 
     def check(self) -> None:
         """Raise ValueError for values without meaning."""
-        self._schedule()
-        if self.base_rate <= 0:
-            raise ValueError(f"the learning rate {self.base_rate:g} is not above 0")
+        if not 0 < self.epochs <= MAX_EPOCHS:
+            raise ValueError(f"epochs={self.epochs:g} is not above 0, and up to {MAX_EPOCHS:g}")
+        if not 0 < self.base_rate <= FLOAT32_MAX:
+            raise ValueError(f"the learning rate {self.base_rate:g} is not a float32 above 0")
+        self._check_last_rate()
         if self.loss_scaling <= 0:
             raise ValueError(f"loss_scaling={self.loss_scaling:g} is not above 0")
         if not 0 <= self.label_smoothing < 1:
@@ -87,6 +90,18 @@ class Recipe:
             raise ValueError(
                 f"RMSprop's decay {self.rmsprop_decay:g} is not in [0, 1): give rmsprop_decay, or "
                 "choose rmsprop_base_decay_exp and the global batch size so that it is"
+            )
+
+    def _check_last_rate(self) -> None:
+        schedule = self._schedule()
+        try:
+            last = schedule.rate(schedule.total)
+        except OverflowError:
+            last = math.inf
+        if not last <= FLOAT32_MAX:
+            raise ValueError(
+                f"the learning rate of the {self.schedule} schedule grows without bounds: its "
+                "factor or ratio is too large"
             )
 
     def rate(self, update: int) -> float:
@@ -156,16 +171,16 @@ class Recipe:
         return cross_entropy(tf, logits, targets.labels, targets.shares, self.label_smoothing)
 
     def _schedule(self) -> schedules.Schedule:
-        name = SCHEDULE_NAMES.get(self.schedule, self.schedule)
         of_schedule: Dict[str, Dict[str, Any]] = {
             "stepped": {"decay": self.step_decay, "drops": self.step_places},
             "exponential": {"decay": self.drop_decay, "drops": self.drops},
-            "polynomial": {
+            "polynomial_decay_lr": {
                 "power": self.polynomial_power,
                 "end_ratio": self.polynomial_end_ratio,
                 "end": self.end_rate or None,
             },
         }
         warmup = self.warmup_epochs * self.updates_per_epoch
-        options = of_schedule.get(name, {})
-        return schedules.SCHEDULES[name](self.base_rate, self.total_updates, warmup, **options)
+        options = of_schedule.get(self.schedule, {})
+        schedule = schedules.SCHEDULES[self.schedule]
+        return schedule(self.base_rate, self.total_updates, warmup, **options)

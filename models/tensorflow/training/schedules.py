@@ -21,9 +21,15 @@ def updates_per_epoch(images: int, global_batch: int) -> int:
     return max(1, images // global_batch)
 
 
-def base_rate(exponent: float, global_batch: int) -> float:
-    """Return 2^exponent * global batch size."""
-    return float(2.0**exponent * global_batch)
+def base_rate(exponent: int, global_batch: int) -> float:
+    """Return 2^exponent * global batch size; ValueError where that is too large for a number."""
+    try:
+        return math.ldexp(global_batch, exponent)
+    except OverflowError:
+        raise ValueError(
+            f"the learning rate 2^{exponent} * {global_batch} is too large: choose a smaller "
+            "base_learning_rate"
+        ) from None
 
 
 def default_exponent(optimiser: str, efficientnet: bool = False) -> int:
@@ -118,9 +124,10 @@ class Polynomial(Schedule):
         return float((self.base - end) * (1.0 - done) ** self.power + end)
 
 
+#: Named as the original program's option has them.
 SCHEDULES: Dict[str, Type[Schedule]] = {
     "stepped": Stepped,
     "cosine": Cosine,
     "exponential": Exponential,
-    "polynomial": Polynomial,
+    "polynomial_decay_lr": Polynomial,
 }

@@ -1,0 +1,173 @@
+"""The blocks of the networks and the names of their units, as plain data: no framework is needed.
+
+The layers are made from these blocks, and pipelines are split at the units' names.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from string import ascii_lowercase
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+#: Size of a ResNet -> blocks of its four stages.
+BASIC: Dict[str, Tuple[int, ...]] = {
+    "10": (1, 1, 1, 1),
+    "18": (2, 2, 2, 2),
+    "34": (3, 4, 6, 3),
+}
+BOTTLENECK: Dict[str, Tuple[int, ...]] = {
+    "14": (1, 1, 1, 1),
+    "26": (2, 2, 2, 2),
+    "50": (3, 4, 6, 3),
+    "101": (3, 4, 23, 3),
+    "152": (3, 8, 36, 3),
+}
+RESNET_STEM_CHANNELS = 64
+EXPANSION = 4  # outputs of a bottleneck block over its filters
+
+
+class ResNetBlock(NamedTuple):
+    """One block; ``filters`` are the channels of its 3 x 3 convolution without groups."""
+
+    path: str
+    inputs: int
+    filters: int
+    outputs: int
+    stride: int
+    first: bool  # of its stage
+
+    @property
+    def units(self) -> Tuple[str, str]:
+        """The names of its units: all up to the addition, and the ReLU behind it."""
+        return self.path, f"{self.path}/relu"
+
+
+def resnet_blocks(size: str) -> List[ResNetBlock]:
+    """Return the blocks of a ResNet or ResNeXt, in order."""
+    blocks: List[ResNetBlock] = []
+    channels = RESNET_STEM_CHANNELS
+    for stage, count in enumerate({**BASIC, **BOTTLENECK}[size]):
+        filters = RESNET_STEM_CHANNELS << stage
+        outputs = filters if size in BASIC else filters * EXPANSION
+        for index in range(count):
+            stride = 2 if stage > 0 and index == 0 else 1
+            path = f"b{stage + 1}/{index}"
+            blocks.append(ResNetBlock(path, channels, filters, outputs, stride, index == 0))
+            channels = outputs
+    return blocks
+
+
+class Stage(NamedTuple):
+    """One row of table 1 of the paper; the first block has the stride, the others 1."""
+
+    blocks: int
+    kernel: int
+    stride: int
+    channels: int
+    expands: bool = True  # the first stage's blocks are no wider inside
+
+
+STAGES = (
+    Stage(1, 3, 1, 16, expands=False),
+    Stage(2, 3, 2, 24),
+    Stage(2, 5, 2, 40),
+    Stage(3, 3, 2, 80),
+    Stage(3, 5, 1, 112),
+    Stage(4, 5, 2, 192),
+    Stage(1, 3, 1, 320),
+)
+#: The deepest EfficientNet that has a letter for each block of a stage.
+MAX_DEPTH = len(ascii_lowercase) / max(stage.blocks for stage in STAGES)
+EFFICIENTNET_STEM_CHANNELS = 32
+
+
+class Shape(NamedTuple):
+    """What makes one EfficientNet differ from another."""
+
+    width: float  # multiplies the channels
+    depth: float  # multiplies the blocks of a stage
+    dropout: float
+    expand_ratio: int
+    group_dim: int  # channels per group of what are depthwise convolutions with 1
+    squeeze_excite: bool
+    survival: float  # of the last block's branch in training; the first one's is 1
+    depth_divisor: int  # of all numbers of channels
+    top_width: int
+    activation: str
+
+    def channels(self, count: int) -> int:
+        """Return the scaled channels: a multiple of the divisor, at most 10% less."""
+        wanted, divisor = count * self.width, self.depth_divisor
+        rounded = max(divisor, int(wanted + divisor / 2) // divisor * divisor)
+        return rounded if rounded >= 0.9 * wanted else rounded + divisor
+
+
+class EfficientNetBlock(NamedTuple):
+    """One block; ``expand`` 1: it is no wider inside and has no expansion."""
+
+    path: str
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int
+    expand: int
+    squeeze_excite: bool
+
+    @property
+    def residual(self) -> bool:
+        """Whether its input is added to its output."""
+        return self.stride == 1 and self.inputs == self.outputs
+
+    @property
+    def units(self) -> List[str]:
+        """The names of its units: a residual block is one, the parts of another are one each."""
+        if self.residual:
+            return [self.path]
+        expansion = [self.path] if self.expand != 1 else []
+        squeeze_excite = [f"{self.path}/SE"] if self.squeeze_excite else []
+        return [*expansion, f"{self.path}/b", *squeeze_excite, f"{self.path}/c"]
+
+
+def efficientnet_blocks(shape: Shape) -> List[EfficientNetBlock]:
+    """Return the blocks of an EfficientNet no deeper than MAX_DEPTH, in order."""
+    blocks: List[EfficientNetBlock] = []
+    channels = shape.channels(EFFICIENTNET_STEM_CHANNELS)
+    for number, stage in enumerate(STAGES, 1):
+        outputs = shape.channels(stage.channels)
+        expand = shape.expand_ratio if stage.expands else 1
+        for index in range(math.ceil(stage.blocks * shape.depth)):
+            path = f"block{number}{ascii_lowercase[index]}"
+            stride = stage.stride if index == 0 else 1
+            blocks.append(
+                EfficientNetBlock(
+                    path, channels, outputs, stage.kernel, stride, expand, shape.squeeze_excite
+                )
+            )
+            channels = outputs
+    return blocks
+
+
+def cut_at(names: Sequence[str], splits: Sequence[str]) -> List[int]:
+    """Return the place of each split among the names of a network's units.
+
+    Raises ValueError for a name that does not exist or is the first, and for names out of order.
+    """
+    cuts: List[int] = []
+    possible = names[1:]
+    for name in splits:
+        if name not in possible:
+            near = difflib.get_close_matches(name, possible)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise ValueError(
+                f"pipeline split {name!r} does not exist{hint}\n"
+                f"possible splits: {' '.join(possible)}"
+            )
+        place = names.index(name)
+        if cuts and place <= cuts[-1]:
+            again = "stands there twice" if splits.count(name) > 1 else "comes too late"
+            raise ValueError(
+                f"pipeline split {name!r} {again}: name each split once, in the network's order"
+            )
+        cuts.append(place)
+    return cuts
