@@ -15,28 +15,54 @@ from typing import Any, List
 
 import pytest
 
-from bench_inference.bench_cnn_torch import HOST
+from bench_inference import bench_cnn_tensorflow, bench_cnn_torch
 from fixtures.capture import uncaptured
 from fixtures.config import cases
 from fixtures.instances.step import InstancesStep
+from fixtures.runtimes.base import Step
 from plugins.measure import calibrate, timed
 
 TURNS = 21
-NETWORKS = ("resnet18", "resnet50", "mobilenet-v3-large")
+DATA = ("synthetic", "generated")
 CORES = len(os.sched_getaffinity(0))
+
+
+def together(config: Any, **changes: Any) -> Any:
+    """Return a configuration with an instance for each core."""
+    return dataclasses.replace(config, instances=CORES, **changes)
 
 
 @cases(
     *(
-        dataclasses.replace(HOST[name], data=data, instances=CORES)
-        for name in NETWORKS
-        for data in ("synthetic", "generated")
-    )
+        together(bench_cnn_torch.HOST[name])
+        for name in ("resnet18", "resnet50", "mobilenet-v3-large")
+    ),
+    data=DATA,
 )
-def bench_instances(
+def bench_instances_torch(
     config: Any, request: pytest.FixtureRequest, pytorch: Any, data: Any, instances: Any
 ) -> None:
     step = instances(pytorch.inference(config.network(), config, data.images(config)))
+    compare(step, config, request)
+
+
+@cases(
+    *(
+        together(bench_cnn_tensorflow.HOST[name], micro_batch_size=16)
+        for name in ("resnet50", "efficientnet-b0")
+    ),
+    data=DATA,
+)
+def bench_instances_tensorflow(
+    config: Any, request: pytest.FixtureRequest, tensorflow: Any, data: Any, instances: Any
+) -> None:
+    network = config.classifier()
+    step = instances(tensorflow.validation(network, config, data.records(config)))
+    compare(step, config, request)
+
+
+def compare(step: Step, config: Any, request: pytest.FixtureRequest) -> None:
+    """Print what all instances reach together of the sum of what each reaches alone."""
     if not isinstance(step, InstancesStep):
         # This process is an instance, or there is only one core.
         request.getfixturevalue("meter")(step, items=config.micro_batch_size, unit="images")
