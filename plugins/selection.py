@@ -204,8 +204,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
             selection.left_out[reason] += 1
         (dropped if reason else kept).append(item)
     kept, lacking = _judge_overrides(selection, kept)
-    kept, mixed = _one_data_mode(selection, kept)
-    dropped += lacking + mixed
+    dropped += lacking
+    if not config.option.dry_run:  # each printed command is a run of its own
+        kept, mixed = _one_data_mode(selection, kept)
+        dropped += mixed
     if dropped:
         config.hook.pytest_deselected(items=dropped)
     items[:] = kept

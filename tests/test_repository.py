@@ -163,3 +163,39 @@ def test_weights_that_are_missing_fail_one_case_with_one_message(
     ).assert_code(1)
     assert "the pretrained weights of resnet18 are not in the local torch cache" in outcome.text
     assert "Traceback" not in outcome.text and "classification.py" not in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("name", "launcher"),
+    [
+        ("resnet50-pod16", "--num-replicas=4 --num-instances=4 --ipus-per-replica=4"),
+        ("resnext101-pod16", "--num-replicas=8 --num-instances=8 --ipus-per-replica=2"),
+        ("efficientnet-b4-pod16", "--num-replicas=4 --num-instances=4 --ipus-per-replica=4"),
+        ("efficientnet-b4-g16-pod16", "--num-replicas=4 --num-instances=4 --ipus-per-replica=4"),
+        ("resnet50-m2000-bs80", "--num-replicas=4 --num-instances=4 --ipus-per-replica=1"),
+    ],
+)
+def test_a_dry_run_has_the_published_launcher(
+    name: str, launcher: str, environment: Dict[str, str]
+) -> None:
+    # A run of real IPUs has one kind of data; commands that are printed have their own.
+    words = ["--dry-run", "--device=ipu", "-k", f"{name} or resnet50-ipu-bs1-synthetic"]
+    outcome = run(environment, *words).assert_code(0)
+    shown = " ".join(outcome.text.replace(" \\\n", " ").split())
+    assert f"poprun --numa-aware=yes {launcher} " in shown
+    assert f"bench_cnn_tensorflow[{name}-" in shown
+
+
+def test_quick_has_the_main_networks_and_every_kernel(environment: Dict[str, str]) -> None:
+    outcome = run(environment, "-m", "quick", "--collect-only", "-q", "--device=cpu")
+    functions = {line.split("::")[1].split("[")[0] for line in outcome.lines if "::" in line}
+    everything = run(environment, "--collect-only", "-q", "--device=cpu")
+    assert functions == {
+        line.split("::")[1].split("[")[0] for line in everything.lines if "::" in line
+    }
+    names = [line for line in outcome.lines if "bench_cnn_torch[" in line]
+    assert [line.split("[")[1] for line in names] == [
+        "resnet50-bs16-synthetic]",
+        "mobilenet-v3-large-bs16-synthetic]",
+        "efficientnet-b0-bs16-synthetic]",
+    ]
