@@ -87,7 +87,7 @@ def test_validation_runs_alone_and_in_instances(tmp_path: Path, records: Path) -
 def test_instances_read_different_images(tmp_path: Path, records: Path) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two cores that this process may use")
-    words = ["-k", "resnet50-bs16-real", f"--dataset-dir={records}", "--set=instances=2"]
+    words = ["-k", "resnet50-bs4-real", f"--dataset-dir={records}", "--set=instances=2"]
     run(tmp_path, INFERENCE, *words, "--batches-per-step=1").assert_code(0)
     (record,) = recorded(tmp_path)
     assert record["effective"]["instances"]["ran"] == 2
