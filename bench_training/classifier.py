@@ -99,11 +99,6 @@ class Classifier(CaseConfig):
         return IPUS_OF_SYSTEM[self.system] and self.shards * self.replicas
 
     @property
-    def local_replicas(self) -> int:
-        """Replicas of one instance."""
-        return self.replicas // self.instances if self.system != "host" else 1
-
-    @property
     def pixels(self) -> int:
         """Height and width of the images that the network receives."""
         return self.image_size or self.network.image_size

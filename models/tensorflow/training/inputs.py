@@ -25,3 +25,10 @@ def normalise(tf: Any, images: Any, dtype: Any, normalise_input: bool) -> Any:
     if normalise_input:
         return tf.cast(pixels * SCALE - SHIFT, dtype)
     return tf.cast(pixels - MEANS, dtype)
+
+
+def network_input(tf: Any, images: Any, dtype: Any, normalise_input: bool, normalised: bool) -> Any:
+    """Return images as a network takes them: :func:`normalise`, unless ``normalised`` already."""
+    if normalised:
+        return tf.cast(images, dtype)
+    return normalise(tf, images, dtype, normalise_input)

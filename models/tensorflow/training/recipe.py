@@ -8,7 +8,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from models.tensorflow.training import schedules
 from models.tensorflow.training.averaging import WeightAverages
-from models.tensorflow.training.inputs import normalise
+from models.tensorflow.training.inputs import network_input
 from models.tensorflow.training.losses import cross_entropy
 from models.tensorflow.training.mixing import mix, mixup_coefficients
 from models.tensorflow.training.optimisers import SKIPPED, Optimiser, make_optimiser
@@ -157,10 +157,7 @@ class Recipe:
         ``images`` [N, S, S, 3] are pixels, or ``normalised`` already; ``labels`` integers [N];
         ``seed`` int32 [2] places the box of cutmix.
         """
-        if normalised:
-            images = tf.cast(images, dtype)
-        else:
-            images = normalise(tf, images, dtype, self.normalise_input)
+        images = network_input(tf, images, dtype, self.normalise_input, normalised)
         if not self.mixes:
             return images, Targets(labels)
         images, labels, shares = mix(tf, images, labels, coefficients, self.cutmix_lambda, seed)
