@@ -1,0 +1,160 @@
+"""One process of the gate study's pool: a case as it is, and with real extra work in its rounds.
+
+    pytest scripts/gate_study/bench_pool.py -k "bench_dense and dense-synthetic"
+
+Every level of extra work is measured as the suite measures a case: rounds calibrated to the same
+length, canaries before each, nothing else in the process. The levels follow each other in random
+order. What was measured is one line of type ``pool`` in the run's journal.
+
+Three canaries are timed before each round, so that the study can tell which one follows the cases
+best: the runtime's own matrix product on all threads, arithmetic in the cache and a copy in memory
+on one thread.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from typing import Any, Callable, Dict, Iterator, List
+
+import numpy as np
+import pytest
+
+from bench_inference.bench_cnn_tensorflow import bench_cnn_tensorflow  # noqa: F401
+from bench_inference.bench_cnn_torch import bench_cnn_torch  # noqa: F401
+from bench_kernels.bench_dense import bench_dense  # noqa: F401
+from bench_kernels.bench_grouped_conv import bench_grouped_conv  # noqa: F401
+from bench_kernels.bench_gru import bench_gru  # noqa: F401
+from bench_kernels.bench_lstm import bench_lstm  # noqa: F401
+from bench_kernels.bench_lstm_multi import bench_lstm_multi  # noqa: F401
+from bench_kernels.bench_popart_conv import bench_popart_conv  # noqa: F401
+from bench_kernels.bench_popart_lstm import bench_popart_lstm  # noqa: F401
+from bench_kernels.bench_rnn import bench_rnn  # noqa: F401
+from fixtures.config import Case
+from fixtures.devices.base import Device
+from fixtures.runtimes.base import Step
+from plugins import measure, pedantic
+from plugins.journal import run_key
+from plugins.measure import timed
+
+#: Extra work as a share of a round; 0 is the code as it is.
+LEVELS = (0.0, 0.01, 0.02, 0.05, 0.10)
+#: Rounds of one level: about a second, of the five that a case may take.
+ROUNDS = 10
+#: The extra work is a number of these products, 128 x 128 in float32: tens of microseconds each.
+SIDE = 128
+CALLS_FOR_UNIT = 200
+
+
+class ExtraWork:
+    """Products of small matrices that take a share of a round."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        generator = np.random.default_rng(0)
+        self._matrix = generator.standard_normal((SIDE, SIDE), dtype=np.float32) / SIDE
+        self._state = self._matrix.copy()
+        self._run(CALLS_FOR_UNIT)
+        times = [timed(lambda: self._run(CALLS_FOR_UNIT), clock) for _ in range(9)]
+        self.unit_seconds = statistics.median(times) / CALLS_FOR_UNIT
+
+    def _run(self, count: int) -> None:
+        for _ in range(count):
+            self._state = self._matrix @ self._state
+
+    def after(self, step: Step, round_seconds: float, share: float) -> Callable[[], None]:
+        """Return ``step`` followed by work that takes ``share`` of its ``round_seconds``."""
+        count = round(share * round_seconds / self.unit_seconds)
+
+        def slowed() -> None:
+            step()
+            self._run(count)
+
+        return slowed
+
+
+def one_thread_canaries() -> Dict[str, Callable[[], object]]:
+    """Return jobs of about a millisecond that NumPy runs on one thread."""
+    cached = np.linspace(0.5, 1.5, 32 * 1024, dtype=np.float32)
+    scratch = np.empty_like(cached)
+    large = np.ones(1 << 20, dtype=np.float32)
+    copy = np.empty_like(large)
+
+    def arithmetic() -> None:
+        for _ in range(60):
+            np.sqrt(cached, out=scratch)
+            np.multiply(scratch, cached, out=scratch)
+
+    def memory() -> None:
+        for _ in range(2):
+            np.copyto(copy, large)
+            np.copyto(large, copy)
+
+    return {"arithmetic": arithmetic, "memory": memory}
+
+
+class PoolMeter:
+    """Stands in for the suite's meter: measures one step at every level of extra work."""
+
+    def __init__(self, item: Any, case: Case, benchmark: Any, device: Device) -> None:
+        self.item = item
+        self.case = case
+        self.benchmark = benchmark
+        self.device = device
+
+    def __call__(self, step: Step, *, items: float, unit: str, **_: Any) -> None:
+        """Measure and put one line into the journal."""
+        clock = self.device.clock
+        step.build()
+        step.compile()
+        step.batches_per_step = 1
+        step()
+        measure.calibrate(step, clock)
+        measure.warm_up(step, clock)
+        canaries = {"product": step.canary(), **one_thread_canaries()}
+        for canary in canaries.values():
+            measure.canary_times(canary, clock, 3)
+        extra = ExtraWork(clock)
+        usual = statistics.median(timed(step, clock) for _ in range(5))
+        levels: Dict[str, Any] = {}
+        for share in random.sample(LEVELS, len(LEVELS)):
+            slowed = extra.after(step, usual, share)
+            slowed()
+            levels[str(share)] = _rounds(slowed, canaries, clock)
+        step.close()
+        pedantic.leave_out(self.benchmark)
+        self.item.config.stash[run_key].add(
+            {
+                "type": "pool",
+                "case": self.item.nodeid.split("::")[-1],
+                "items_per_round": items * step.batches_per_step,
+                "unit": unit,
+                "time": time.time(),
+                "levels": levels,
+            }
+        )
+
+
+def _rounds(
+    step: Callable[[], None], canaries: Dict[str, Any], clock: Callable[[], float]
+) -> Dict[str, Any]:
+    """Return the seconds of the rounds, and of each canary before each of them."""
+    seconds: List[float] = []
+    times: Dict[str, List[float]] = {name: [] for name in canaries}
+    for _ in range(ROUNDS):
+        for name, canary in canaries.items():
+            times[name].append(timed(canary, clock))
+        seconds.append(timed(step, clock))
+    return {"seconds": seconds, "canaries": times}
+
+
+@pytest.fixture
+def meter(
+    request: pytest.FixtureRequest,
+    benchmark: Any,
+    case: Case,
+    device: Device,
+    conditions: Dict[str, Any],
+) -> Iterator[PoolMeter]:
+    """The pool's meter in place of the suite's; the process is tuned in the same way."""
+    yield PoolMeter(request.node, case, benchmark, device)

@@ -1,0 +1,91 @@
+"""Fill the gate study's pool: one fresh process per case and pass, until there are enough.
+
+    python scripts/gate_study/collect.py --pool=FILE --passes=40
+
+Each pass measures every case once, in random order, so that the processes of a case are spread over
+the whole time. The pool is a file of JSON lines, one process each; a pool that exists is continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = (
+    "bench_dense[dense-inference-synthetic]",
+    "bench_dense[dense-training-synthetic]",
+    "bench_grouped_conv[grouped_conv-inference-synthetic]",
+    "bench_gru[gru-inference-synthetic]",
+    "bench_lstm[lstm-inference-synthetic]",
+    "bench_rnn[rnn-training-synthetic]",
+    "bench_popart_conv[popart-conv-inference-synthetic]",
+    "bench_popart_lstm[popart-lstm-inference-synthetic]",
+    "bench_cnn_torch[mobilenet-v3-large-bs16-synthetic]",
+    "bench_cnn_torch[resnet50-bs1-synthetic]",
+    "bench_cnn_tensorflow[resnet50-bs1-synthetic]",
+)
+
+
+def measure(case: str) -> Dict[str, Any]:
+    """Return what one fresh process of a case measured. Raises RuntimeError where it did not."""
+    with tempfile.TemporaryDirectory(prefix="ipubench-pool-") as folder:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command += [f"--results-dir={folder}", f"scripts/gate_study/bench_pool.py::{case}"]
+        answer = subprocess.run(
+            command, cwd=str(ROOT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        for journal in Path(folder).glob("run-*.jsonl"):
+            for text in journal.read_text(encoding="utf-8").splitlines():
+                line: Dict[str, Any] = json.loads(text)
+                if line["type"] == "pool":
+                    return line
+    raise RuntimeError(f"{case} measured nothing:\n{answer.stdout.decode(errors='replace')[-2000:]}")
+
+
+def read_pool(path: Path) -> List[Dict[str, Any]]:
+    """Return the processes of a pool, in the order in which they ran."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def collect(path: Path, passes: int, seconds: float) -> None:
+    """Measure until every case has ``passes`` processes, or no further pass fits into the time."""
+    started = time.monotonic()
+    done = collections.Counter(line["case"] for line in read_pool(path))
+    for number in range(passes):
+        begun = time.monotonic()
+        for case in random.sample(CASES, len(CASES)):
+            if done[case] > number:
+                continue
+            line = measure(case)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        spent = time.monotonic() - started
+        print(f"pass {number + 1} of {passes}, {spent:.0f} s", flush=True)
+        if spent + (time.monotonic() - begun) > seconds:
+            print(f"no further pass fits into {seconds:.0f} s", flush=True)
+            return
+
+
+def main() -> None:
+    """Read the command line and collect."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pool", type=Path, required=True, help="file of JSON lines")
+    parser.add_argument("--passes", type=int, default=40, help="processes per case (40)")
+    parser.add_argument("--seconds", type=float, default=5400.0, help="longest time (5400)")
+    options = parser.parse_args()
+    collect(options.pool, options.passes, options.seconds)
+
+
+if __name__ == "__main__":
+    main()
