@@ -41,7 +41,7 @@ from plugins.measure import timed
 #: Extra work as a share of a round; 0 is the code as it is.
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.10)
 #: Rounds of one level: about a second, of the five that a case may take.
-ROUNDS = 10
+ROUNDS = 8
 #: The extra work is a number of these products, 128 x 128 in float32: tens of microseconds each.
 SIDE = 128
 CALLS_FOR_UNIT = 200

@@ -22,7 +22,6 @@ from typing import Any, Dict, List
 ROOT = Path(__file__).resolve().parents[2]
 CASES = (
     "bench_dense[dense-inference-synthetic]",
-    "bench_dense[dense-training-synthetic]",
     "bench_grouped_conv[grouped_conv-inference-synthetic]",
     "bench_gru[gru-inference-synthetic]",
     "bench_lstm[lstm-inference-synthetic]",
