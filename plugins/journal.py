@@ -4,7 +4,7 @@ One JSON-lines file per run under the results folder. Line types:
 
 - ``run``: first line; format version, command line, when;
 - ``case``: a measured case, a benchmark in pytest-benchmark's format (see plugins/record.py);
-- ``fresh``: the same, measured once more in a fresh process to confirm a suspicion;
+- ``fresh``: the same, measured once more in a fresh process;
 - ``verdict``: what the gate said of a case;
 - ``resume``: a later run goes on here; its process;
 - ``outcome``: how the case's test ended (passed, failed, skipped).
@@ -36,6 +36,8 @@ class Results:
     """What this run has measured, by node id, in order."""
 
     benchmarks: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    #: The same cases measured again, each benchmark by a fresh process.
+    fresh: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
     verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     outcomes: Dict[str, str] = field(default_factory=dict)
     resumed: List[str] = field(default_factory=list)
@@ -47,7 +49,11 @@ class Results:
 
     def _take(self, line: Dict[str, Any]) -> None:
         if line["type"] == "case":
-            self.benchmarks[line["benchmark"]["fullname"]] = line["benchmark"]
+            nodeid = line["benchmark"]["fullname"]
+            self.benchmarks[nodeid] = line["benchmark"]
+            self.fresh.pop(nodeid, None)
+        elif line["type"] == "fresh":
+            self.fresh.setdefault(line["benchmark"]["fullname"], []).append(line["benchmark"])
         elif line["type"] == "verdict":
             self.verdicts[line["case"]] = line["verdict"]
         elif line["type"] == "outcome":
@@ -173,7 +179,7 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
 
 def _keep(results: Results, done: List[str]) -> None:
     """Forget what is to be measured anew."""
-    for known in (results.benchmarks, results.verdicts, results.outcomes):
+    for known in (results.benchmarks, results.fresh, results.verdicts, results.outcomes):
         for nodeid in [nodeid for nodeid in known if nodeid not in done]:
             del known[nodeid]
 

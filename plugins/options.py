@@ -24,6 +24,9 @@ PATH_OPTIONS = (
     "--baseline-save",
     "--profile",
     "--save-graph",
+    "--gate-policy",
+    "--against",
+    "--report",
 )
 # Options that decide what a case measures and how; a fresh process of a case gets the same ones.
 MEASURING_OPTIONS = (
@@ -195,7 +198,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_fraction,
         default=None,
         metavar="PERCENT",
-        help="fail a case that is slower than its baseline by more than this, such as 5%%",
+        help="fail a case that is surely slower than its baseline by more than this, such as 2%%",
+    )
+    group.addoption(
+        "--gate-cap",
+        type=_whole(1),
+        default=12,
+        metavar="N",
+        help="fresh processes at most in which a suspected case is measured again (12)",
+    )
+    group.addoption(
+        "--gate-policy",
+        default=None,
+        metavar="PATH",
+        help="thresholds by case and metric (gate.yml in the project's folder, where there is one)",
+    )
+    group.addoption(
+        "--processes",
+        type=_whole(1),
+        default=None,
+        metavar="N",
+        help="processes that measure each case: 1, and 5 for a baseline that is saved",
+    )
+    group.addoption(
+        "--against",
+        default=None,
+        metavar="PYTHON",
+        help="measure each case in turns here and with this interpreter, and compare the two",
+    )
+    group.addoption(
+        "--history",
+        action="store_true",
+        help="also keep the results below baselines/history, for trends",
+    )
+    group.addoption(
+        "--report",
+        default=None,
+        metavar="DIR",
+        help="write report.html, summary.md, results.csv and baseline.json into this folder",
     )
 
 

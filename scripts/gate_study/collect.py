@@ -47,7 +47,8 @@ def measure(case: str) -> Dict[str, Any]:
                 line: Dict[str, Any] = json.loads(text)
                 if line["type"] == "pool":
                     return line
-    raise RuntimeError(f"{case} measured nothing:\n{answer.stdout.decode(errors='replace')[-2000:]}")
+    output = answer.stdout.decode(errors="replace")[-2000:]
+    raise RuntimeError(f"{case} measured nothing:\n{output}")
 
 
 def read_pool(path: Path) -> List[Dict[str, Any]]:
