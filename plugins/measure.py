@@ -18,6 +18,8 @@ Clock = Callable[[], float]
 # A round is long against the timer and the scheduler, and short enough for many per budget.
 TARGET_ROUND_SECONDS = 0.1
 LARGEST_BATCHES_PER_STEP = 1 << 20
+# A call that is longer than this many rounds is long by itself.
+MOST_OF_A_DISTURBANCE = 5
 # The gate compares quartiles of rounds: fewer rounds would make them a matter of luck.
 LEAST_ROUNDS_FOR_PRECISION = 20
 LEAST_ROUNDS = 3
@@ -105,6 +107,9 @@ def calibrate(step: Step, clock: Clock, target: float = TARGET_ROUND_SECONDS) ->
     while True:
         step.batches_per_step = batches
         seconds = timed(step, clock)
+        if target / 2 <= seconds < MOST_OF_A_DISTURBANCE * target:
+            # One call that something disturbed must not end the search with far too short rounds.
+            seconds = min(seconds, timed(step, clock))
         if seconds >= target / 2 or batches >= LARGEST_BATCHES_PER_STEP:
             break
         growth = min(10.0, max(2.0, target / seconds if seconds > 0 else 10.0))

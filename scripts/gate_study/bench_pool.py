@@ -42,25 +42,27 @@ from plugins.measure import timed
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.10)
 #: Rounds of one level: about a second, of the five that a case may take.
 ROUNDS = 8
-#: The extra work is a number of these products, 128 x 128 in float32: tens of microseconds each.
-SIDE = 128
-CALLS_FOR_UNIT = 200
+#: The extra work is a number of square roots of so many float32 values: a few microseconds each.
+ELEMENTS = 4096
+CALLS_FOR_UNIT = 2000
 
 
 class ExtraWork:
-    """Products of small matrices that take a share of a round."""
+    """Arithmetic on a small array that takes a share of a round.
+
+    NumPy runs it on the calling thread. A matrix product would wake its own pool of threads, which
+    goes on spinning and slows the next round down by far more than the product took.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        generator = np.random.default_rng(0)
-        self._matrix = generator.standard_normal((SIDE, SIDE), dtype=np.float32) / SIDE
-        self._state = self._matrix.copy()
+        self._values = np.linspace(0.5, 1.5, ELEMENTS, dtype=np.float32)
         self._run(CALLS_FOR_UNIT)
         times = [timed(lambda: self._run(CALLS_FOR_UNIT), clock) for _ in range(9)]
         self.unit_seconds = statistics.median(times) / CALLS_FOR_UNIT
 
     def _run(self, count: int) -> None:
         for _ in range(count):
-            self._state = self._matrix @ self._state
+            np.sqrt(self._values, out=self._values)
 
     def after(self, step: Step, round_seconds: float, share: float) -> Callable[[], None]:
         """Return ``step`` followed by work that takes ``share`` of its ``round_seconds``."""
@@ -73,7 +75,7 @@ class ExtraWork:
         return slowed
 
 
-def one_thread_canaries() -> Dict[str, Callable[[], object]]:
+def one_thread_canaries() -> Dict[str, Callable[[], None]]:
     """Return jobs of about a millisecond that NumPy runs on one thread."""
     cached = np.linspace(0.5, 1.5, 32 * 1024, dtype=np.float32)
     scratch = np.empty_like(cached)
@@ -111,7 +113,9 @@ class PoolMeter:
         step()
         measure.calibrate(step, clock)
         measure.warm_up(step, clock)
-        canaries = {"product": step.canary(), **one_thread_canaries()}
+        product = step.canary()
+        assert product is not None
+        canaries = {"product": product, **one_thread_canaries()}
         for canary in canaries.values():
             measure.canary_times(canary, clock, 3)
         extra = ExtraWork(clock)
@@ -136,7 +140,7 @@ class PoolMeter:
 
 
 def _rounds(
-    step: Callable[[], None], canaries: Dict[str, Any], clock: Callable[[], float]
+    step: Callable[[], None], canaries: Dict[str, Callable[[], None]], clock: Callable[[], float]
 ) -> Dict[str, Any]:
     """Return the seconds of the rounds, and of each canary before each of them."""
     seconds: List[float] = []
