@@ -13,13 +13,13 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench test test38 tf26 lint format clean
+.PHONY: setup bench test test38 tf26 gate-study lint format clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,onnx,serving,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,onnx,serving,report,dev]'
 	touch $@
 
 bench: setup
@@ -36,7 +36,7 @@ test38: $(STAMP38)
 
 $(STAMP38): pyproject.toml constraints-py38.txt
 	$(PYTHON38) -m venv $(VENV38)
-	$(VENV38)/bin/python -m pip install --quiet --constraint constraints-py38.txt --editable . hypothesis pytest-xdist
+	$(VENV38)/bin/python -m pip install --quiet --constraint constraints-py38.txt --editable '.[report]' hypothesis pytest-xdist
 	touch $@
 else
 test38:
@@ -58,6 +58,14 @@ $(STAMP26): pyproject.toml constraints-tf26.txt
 	$(VENV26)/bin/python -m pip install --quiet --constraint constraints-tf26.txt --editable . \
 		hypothesis tensorflow tensorflow-probability
 	touch $@
+
+# How often the gate cries wolf and what it finds: about an hour on a quiet machine; QUICK=1 takes
+# ten minutes and says little. A pool that exists is continued; delete the file to begin anew.
+POOL ?= results/gate-study$(if $(QUICK),-quick,).jsonl
+gate-study: setup
+	mkdir -p $(dir $(POOL))
+	$(BIN)/python scripts/gate_study/collect.py --pool=$(POOL) $(if $(QUICK),--cases=4 --passes=13 --seconds=540,--passes=40)
+	$(BIN)/python scripts/gate_study/study.py --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=6,)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import uuid
 from pathlib import Path
@@ -28,5 +29,14 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file with stable formatting, in one step."""
-    write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+    """Write a JSON file with stable formatting, in one step. Raises ValueError for NaN."""
+    write_atomically(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """Return a value with null for each number that JSON has not: NaN and the infinities."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,53 +1,135 @@
-"""Measure one case again in a fresh process, with the options of this run."""
+"""Measure one case again in a fresh process, with the options of this run.
+
+The process has a session of its own, so that Ctrl-C reaches only this run, which then ends it.
+Where this run is killed, the kernel ends the process.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterator, List
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import pytest
 
 from fixtures.devices.lease import INHERIT_VARIABLE
 from fixtures.errors import CaseError
-from plugins.journal import Results, read_lines
+from plugins.environment import Environment
+from plugins.journal import Results, run_key
+from plugins.lines import read_lines
 from plugins.options import measuring_arguments
+from plugins.record import record_of, rounds_of
 
 LAST_LINES = 15
+PR_SET_PDEATHSIG = 1  # prctl(2)
+# A fresh process may take this long, and this many times what the first measurement took, because
+# it imports and compiles for itself, maybe on a machine that has become busy.
+LEAST_SECONDS = 600.0
+TIMES_THE_FIRST = 10.0
+# Between asking a process to end and killing it.
+GRACE_SECONDS = 10.0
 
 
-def measure_again(config: pytest.Config, nodeid: str, cpus: FrozenSet[int]) -> Dict[str, Any]:
-    """Return the benchmark of one fresh process. Raises CaseError when it did not measure.
+class FreshError(CaseError):
+    """A fresh process did not measure its case; ``why`` is that in one line."""
+
+    def __init__(self, message: str, why: str, elsewhere: bool) -> None:
+        super().__init__(message)
+        self.why = why
+        self.elsewhere = elsewhere
+
+
+def measure_again(
+    config: pytest.Config,
+    nodeid: str,
+    cpus: FrozenSet[int],
+    elsewhere: Optional[Environment] = None,
+) -> Dict[str, Any]:
+    """Return the benchmark of one fresh process. Raises FreshError when it did not measure.
 
     The process uses the device that this run holds, so this run must have closed its step. It
     starts with the ``cpus`` that this run started with, not with those it has pinned itself to.
+    ``elsewhere`` is the environment that it runs in, where that is not ours.
     """
     with tempfile.TemporaryDirectory(prefix="ipubench-fresh-") as folder, running_on(cpus):
-        command = fresh_command(config, nodeid, folder)
-        answer = subprocess.run(
-            command,
-            cwd=str(config.invocation_params.dir),
-            env=fresh_environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
+        code, output = run_bounded(
+            fresh_command(
+                config, nodeid, folder, elsewhere.python if elsewhere else sys.executable
+            ),
+            str(config.invocation_params.dir),
+            elsewhere.variables(fresh_environment()) if elsewhere else fresh_environment(),
+            most_seconds(config, nodeid),
         )
         results = Results()
         for journal in Path(folder).glob("run-*.jsonl"):
             for line in read_lines(journal):
                 results.take(line)
     if nodeid not in results.benchmarks:
-        output = answer.stdout.decode(errors="replace").splitlines()[-LAST_LINES:]
-        raise CaseError(
-            f"{nodeid} could not be measured again in a fresh process (exit code "
-            f"{answer.returncode}); its last lines:\n" + "\n".join(output)
+        how = f"exit code {code}" if code is not None else "it took too long and was ended"
+        lines = [line for line in output.splitlines() if line.strip()]
+        raise FreshError(
+            f"{nodeid} could not be measured again in a fresh process ({how}); its last lines:\n"
+            + "\n".join(lines[-LAST_LINES:]),
+            results.reasons.get(nodeid) or (lines[-1].strip() if lines and code else how),
+            elsewhere is not None,
         )
     return results.benchmarks[nodeid]
+
+
+def most_seconds(config: pytest.Config, nodeid: str) -> float:
+    """Return how long a fresh process of a case may take, given what its first one took."""
+    run = config.stash.get(run_key, None)
+    first = run.results.benchmarks.get(nodeid) if run is not None else None
+    if first is None:
+        return LEAST_SECONDS + TIMES_THE_FIRST * float(config.option.budget)
+    record = record_of(first)
+    parts = [record[name] for name in ("build_seconds", "compile_seconds", "first_step_seconds")]
+    parts += [*rounds_of(first), *record["canary"]["seconds"], *record["rounds"]["dropped_seconds"]]
+    return LEAST_SECONDS + TIMES_THE_FIRST * math.fsum([config.option.budget, *parts])
+
+
+def run_bounded(
+    command: Sequence[str], folder: str, environment: Mapping[str, str], seconds: float
+) -> Tuple[Optional[int], str]:
+    """Run a command; return (exit code, output), with None as the code where it took too long.
+
+    Whatever ends the wait, an interruption included, the command and its process group are gone
+    when this returns or raises.
+    """
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        output = process.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        return None, _end(process).decode(errors="replace")
+    except BaseException:
+        _end(process)
+        raise
+    return process.returncode, output.decode(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> bytes:
+    """Ask a process to end, kill its group after a while; return its output."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(GRACE_SECONDS)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.communicate()[0]
 
 
 @contextlib.contextmanager
@@ -67,11 +149,13 @@ def fresh_environment() -> Dict[str, str]:
     return {**kept, INHERIT_VARIABLE: str(os.getpid())}
 
 
-def fresh_command(config: pytest.Config, nodeid: str, results_dir: str) -> List[str]:
+def fresh_command(
+    config: pytest.Config, nodeid: str, results_dir: str, python: str = sys.executable
+) -> List[str]:
     """Return the command that measures one case and records it in ``results_dir``."""
     ini = ["-c", str(config.inipath)] if config.inipath else []
     return [
-        sys.executable,
+        python,
         "-m",
         "pytest",
         "-q",
@@ -85,5 +169,19 @@ def fresh_command(config: pytest.Config, nodeid: str, results_dir: str) -> List[
         "--sweep",
         f"--results-dir={results_dir}",
         *measuring_arguments(config),
+        *(["--zero-values"] if config.option.zero_values else []),
         str(config.rootpath / nodeid),
     ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """In a fresh process: end with the run that started it, however that ends."""
+    holder = os.environ.get(INHERIT_VARIABLE)
+    if holder is None or config.option.instance is not None:
+        return
+    if holder == str(os.getppid()):
+        with contextlib.suppress(OSError, AttributeError):  # not on Linux
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    elif not os.path.exists(f"/proc/{holder}"):
+        pytest.exit("the run that started this process is gone", returncode=1)

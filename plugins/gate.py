@@ -1,167 +1,292 @@
 """The rule that turns a comparison into a verdict. Pure functions over benchmarks.
 
-First rule: the ratio of canary-normalised 25% quantiles of the rounds' seconds per item. A case
-that looks slower than the threshold is measured again in fresh processes, and only their median
-ratio decides, because a process keeps the speed that its memory layout happened to give it.
+A case is screened with the session's own process. Where that one looks slower than it should, fresh
+processes decide, one after the other, until the decision is clear or the cap is reached:
+
+- *regressed*: the estimated change is beyond what is allowed, and there is a change at the level
+  that is corrected for the number of compared cases;
+- *pass*: the estimate is within what is allowed, and its 95% interval excludes the change that the
+  gate looks for (5%, or twice the threshold);
+- *inconclusive*: neither, with as many processes as the cap allows.
+
+Allowed is the larger of the threshold and the case's own A/A floor. docs/baselines.md says what
+else was tried, and scripts/gate_study shows what this finds.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from plugins.record import record_of, rounds_of
-from plugins.statistics import median, normalised_quartile, quantile_interval
+from plugins.comparable import differences
+from plugins.inference import Effect, corrected, effect, floor_of
+from plugins.metrics import SCALARS, THROUGHPUT, value_of
+from plugins.record import record_of
+from plugins.samples import processes_of, sample_of
+from plugins.statistics import median, quantile
+from plugins.verdicts import (  # noqa: F401
+    COMPARED,
+    IMPROVED,
+    INCOMPARABLE,
+    INCONCLUSIVE,
+    MISSING,
+    NEW,
+    PASS,
+    REGRESSED,
+    Verdict,
+    message,
+)
 
-FRESH_PROCESSES = 3
-PASS, REGRESSED, IMPROVED = "pass", "regressed", "improved"
-NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
-COMPARED = (PASS, REGRESSED, IMPROVED)
+#: The fast rounds of a process are the code's, the slow ones the machine's.
+ROUNDS_QUANTILE = 0.10
+CANARY_QUANTILE = 0.25
+#: Cases follow the canary in part, and so much of its change is taken out (docs/baselines.md).
+CANARY_SHARE = 0.6
+#: Standard deviation between processes of equal code that is assumed before any is measured.
+ASSUMED = {THROUGHPUT: 0.02, "latency_p99": 0.1, "compile_time": 0.1, "peak_memory": 0.02}
+#: The slow-down that the gate is to find, where twice the threshold is less.
+LOOKED_FOR = 0.05
+#: False alarms on equal code: of one case at most, and of all cases of a run together.
+FALSE_ALARMS, FALSE_ALARMS_OF_ALL = 0.005, 0.025
+LEAST_FRESH = 3
+
+Measure = Callable[[int], Dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What the gate says of a case. Rates in items per second; change is relative, + is faster."""
+class Rule:
+    """What a case is judged by."""
 
-    kind: str
-    before: float = math.nan
-    now: float = math.nan
-    unit: str = ""
-    change: float = math.nan
-    low: float = math.nan
-    high: float = math.nan
-    threshold: float = math.nan
-    processes: int = 1
-    reasons: Tuple[str, ...] = field(default_factory=tuple)
+    thresholds: Mapping[str, float]  # metric -> relative worsening that is allowed
+    cases: int = 1  # compared in this run
+    cap: int = 16  # fresh processes at most
 
-    def as_dict(self) -> Dict[str, Any]:
-        """Return JSON values; unknown numbers are null."""
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in dataclasses.asdict(self).items()
-        }
+    @property
+    def level(self) -> float:
+        """The false alarms that one case may give on equal code."""
+        return min(FALSE_ALARMS, corrected(FALSE_ALARMS_OF_ALL, self.cases))
 
 
-def differences(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
-    """Return why two records may not be compared, in words; empty where they may."""
-    found = []
-    if now["device"]["fingerprint"] != before["device"]["fingerprint"]:
-        found.append(
-            f"another machine ({before['device']['fingerprint']}, "
-            f"now {now['device']['fingerprint']})"
-        )
-    if now["config_hash"] != before["config_hash"]:
-        ours, theirs = now["effective_options"], before.get("effective_options", {})
-        changed = [
-            f"{key} {theirs.get(key)} -> {ours.get(key)}"
-            for key in sorted({*ours, *theirs})
-            if ours.get(key) != theirs.get(key)
-        ]
-        found.append(f"another configuration ({', '.join(changed) or 'hash differs'})")
-    for group in ("conditions", "effective"):
-        for key in sorted({*now[group], *before[group]}):
-            if now[group].get(key) != before[group].get(key):
-                found.append(f"{key} {before[group].get(key)} -> {now[group].get(key)}")
-    ours, theirs = _source(now), _source(before)
-    if ours != theirs:
-        found.append(f"other data ({theirs}, now {ours})")
-    if bool(now["canary"]["seconds"]) != bool(before["canary"]["seconds"]):
-        found.append("canaries on one side only")
-    if now["throughput"]["unit"] != before["throughput"]["unit"]:
-        found.append(f"unit {before['throughput']['unit']} -> {now['throughput']['unit']}")
-    return found
+@dataclass(frozen=True)
+class Question:
+    """Has one metric of a case become worse? Costs of processes, see plugins/inference.py."""
+
+    metric: str
+    before: Sequence[float]
+    threshold: float
+    level: float
+
+    @property
+    def allowed(self) -> float:
+        """The larger of the threshold and the case's own A/A floor, as a difference of costs."""
+        return max(math.log1p(self.threshold), floor_of(self.before))
+
+    @property
+    def looked_for(self) -> float:
+        """The change that must be excluded before a suspect passes."""
+        return max(2 * math.log1p(self.threshold), math.log1p(LOOKED_FOR), self.allowed)
+
+    def effect(self, now: Sequence[float]) -> Effect:
+        """Return the change of cost."""
+        return effect(self.before, now, ASSUMED[self.metric])
+
+    def answer(self, now: Sequence[float]) -> str:
+        """Return a verdict, or '' where more processes are wanted."""
+        found = self.effect(now)
+        if found.change > self.allowed and found.bound(1 - self.level) > 0:
+            return REGRESSED
+        if found.change < -self.allowed and found.bound(self.level) < 0:
+            return IMPROVED
+        if found.interval()[1] < self.looked_for and found.change <= self.allowed:
+            return PASS
+        return ""
+
+    def last_answer(self, now: Sequence[float]) -> str:
+        """Return a verdict when there are no more processes to be had."""
+        found = self.answer(now)
+        if found:
+            return found
+        return PASS if self.effect(now).interval()[1] < self.looked_for else INCONCLUSIVE
 
 
-def _source(record: Dict[str, Any]) -> str:
-    """Return what the input was, without the unreadable files that happened to be met."""
-    return ", ".join(f"{k} {v}" for k, v in sorted(record["data"].items()) if k != "corrupt")
+def cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Optional[float]:
+    """Return the log of a process's figure, of which less is better; None where it has none.
+
+    Of throughput it is the 10% quantile of the rounds' seconds per item over the 25% quantile of
+    its canaries to the power ``CANARY_SHARE``, unless ``canary`` is false or it has none.
+    """
+    if metric != THROUGHPUT:
+        value = value_of(sample, metric)
+        return None if value is None else math.log(value)
+    seconds = math.log(quantile(sample["seconds"], ROUNDS_QUANTILE) / sample["items_per_round"])
+    if not canary or not sample["canaries"]:
+        return seconds
+    return seconds - CANARY_SHARE * math.log(quantile(sample["canaries"], CANARY_QUANTILE))
 
 
-def speed_ratio(now: Dict[str, Any], before: Dict[str, Any]) -> float:
-    """Return the speed now over the speed before: canary-normalised, above 1 is faster."""
-    return _seconds_per_item(before) / _seconds_per_item(now)
+def compare(now: Dict[str, Any], before: Dict[str, Any], threshold: float) -> Verdict:
+    """Judge a stored benchmark against another by throughput; nothing more can be measured."""
+    return judge(now, before, Rule({THROUGHPUT: threshold}))
 
 
-def _seconds_per_item(benchmark: Dict[str, Any]) -> float:
-    record = record_of(benchmark)
-    quartile = normalised_quartile(rounds_of(benchmark), record["canary"]["seconds"])
-    return quartile / float(record["items_per_round"])
-
-
-def compare(
-    now: Dict[str, Any],
-    before: Dict[str, Any],
-    threshold: float,
-    fresh: Sequence[Dict[str, Any]] = (),
+def judge(
+    now: Dict[str, Any], before: Dict[str, Any], rule: Rule, measure: Optional[Measure] = None
 ) -> Verdict:
     """Judge a benchmark against its baseline.
 
-    ``threshold`` is the relative slow-down that counts (0.05 for 5%). With ``fresh`` benchmarks
-    the median of their ratios decides, and the interval spans their ratios; without, it is the 95%
-    interval of the quartiles of the two runs' rounds.
+    ``measure(number)`` returns the benchmark of one more fresh process, numbered from 1; it is
+    called only for a suspect. Without it the processes that ``now`` holds decide.
     """
-    record, stored = record_of(now), record_of(before)
-    unit = record["throughput"]["unit"]
-    rates = {"before": stored["throughput"]["median"], "now": record["throughput"]["median"]}
-    reasons = differences(record, stored)
+    reasons = differences(record_of(now), record_of(before))
     if reasons:
         return Verdict(
-            INCOMPARABLE, unit=unit, threshold=threshold, reasons=tuple(reasons), **rates
+            INCOMPARABLE,
+            before=_rate(processes_of(before)),
+            now=_rate(processes_of(now)),
+            unit=record_of(now)["throughput"]["unit"],
+            reasons=tuple(reasons),
         )
-    if fresh:
-        ratios = [speed_ratio(benchmark, before) for benchmark in fresh]
-        rates["now"] = median([record_of(item)["throughput"]["median"] for item in fresh])
-        ratio, low, high = median(ratios), min(ratios), max(ratios)
-    else:
-        ratio = speed_ratio(now, before)
-        low, high = _ratio_interval(now, before, ratio)
-    # Slower by 5% means 5% more time per item.
-    kind = PASS
-    if 1 / ratio > 1 + threshold:
-        kind = REGRESSED
-    elif ratio > 1 + threshold:
-        kind = IMPROVED
-    return Verdict(
-        kind,
-        unit=unit,
-        change=ratio - 1,
-        low=low - 1,
-        high=high - 1,
-        threshold=threshold,
-        processes=len(fresh) or 1,
-        **rates,
-    )
+    trial = _Trial(now, before, rule)
+    trial.run(measure)
+    return trial.verdict()
 
 
-def _ratio_interval(
-    now: Dict[str, Any], before: Dict[str, Any], ratio: float
-) -> Tuple[float, float]:
-    """Widen the ratio by the intervals of both runs' quartiles (rounds only, within a process)."""
-    fast_now, slow_now = _relative_interval(rounds_of(now))
-    fast_before, slow_before = _relative_interval(rounds_of(before))
-    low = math.hypot(math.log(slow_now), math.log(fast_before))
-    high = math.hypot(math.log(fast_now), math.log(slow_before))
-    return ratio * math.exp(-low), ratio * math.exp(high)
+class _Trial:
+    """One case before the gate."""
+
+    def __init__(self, now: Dict[str, Any], before: Dict[str, Any], rule: Rule) -> None:
+        self.rule = rule
+        self.record = record_of(now)
+        self.canary = _canary_kind(self.record) == _canary_kind(record_of(before))
+        self.before = processes_of(before)
+        own, *fresh = processes_of(now)
+        self.now = _decisive([own, *fresh])
+        self.answers: Dict[str, str] = {}
+        self.own = own
+
+    def run(self, measure: Optional[Measure]) -> None:
+        """Find an answer for every metric that is judged."""
+        metrics = [metric for metric in self.rule.thresholds if self._can_judge(metric)]
+        if measure is None:
+            self.answers = {m: self._question(m).last_answer(self._costs(m)) for m in metrics}
+            return
+        suspects = [metric for metric in metrics if not self._screened(metric)]
+        if not suspects:
+            return
+        fresh: List[Dict[str, Any]] = []
+        for number in range(1, self.rule.cap + 1):
+            fresh.append(sample_of(measure(number), fresh=True))
+            self.now = fresh
+            last = number == self.rule.cap
+            if number < LEAST_FRESH and not last:
+                continue
+            for metric in suspects:
+                question, costs = self._question(metric), self._costs(metric)
+                answer = question.last_answer(costs) if last else question.answer(costs)
+                self.answers[metric] = answer
+            if all(self.answers.values()):
+                return
+
+    def _screened(self, metric: str) -> bool:
+        """Whether the session's own process settles a metric; its answer is noted then."""
+        question = self._screening(metric)
+        own = self._cost(self.own, metric)
+        assert own is not None
+        answer = question.answer([own])
+        if answer in (PASS, IMPROVED):
+            self.answers[metric] = answer
+        return metric in self.answers
+
+    def _can_judge(self, metric: str) -> bool:
+        sides = (_decisive(self.before), self._screening_side(metric), [self.own])
+        return math.isfinite(self.rule.thresholds[metric]) and all(
+            any(self._cost(sample, metric) is not None for sample in side) for side in sides
+        )
+
+    def _cost(self, sample: Dict[str, Any], metric: str) -> Optional[float]:
+        return cost(sample, metric, self.canary)
+
+    def _costs(self, metric: str) -> List[float]:
+        found = (self._cost(sample, metric) for sample in self.now)
+        return [value for value in found if value is not None]
+
+    def _question(self, metric: str) -> Question:
+        return self._ask(metric, _decisive(self.before))
+
+    def _screening(self, metric: str) -> Question:
+        return self._ask(metric, self._screening_side(metric))
+
+    def _screening_side(self, metric: str) -> List[Dict[str, Any]]:
+        # The memory of a process that measured other cases before is not that of a fresh one.
+        return self.before[:1] if metric == "peak_memory" else self.before
+
+    def _ask(self, metric: str, side: Sequence[Dict[str, Any]]) -> Question:
+        found = (self._cost(sample, metric) for sample in side)
+        costs = [value for value in found if value is not None]
+        threshold = self.rule.thresholds.get(metric, math.inf)
+        return Question(metric, costs, threshold, self.rule.level)
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on what was found."""
+        question = self._question(THROUGHPUT)
+        found = question.effect(self._costs(THROUGHPUT))
+        low, high = found.interval()
+        kind, metric = PASS, THROUGHPUT
+        for candidate in (INCONCLUSIVE, REGRESSED):
+            for name, answer in self.answers.items():
+                if answer == candidate:
+                    kind, metric = candidate, name
+        if kind == PASS and self.answers.get(THROUGHPUT) == IMPROVED:
+            kind = IMPROVED
+        return Verdict(
+            kind,
+            before=_rate(_decisive(self.before)),
+            now=_rate(self.now),
+            unit=self.record["throughput"]["unit"],
+            change=math.expm1(-found.change),
+            low=math.expm1(-high),
+            high=math.expm1(-low),
+            threshold=question.threshold,
+            allowed=math.expm1(question.allowed),
+            processes=len(self.now),
+            processes_before=len(_decisive(self.before)),
+            metric=metric,
+            also=tuple(self._scalar(name) for name in self.answers if name != THROUGHPUT),
+        )
+
+    def _scalar(self, metric: str) -> Dict[str, Any]:
+        question = self._question(metric)
+        costs = self._costs(metric)
+        found = question.effect(costs)
+        low, high = found.interval()
+        return {
+            "metric": metric,
+            "kind": self.answers[metric],
+            "unit": SCALARS[metric].unit,
+            "before": math.exp(median(question.before)),
+            "now": math.exp(median(costs)),
+            "change": math.expm1(found.change),  # + is more, and so worse
+            "low": math.expm1(low),
+            "high": math.expm1(high),
+            "threshold": question.threshold,
+        }
 
 
-def _relative_interval(rounds: List[float]) -> Tuple[float, float]:
-    low, high = quantile_interval(rounds, 0.25)
-    middle = normalised_quartile(rounds, [])
-    return low / middle, high / middle
+def _decisive(processes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return the processes that decide: the fresh ones, where there are enough of them.
+
+    The session's own has measured other cases before, which may change its speed.
+    """
+    fresh = [sample for sample in processes if sample["fresh"]]
+    return fresh if len(fresh) >= LEAST_FRESH else processes
 
 
-def message(name: str, verdict: Verdict, record: str) -> str:
-    """Return the paragraph with which a regressed case fails."""
-    how = (
-        f"the median of {verdict.processes} fresh processes"
-        if verdict.processes > 1
-        else "one process"
-    )
-    return (
-        f"{name} has become slower: {verdict.before:.4g} {verdict.unit} before, "
-        f"{verdict.now:.4g} {verdict.unit} now. Its speed at equal machine speed changed by "
-        f"{verdict.change:+.1%} ({verdict.low:+.1%} to {verdict.high:+.1%}, {how}); the gate "
-        f"allows {100 * verdict.threshold:.3g}% more time per item. The full record is in {record}."
-    )
+def _rate(processes: Sequence[Dict[str, Any]]) -> float:
+    """Return the median over processes of their median throughput, items per second."""
+    rates = [sample["items_per_round"] / median(sample["seconds"]) for sample in processes]
+    return median(rates)
+
+
+def _canary_kind(record: Dict[str, Any]) -> str:
+    return str(record["canary"].get("kind", "matrix product"))

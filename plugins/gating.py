@@ -1,4 +1,4 @@
-"""`--baseline`, `--gate`, `--baseline-save`: compare each case in its own test.
+"""`--baseline`, `--gate`, `--processes`, `--baseline-save`: judge each case in its own test.
 
 Exit codes: 1 where a case regressed, failed, or is missing from the run although the baseline has
 it; 6 where a gate was asked for and nothing could be compared.
@@ -7,82 +7,157 @@ it; 6 where a gate was asked for and nothing could be compared.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Set
 
 import pytest
 
 from plugins import baseline, gate, pedantic
+from plugins.against import against_key
 from plugins.fresh import measure_again
-from plugins.gate import Verdict
 from plugins.journal import Run, run_key
+from plugins.policy import marker_thresholds, policy_of
 from plugins.record import record_of
+from plugins.samples import with_processes
 from plugins.selection import selection_key
+from plugins.verdicts import COMPARED, NEW, REGRESSED, Verdict, message
 
 EXIT_NOTHING_COMPARED = 6
+#: Processes that measure each case of a baseline: its own and fresh ones.
+BASELINE_PROCESSES = 7
 
 
 @dataclass
 class Comparison:
-    """The baseline of this run and the rule that it is compared by."""
+    """The baseline of this run."""
 
-    config: pytest.Config
     path: Path
-    stored: Dict[str, Dict[str, Any]]
-    threshold: Optional[float]
-    cpus: FrozenSet[int]  # of this process before it pinned itself
+    entries: List[Dict[str, Any]]
+    threshold: Optional[float]  # of --gate
+    stored: Set[str] = field(init=False)  # the cases that it has
 
-    def judge(self, nodeid: str, now: Dict[str, Any], progress: Callable[[str], None]) -> Verdict:
-        """Compare a measured case; a suspect is measured again in fresh processes first."""
-        before = self.stored.get(nodeid)
-        if before is None:
-            return Verdict(gate.NEW)
-        # Without --gate the change is shown and judged by nothing.
-        threshold = self.threshold if self.threshold is not None else float("inf")
-        verdict = gate.compare(now, before, threshold)
-        if verdict.kind != gate.REGRESSED:
-            return verdict
-        fresh = []
-        for number in range(1, gate.FRESH_PROCESSES + 1):
-            progress(f"looks slower, measuring in fresh process {number}/{gate.FRESH_PROCESSES}")
-            fresh.append(measure_again(self.config, nodeid, self.cpus))
-            self.config.stash[run_key].add({"type": "fresh", "benchmark": fresh[-1]})
-        return gate.compare(now, before, threshold, fresh)
+    def __post_init__(self) -> None:
+        self.stored = {benchmark["fullname"] for benchmark in self.entries}
 
-    def missing(self, collected: Set[str]) -> List[str]:
+    def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """Return the entry that a measured case is compared with; None where it is new."""
+        key = baseline.key_of(benchmark)
+        return baseline.find(self.entries, key.nodeid, key.config_hash, key.fingerprint)
+
+    def missing(self, collected: Set[str], root: Path) -> List[str]:
         """Return stored cases that no longer exist, given all that were collected before ``-k``.
 
         A file that was not collected says nothing of its cases.
         """
         files = {nodeid.split("::")[0] for nodeid in collected}
-        return [
-            nodeid
-            for nodeid in self.stored
-            if nodeid not in collected and self._file_was_collected(nodeid, files)
-        ]
-
-    def _file_was_collected(self, nodeid: str, files: Set[str]) -> bool:
-        name = nodeid.split("::")[0]
-        return name in files or not (self.config.rootpath / name).exists()
+        gone = []
+        for nodeid in sorted(self.stored - collected):
+            name = nodeid.split("::")[0]
+            if name in files or not (root / name).exists():
+                gone.append(nodeid)
+        return gone
 
 
 comparison_key = pytest.StashKey[Comparison]()
+cpus_key = pytest.StashKey[FrozenSet[int]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the baseline before anything runs: a bad file must not cost a measurement."""
-    name = config.option.baseline
-    if name is None:
-        return
-    path = baseline.baseline_path(name, config.rootpath)
+    # Before the device pins this process.
+    config.stash[cpus_key] = frozenset(os.sched_getaffinity(0))
+    option = config.option
     try:
-        stored = baseline.load(path)
+        if option.baseline_save is not None:
+            target = baseline.baseline_path(option.baseline_save, config.rootpath)
+            if target.exists():
+                baseline.load_all(target)  # what is there is kept, so it must be sound
+        if option.baseline is not None:
+            path = baseline.baseline_path(option.baseline, config.rootpath)
+            config.stash[comparison_key] = Comparison(path, baseline.load_all(path), option.gate)
     except baseline.BaselineError as error:
         raise pytest.UsageError(str(error)) from error
-    config.stash[comparison_key] = Comparison(
-        config, path, stored, config.option.gate, frozenset(os.sched_getaffinity(0))
-    )
+
+
+class Again:
+    """Measures one case again and again, each time in a fresh process."""
+
+    def __init__(
+        self, item: pytest.Item, release: Callable[[], None], progress: Callable[[str], None]
+    ) -> None:
+        self._item = item
+        self._release = release
+        self._progress = progress
+        self.benchmarks: List[Dict[str, Any]] = []
+
+    def __call__(self, number: int, why: str = "looks slower") -> Dict[str, Any]:
+        """Return the benchmark of the fresh process with this number, from 1 up."""
+        while len(self.benchmarks) < number:
+            if not self.benchmarks:
+                self._release()
+            self._progress(f"{why}, fresh process {len(self.benchmarks) + 1}")
+            config = self._item.config
+            found = measure_again(config, self._item.nodeid, config.stash[cpus_key])
+            self.benchmarks.append(found)
+            config.stash[run_key].add({"type": "fresh", "benchmark": found})
+        return self.benchmarks[number - 1]
+
+
+def conclude(
+    item: pytest.Item,
+    benchmark: Dict[str, Any],
+    release: Callable[[], None],
+    progress: Callable[[str], None],
+) -> None:
+    """Measure a case in as many processes as are wanted, then let the gate judge it.
+
+    ``release`` lets go of what fresh processes need. A regressed case fails here.
+    """
+    config = item.config
+    run = config.stash[run_key]
+    again = Again(item, release, progress)
+    for number in range(1, processes_wanted(config)):
+        again(number, "measured once")
+    against = config.stash.get(against_key, None)
+    if against is not None:
+        release()
+        verdict = against.judge(item.nodeid, benchmark, progress)
+    elif comparison_key in config.stash:
+        verdict = _judge(item, benchmark, again)
+    else:
+        return
+    run.add({"type": "verdict", "case": item.nodeid, "verdict": verdict.as_dict()})
+    if verdict.kind == REGRESSED:
+        name = record_of(benchmark)["name"]
+        pytest.fail(message(name, verdict, str(run.journal.path)), pytrace=False)
+
+
+def processes_wanted(config: pytest.Config) -> int:
+    """Return how many processes measure each case, the session's own among them."""
+    option = config.option
+    if option.processes is not None:
+        return int(option.processes)
+    return BASELINE_PROCESSES if option.baseline_save is not None else 1
+
+
+def _judge(item: pytest.Item, benchmark: Dict[str, Any], again: Again) -> Verdict:
+    comparison = item.config.stash[comparison_key]
+    before = comparison.find(benchmark)
+    if before is None:
+        return Verdict(NEW)
+    thresholds = thresholds_of(item)
+    cases = sum(other.nodeid in comparison.stored for other in item.session.items)
+    rule = gate.Rule(thresholds, cases, item.config.option.gate_cap)
+    measured = with_processes(benchmark, again.benchmarks)
+    # Without a threshold the change is shown and judged by nothing.
+    return gate.judge(measured, before, rule, again if thresholds else None)
+
+
+def thresholds_of(item: pytest.Item) -> Dict[str, float]:
+    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``."""
+    policy = policy_of(item.config)
+    return policy.limits(item.nodeid, marker_thresholds(item)).thresholds if policy else {}
 
 
 def missing_cases(config: pytest.Config) -> List[str]:
@@ -94,10 +169,11 @@ def missing_cases(config: pytest.Config) -> List[str]:
     results = run.results
     unmeasured = [
         nodeid
-        for nodeid in comparison.stored
+        for nodeid in sorted(comparison.stored)
         if nodeid in results.outcomes and nodeid not in results.benchmarks
     ]
-    return comparison.missing(config.stash[selection_key].nodeids) + unmeasured
+    collected = config.stash[selection_key].nodeids
+    return comparison.missing(collected, config.rootpath) + unmeasured
 
 
 @pytest.hookimpl(trylast=True)
@@ -105,17 +181,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the baseline asked for and set the exit code of session-level verdicts."""
     config = session.config
     run = config.stash.get(run_key, None)
-    if run is None:
+    if run is None or hasattr(config, "workerinput"):  # of pytest-xdist: the controller does it
         return
     finished = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     if finished and not _save_baseline(config, run) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
-    if config.option.gate is None or session.exitstatus != pytest.ExitCode.OK:
+    if policy_of(config) is None or session.exitstatus != pytest.ExitCode.OK:
         return
     kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
     if missing_cases(config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    elif not kinds & set(gate.COMPARED):
+    elif not kinds & set(COMPARED):
         session.exitstatus = EXIT_NOTHING_COMPARED
 
 
@@ -124,12 +200,8 @@ def _save_baseline(config: pytest.Config, run: Run) -> bool:
     name = config.option.baseline_save
     if name is None:
         return True
-    sound = [
-        benchmark
-        for benchmark in run.results.benchmarks.values()
-        if not record_of(benchmark)["implausible"]
-    ]
-    regressed = [v for v in run.results.verdicts.values() if v["kind"] == gate.REGRESSED]
+    sound = baseline.measured(run.results)
+    regressed = [v for v in run.results.verdicts.values() if v["kind"] == REGRESSED]
     if regressed or not sound:
         why = f"{len(regressed)} cases regressed" if regressed else "no case was measured"
         run.closing.append(f"no baseline was written: {why}")

@@ -2,20 +2,24 @@
 
 One JSON-lines file per run under the results folder. Line types:
 
-- ``run``: first line; format version, command line, when;
+- ``run``: first line; format version, command line, when, and the circumstances that a run which
+  continues this one must share (see plugins/resume.py);
 - ``case``: a measured case, a benchmark in pytest-benchmark's format (see plugins/record.py);
 - ``fresh``: the same, measured once more in a fresh process;
+- ``pair``: the same, measured in this environment and in another one (see plugins/against.py);
 - ``verdict``: what the gate said of a case;
-- ``resume``: a later run goes on here; its process;
-- ``outcome``: how the case's test ended (passed, failed, skipped).
+- ``resume``: a later run goes on here; its process, its circumstances, and the cases that it kept;
+  what the lines before it say of others no longer holds;
+- ``outcome``: how the case's test ended (passed, failed, skipped), and why in one line.
 
-Format history: 1 (first).
+A number that is not finite is null. The file is locked for as long as its run goes on.
+
+Format history: 1 (first); 2: ``circumstances``, ``kept``, ``pair``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from dataclasses import dataclass, field
@@ -25,10 +29,13 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from fixtures.config import config_hash
+from plugins import resume
+from plugins.files import finite
+from plugins.lines import Journal, read_lines
 from plugins.record import record_of
 from plugins.selection import case_of, selection_key
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass
@@ -38,40 +45,60 @@ class Results:
     benchmarks: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     #: The same cases measured again, each benchmark by a fresh process.
     fresh: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
+    #: Their pairs: each a benchmark ``here`` and one ``there``, in another environment.
+    pairs: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
     verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     outcomes: Dict[str, str] = field(default_factory=dict)
+    #: Why a case did not pass, in one line.
+    reasons: Dict[str, str] = field(default_factory=dict)
     resumed: List[str] = field(default_factory=list)
 
     def take(self, line: Dict[str, Any]) -> None:
         """Add what one journal line says; a line that lacks its parts says nothing."""
-        with contextlib.suppress(KeyError, TypeError):
+        with contextlib.suppress(KeyError, TypeError, AttributeError):
             self._take(line)
 
     def _take(self, line: Dict[str, Any]) -> None:
         if line["type"] == "case":
             nodeid = line["benchmark"]["fullname"]
+            self.forget([nodeid])
             self.benchmarks[nodeid] = line["benchmark"]
-            self.fresh.pop(nodeid, None)
         elif line["type"] == "fresh":
             self.fresh.setdefault(line["benchmark"]["fullname"], []).append(line["benchmark"])
+        elif line["type"] == "pair":
+            self.pairs.setdefault(line["case"], []).append(
+                {"here": line["here"], "there": line["there"]}
+            )
         elif line["type"] == "verdict":
             self.verdicts[line["case"]] = line["verdict"]
         elif line["type"] == "outcome":
             self.outcomes[line["case"]] = line["outcome"]
+            if line.get("why"):
+                self.reasons[line["case"]] = line["why"]
+        elif line["type"] == "resume":
+            self.keep(line["kept"])
 
+    def keep(self, nodeids: List[str]) -> None:
+        """Forget all cases but these."""
+        self.forget([nodeid for part in self._parts() for nodeid in part if nodeid not in nodeids])
 
-class Journal:
-    """An append-only file of JSON lines; each is on disk when the call returns."""
+    def forget(self, nodeids: List[str]) -> None:
+        """Forget these cases: they are measured anew."""
+        for part in self._parts():
+            for nodeid in nodeids:
+                part.pop(nodeid, None)
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def arrange(self, nodeids: List[str]) -> None:
+        """Put the cases into an order; those that it does not name come first."""
+        position = {nodeid: number for number, nodeid in enumerate(nodeids)}
+        for part in self._parts():
+            entries = sorted(part.items(), key=lambda entry: position.get(entry[0], -1))
+            part.clear()
+            part.update(entries)
 
-    def append(self, line: Dict[str, Any]) -> None:
-        """Add one line. Raises OSError."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+    def _parts(self) -> List[Dict[str, Any]]:
+        parts: List[Dict[str, Any]] = [self.benchmarks, self.fresh, self.pairs]
+        return [*parts, self.verdicts, self.outcomes, self.reasons]
 
 
 @dataclass
@@ -80,12 +107,14 @@ class Run:
 
     journal: Journal
     results: Results
+    order: List[str] = field(default_factory=list)  # all selected cases
     note: str = ""
     broken: bool = False  # the journal could not take every line
     closing: List[str] = field(default_factory=list)  # lines for the end of the summary
 
     def add(self, line: Dict[str, Any]) -> None:
         """Put one line into the results and on disk; a disk that fails is reported once."""
+        line = finite(line)
         self.results.take(line)
         try:
             self.journal.append(line)
@@ -99,20 +128,6 @@ class Run:
 
 
 run_key = pytest.StashKey[Run]()
-
-
-def read_lines(path: Path) -> List[Dict[str, Any]]:
-    """Return the journal's sound lines; damaged ones, and a half-written last one, are left out."""
-    lines = []
-    with path.open("rb") as file:
-        for text in file:
-            try:
-                line = json.loads(text.decode("utf-8"))
-            except ValueError:
-                continue
-            if text.endswith(b"\n") and isinstance(line, dict) and "type" in line:
-                lines.append(line)
-    return lines
 
 
 def command_line(config: pytest.Config) -> List[str]:
@@ -138,6 +153,7 @@ def same_case(config: pytest.Config, item: pytest.Item, benchmark: Dict[str, Any
 def _new_run(config: pytest.Config, folder: Path) -> Run:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     journal = Journal(folder / f"run-{stamp}-{os.getpid()}.jsonl")
+    journal.claim()
     journal.append(
         {
             "type": "run",
@@ -145,6 +161,7 @@ def _new_run(config: pytest.Config, folder: Path) -> Run:
             "command": command_line(config),
             "started": time.time(),
             "pid": os.getpid(),
+            "circumstances": resume.circumstances(config),
         }
     )
     return Run(journal, Results())
@@ -153,52 +170,59 @@ def _new_run(config: pytest.Config, folder: Path) -> Run:
 def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) -> Optional[Run]:
     """Return the latest run with the same command line, or None."""
     for path in sorted(folder.glob("run-*.jsonl"), reverse=True):
+        journal = Journal(path)
+        if not journal.claim():
+            continue
         lines = read_lines(path)
-        if not lines or lines[0].get("format") != FORMAT:
+        if not lines or lines[0].get("format") != FORMAT or not _same_command(config, lines[0]):
+            journal.leave()
             continue
-        if lines[0].get("command") != command_line(config) or _is_running(lines):
-            continue
-        run = Run(Journal(path), Results())
+        run = Run(journal, Results())
         for line in lines:
             run.results.take(line)
-        results = run.results
-        results.resumed = [
-            item.nodeid
-            for item in items
-            if results.outcomes.get(item.nodeid) == "passed"
-            and item.nodeid in results.benchmarks
-            and same_case(config, item, results.benchmarks[item.nodeid])
-        ]
-        _keep(results, results.resumed)
-        run.note = f"resuming {path}: {len(run.results.resumed)} cases are done"
-        _drop_half_line(path)
-        run.journal.append({"type": "resume", "pid": os.getpid()})
+        _continue(config, run, lines, items)
         return run
     return None
 
 
-def _keep(results: Results, done: List[str]) -> None:
-    """Forget what is to be measured anew."""
-    for known in (results.benchmarks, results.fresh, results.verdicts, results.outcomes):
-        for nodeid in [nodeid for nodeid in known if nodeid not in done]:
-            del known[nodeid]
+def _same_command(config: pytest.Config, first: Dict[str, Any]) -> bool:
+    return bool(first.get("command") == command_line(config))
 
 
-def _is_running(lines: List[Dict[str, Any]]) -> bool:
-    """Tell whether the process that writes a journal is still there."""
-    pids = [line["pid"] for line in lines if line["type"] in ("run", "resume") and "pid" in line]
-    try:
-        os.kill(pids[-1], 0)
-    except (IndexError, OSError, TypeError, OverflowError):
-        return False
-    return True
-
-
-def _drop_half_line(path: Path) -> None:
-    """Cut a last line without its end, so that the next line starts on one of its own."""
-    with path.open("rb+") as file:
-        content = file.read()
-        file.truncate(content.rfind(b"\n") + 1)
+def _continue(
+    config: pytest.Config, run: Run, lines: List[Dict[str, Any]], items: List[pytest.Item]
+) -> None:
+    """Keep what still holds of an earlier run, say what does not, and go on in its journal."""
+    results = run.results
+    finished = [
+        item
+        for item in items
+        if results.outcomes.get(item.nodeid) == "passed" and item.nodeid in results.benchmarks
+    ]
+    same = [i for i in finished if same_case(config, i, results.benchmarks[i.nodeid])]
+    before = [line for line in lines if line["type"] in ("run", "resume")][-1]
+    # The device is only looked at where something depends on it.
+    since = resume.Since.of(config, before.get("circumstances")) if same else resume.Since()
+    changed = {i.nodeid: since.changed(results.benchmarks[i.nodeid]) for i in same}
+    changed.update({i.nodeid: "its configuration changed" for i in finished if i not in same})
+    results.resumed = [i.nodeid for i in finished if not changed[i.nodeid]]
+    results.keep(results.resumed)
+    run.note = f"resuming {run.journal.path}: {len(results.resumed)} cases are done"
+    reasons = sorted({reason for reason in changed.values() if reason})
+    if reasons:
+        anew = len(finished) - len(results.resumed)
+        run.note += f"; {anew} measured anew, since {', '.join(reasons)}"
+    if results.resumed and since.note:
+        run.note += f"; {since.note}"
+    run.journal.drop_half_line()
+    run.journal.append(
+        {
+            "type": "resume",
+            "pid": os.getpid(),
+            "circumstances": resume.circumstances(config),
+            "kept": results.resumed,
+        }
+    )
 
 
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
@@ -208,6 +232,7 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
         folder.mkdir(parents=True, exist_ok=True)
         resumed = _resumed_run(config, folder, items) if config.option.resume else None
         run = resumed or _new_run(config, folder)
+        run.order = [item.nodeid for item in items]
     except OSError as error:
         raise pytest.UsageError(
             f"--results-dir={folder}: results cannot be written there: {error}; name another "
@@ -226,7 +251,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     option = config.option
     # An instance measures nothing: the run that started it records what all of them did.
     idle = option.collectonly or option.describe or option.dry_run or option.instance is not None
-    if idle or not any(map(case_of, items)):
+    # A worker's lines go to the controller, which has started the run.
+    if idle or run_key in config.stash or not any(map(case_of, items)):
         return
     done = start(config, items)
     if done:
@@ -250,14 +276,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     if run is None or case_of(item) is None:
         return
     if report.when == "call" or report.outcome != "passed":
-        run.add({"type": "outcome", "case": item.nodeid, "outcome": report.outcome})
+        why = {} if report.outcome == "passed" else {"why": _why(report)}
+        run.add({"type": "outcome", "case": item.nodeid, "outcome": report.outcome, **why})
 
 
+def _why(report: pytest.TestReport) -> str:
+    """Return the first line of what a test that did not pass says."""
+    said: Any = report.longrepr
+    if isinstance(said, tuple):  # where it was skipped, and why
+        said = said[2]
+    crash = getattr(said, "reprcrash", None)
+    return (str(crash.message if crash is not None else said).splitlines() or [""])[0]
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A resumed run with nothing left to do has succeeded; one that lost lines has not."""
     run = session.config.stash.get(run_key, None)
     if run is None:
         return
+    # As in a run that nothing interrupted.
+    run.results.arrange(run.order)
     if run.results.resumed and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
     if run.broken and session.exitstatus == pytest.ExitCode.OK:

@@ -7,10 +7,9 @@ Work is timed in this module and in plugins/measure.py, and nowhere else.
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Union
+from typing import Any, Dict, Iterator, List, Optional, Union
 
 import pytest
 
@@ -19,9 +18,9 @@ from fixtures.data.cache import cache_dir
 from fixtures.devices.base import Device
 from fixtures.errors import CaseError
 from fixtures.runtimes.base import Step
-from plugins import artifacts, gate, measure, pedantic, process
+from plugins import artifacts, measure, pedantic, process
 from plugins.figures import describe_input, describe_latency
-from plugins.gating import comparison_key
+from plugins.gating import conclude
 from plugins.instance import ObedientMeter, member_key
 from plugins.journal import run_key
 from plugins.measure import Limits, Rounds, timed
@@ -33,33 +32,26 @@ from plugins.record import (
     describe_case,
     describe_throughput,
 )
+from plugins.turns import turns_of
+from plugins.workers import workers_key
 
 
 @pytest.fixture(scope="session")
 def conditions(request: pytest.FixtureRequest, device: Device) -> Dict[str, Any]:
     """Tune this process for measuring on its device; return what holds, for the record."""
     option = request.config.option
-    if device.kind not in ("cpu", "ipu-model"):
-        return {"allocator": "system"}
-    found = {
-        "allocator": "system",
-        "affinity": option.affinity,
-        "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
-    }
-    if option.allocator == "tuned":
-        accepted = process.tune_allocator()
-        found["allocator"] = "tuned" if all(accepted.values()) else f"tuned in part: {accepted}"
-    return found
+    return process.conditions(device.kind, option.affinity, option.allocator)
 
 
 @pytest.fixture(scope="session")
-def peaks(device: Device) -> Peaks:
+def peaks(request: pytest.FixtureRequest, device: Device) -> Peaks:
     """The ceilings of this session's device; they serve it alone where there is no cache."""
     try:
         path: Optional[Path] = cache_dir() / "peaks.json"
     except CaseError:
         path = None
-    return Peaks(path, device.info.fingerprint, device.clock)
+    timing = turns_of(request.config).timing
+    return Peaks(path, device.info.fingerprint, device.clock, timing)
 
 
 @pytest.fixture
@@ -104,6 +96,7 @@ class Meter:
         self.conditions = conditions
         self.peaks = peaks
         self.progress: Progress = item.config.stash[progress_key]
+        self.turns = turns_of(item.config)
         self._step: Optional[Step] = None
 
     def close(self) -> None:
@@ -139,57 +132,40 @@ class Meter:
         self.progress.phase("measuring the device's peak")
         self._ceilings(step, step.describe()["precision"])
         memory = process.PeakMemory()
-        record = self._prepare(step)
-        limits = Limits(option.budget, option.target_precision, self._steps(), step.most_rounds)
-        rounds = Rounds(
-            limits, self.device.clock, None if step.prefetched_batches else step.canary()
-        )
-        rounds.canaries += record.pop("canaries")
-        warmed_up = len(step.latencies() or ())
-        self.progress.phase(f"measuring ({limits.budget:g} s at most)")
-        seconds = pedantic.run_rounds(
-            self.benchmark,
-            step,
-            rounds.before_round,
-            self.device.clock,
-            dict(record["effective_options"]),
-            step.batches_per_step,
-        )
-        if not seconds:  # --benchmark-disable: the step ran, nothing is to be recorded
+        record = self._build(step)
+        with self.turns.timing():
+            record.update(self._warm_up(step))
+            seconds = self._rounds(step, record)
+            if not seconds:  # --benchmark-disable: the step ran, nothing is to be recorded
+                self.close()
+                return
+            per_round = items * step.batches_per_step
+            record["items_per_round"] = per_round
+            record["throughput"] = describe_throughput(seconds, per_round, unit)
+            record["throughput_mean"] = record["throughput"]["mean"]
+            record["latency"] = describe_latency(
+                step,
+                seconds,
+                record.pop("warmed_up"),
+                latency_from_throughput,
+                self.device.clock,
+                option.budget,
+            )
+            record["compute"], record["implausible"] = self._compute(
+                step, flops, record["throughput"]["median"]
+            )
+            elsewhere = step.host_memory()
+            record["memory"] = {
+                "host_peak_rss_bytes": memory.read() if elsewhere is None else elsewhere,
+                "since": memory.since,
+                "device_peak_bytes": step.device_memory(),
+            }
+            record["counters"] = step.counters()
+            self.progress.phase("measuring what limits")
+            record["input"] = describe_input(step, items, unit, self.device.clock)
+            record["data"] = step.feed.describe()
             self.close()
-            return
-        per_round = items * step.batches_per_step
-        record["items_per_round"] = per_round
-        record["throughput"] = describe_throughput(seconds, per_round, unit)
-        record["throughput_mean"] = record["throughput"]["mean"]
-        record["rounds"] = {
-            "count": len(seconds),
-            "batches_per_step": step.batches_per_step,
-            "stopped_by": rounds.stopped_by,
-            "dropped_seconds": record.pop("dropped_seconds"),
-        }
-        record["canary"] = {
-            "seconds": rounds.canaries,
-            "when": "before the rounds" if step.prefetched_batches else "before each round",
-        }
-        record["latency"] = describe_latency(
-            step, seconds, warmed_up, latency_from_throughput, self.device.clock, option.budget
-        )
-        record["compute"], record["implausible"] = self._compute(
-            step, flops, record["throughput"]["median"]
-        )
-        elsewhere = step.host_memory()
-        record["memory"] = {
-            "host_peak_rss_bytes": memory.read() if elsewhere is None else elsewhere,
-            "since": memory.since,
-            "device_peak_bytes": step.device_memory(),
-        }
-        record["counters"] = step.counters()
-        self.progress.phase("measuring what limits")
-        record["input"] = describe_input(step, items, unit, self.device.clock)
-        record["data"] = step.feed.describe()
-        self.close()
-        self._finish(record, step)
+            self._finish(record, step)
 
     def _profile(self, step: Step) -> None:
         """Leave a profile of one call, after one that warms up; time and record nothing."""
@@ -205,7 +181,8 @@ class Meter:
                 step.batches_per_step = self.case.config.batches_per_step if given else 1
             step()
             self.progress.phase("profiling")
-            step.profile(folder)
+            with self.turns.timing():
+                step.profile(folder)
             self.close()
         pedantic.leave_out(self.benchmark)
         lines = self.config.stash[run_key].closing
@@ -248,8 +225,8 @@ class Meter:
         """Return the number of rounds where the user gave one."""
         return self.case.config.steps if "steps" in self.case.overrides else None
 
-    def _prepare(self, step: Step) -> Dict[str, Any]:
-        """Build, compile and warm up; return the first part of the record."""
+    def _build(self, step: Step) -> Dict[str, Any]:
+        """Build and compile; return the first part of the record."""
         clock = self.device.clock
         self.progress.phase("building")
         build = timed(step.build, clock)
@@ -259,7 +236,30 @@ class Meter:
         compile_seconds = clock() - start
         kept = self._kept(step, compile_seconds)
         self._save_graph(step)
-        effective = step.describe()
+        return {
+            "format": 1,
+            **describe_case(self.case),
+            "device": {
+                "kind": self.device.info.kind,
+                "name": self.device.info.name,
+                "fingerprint": self.device.info.fingerprint,
+                "details": self.device.info.details,
+            },
+            "conditions": self.conditions,
+            "workers": self.config.stash.get(workers_key, 1),
+            "effective": step.describe(),
+            "build_seconds": build,
+            "compile_seconds": compile_seconds,
+            "compile": "fresh" if compiled else "reused",
+            **kept,
+            "versions": process.versions(),
+            "git": process.git_revision(self.config.rootpath),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+
+    def _warm_up(self, step: Step) -> Dict[str, Any]:
+        """Calibrate and warm up; return what was timed and dropped, and the canaries so far."""
+        clock = self.device.clock
         around = measure.CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
         canaries = measure.canary_times(step.canary(), clock, around)
         self.progress.phase("warming up")
@@ -271,27 +271,41 @@ class Meter:
         if calibrated:
             measure.calibrate(step, clock)
         return {
-            "format": 1,
-            **describe_case(self.case),
-            "device": {
-                "kind": self.device.info.kind,
-                "name": self.device.info.name,
-                "fingerprint": self.device.info.fingerprint,
-                "details": self.device.info.details,
-            },
-            "conditions": self.conditions,
-            "effective": effective,
-            "build_seconds": build,
-            "compile_seconds": compile_seconds,
-            "compile": "fresh" if compiled else "reused",
-            **kept,
             "first_step_seconds": first,
             "dropped_seconds": measure.warm_up(step, clock),
             "canaries": canaries,
-            "versions": process.versions(),
-            "git": process.git_revision(self.config.rootpath),
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
+
+    def _rounds(self, step: Step, record: Dict[str, Any]) -> List[float]:
+        """Return the seconds of the rounds; put how they came to be into the record."""
+        option = self.config.option
+        limits = Limits(option.budget, option.target_precision, self._steps(), step.most_rounds)
+        rounds = Rounds(
+            limits, self.device.clock, None if step.prefetched_batches else step.canary()
+        )
+        rounds.canaries += record.pop("canaries")
+        record["warmed_up"] = len(step.latencies() or ())
+        self.progress.phase(f"measuring ({limits.budget:g} s at most)")
+        seconds = pedantic.run_rounds(
+            self.benchmark,
+            step,
+            rounds.before_round,
+            self.device.clock,
+            dict(record["effective_options"]),
+            step.batches_per_step,
+        )
+        record["rounds"] = {
+            "count": len(seconds),
+            "batches_per_step": step.batches_per_step,
+            "stopped_by": rounds.stopped_by,
+            "dropped_seconds": record.pop("dropped_seconds"),
+        }
+        record["canary"] = {
+            "kind": self.device.canary_kind,
+            "seconds": rounds.canaries,
+            "when": "before the rounds" if step.prefetched_batches else "before each round",
+        }
+        return seconds
 
     def _ceilings(self, step: Step, precision: str) -> Dict[str, Optional[float]]:
         return {
@@ -320,7 +334,6 @@ class Meter:
         self.benchmark.extra_info[NAMESPACE] = record
         benchmark = pedantic.as_dict(self.benchmark)
         run = self.config.stash[run_key]
-        nodeid = self.item.nodeid
         run.add({"type": "case", "benchmark": benchmark})
         if record["implausible"]:
             compute = record["compute"]
@@ -331,12 +344,4 @@ class Meter:
                 f"the work was left out; the record is in {run.journal.path}",
                 pytrace=False,
             )
-        comparison = self.config.stash.get(comparison_key, None)
-        if comparison is None:
-            return
-        if comparison.threshold is not None:
-            step.release()
-        verdict = comparison.judge(nodeid, benchmark, self.progress.phase)
-        run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
-        if verdict.kind == gate.REGRESSED:
-            pytest.fail(gate.message(self.case.id, verdict, str(run.journal.path)), pytrace=False)
+        conclude(self.item, benchmark, step.release, self.progress.phase)

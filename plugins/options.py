@@ -203,9 +203,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gate-cap",
         type=_whole(1),
-        default=12,
+        default=16,
         metavar="N",
-        help="fresh processes at most in which a suspected case is measured again (12)",
+        help="fresh processes at most in which a suspected case is measured again (16)",
     )
     group.addoption(
         "--gate-policy",
@@ -218,7 +218,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_whole(1),
         default=None,
         metavar="N",
-        help="processes that measure each case: 1, and 5 for a baseline that is saved",
+        help="processes that measure each case: 1, and 7 for a baseline that is saved",
     )
     group.addoption(
         "--against",
@@ -253,15 +253,9 @@ def pytest_configure(config: pytest.Config) -> None:
     kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
     if config.option.profile is not None and kept:
         raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
-    workers = config.getoption("numprocesses", None) or config.getoption("tx", None)
-    if (workers or config.getoption("dist", "no") != "no") and not _only_tests(config):
-        raise pytest.UsageError(
-            "-n, --dist, --tx: running cases in several workers is not supported yet, they would "
-            "disturb each other's timing; run without"
-        )
 
 
-def _only_tests(config: pytest.Config) -> bool:
+def only_tests(config: pytest.Config) -> bool:
     """Whether the paths of the command line lead to the project's tests, which time nothing."""
     tests = config.rootpath / "tests"
     paths = [config.invocation_params.dir / word.split("::")[0] for word in config.args]

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 from pathlib import Path
-from typing import Callable, Dict, Optional
+from typing import Callable, ContextManager, Dict, Optional
 
 from fixtures.runtimes.base import Work
 from plugins.files import write_json
@@ -22,10 +22,18 @@ class Peaks:
     kept on disk but never lowers it.
     """
 
-    def __init__(self, path: Optional[Path], fingerprint: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Optional[Path],
+        fingerprint: str,
+        clock: Clock,
+        timing: Callable[[], ContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        """``timing``: the context in which work may be timed."""
         self.path = path
         self.fingerprint = fingerprint
         self.clock = clock
+        self.timing = timing
         self._session: Dict[str, float] = {}
 
     def get(
@@ -37,7 +45,10 @@ class Peaks:
         """
         if name not in self._session or again:
             work = make_work()
-            rate = best_rate(work, self.clock) if work is not None else math.inf
+            rate = math.inf
+            if work is not None:
+                with self.timing():
+                    rate = best_rate(work, self.clock)
             if not math.isfinite(rate):
                 return None
             self._session[name] = self._store(name, rate)

@@ -94,3 +94,58 @@ def document(config: pytest.Config, benchmarks: List[Dict[str, Any]]) -> Dict[st
     )
     output["benchmarks"] = benchmarks
     return output
+
+
+def measure_elsewhere(config: pytest.Config) -> None:
+    """In a controller of workers, which measures nothing itself: say so before it is asked.
+
+    Otherwise it warns that workers cannot measure (4.0) and refuses ``--benchmark-only``. To be
+    called before pytest-benchmark is configured.
+    """
+    config.option.benchmark_disable = True
+    config.option.benchmark_enable = False
+    config.option.benchmark_only = False
+
+
+def leave_files_alone(config: pytest.Config) -> None:
+    """In a worker: saving and comparing are the controller's; to be called as above."""
+    for name in ("json", "save", "autosave", "compare"):
+        setattr(config.option, f"benchmark_{name}", None)
+    config.option.benchmark_compare_fail = []
+
+
+class Measured:
+    """A benchmark that another process measured, as pytest-benchmark's session uses one."""
+
+    has_error = False
+
+    def __init__(self, plain: Dict[str, Any]) -> None:
+        """``plain``: what :func:`as_dict` returned there."""
+        self._plain = plain
+        self.fullname = plain["fullname"]
+
+    def __getitem__(self, field: str) -> Any:
+        """Return one of the statistics, for ``--benchmark-compare-fail``."""
+        return self._plain["stats"][field]
+
+    def as_dict(
+        self,
+        include_data: bool = True,
+        flat: bool = False,
+        stats: bool = True,
+        cprofile: Any = None,
+    ) -> Dict[str, Any]:
+        """Return a copy for a file or, ``flat``, for a table."""
+        plain = {key: value for key, value in self._plain.items() if key != "stats"}
+        if stats:
+            kept = dict(self._plain["stats"])
+            if not include_data:
+                del kept["data"]
+            plain.update(kept if flat else {"stats": kept})
+        return plain
+
+
+def adopt(config: pytest.Config, plain: Dict[str, Any]) -> None:
+    """Put a benchmark of another process into this session's table, files and comparisons."""
+    session: Any = config._benchmarksession  # type: ignore[attr-defined]
+    session.benchmarks.append(Measured(plain))

@@ -6,12 +6,13 @@ import contextlib
 import ctypes
 import functools
 import importlib.metadata
+import os
 import platform
 import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Any, Dict, Optional
 
 from fixtures.servers.allocator import ALLOCATOR
 
@@ -46,6 +47,24 @@ def tune_allocator() -> Dict[str, bool]:
     except (OSError, AttributeError):
         return dict.fromkeys(ALLOCATOR, False)
     return {name: mallopt(MALLOPT[name], value) == 1 for name, value in ALLOCATOR.items()}
+
+
+def conditions(kind: str, affinity: str, allocator: str) -> Dict[str, Any]:
+    """Tune this process for measuring on a kind of device; return what holds, for the record.
+
+    ``affinity`` and ``allocator`` are the options; the device is attached.
+    """
+    if kind not in ("cpu", "ipu-model"):
+        return {"allocator": "system"}
+    found = {
+        "allocator": "system",
+        "affinity": affinity,
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+    if allocator == "tuned":
+        accepted = tune_allocator()
+        found["allocator"] = "tuned" if all(accepted.values()) else f"tuned in part: {accepted}"
+    return found
 
 
 def _give_back_free_memory() -> None:

@@ -1,59 +1,111 @@
-"""One line per case while the suite runs."""
+"""One line per case while the suite runs, and how long the rest will take.
+
+Live rewriting, colours and names cut to the width are for terminals; in a file each case has one
+whole line.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import pytest
 
 from fixtures.capture import uncaptured
 from plugins.journal import run_key
 from plugins.record import record_of
+from plugins.remaining import Remaining, in_words
 from plugins.selection import case_of
-from plugins.units import short_number
+from plugins.units import cut_middle, short_number
+
+NARROWEST_NAME = 16
 
 progress_key = pytest.StashKey["Progress"]()
 
 
 class Progress:
-    """Writes to the terminal past pytest's capture; on a terminal the line is rewritten live."""
+    """Writes to the terminal past pytest's capture; several cases may run at a time."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.terminal: Any = config.pluginmanager.getplugin("terminalreporter")
         self.config = config
-        self.quiet = config.getoption("verbose", 0) < 0 or self.terminal is None
+        # A worker of pytest-xdist has a terminal that nobody sees.
+        nobody = self.terminal is None or hasattr(config, "workerinput")
+        self.quiet = nobody or config.getoption("verbose", 0) < 0
         self.live = not self.quiet and self.terminal.isatty and self.terminal.hasmarkup
-        self.total = 0
-        self.position = 0
-        self.label = ""
-        self.started = 0.0
+        self.running: List[str] = []
+        self.expect({})
 
-    def begin(self, label: str) -> None:
-        """Start the line of the next case."""
-        self.position += 1
-        self.label = f"[{self.position}/{self.total}] {label}"
-        self.started = time.monotonic()
+    def expect(self, names: Dict[str, str]) -> None:
+        """Take the cases that are to run: their names by node id."""
+        self.names = names
+        self.positions: Dict[str, int] = {}  # of those that have ended
+        self.seconds: Dict[str, float] = {}
+        self.remaining = Remaining({nodeid: _function(nodeid) for nodeid in names})
+
+    def begin(self, nodeid: str) -> None:
+        """Show that a case starts."""
+        self.running.append(nodeid)
+        self.remaining.begin(nodeid, time.monotonic())
         self.phase("starting")
 
     def phase(self, text: str) -> None:
         """Show what the case is doing now; only where a line can be rewritten."""
-        if self.live:
-            with uncaptured(self.config):
-                line = f"{self.label} {text} "
-                self.terminal.rewrite(line[: self.terminal._tw.fullwidth - 1], erase=True)
+        if not self.live or not self.running:
+            return
+        several = len(self.running) > 1
+        names = ", ".join(self.names[nodeid] for nodeid in self.running)
+        start = f"[{len(self.positions) + 1}/{len(self.names)}] "
+        tail = f" {len(self.running)} at a time" if several else f" {text}"
+        with uncaptured(self.config):
+            self.terminal.rewrite(fitting(start, names, [tail], self._width()), erase=True)
 
-    def end(self, result: str, **markup: bool) -> None:
-        """Finish the case's line."""
+    def end(self, nodeid: str, result: str, **markup: bool) -> None:
+        """Write a case's line: of one that fails after its end, a second one."""
+        now = time.monotonic()
+        if nodeid not in self.positions:
+            self.positions[nodeid] = len(self.positions) + 1
+            self.seconds[nodeid] = self.remaining.finish(nodeid, now)
+        if nodeid in self.running:
+            self.running.remove(nodeid)
         if self.quiet:
             return
+        left = self.remaining.left(now)
+        tails = [f" {result} ({self.seconds[nodeid]:.0f} s)"]
+        if left is not None:
+            tails.insert(0, f"{tails[0][:-1]}, {in_words(left)} left)")
+        start = f"[{self.positions[nodeid]}/{len(self.names)}] "
         with uncaptured(self.config):
-            line = f"{self.label} {result} ({time.monotonic() - self.started:.0f} s)"
             if self.live:
+                line = fitting(start, self.names[nodeid], tails, self._width())
                 self.terminal.rewrite(line, erase=True, **markup)
                 self.terminal.write_line("")
             else:
-                self.terminal.write_line(line, **markup)
+                self.terminal.ensure_newline()
+                self.terminal.write_line(f"{start}{self.names[nodeid]}{tails[0]}", **markup)
+        self.phase("")
+
+    def reported(self, report: pytest.TestReport) -> None:
+        """Write the line of a case whose end this report is."""
+        if (report.when != "setup" and report.when != "teardown") or report.outcome != "passed":
+            text, markup = _result(self.config, report)
+            self.end(report.nodeid, text, **markup)
+
+    def _width(self) -> int:
+        width: int = self.terminal._tw.fullwidth
+        return width - 1
+
+
+def fitting(start: str, name: str, tails: Iterable[str], width: int) -> str:
+    """Return a line within ``width`` columns: the name is cut in its middle, the figures never.
+
+    ``tails`` are tried in turn, so the first is the one that says most.
+    """
+    for tail in tails:
+        room = width - len(start) - len(tail)
+        if room >= min(len(name), NARROWEST_NAME):
+            break
+    return start + cut_middle(name, max(room, NARROWEST_NAME)) + tail
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -64,22 +116,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Count the cases; without ordinary tests among them, pytest's own dots are not needed."""
     progress = session.config.stash[progress_key]
-    cases = [item for item in session.items if case_of(item) is not None]
-    progress.total = len(cases)
-    if cases and len(cases) == len(session.items) and progress.terminal is not None:
+    cases = [(item.nodeid, case_of(item)) for item in session.items]
+    progress.expect({nodeid: f"{_function(nodeid)}[{case.id}]" for nodeid, case in cases if case})
+    if progress.names and len(progress.names) == len(cases) and progress.terminal is not None:
         progress.terminal.showfspath = False
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
     """Start the line of a case."""
-    case = case_of(item)
-    if case is not None:
-        item.config.stash[progress_key].begin(f"{_function(item)}[{case.id}]")
+    if case_of(item) is not None:
+        item.config.stash[progress_key].begin(item.nodeid)
 
 
-def _function(item: pytest.Item) -> str:
-    return item.nodeid.split("::")[-1].split("[")[0]
+def _function(nodeid: str) -> str:
+    return nodeid.split("::")[-1].split("[")[0]
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -89,18 +140,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
     if case_of(item) is None:
         return
     report.ipubench_case = True
-    if report.when == "call" or report.outcome != "passed":
-        text, markup = _result(item, report)
-        item.config.stash[progress_key].end(text, **markup)
+    item.config.stash[progress_key].reported(report)
 
 
-def _result(item: pytest.Item, report: pytest.TestReport) -> Tuple[str, Any]:
+def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]:
     if report.outcome == "skipped":
         return "skipped", {"yellow": True}
     if report.outcome == "failed":
-        return "FAILED" if report.when == "call" else f"ERROR in {report.when}", {"red": True}
-    run = item.config.stash.get(run_key, None)
-    benchmark = run.results.benchmarks.get(item.nodeid) if run is not None else None
+        if report.when in ("setup", "teardown"):
+            return f"ERROR in {report.when}", {"red": True}
+        return "FAILED" if report.when == "call" else "CRASHED", {"red": True}
+    run = config.stash.get(run_key, None)
+    benchmark = run.results.benchmarks.get(report.nodeid) if run is not None else None
     if benchmark is None:
         return "ran, not measured", {}
     throughput = record_of(benchmark)["throughput"]
@@ -113,6 +164,6 @@ def pytest_report_teststatus(report: Any) -> Optional[Tuple[str, str, str]]:
     if not getattr(report, "ipubench_case", False):
         return None
     # The word is what the short summary calls a failure.
-    if report.when == "call":
-        return report.outcome, "", "FAILED" if report.failed else ""
-    return ("error", "", "ERROR") if report.failed else None
+    if report.when in ("setup", "teardown"):
+        return ("error", "", "ERROR") if report.failed else None
+    return report.outcome, "", "FAILED" if report.failed else ""

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from plugins import gate, pedantic
+from plugins import pedantic
 from plugins.gating import comparison_key, missing_cases
 from plugins.journal import Run, run_key
+from plugins.policy import policy_of
 from plugins.record import record_of, rounds_of
+from plugins.report.model import CHANGED, interval_text, reasons_of
+from plugins.report.table import Row, layout, table_rows
+from plugins.report.words import compared_with, judged_by
 from plugins.units import percent, short_number
+from plugins.verdicts import COMPARED, MISSING
 
-NARROWEST_NAME = 16
-GAPS = (2, 1)  # between columns; the narrow one where a name would be cut
 LARGEST_PRECISE_SPREAD = 0.05
 MOST_LINES = 6  # of one kind of note
-HEADINGS = ("case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change")
+COLOURS: Dict[str, Dict[str, bool]] = {
+    "regressed": {"red": True},
+    "missing": {"red": True},
+    "inconclusive": {"yellow": True},
+    "incomparable": {"yellow": True},
+    "improved": {"green": True},
+}
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -28,101 +37,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Write the table and everything that a number alone does not say."""
+    """Write the table and everything that a number alone does not say; with -qq the verdicts."""
     run = config.stash.get(run_key, None)
     if run is None:
         return
-    lines = summary(run, terminalreporter._tw.fullwidth)
+    terse = config.getoption("verbose", 0) <= -2
+    lines = [] if terse else summary(run, terminalreporter._tw.fullwidth)
     lines += gate_lines(config, run)
-    lines += run.closing
-    if lines:
+    lines += [Row((line,)) for line in run.closing]
+    if lines and not terse:
         terminalreporter.section("benchmarks")
-        for line in lines:
-            terminalreporter.write_line(line)
+    for line in lines:
+        # pytest leaves the colours out where the output is no terminal, and with NO_COLOR.
+        terminalreporter.write_line(line.cells[0], **COLOURS.get(line.kind, {}))
 
 
-def summary(run: Run, width: int) -> List[str]:
-    """Return the table of all measured cases, grouped by bench function, and notes on them."""
-    groups: Dict[str, List[Dict[str, Any]]] = {}
-    for benchmark in run.results.benchmarks.values():
-        groups.setdefault(benchmark["fullname"].split("[")[0], []).append(benchmark)
-    rows: List[Tuple[str, ...]] = []
-    for function, benchmarks in groups.items():
-        unit = record_of(benchmarks[0])["throughput"]["unit"]
-        rows.append((f"{function.split('::')[-1]} ({unit})",))
-        rows += [_row(run, benchmark) for benchmark in benchmarks]
-    return layout(rows, width) + _notes(run)
-
-
-def _row(run: Run, benchmark: Dict[str, Any]) -> Tuple[str, ...]:
-    record = record_of(benchmark)
-    throughput, latency = record["throughput"], record["latency"]
-    share = (record["compute"] or {}).get("share")
-    compiled = short_seconds(record["compile_seconds"])
-    return (
-        f"  {record['name']}",
-        short_number(throughput["median"]),
-        percent(throughput["spread"]),
-        short_number(latency["p50_ms"]),
-        short_number(latency["p99_ms"]),
-        compiled if record["compile"] in ("fresh", "cached") else "reused",
-        "-" if share is None else percent(share, 0),
-        change_text(run.results.verdicts.get(benchmark["fullname"])),
-    )
-
-
-def short_seconds(value: float) -> str:
-    """Return seconds with a tenth."""
-    return f"{value:.1f}"
-
-
-def change_text(verdict: Any) -> str:
-    """Return the change against the baseline, or why there is none."""
-    if verdict is None:
-        return "-"
-    if verdict["change"] is None:
-        return str(verdict["kind"])
-    return percent(verdict["change"], sign=True)
-
-
-def layout(rows: Sequence[Tuple[str, ...]], width: int) -> List[str]:
-    """Align rows under the headings within ``width`` columns; a row of one cell is a heading.
-
-    Columns that are empty throughout are left out; a name that does not fit is cut in its middle,
-    where names differ least.
-    """
-    if not rows:
-        return []
-    full = [row for row in rows if len(row) > 1]
-    shown = [
-        index
-        for index in range(len(HEADINGS))
-        if index < 2 or any(row[index] not in ("-", "") for row in full)
-    ]
-    table = [HEADINGS, *full]
-    widths = {index: max(len(row[index]) for row in table) for index in shown}
-    numbers = sum(widths[index] for index in shown if index)
-    for gap in GAPS:
-        room = width - 1 - numbers - gap * (len(shown) - 1)
-        if room >= widths[0]:
-            break
-    widths[0] = max(NARROWEST_NAME, min(widths[0], room))
-    lines = []
-    for row in (HEADINGS, *rows):
-        if len(row) == 1:
-            lines.append(row[0][: width - 1])
-            continue
-        cells = [_cut(row[0], widths[0]).ljust(widths[0])]
-        cells += [row[index].rjust(widths[index]) for index in shown if index]
-        lines.append((" " * gap).join(cells).rstrip())
-    return lines
-
-
-def _cut(text: str, width: int) -> str:
-    if len(text) <= width:
-        return text
-    head = (width - 2) // 2
-    return text[:head] + ".." + text[len(text) - (width - 2 - head) :]
+def summary(run: Run, width: int) -> List[Row]:
+    """Return the table of all measured cases as lines, and notes on them."""
+    rows = table_rows(list(run.results.benchmarks.values()), run.results.verdicts)
+    return layout(rows, width) + [Row((note,)) for note in _notes(run)]
 
 
 def _notes(run: Run) -> List[str]:
@@ -219,34 +152,59 @@ def _longer_budget(benchmark: Dict[str, Any]) -> float:
     return max(10.0, 4 * math.fsum(rounds_of(benchmark)))
 
 
-def gate_lines(config: pytest.Config, run: Run) -> List[str]:
+def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     """Return the verdicts: how many of each kind, and by name every case that did not pass."""
-    comparison = config.stash.get(comparison_key, None)
-    if comparison is None:
+    against = compared_with(config)
+    if not against:
         return []
+    verdicts = dict(run.results.verdicts)
+    verdicts.update({nodeid: {"kind": MISSING} for nodeid in missing_cases(config)})
     by_kind: Dict[str, List[str]] = {}
-    for nodeid, verdict in run.results.verdicts.items():
+    for nodeid, verdict in verdicts.items():
         by_kind.setdefault(verdict["kind"], []).append(nodeid)
-    gone = missing_cases(config)
-    if gone:
-        by_kind[gate.MISSING] = gone
-    unselected = [
-        nodeid
-        for nodeid in comparison.stored
-        if nodeid not in {*run.results.benchmarks, *run.results.outcomes, *gone}
-    ]
     counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
-    threshold = (
-        "no gate" if comparison.threshold is None else f"gate {percent(comparison.threshold)}"
-    )
-    lines = ["", f"against {comparison.path} ({threshold}): {counts or 'nothing to compare'}"]
-    for kind in (gate.REGRESSED, gate.IMPROVED, gate.INCOMPARABLE, gate.NEW, gate.MISSING):
-        for nodeid in by_kind.get(kind, ()):
-            reasons = run.results.verdicts.get(nodeid, {}).get("reasons") or ()
-            why = f": {'; '.join(reasons)}" if reasons else ""
-            lines.append(f"  {kind}: {nodeid}{why}")
-    if unselected:
-        lines.append(f"  {len(unselected)} cases of the baseline were not selected in this run")
-    if config.option.gate is not None and not set(by_kind) & set(gate.COMPARED):
-        lines.append("  nothing was compared, so the gate says nothing (exit code 6)")
+    text = f"against {against} ({judged_by(config)}): {counts or 'nothing to compare'}"
+    lines = [Row(("",)), Row((text,))]
+    for kind in CHANGED:
+        found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}
+        lines += [Row((f"  {kind}: {text}",), kind) for text in _named(found)]
+    comparison = config.stash.get(comparison_key, None)
+    stored = set() if comparison is None else set(comparison.stored)
+    left = stored - {*run.results.benchmarks, *run.results.outcomes, *verdicts}
+    if left:
+        cases = (
+            "1 case of the baseline was"
+            if len(left) == 1
+            else f"{len(left)} cases of the baseline were"
+        )
+        lines.append(Row((f"  {cases} not selected in this run",)))
+    if policy_of(config) is not None and not set(by_kind) & set(COMPARED):
+        lines.append(Row(("  nothing was compared, so the gate says nothing (exit code 6)",)))
+    return lines
+
+
+def verdict_text(verdict: Dict[str, Any]) -> str:
+    """Return the numbers and reasons of a verdict; '' where it has none."""
+    parts = []
+    if verdict.get("change") is not None:
+        change = percent(verdict["change"], sign=True)
+        interval = interval_text(verdict)
+        change += "" if interval == "-" else f" ({interval})"
+        processes = verdict.get("processes") or 1
+        parts.append(change + (f" in {processes} processes" if processes > 1 else ""))
+    return "; ".join([*parts, *reasons_of(verdict)])
+
+
+def _named(found: Dict[str, str]) -> List[str]:
+    """Return a line per case; one for all where many cases have one reason."""
+    cases: Dict[str, List[str]] = {}
+    for nodeid, text in found.items():
+        cases.setdefault(text, []).append(nodeid)
+    lines = []
+    for text, nodeids in cases.items():
+        why = f": {text}" if text else ""
+        if text and len(nodeids) > MOST_LINES:
+            lines.append(f"{len(nodeids)} cases{why}")
+        else:
+            lines += [f"{nodeid}{why}" for nodeid in nodeids]
     return lines

@@ -20,4 +20,13 @@ def percent(value: float, digits: int = 1, sign: bool = False) -> str:
     """Return a fraction as a percentage."""
     if not math.isfinite(value):
         return "-"
-    return f"{100 * value:{'+' if sign else ''}.{digits}f}%"
+    rounded = round(100 * value, digits) + 0.0  # no minus before a zero
+    return f"{rounded:{'+' if sign else ''}.{digits}f}%"
+
+
+def cut_middle(text: str, width: int) -> str:
+    """Return a text in at most ``width`` columns, cut in its middle, where names differ least."""
+    if len(text) <= width:
+        return text
+    head = (width - 2) // 2
+    return text[:head] + ".." + text[len(text) - (width - 2 - head) :]

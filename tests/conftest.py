@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import List
 
 import pytest
+from hypothesis import settings
 
 from tests.harness import Project
+
+# A shared machine may stand still for longer than hypothesis allows an example.
+settings.register_profile("ipubench", deadline=None)
+settings.load_profile("ipubench")
 
 
 @pytest.fixture

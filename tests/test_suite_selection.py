@@ -99,9 +99,7 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         ),
         (["--steps=3", "--set=repeat=5"], "--steps=3: steps is given twice, also as repeat"),
         (["--set=steps=4,5"], "steps says how long to measure; give one value"),
-        (["--dist=load"], "running cases in several workers is not supported yet"),
         (["--baseline="], "--baseline= names nothing; give a value"),
-        (["-n", "2"], "running cases in several workers is not supported yet"),
     ],
 )
 def test_a_usage_error_is_one_message_and_exit_4(

@@ -6,9 +6,8 @@ Every level of extra work is measured as the suite measures a case: rounds calib
 length, canaries before each, nothing else in the process. The levels follow each other in random
 order. What was measured is one line of type ``pool`` in the run's journal.
 
-Three canaries are timed before each round, so that the study can tell which one follows the cases
-best: the runtime's own matrix product on all threads, arithmetic in the cache and a copy in memory
-on one thread.
+Two canaries are timed before each round, so that the study can tell which one follows the cases
+better: the suite's own, which is arithmetic in the cache, and a copy in memory.
 """
 
 from __future__ import annotations
@@ -75,24 +74,17 @@ class ExtraWork:
         return slowed
 
 
-def one_thread_canaries() -> Dict[str, Callable[[], None]]:
-    """Return jobs of about a millisecond that NumPy runs on one thread."""
-    cached = np.linspace(0.5, 1.5, 32 * 1024, dtype=np.float32)
-    scratch = np.empty_like(cached)
-    large = np.ones(1 << 20, dtype=np.float32)
-    copy = np.empty_like(large)
-
-    def arithmetic() -> None:
-        for _ in range(60):
-            np.sqrt(cached, out=scratch)
-            np.multiply(scratch, cached, out=scratch)
+def memory_canary() -> Callable[[], None]:
+    """Return copies of four megabytes on one thread, about a millisecond."""
+    source = np.ones(1 << 20, dtype=np.float32)
+    target = np.empty_like(source)
 
     def memory() -> None:
         for _ in range(2):
-            np.copyto(copy, large)
-            np.copyto(large, copy)
+            np.copyto(target, source)
+            np.copyto(source, target)
 
-    return {"arithmetic": arithmetic, "memory": memory}
+    return memory
 
 
 class PoolMeter:
@@ -113,9 +105,9 @@ class PoolMeter:
         step()
         measure.calibrate(step, clock)
         measure.warm_up(step, clock)
-        product = step.canary()
-        assert product is not None
-        canaries = {"product": product, **one_thread_canaries()}
+        suites = step.canary()
+        assert suites is not None
+        canaries = {self.device.canary_kind: suites, "memory": memory_canary()}
         for canary in canaries.values():
             measure.canary_times(canary, clock, 3)
         extra = ExtraWork(clock)

@@ -1,0 +1,37 @@
+"""Stored baselines: write one, read one, and say in one message what is wrong with a file.
+
+A baseline is a JSON document in pytest-benchmark's format (``pytest-benchmark compare`` reads it)
+with one more top-level key, ``ipubench``, that holds the version of our part of the format. Its
+entries are keyed by the case, the hash of its configuration and the fingerprint of its device.
+
+Format history: see plugins/baseline/form.py.
+"""
+
+from plugins.baseline.entries import Benchmark, Key, find, key_of, measured
+from plugins.baseline.form import FORMAT, BaselineError
+from plugins.baseline.store import (
+    baseline_path,
+    change,
+    load,
+    load_all,
+    load_document,
+    save,
+    write,
+)
+
+__all__ = [
+    "FORMAT",
+    "BaselineError",
+    "Benchmark",
+    "Key",
+    "baseline_path",
+    "change",
+    "find",
+    "key_of",
+    "load",
+    "load_all",
+    "load_document",
+    "measured",
+    "save",
+    "write",
+]

@@ -1,0 +1,131 @@
+"""``python -m plugins.baseline COMMAND``, also installed as ``ipubench-baseline``.
+
+Exit codes as the suite's: 0; 1, a case regressed or is missing (diff); 4, the command line or a
+file cannot be used; 6, nothing was compared (diff).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any, NoReturn, Optional, Sequence
+
+from plugins.baseline import commands, history
+from plugins.baseline.form import BaselineError
+from plugins.policy import fraction
+
+LAST_RUNS = 100
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """End with the suite's exit code for a command line that cannot be used."""
+        self.exit(commands.EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="ipubench-baseline",
+        description="Look at stored baselines and change them.",
+        epilog="NAME means baselines/NAME.json; a value with a slash is a path.",
+    )
+    added = parser.add_subparsers(dest="name_of_command", metavar="COMMAND", required=True)
+
+    def add(name: str, meaning: str, run: Any) -> argparse.ArgumentParser:
+        command = added.add_parser(name, help=meaning, description=meaning)
+        command.set_defaults(command=run)
+        return command
+
+    def machine_readable(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--json", action="store_true", help="print JSON")
+
+    machine_readable(add("list", "the baselines there are", commands.list_all))
+
+    show = add("show", "the cases of a baseline, or all it holds of some", commands.show_one)
+    show.add_argument("name", metavar="NAME")
+    show.add_argument("case", metavar="CASE", nargs="?", help="a part of the case's name")
+    machine_readable(show)
+
+    merge = add("merge", "join baselines, such as those of CI shards", commands.merge)
+    merge.add_argument("out", metavar="OUT", help="if it exists, its cases take part")
+    merge.add_argument("inputs", metavar="IN", nargs="+")
+    merge.add_argument(
+        "--newest", action="store_true", help="take the newer of two results of one case"
+    )
+
+    promote = add("promote", "make a run's results the baseline", commands.promote)
+    promote.add_argument("run", metavar="RUN", help="results/run-*.jsonl, or a baseline.json")
+    promote.add_argument("name", metavar="NAME")
+    promote.add_argument(
+        "--accept-regressed", action="store_true", help="also where cases of the run regressed"
+    )
+
+    prune = add("prune", "take out the cases that no longer exist", commands.prune)
+    prune.add_argument("name", metavar="NAME")
+    prune.add_argument("--dry-run", action="store_true", help="only show them")
+
+    diff = add("diff", "compare two baselines as the gate does", commands.diff)
+    diff.add_argument("before", metavar="BEFORE")
+    diff.add_argument("now", metavar="NOW")
+    diff.add_argument(
+        "--gate", type=_percentage, metavar="PERCENT", help="slow-down that fails, such as 2%%"
+    )
+    machine_readable(diff)
+
+    export = add("export", "write a baseline in another tool's format", commands.export)
+    export.add_argument("name", metavar="NAME")
+    export.add_argument(
+        "--format",
+        required=True,
+        metavar="FORMAT",
+        help="pytest-benchmark, github-action-benchmark, bencher or csv",
+    )
+    export.add_argument("-o", "--output", metavar="FILE", help="instead of printing it")
+
+    trend = add("history", "the trend of each case over the runs kept", history.history)
+    trend.add_argument("case", metavar="CASE", nargs="?", help="a part of the case's name")
+    trend.add_argument(
+        "--last",
+        type=_count,
+        default=LAST_RUNS,
+        metavar="N",
+        help=f"runs of each machine at most ({LAST_RUNS})",
+    )
+    machine_readable(trend)
+    return parser
+
+
+def _percentage(text: str) -> float:
+    try:
+        return fraction(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
+    return int(text)
+
+
+def main(words: Optional[Sequence[str]] = None) -> int:
+    """Run a command; return the exit code."""
+    args = _parser().parse_args(words)
+    # A name from a file may hold what the terminal cannot show.
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code: int = args.command(args)
+        sys.stdout.flush()
+    except BaselineError as error:
+        print(f"ipubench-baseline: {error}", file=sys.stderr)
+        return commands.EXIT_USAGE
+    except BrokenPipeError:
+        # The reader, such as head, has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""What the commands of ``python -m plugins.baseline`` do. Each returns its exit code."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Dict, Iterable, List
+
+from plugins.baseline import runs, show, store
+from plugins.baseline.collected import all_cases, is_gone
+from plugins.baseline.difference import EXIT_NOTHING_COMPARED, differences, exit_code
+from plugins.baseline.entries import Benchmark, key_of
+from plugins.baseline.form import BaselineError
+from plugins.baseline.store import baseline_path, load_all, load_document
+from plugins.baseline.table import table, terminal_width
+from plugins.files import write_atomically
+from plugins.record import record_of
+from plugins.units import percent, short_number
+
+EXIT_USAGE = 4
+
+
+def suite_root() -> Path:
+    """Return the suite's folder: the nearest one from here upwards with a pytest.ini, or here."""
+    here = Path.cwd()
+    found = [folder for folder in (here, *here.parents) if (folder / "pytest.ini").exists()]
+    return found[0] if found else here
+
+
+def path_of(name: str) -> Path:
+    """Return the file that a baseline's name, or its path with a slash, means."""
+    return baseline_path(name, suite_root())
+
+
+def list_all(args: Namespace) -> int:
+    """Show all baselines of the suite; a damaged one makes the exit code 4."""
+    rows: List[Dict[str, Any]] = []
+    damaged = 0
+    for path in sorted((suite_root() / "baselines").glob("*.json")):
+        try:
+            benchmarks = load_all(path)
+        except BaselineError as error:
+            damaged += 1
+            print(error, file=sys.stderr)
+            continue
+        rows.append(
+            {
+                "name": path.stem,
+                "cases": len({benchmark["fullname"] for benchmark in benchmarks}),
+                "machines": sorted({key_of(benchmark).fingerprint for benchmark in benchmarks}),
+                "newest": max((record_of(b)["time"] for b in benchmarks), default=None),
+                "bytes": path.stat().st_size,
+            }
+        )
+    if args.json:
+        print_json(rows)
+    elif rows:
+        print_lines(show.listing(rows))
+    elif not damaged:
+        print(f"no baselines in {suite_root() / 'baselines'}; --baseline-save=NAME writes one")
+    return EXIT_USAGE if damaged else 0
+
+
+def show_one(args: Namespace) -> int:
+    """Show a baseline's cases, or all that it holds of some."""
+    benchmarks = load_all(path_of(args.name))
+    if args.case is not None:
+        benchmarks = matching(benchmarks, args.case, args.name)
+    if args.json:
+        print_json(benchmarks)
+    elif args.case is None:
+        print_lines(show.overview(benchmarks))
+    else:
+        print_lines(line for benchmark in benchmarks for line in show.details(benchmark))
+    return 0
+
+
+def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchmark]:
+    """Return the entries whose node id contains a text. Raises BaselineError without any."""
+    found = [benchmark for benchmark in benchmarks if part in benchmark["fullname"]]
+    if not found:
+        raise BaselineError(f"no case of {where} has {part!r} in its name")
+    return found
+
+
+def merge(args: Namespace) -> int:
+    """Join files into one, which takes part if it exists."""
+    out = path_of(args.out)
+    documents = [load_document(path_of(name)) for name in args.inputs]
+    count = twice = 0
+
+    def join(old: List[Benchmark]) -> List[Benchmark]:
+        nonlocal count, twice
+        found = {key_of(benchmark): benchmark for benchmark in old}
+        for benchmark in (b for document in documents for b in document["benchmarks"]):
+            known = found.setdefault(key_of(benchmark), benchmark)
+            if known == benchmark:
+                continue
+            if not args.newest:
+                raise BaselineError(
+                    f"nothing was merged: {benchmark['fullname']} was measured twice on "
+                    f"{key_of(benchmark).fingerprint} ({record_of(known)['time']} and "
+                    f"{record_of(benchmark)['time']}); --newest takes the newer of two"
+                )
+            twice += 1
+            if record_of(benchmark)["time"] > record_of(known)["time"]:
+                found[key_of(benchmark)] = benchmark
+        count = len(found)
+        return list(found.values())
+
+    newest = max(documents, key=lambda document: str(document.get("datetime", "")))
+    store.change(out, join, newest)
+    note = f", {twice} measured twice: the newer kept" if twice else ""
+    print(f"{out} has {count} entries now{note}")
+    return 0
+
+
+def promote(args: Namespace) -> int:
+    """Make a run's results the baseline of their cases."""
+    run = Path(args.run).expanduser()
+    if not run.exists() and "/" not in args.run:
+        run = suite_root() / "results" / args.run
+        run = run if run.suffix else run.with_suffix(".jsonl")
+    document, regressed = runs.read_run(run)
+    if regressed and not args.accept_regressed:
+        raise BaselineError(
+            f"nothing was promoted: {len(regressed)} cases of {run} regressed "
+            f"({show.some(regressed)}); --accept-regressed makes the slower speed the baseline"
+        )
+    path = path_of(args.name)
+    store.save(path, document)
+    print(f"{len(document['benchmarks'])} cases of {run} are the baseline {path} now")
+    return 0
+
+
+def prune(args: Namespace) -> int:
+    """Take out the cases that the suite no longer has."""
+    path = path_of(args.name)
+    # A file that cannot be used is said before a collection.
+    load_all(path)
+    cases = all_cases(suite_root())
+    gone: List[str] = []
+
+    def keep(old: List[Benchmark]) -> List[Benchmark]:
+        gone.extend(sorted({b["fullname"] for b in old if is_gone(b, cases)}))
+        return [benchmark for benchmark in old if benchmark["fullname"] not in set(gone)]
+
+    if args.dry_run:
+        keep(load_all(path))
+    else:
+        store.change(path, keep)
+    verb = "would be" if args.dry_run else "were"
+    print_lines([*(f"  {nodeid}" for nodeid in gone), f"{len(gone)} cases {verb} pruned"])
+    return 0
+
+
+def diff(args: Namespace) -> int:
+    """Compare two files as the gate compares a run with a baseline."""
+    before, now = load_all(path_of(args.before)), load_all(path_of(args.now))
+    found = differences(before, now, args.gate)
+    code = exit_code(found, args.gate)
+    if args.json:
+        print_json([difference.as_dict() for difference in found])
+        return code
+    rows = [("case", "before", "now", "change", "interval", "verdict")]
+    for difference in found:
+        verdict = difference.verdict
+        known = math.isfinite(verdict.change)
+        interval = f"{percent(verdict.low, sign=True)} to {percent(verdict.high, sign=True)}"
+        rows.append(
+            (
+                difference.name,
+                short_number(verdict.before),
+                short_number(verdict.now),
+                percent(verdict.change, sign=True),
+                interval if known else "-",
+                verdict.kind,
+            )
+        )
+    print_lines(table(rows, terminal_width()))
+    kinds = [difference.verdict.kind for difference in found]
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
+    rule = "no gate" if args.gate is None else f"gate {percent(args.gate)}"
+    print(f"{args.before} against {args.now} ({rule}): {counts or 'nothing to compare'}")
+    for difference in found:
+        if difference.verdict.reasons:
+            reasons = "; ".join(difference.verdict.reasons)
+            print(f"  {difference.verdict.kind}: {difference.nodeid}: {reasons}")
+    if code == EXIT_NOTHING_COMPARED:
+        print("  nothing was compared, so the gate says nothing (exit code 6)")
+    return code
+
+
+def export(args: Namespace) -> int:
+    """Write a baseline in the format of another tool."""
+    from plugins.report.exports import EXPORTS
+
+    if args.format not in EXPORTS:
+        raise BaselineError(
+            f"--format={args.format} is unknown; there are: {', '.join(sorted(EXPORTS))}"
+        )
+    text = EXPORTS[args.format](load_document(path_of(args.name)))
+    if args.output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        write_atomically(Path(args.output).expanduser(), text)
+    except OSError as error:
+        raise BaselineError(f"{args.output} cannot be written: {error}") from error
+    return 0
+
+
+def print_json(value: Any) -> None:
+    """Print a value for a machine."""
+    print(json.dumps(value, indent=1, sort_keys=True))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of text."""
+    for line in lines:
+        print(line)

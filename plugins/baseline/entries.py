@@ -1,0 +1,80 @@
+"""The entries of a baseline: what names one, which one a case is compared with, how sets join."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+
+from plugins.journal import Results
+from plugins.record import record_of
+from plugins.samples import with_processes
+
+#: A finished benchmark in pytest-benchmark's format, with our record in it.
+Benchmark = Dict[str, Any]
+
+
+class Key(NamedTuple):
+    """What an entry is stored under."""
+
+    nodeid: str
+    config_hash: str
+    fingerprint: str
+
+
+def key_of(benchmark: Benchmark) -> Key:
+    """Return the key of an entry."""
+    record = record_of(benchmark)
+    return Key(benchmark["fullname"], record["config_hash"], record["device"]["fingerprint"])
+
+
+def measured(results: Results) -> List[Benchmark]:
+    """Return what a baseline keeps of a run: its credible cases, each with all its processes."""
+    return [
+        with_processes(benchmark, results.fresh.get(nodeid, ()))
+        for nodeid, benchmark in results.benchmarks.items()
+        if not record_of(benchmark)["implausible"]
+    ]
+
+
+def complete(benchmark: Benchmark) -> Benchmark:
+    """Return a benchmark whose record holds its processes; without any it stands for itself."""
+    return benchmark if record_of(benchmark).get("processes") else with_processes(benchmark)
+
+
+def find(
+    benchmarks: Sequence[Benchmark], nodeid: str, config_hash: str, fingerprint: str
+) -> Optional[Benchmark]:
+    """Return the entry that a case is compared with, or None where the case is new.
+
+    The exact one; else the entry of this case that has most in common: this machine before this
+    configuration, and the newest among equals. A comparison with it then says what differs.
+    """
+    of_case = [benchmark for benchmark in benchmarks if benchmark["fullname"] == nodeid]
+
+    def likeness(benchmark: Benchmark) -> Any:
+        key = key_of(benchmark)
+        same = (key.fingerprint == fingerprint, key.config_hash == config_hash)
+        return same, record_of(benchmark)["time"]
+
+    return max(of_case, key=likeness, default=None)
+
+
+def newest(benchmarks: Iterable[Benchmark]) -> Dict[str, Benchmark]:
+    """Return node id -> its newest entry."""
+    ordered = sorted(benchmarks, key=lambda benchmark: str(record_of(benchmark)["time"]))
+    return {benchmark["fullname"]: benchmark for benchmark in ordered}
+
+
+def in_order(benchmarks: Iterable[Benchmark]) -> List[Benchmark]:
+    """Return entries in the order in which a file holds them."""
+    return sorted(benchmarks, key=key_of)
+
+
+def replaced(old: Iterable[Benchmark], new: Sequence[Benchmark]) -> List[Benchmark]:
+    """Return ``old`` with ``new`` in place of what the same machine had of the same cases.
+
+    Also in another configuration: the case's definition has changed, and its old figure would
+    stay for ever. Other cases and other machines keep their entries.
+    """
+    again = {(benchmark["fullname"], key_of(benchmark).fingerprint) for benchmark in new}
+    kept = [one for one in old if (one["fullname"], key_of(one).fingerprint) not in again]
+    return in_order([*kept, *new])

@@ -1,0 +1,167 @@
+"""Stored results as text for the command line."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from plugins.baseline.entries import Benchmark, key_of
+from plugins.baseline.table import cut, table, terminal_width
+from plugins.baseline.trends import Trend, level_change, short_revision
+from plugins.record import record_of
+from plugins.samples import processes_of
+from plugins.statistics import median
+from plugins.units import percent, short_number
+
+HASH_LENGTH = 8
+MOST_NAMES = 3
+
+
+def some(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def when(time: Any) -> str:
+    """Return a record's time to the minute, UTC."""
+    return str(time or "-")[:16].replace("T", " ")
+
+
+def listing(rows: Sequence[Dict[str, Any]]) -> List[str]:
+    """Return one line per baseline."""
+    cells = [("baseline", "cases", "machines", "newest (UTC)", "KiB")]
+    cells += [
+        (
+            row["name"],
+            str(row["cases"]),
+            str(len(row["machines"])),
+            when(row["newest"]),
+            f"{row['bytes'] / 1024:,.0f}",
+        )
+        for row in rows
+    ]
+    return table(cells, terminal_width())
+
+
+def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
+    """Yield the entries of a baseline, one line each, by machine."""
+    machines: Dict[str, List[Benchmark]] = {}
+    for benchmark in benchmarks:
+        machines.setdefault(key_of(benchmark).fingerprint, []).append(benchmark)
+    for machine, entries in sorted(machines.items()):
+        yield cut(f"{machine} ({len(entries)} entries)", terminal_width())
+        rows: List[Tuple[str, ...]] = [
+            ("  case", "throughput", "unit", "±", "processes", "measured (UTC)")
+        ]
+        for benchmark in entries:
+            record = record_of(benchmark)
+            rows.append(
+                (
+                    f"  {record['name']}",
+                    short_number(record["throughput"]["median"]),
+                    record["throughput"]["unit"],
+                    percent(record["throughput"]["spread"]),
+                    str(len(processes_of(benchmark))),
+                    when(record["time"]),
+                )
+            )
+        yield from table(rows, terminal_width())
+
+
+def details(benchmark: Benchmark) -> Iterator[str]:
+    """Yield all that matters of one entry."""
+    record = record_of(benchmark)
+    rate = record["throughput"]
+    facts = {
+        "machine": key_of(benchmark).fingerprint,
+        "configuration": record["config_hash"],
+        "options": _pairs(record["effective_options"]),
+        "really ran": _pairs(record["effective"]),
+        "conditions": _pairs(record["conditions"]),
+        "data": _pairs(record["data"]),
+        "revision": record.get("git") or "-",
+        "versions": _pairs(record.get("versions", {})),
+        "throughput": f"{short_number(rate['median'])} {rate['unit']} "
+        f"({short_number(rate['low'])} to {short_number(rate['high'])})",
+        "latency": ", ".join(
+            f"{name} {short_number(record['latency'][f'{name}_ms'])} ms"
+            for name in ("p50", "p90", "p99")
+        ),
+        "compilation": f"{record['compile_seconds']:.1f} s ({record['compile']})",
+    }
+    yield benchmark["fullname"]
+    width = max(map(len, facts)) + 2
+    for name, value in facts.items():
+        yield from textwrap.wrap(
+            value,
+            terminal_width(),
+            initial_indent="  " + name.ljust(width),
+            subsequent_indent=" " * (width + 2),
+        )
+    rows: List[Tuple[str, ...]] = [
+        ("  process", "measured (UTC)", "rounds", rate["unit"], "canary ms", "alone")
+    ]
+    for number, process in enumerate(processes_of(benchmark), 1):
+        canaries = process["canaries"]
+        rows.append(
+            (
+                f"  {number}",
+                when(process["time"]),
+                str(len(process["seconds"])),
+                short_number(process["items_per_round"] / median(process["seconds"])),
+                short_number(1000 * median(canaries)) if canaries else "-",
+                "yes" if process["fresh"] else "no",
+            )
+        )
+    yield from table(rows, terminal_width())
+
+
+def _pairs(values: Dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in sorted(values.items()))
+
+
+def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[str]:
+    """Yield one line per trend, by machine: its level now, and when it last moved."""
+    machines: Dict[str, List[Tuple[Trend, Sequence[int]]]] = {}
+    for trend, changes in trends:
+        machines.setdefault(trend.key.fingerprint, []).append((trend, changes))
+    for machine, entries in machines.items():
+        yield cut(f"{machine} ({len(entries)} trends)", terminal_width())
+        rows: List[Tuple[str, ...]] = [("  case", "runs", "level", "unit", "last change")]
+        for trend, changes in entries:
+            start = changes[-1] if changes else 0
+            level = median([point.throughput for point in trend.points[start:]])
+            last = "-"
+            if changes:
+                point = trend.points[start]
+                change = percent(level_change(trend, changes, len(changes) - 1), sign=True)
+                last = f"{change} at {point.revision or when(point.time)}"
+            name = "  " + trend.key.nodeid.split("::")[-1]
+            runs = str(len(trend.points))
+            rows.append((name, runs, short_number(level), trend.unit, last))
+        yield from table(rows, terminal_width())
+
+
+def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
+    """Yield a trend run by run, its change points marked."""
+    yield trend.key.nodeid
+    yield f"  {trend.key.fingerprint}, configuration {trend.key.config_hash[:HASH_LENGTH]}"
+    rows: List[Tuple[str, ...]] = [
+        ("  run (UTC)", "revision", trend.unit, "processes", "change of level")
+    ]
+    for index, point in enumerate(trend.points):
+        mark = ""
+        if index in changes:
+            number = list(changes).index(index)
+            mark = f"<-- {percent(level_change(trend, changes, number), sign=True)}"
+        rows.append(
+            (
+                f"  {when(point.time)}",
+                short_revision(point.revision) or "-",
+                short_number(point.throughput),
+                str(point.processes),
+                mark,
+            )
+        )
+    yield from table(rows, terminal_width())

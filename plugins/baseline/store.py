@@ -1,0 +1,148 @@
+"""Baseline files: where they are, reading one, changing one under its lock."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from filelock import FileLock, Timeout
+
+from plugins.baseline import form
+from plugins.baseline.entries import Benchmark, complete, in_order, newest, replaced
+from plugins.baseline.form import FORMAT, BaselineError
+from plugins.files import finite, write_json
+from plugins.record import NAMESPACE
+
+LOCK_SECONDS = 60.0
+SHOWN_PROBLEMS = 3
+MOST_NAMES = 10
+
+
+def baseline_path(name: str, root: Path) -> Path:
+    """Return the file that ``--baseline=NAME`` means: a value with a slash is a path."""
+    if "/" in name or "\\" in name:
+        return Path(name).expanduser()
+    return root / "baselines" / f"{name}.json"
+
+
+def load(path: Path) -> Dict[str, Benchmark]:
+    """Return node id -> its newest entry. Raises BaselineError for a file not to be trusted."""
+    return newest(load_all(path))
+
+
+def load_all(path: Path) -> List[Benchmark]:
+    """Return all entries, of all machines and configurations. Raises BaselineError."""
+    benchmarks: List[Benchmark] = load_document(path)["benchmarks"]
+    return benchmarks
+
+
+def load_document(
+    path: Path, wanted: Callable[[str], bool] = lambda nodeid: True
+) -> Dict[str, Any]:
+    """Return a whole file, migrated and checked; only the ``wanted`` cases of it.
+
+    Raises BaselineError for a file that cannot be trusted.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BaselineError(
+            f"there is no baseline {path}; write one with --baseline-save={path.stem}"
+            f"{_others(path)}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise BaselineError(f"the baseline {path} cannot be read: {error}") from error
+    document = form.decode(path, text)
+    document["benchmarks"] = [b for b in document["benchmarks"] if wanted(_name(b))]
+    problems = form.problems(document)
+    if problems:
+        raise BaselineError(
+            f"the baseline {path} is damaged: {_several(problems)}; restore it, or delete it and "
+            "write it again with --baseline-save"
+        )
+    return document
+
+
+def _name(benchmark: Any) -> str:
+    return str(benchmark.get("fullname")) if isinstance(benchmark, dict) else ""
+
+
+def _others(path: Path) -> str:
+    names = sorted(other.stem for other in path.parent.glob("*.json"))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"; there are: {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+
+
+def _several(problems: List[str]) -> str:
+    more = len(problems) - SHOWN_PROBLEMS
+    shown = "; ".join(problems[:SHOWN_PROBLEMS])
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def save(path: Path, document: Dict[str, Any]) -> None:
+    """Put what a run measured into a baseline; raises BaselineError where that cannot be done.
+
+    The run's cases replace what the same machine had of them; all else in the file stays.
+    """
+    new = document["benchmarks"]
+    change(path, lambda old: replaced(old, [complete(one) for one in new]), document)
+
+
+def change(
+    path: Path,
+    rule: Callable[[List[Benchmark]], List[Benchmark]],
+    document: Optional[Dict[str, Any]] = None,
+) -> None:
+    """Replace a file's entries by ``rule(entries)`` while no other process changes it.
+
+    What surrounds the entries (machine_info and the like) is the file's own, or ``document``'s
+    where it is given; the file then need not exist. Numbers that JSON has not become null.
+    Raises BaselineError, also for entries that could not be read again.
+    """
+    with _locked(path):
+        there = document is None or path.exists()
+        old = load_document(path) if there else {"benchmarks": []}
+        around = old if document is None else document
+        write(path, {**around, "benchmarks": rule(old["benchmarks"])})
+
+
+def write(path: Path, document: Dict[str, Any]) -> None:
+    """Write a whole file of its own, whatever was there; raises BaselineError as ``change``."""
+    with _writing(path):
+        whole = finite({**document, NAMESPACE: {"format": FORMAT}})
+        problems = form.problems(whole)
+        if problems:
+            raise BaselineError(
+                f"{path} was not written, it could not be read again: {_several(problems)}"
+            )
+        write_json(path, {**whole, "benchmarks": in_order(whole["benchmarks"])})
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock beside a file: changes read, change and write, so two would lose one."""
+    if not path.name:
+        raise BaselineError(f"{path} names no file; give a baseline a name")
+    lock = FileLock(str(path.with_name(f".{path.name}.lock")), mode=0o666)
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=LOCK_SECONDS)
+        except Timeout:
+            raise BaselineError(
+                f"the baseline {path} has been locked by another process for {LOCK_SECONDS:.0f} s "
+                f"(lock: {lock.lock_file}); try again when that has ended"
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RecursionError) as error:
+        raise BaselineError(f"the baseline {path} cannot be written: {error}") from error

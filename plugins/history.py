@@ -1,0 +1,35 @@
+"""`--history`: keep what each finished run measured (see plugins/baseline/trends.py)."""
+
+from __future__ import annotations
+
+import pytest
+
+from plugins import pedantic
+from plugins.baseline import BaselineError, measured, store, trends
+from plugins.journal import run_key
+
+# What a run had measured when it ended like this is no point of a trend.
+UNFINISHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the run's file; a disk that fails is reported and makes the exit code 4."""
+    config = session.config
+    run = config.stash.get(run_key, None)
+    worker = hasattr(config, "workerinput")  # of pytest-xdist: the controller has all results
+    if not config.option.history or run is None or worker or session.exitstatus in UNFINISHED:
+        return
+    benchmarks = measured(run.results)
+    if not benchmarks:
+        run.closing.append("nothing was kept for the history: no case was measured")
+        return
+    path = trends.path_of(config.rootpath, benchmarks)
+    try:
+        store.write(path, pedantic.document(config, benchmarks))
+    except BaselineError as error:
+        run.closing.append(f"{error}; the results are in {run.journal.path}")
+        if session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        return
+    run.closing.append(f"kept for the history in {path}")

@@ -1,0 +1,86 @@
+"""The files of a report: what is written, and where it cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+from plugins import baseline
+from plugins.files import write_atomically
+from plugins.record import record_of
+from plugins.report.exports import EXPORTS, csv_with_verdicts
+from plugins.report.markdown import markdown
+from plugins.report.model import Report
+from plugins.report.page import page, plotly_is_there
+
+NO_PLOTLY = "report.html needs plotly: pip install 'plotly>=5', or pip install -e '.[report]'"
+
+
+class ReportError(Exception):
+    """A report cannot be written; the message says why and what to do."""
+
+
+def check(folder: Path) -> None:
+    """Make the folder and see whether files can be written there. Raises ReportError."""
+    if not plotly_is_there():
+        raise ReportError(NO_PLOTLY)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=str(folder)):
+            pass
+    except OSError as error:
+        raise ReportError(
+            f"{folder}: a report cannot be written there ({error.strerror or error}); name another "
+            "folder"
+        ) from None
+
+
+def write(report: Report, folder: Path) -> List[str]:
+    """Write all files of a report, each in one step; return their names.
+
+    Raises ReportError when all that can be written is, where something could not.
+    """
+    texts: Dict[str, Callable[[], str]] = {
+        "report.html": lambda: page(report),
+        "summary.md": lambda: markdown(report),
+        "results.csv": lambda: csv_with_verdicts(report),
+        "pytest-benchmark.json": lambda: EXPORTS["pytest-benchmark"](report.document),
+        "github-action-benchmark.json": lambda: EXPORTS["github-action-benchmark"](report.document),
+        "bencher.json": lambda: EXPORTS["bencher"](report.document),
+    }
+    problems = []
+    try:
+        _save(report, folder / "baseline.json")
+    except (OSError, baseline.BaselineError) as error:
+        problems.append(str(error))
+    for name, text in texts.items():
+        try:
+            write_atomically(folder / name, text())
+        except OSError as error:
+            problems.append(str(error))
+    if problems:
+        raise ReportError(f"the report in {folder} is not complete: {'; '.join(problems)}")
+    return ["baseline.json", *texts]
+
+
+def _save(report: Report, path: Path) -> None:
+    """Write this report's credible cases, and none that an earlier report left in the file."""
+    credible = [b for b in report.document["benchmarks"] if not record_of(b)["implausible"]]
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    baseline.save(path, {**report.document, "benchmarks": credible})
+
+
+def append_summary(report: Report, environment: Any = os.environ) -> None:
+    """Append the summary to the file that a GitHub job shows. Raises ReportError."""
+    path = environment.get("GITHUB_STEP_SUMMARY")
+    if not path:
+        return
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(markdown(report) + "\n")
+    except OSError as error:
+        raise ReportError(f"GITHUB_STEP_SUMMARY={path} cannot be written: {error}") from error

@@ -1,0 +1,137 @@
+"""summary.md: a comment for a pull request, or a job's summary."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any, Dict, List, Sequence
+
+from plugins.report.model import CHANGED, Report, by_change, environment, headline
+from plugins.units import percent, short_number
+
+# A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
+LARGEST = 60_000
+# Kept free for the environment, which comes last and may be cut itself.
+LAST = 6_000
+MARKS = {
+    "regressed": "🔴",
+    "failed": "🔴",
+    "missing": "🔴",
+    "inconclusive": "🟡",
+    "incomparable": "🟡",
+    "improved": "🟢",
+}
+
+
+def markdown(report: Report) -> str:
+    """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
+    rows = report.rows()
+    changed = by_change([row for row in rows if row["kind"] in CHANGED])
+    worst = changed[0]["kind"] if changed else "pass"
+    lines = [f"**{MARKS.get(worst, '🟢')} {escape(headline(report, rows))}**", ""]
+    if changed:
+        head = ["verdict", "case", "before", "now", "change", "why"]
+        lines += _fitting(lines, head, [_changed(row) for row in changed], LARGEST - 2 * LAST)
+        lines += ["", "Change is at equal machine speed, with its 95% interval; + is faster.", ""]
+    full = ["case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change", "verdict"]
+    lines += [f"<details><summary>All {len(rows)} cases</summary>", ""]
+    lines += _fitting(lines, full, [_full(row) for row in rows], LARGEST - LAST)
+    lines += ["", "</details>", ""]
+    return "\n".join(lines) + _environment(report, LARGEST - _size(lines) - 1)
+
+
+def escape(text: str) -> str:
+    """Return text that no Markdown and no HTML reads as markup."""
+    return re.sub(r"[^\w .,:;/+%()=±-]", lambda found: f"&#{ord(found.group())};", text)
+
+
+def _fitting(
+    before: Sequence[str], head: List[str], rows: List[List[str]], largest: int
+) -> List[str]:
+    """Return a table of as many rows as fit, and how many did not."""
+    right = [":--" if name in ("case", "verdict", "why") else "--:" for name in head]
+    lines = [f"| {' | '.join(head)} |", f"|{'|'.join(right)}|"]
+    size = _size([*before, *lines])
+    for index, row in enumerate(rows):
+        line = f"| {' | '.join(row)} |"
+        size += _size([line])
+        if size > largest:
+            return [*lines, "", f"{len(rows) - index} more are in results.csv and report.html."]
+        lines.append(line)
+    return lines
+
+
+def _size(lines: Sequence[str]) -> int:
+    return sum(len(line.encode("utf-8")) + 1 for line in lines)
+
+
+def _changed(row: Dict[str, Any]) -> List[str]:
+    return [
+        f"{MARKS.get(row['kind'], '')} {row['kind']}".strip(),
+        f"<code>{escape(row['name'])}</code>",
+        _rate(row["before"], row["unit"]),
+        _rate(row["throughput"] if row["now"] is None else row["now"], row["unit"]),
+        change_text(row),
+        escape("; ".join(row["reasons"])[:300]),
+    ]
+
+
+def _full(row: Dict[str, Any]) -> List[str]:
+    return [
+        f"<code>{escape(row['name'])}</code>",
+        _rate(row["throughput"], row["unit"]),
+        _share(row["spread"]),
+        _number(row["p50_ms"]),
+        _number(row["p99_ms"]),
+        compile_text(row),
+        _share(row["share"], 0),
+        change_text(row),
+        row["kind"],
+    ]
+
+
+def compile_text(row: Dict[str, Any]) -> str:
+    """Return the seconds of a compilation, or how there was none."""
+    if row["compile_seconds"] is None:
+        return ""
+    return "reused" if row["compile"] == "reused" else f"{row['compile_seconds']:.1f}"
+
+
+def change_text(row: Dict[str, Any]) -> str:
+    """Return the change with its interval, or '' where nothing was compared."""
+    if row["change"] is None:
+        return ""
+    text = percent(row["change"], sign=True)
+    if row["change_low"] is None or row["change_high"] is None:
+        return text
+    low, high = percent(row["change_low"], sign=True), percent(row["change_high"], sign=True)
+    return f"{text} ({low} to {high})"
+
+
+def _rate(value: Any, unit: Any) -> str:
+    return "" if value is None else f"{short_number(value)} {escape(str(unit or ''))}".strip()
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else short_number(value)
+
+
+def _share(value: Any, digits: int = 1) -> str:
+    return "" if value is None else percent(value, digits)
+
+
+def _environment(report: Report, room: int) -> str:
+    lines = ["<details><summary>Environment</summary>", ""]
+    if report.started is not None:
+        stamp = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.started))
+        lines.append(f"- started: {stamp}")
+    if report.command:
+        lines.append(f"- command: <code>{escape(report.command)}</code>")
+    groups = environment(report.document)
+    for group in ("device", "conditions", "versions", "code"):
+        for key, value in groups.get(group, {}).items():
+            line = f"- {escape(key)}: {escape(value[:300])}"
+            if _size([*lines, line]) > room - 20:
+                break
+            lines.append(line)
+    return "\n".join([*lines, "", "</details>"]) + "\n"

@@ -1,0 +1,241 @@
+"""report.html: one file that opens from disk, without a network."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import time
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any, Dict, List, Sequence, Tuple
+
+from plugins.files import finite
+from plugins.record import record_of
+from plugins.report.markdown import change_text, compile_text
+from plugins.report.model import (
+    BAD,
+    Report,
+    by_change,
+    conclusion,
+    counts,
+    dig,
+    environment,
+    process_rows,
+)
+from plugins.units import percent, short_number
+
+WEB = Path(__file__).with_name("web")
+# Of a process; beyond this many every n-th is shown, so that the file stays small.
+MOST_ROUNDS = 300
+# Keys of a row that the charts and the filters use.
+CHART_KEYS = (
+    "id",
+    "name",
+    "function",
+    "framework",
+    "mode",
+    "data",
+    "kind",
+    "batch_size",
+    "series",
+    "unit",
+    "throughput",
+    "low",
+    "high",
+    "p50_ms",
+    "p90_ms",
+    "p99_ms",
+    "build_seconds",
+    "compile_seconds",
+    "compile",
+    "share",
+    "achieved_flops",
+    "change",
+    "change_low",
+    "change_high",
+    "threshold",
+)
+FILTERS = (("kind", "Verdict"), ("framework", "Framework"), ("mode", "Mode"), ("data", "Data"))
+# Heading, key by which the column sorts, whether it holds numbers.
+COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
+    ("case", "name", False),
+    ("verdict", "kind", False),
+    ("change", "change", True),
+    ("throughput", "throughput", True),
+    ("±", "spread", True),
+    ("p50 ms", "p50_ms", True),
+    ("p99 ms", "p99_ms", True),
+    ("compile s", "compile_seconds", True),
+    ("peak", "share", True),
+    ("memory MiB", "host_memory_bytes", True),
+)
+
+
+def plotly_is_there() -> bool:
+    """Tell whether the charting library can be imported."""
+    return importlib.util.find_spec("plotly") is not None
+
+
+def page(report: Report) -> str:
+    """Return the page. Raises ImportError without plotly, whose JavaScript it holds."""
+    from plotly.offline import get_plotlyjs
+
+    rows = by_change(report.rows())
+    kinds = counts(rows)
+    template = Template((WEB / "page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=escape(f"ipubench: {conclusion(report, rows)}"),
+        style=(WEB / "style.css").read_text(encoding="utf-8"),
+        headline=escape(conclusion(report, rows)),
+        worst="bad" if any(kind in kinds for kind in BAD) else "good",
+        counts="\n".join(
+            f'<li class="{escape(kind)}"><b>{count}</b> {escape(kind)}</li>'
+            for kind, count in kinds.items()
+        ),
+        facts=_facts(_overview(report)),
+        selects="\n".join(_select(key, label, rows) for key, label in FILTERS),
+        head="\n".join(_heading(*column) for column in COLUMNS),
+        body="\n".join(map(_line, rows)),
+        environment="\n".join(
+            f"<div><h3>{escape(group)}</h3><dl class='facts'>{_facts(values)}</dl></div>"
+            for group, values in environment(report.document).items()
+            if values
+        ),
+        data=_embedded({"rows": [_chart_row(row) for row in rows], "details": _details(report)}),
+        plotly=get_plotlyjs(),
+        script="\n".join(
+            (WEB / name).read_text(encoding="utf-8") for name in ("table.js", "charts.js")
+        ),
+    )
+
+
+def _embedded(value: Any) -> str:
+    """Return JSON that cannot end the script element it stands in."""
+    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _overview(report: Report) -> Dict[str, str]:
+    """Return what was measured where and when."""
+    groups = environment(report.document)
+    facts = {
+        "device": dig(groups, "device", "name"),
+        "fingerprint": dig(groups, "device", "fingerprint"),
+        "git": dig(groups, "code", "git"),
+        "compared with": f"{report.baseline} ({report.gate})" if report.baseline else None,
+        "command": report.command or None,
+    }
+    if report.started is not None:
+        facts["started"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.started))
+    if report.started is not None and report.ended is not None:
+        facts["took"] = duration(report.ended - report.started)
+    return {key: value for key, value in facts.items() if value}
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as hours, minutes and seconds."""
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _facts(values: Dict[str, str]) -> str:
+    return "\n".join(
+        f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in values.items()
+    )
+
+
+def _select(key: str, label: str, rows: Sequence[Dict[str, Any]]) -> str:
+    values = sorted({str(row[key]) for row in rows if row[key] is not None})
+    options = "".join(f'<option value="{escape(v)}">{escape(v)}</option>' for v in values)
+    return (
+        f'<label>{escape(label)} <select name="{escape(key)}"><option value="">all</option>'
+        f"{options}</select></label>"
+    )
+
+
+def _heading(text: str, key: str, number: bool) -> str:
+    kind = ' class="n"' if number else ""
+    return (
+        f'<th scope="col" data-key="{key}"{kind}><button type="button">{escape(text)}</button></th>'
+    )
+
+
+def _line(row: Dict[str, Any]) -> str:
+    cells = "".join(
+        f'<td data-value="{escape(_sortable(row[key]))}" class="{kind}">{content}</td>'
+        for (_, key, _), kind, content in zip(COLUMNS, _classes(), _contents(row))
+    )
+    return f'<tr data-id="{escape(row["id"])}">{cells}</tr>'
+
+
+def _classes() -> List[str]:
+    return ["name" if key == "name" else "n" if number else "" for _, key, number in COLUMNS]
+
+
+def _contents(row: Dict[str, Any]) -> List[str]:
+    """Return the cells of a row as HTML."""
+    name = escape(row["name"])
+    if row["throughput"] is not None:
+        link = f'<a href="#case={escape(row["id"])}" data-id="{escape(row["id"])}">{name}</a>'
+    else:
+        link = name
+    reasons = "".join(
+        f'<small class="reason">{escape(reason)}</small>' for reason in row["reasons"]
+    )
+    verdict = f'<span class="kind {escape(row["kind"])}">{escape(row["kind"])}</span>{reasons}'
+    change = change_text(row).partition(" ")
+    memory = row["host_memory_bytes"]
+    return [
+        f"{link}<small>{escape(row['function'])}</small>",
+        verdict,
+        escape(change[0]) + (f"<small>{escape(change[2])}</small>" if change[2] else ""),
+        f"{_number(row['throughput'])} <small>{escape(row['unit'] or '')}</small>",
+        "" if row["spread"] is None else percent(row["spread"]),
+        _number(row["p50_ms"]),
+        _number(row["p99_ms"]),
+        compile_text(row),
+        "" if row["share"] is None else percent(row["share"], 0),
+        "" if memory is None else f"{memory / 2**20:,.0f}",
+    ]
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else short_number(value)
+
+
+def _sortable(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _chart_row(row: Dict[str, Any]) -> Dict[str, Any]:
+    return {key: row[key] for key in CHART_KEYS}
+
+
+def _details(report: Report) -> Dict[str, Any]:
+    """Return the processes and options of each measured case."""
+    found = {}
+    for benchmark in report.document["benchmarks"]:
+        processes = []
+        for process in process_rows(benchmark):
+            every = max(1, math.ceil(len(process["rates"]) / MOST_ROUNDS))
+            processes.append(
+                {
+                    **process,
+                    "rounds": len(process["rates"]),
+                    "every": every,
+                    "rates": _thinned(process["rates"], every),
+                    "canaries_ms": _thinned(process["canaries_ms"], every),
+                }
+            )
+        options = record_of(benchmark).get("effective_options", {})
+        found[benchmark["fullname"]] = {"processes": processes, "options": options}
+    return found
+
+
+def _thinned(values: List[float], every: int) -> List[float]:
+    return [float(f"{value:.5g}") for value in values[::every]]

@@ -1,0 +1,388 @@
+"use strict";
+// The charts, drawn with Plotly in the page's own colours.
+(() => {
+  const { data, byId, listeners } = report;
+  const MOST_ROWS = 30;
+  const MOST_SERIES = 12;
+  const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "star"];
+  const KIND_SYMBOLS = { regressed: "triangle-left", improved: "triangle-right", inconclusive: "diamond" };
+  let rows = [];
+  let printing = false;
+
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const kindColour = (kind) => css(
+    { regressed: "regressed", failed: "regressed", improved: "improved", inconclusive: "unsure" }[kind] || "plain");
+  const narrow = () => !printing && window.innerWidth < 640;
+  const percent = (value) => `${(100 * value).toFixed(1)}%`;
+  // Plotly reads a few HTML tags and entities in its texts.
+  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  function short(text, most) {
+    if (text.length <= most) return plain(text);
+    const head = Math.floor((most - 1) / 2);
+    return plain(`${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`);
+  }
+
+  // A case's name beside its line: on a phone in two lines, split between words near the middle.
+  function label(name) {
+    if (!narrow() || name.length <= 16) return short(name, 46);
+    const breaks = Array.from(name.matchAll(/[-_]/g), (found) => found.index + 1);
+    const middle = name.length / 2;
+    const at = breaks.sort((a, b) => Math.abs(a - middle) - Math.abs(b - middle))[0] || name.length;
+    return [name.slice(0, at), name.slice(at)].filter(Boolean).map((part) => short(part, 20)).join("<br>");
+  }
+
+  // Ticks of a logarithmic axis, as plain numbers: 1, 2, 5, 10, ...
+  function logTicks(values) {
+    const known = values.filter((value) => value > 0);
+    const [low, high] = [Math.min(...known), Math.max(...known)];
+    const decades = Math.log10(high / low);
+    const steps = decades > (narrow() ? 1.5 : 3) ? [1] : [1, 2, 5];
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.ceil(Math.log10(high)); power += 1) {
+      ticks.push(...steps.map((step) => step * 10 ** power));
+    }
+    const text = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
+    return { type: "log", tickvals: ticks, ticktext: ticks.map(text) };
+  }
+
+  function layout(more) {
+    const axis = {
+      gridcolor: css("line"), linecolor: css("line"), zerolinecolor: css("muted"),
+      tickcolor: css("line"), automargin: true, fixedrange: true,
+    };
+    const axes = {};
+    for (const name of ["xaxis", "yaxis", "xaxis2", "yaxis2"]) {
+      if (more[name]) axes[name] = Object.assign({}, axis, more[name]);
+    }
+    return Object.assign({
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: "system-ui, sans-serif", size: narrow() || printing ? 11 : 12, color: css("ink") },
+      margin: { l: 8, r: 12, t: 8, b: 8 }, hovermode: "closest", dragmode: false,
+      hoverlabel: { bgcolor: css("panel"), bordercolor: css("line"), font: { color: css("ink") } },
+      showlegend: false, autosize: !printing, width: printing ? 660 : undefined,
+    }, more, axes);
+  }
+
+  function draw(target, traces, more) {
+    const config = { responsive: true, displayModeBar: false };
+    return Plotly.react(target, traces, layout(more), config);
+  }
+
+  // A chart with one line per case. `make` returns the traces for the rows and their heights.
+  // Where there are many cases, `pick` says which ones.
+  function byCase(id, chosen, note, make, pick = (all) => all.slice(0, MOST_ROWS)) {
+    const section = document.getElementById(id);
+    section.hidden = chosen.length === 0;
+    if (section.hidden) return;
+    const everything = section.dataset.all === "yes";
+    const shown = everything ? chosen : pick(chosen);
+    const heights = shown.map((_, index) => -index);
+    const plot = section.querySelector(".plot");
+    const made = make(shown, heights);
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label",
+      `${section.querySelector("h2").textContent} of ${shown.length} cases; the table has the numbers`);
+    const names = shown.map((row) => label(row.name));
+    draw(plot, made.traces, {
+      height: 80 + (narrow() ? 32 : 22) * shown.length,
+      barmode: "stack", bargap: 0.35,
+      xaxis: Object.assign({ side: "top", ticklabelposition: "outside" }, made.xaxis),
+      yaxis: { tickvals: heights, ticktext: names, range: [-shown.length + 0.4, 0.6], showgrid: false, zeroline: false, ticks: "" },
+      shapes: made.shapes || [], showlegend: Boolean(made.legend),
+      legend: { orientation: "h", x: 0, y: 0, yanchor: "top", traceorder: "normal" },
+    });
+    section.querySelector(".note").textContent = note;
+    const button = section.querySelector("button");
+    button.hidden = chosen.length <= MOST_ROWS;
+    button.textContent = everything ? `Show ${MOST_ROWS} cases` : `Show all ${chosen.length} cases`;
+  }
+
+  // Those that changed most, in their order.
+  function mostChanged(all) {
+    const far = all.slice().sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
+    const kept = new Set(far.slice(0, MOST_ROWS));
+    return all.filter((row) => kept.has(row));
+  }
+
+  function change() {
+    const chosen = rows.filter((row) => row.change !== null).sort((a, b) => a.change - b.change);
+    byCase("change", chosen, "", (shown, heights) => {
+      const gates = shown.map((row) => row.threshold).filter((value) => value !== null);
+      const gate = gates.length && gates.every((value) => value === gates[0]) ? gates[0] : null;
+      const line = (at, colour, dash) => ({
+        type: "line", x0: at, x1: at, yref: "paper", y0: 0, y1: 1, line: { color: colour, width: 1, dash },
+      });
+      const kinds = Array.from(new Set(shown.map((row) => row.kind)));
+      const traces = kinds.map((kind) => {
+        const indices = shown.map((_, index) => index).filter((index) => shown[index].kind === kind);
+        const of = (key) => indices.map((index) => shown[index][key]);
+        const side = (key) => indices.map((index) => {
+          const row = shown[index];
+          return row[key] === null ? 0 : Math.abs(row[key] - row.change);
+        });
+        return {
+          type: "scatter", mode: "markers", name: kind, x: of("change"), y: indices.map((index) => heights[index]),
+          marker: { color: kindColour(kind), size: 9, symbol: KIND_SYMBOLS[kind] || "circle" },
+          error_x: { type: "data", symmetric: false, array: side("change_high"), arrayminus: side("change_low"),
+            color: kindColour(kind), thickness: 1.5, width: 3 },
+          text: indices.map((index) => {
+            const row = shown[index];
+            const interval = row.change_low === null || row.change_high === null ? ""
+              : ` (${percent(row.change_low)} to ${percent(row.change_high)})`;
+            return `${plain(row.name)}<br>${percent(row.change)}${interval}, ${plain(row.kind)}`;
+          }),
+          hovertemplate: "%{text}<extra></extra>",
+        };
+      });
+      return {
+        traces, legend: kinds.length > 1,
+        xaxis: { tickformat: "+.1%", zeroline: false },
+        // A gate of 5% allows 5% more time per item.
+        shapes: [line(0, css("muted"), "solid")].concat(gate === null ? [] : [line(1 / (1 + gate) - 1, css("regressed"), "dash")]),
+      };
+    }, mostChanged);
+  }
+
+  function batch() {
+    const section = document.getElementById("batch");
+    const panels = section.querySelector(".panels");
+    const functions = new Map();
+    for (const row of rows) {
+      if (row.batch_size === null || row.throughput === null) continue;
+      const series = functions.get(row.function) || functions.set(row.function, new Map()).get(row.function);
+      (series.get(row.series) || series.set(row.series, []).get(row.series)).push(row);
+    }
+    Array.from(panels.children).forEach((box) => { box.hidden = true; });
+    let left = 0;
+    section.hidden = false; // what is hidden has no width to draw in
+    for (const [name, all] of functions) {
+      const series = Array.from(all).filter(([, points]) => new Set(points.map((point) => point.batch_size)).size > 1);
+      series.sort(([a], [b]) => a.localeCompare(b));
+      left += Math.max(0, series.length - MOST_SERIES);
+      if (series.length) panel(panels, name, series.slice(0, MOST_SERIES));
+    }
+    section.hidden = Array.from(panels.children).every((box) => box.hidden);
+    section.querySelector(".note").textContent = left ? `${left} more lines: filter the table to see them.` : "";
+  }
+
+  // The chart of a bench function, made when it is first needed and used again after that: Plotly
+  // may still have work to do on one that it drew a moment ago.
+  function panelOf(panels, name) {
+    const known = Array.from(panels.children).find((box) => box.dataset.name === name);
+    if (known) return known;
+    const box = document.createElement("div");
+    const heading = document.createElement("h3");
+    const plot = document.createElement("div");
+    box.dataset.name = name;
+    heading.textContent = name;
+    plot.className = "plot";
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", `Throughput of ${name} against batch size; the table has the numbers`);
+    box.append(heading, plot);
+    panels.append(box);
+    return box;
+  }
+
+  function panel(panels, name, series) {
+    const box = panelOf(panels, name);
+    const plot = box.querySelector(".plot");
+    box.hidden = false;
+    const colours = css("series").split(" ");
+    const sizes = new Set();
+    const traces = series.map(([label, points], index) => {
+      points.sort((a, b) => a.batch_size - b.batch_size);
+      points.forEach((point) => sizes.add(point.batch_size));
+      return {
+        type: "scatter", mode: "lines+markers", name: short(label, 34),
+        x: points.map((point) => point.batch_size), y: points.map((point) => point.throughput),
+        error_y: { type: "data", symmetric: false, thickness: 1, width: 2,
+          array: points.map((point) => Math.max(0, (point.high || point.throughput) - point.throughput)),
+          arrayminus: points.map((point) => Math.max(0, point.throughput - (point.low || point.throughput))) },
+        line: { color: colours[index % colours.length], width: 2, dash: index < colours.length ? "solid" : "dot" },
+        marker: { symbol: SYMBOLS[index % SYMBOLS.length], size: 7 },
+        hovertemplate: `${plain(label)}<br>batch size %{x}: %{y:,.4g} ${plain(points[0].unit)}<extra></extra>`,
+      };
+    });
+    const ticks = Array.from(sizes).sort((a, b) => a - b);
+    draw(plot, traces, {
+      height: 330 + 18 * series.length, showlegend: true,
+      legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" },
+      xaxis: { type: "log", tickvals: ticks, ticktext: ticks.map(String), title: { text: "batch size" } },
+      yaxis: Object.assign(logTicks(traces.flatMap((trace) => trace.y)), { title: { text: plain(series[0][1][0].unit) } }),
+    });
+  }
+
+  function latency() {
+    const chosen = rows.filter((row) => row.p50_ms !== null);
+    byCase("latency", chosen, "", (shown, heights) => {
+      const spans = { x: [], y: [] };
+      shown.forEach((row, index) => {
+        spans.x.push(row.p50_ms, row.p99_ms, null);
+        spans.y.push(heights[index], heights[index], null);
+      });
+      const colours = css("series").split(" ");
+      const traces = [{
+        type: "scatter", mode: "lines", x: spans.x, y: spans.y, hoverinfo: "skip", showlegend: false,
+        line: { color: css("line"), width: 5 },
+      }];
+      ["p50", "p90", "p99"].forEach((name, index) => traces.push({
+        type: "scatter", mode: "markers", name, y: heights, x: shown.map((row) => row[`${name}_ms`]),
+        marker: { color: colours[index], size: 9, symbol: ["circle", "diamond", "line-ns-open"][index], line: { width: index === 2 ? 3 : 0 } },
+        text: shown.map((row) => plain(row.name)),
+        hovertemplate: `%{text}<br>${name} %{x:.4g} ms<extra></extra>`,
+      }));
+      const ticks = logTicks(shown.flatMap((row) => [row.p50_ms, row.p99_ms]));
+      return { traces, legend: true, xaxis: Object.assign(ticks, { zeroline: false }) };
+    });
+  }
+
+  function share() {
+    const chosen = rows.filter((row) => row.share !== null).sort((a, b) => b.share - a.share);
+    byCase("share", chosen, "", (shown, heights) => ({
+      traces: [{
+        type: "bar", orientation: "h", y: heights, x: shown.map((row) => row.share),
+        marker: { color: css("accent") }, cliponaxis: false,
+        text: shown.map((row) => percent(row.share)), textposition: "outside",
+        customdata: shown.map((row) => row.achieved_flops),
+        hovertemplate: "%{text} of peak, %{customdata:.3s}FLOP/s<extra></extra>",
+      }],
+      xaxis: { tickformat: ".0%", rangemode: "tozero", range: [0, 1.15 * Math.max(...shown.map((row) => row.share), 0.01)] },
+    }));
+  }
+
+  function compile() {
+    const total = (row) => row.build_seconds + row.compile_seconds;
+    const compiled = rows.filter((row) => row.compile !== null && row.compile !== "reused");
+    const reused = rows.filter((row) => row.compile === "reused").length;
+    const chosen = compiled.sort((a, b) => total(b) - total(a));
+    const note = reused ? `${reused} cases ran a network that was compiled before.` : "";
+    byCase("compile", chosen, note, (shown, heights) => {
+      const colours = css("series").split(" ");
+      return {
+        traces: ["build", "compile"].map((name, index) => ({
+          type: "bar", orientation: "h", name, y: heights, x: shown.map((row) => row[`${name}_seconds`]),
+          marker: { color: colours[index] }, hovertemplate: `${name} %{x:.2f} s<extra></extra>`,
+        })),
+        legend: true, xaxis: { ticksuffix: " s", rangemode: "tozero" },
+      };
+    });
+  }
+
+  const choice = document.getElementById("chosen");
+
+  function fillChoice() {
+    const wanted = report.get("case");
+    const measured = rows.filter((row) => data.details[row.id]);
+    choice.textContent = "";
+    for (const row of measured) choice.append(new Option(`${row.function} ${row.name}`, row.id));
+    if (wanted && data.details[wanted] && !measured.some((row) => row.id === wanted)) {
+      choice.prepend(new Option(byId.get(wanted).name, wanted));
+    }
+    if (wanted && data.details[wanted]) choice.value = wanted;
+    document.getElementById("case").hidden = choice.options.length === 0;
+    one();
+  }
+
+  function one() {
+    const detail = data.details[choice.value];
+    if (!detail) return;
+    const row = byId.get(choice.value);
+    const colours = css("series").split(" ");
+    const traces = [];
+    detail.processes.forEach((process, index) => {
+      const name = index === 0 ? "this run" : `process ${index + 1}`;
+      const common = {
+        type: "scatter", mode: process.rates.length > 1 ? "lines+markers" : "markers", name, legendgroup: name,
+        line: { color: colours[index % colours.length], width: 1 }, marker: { size: 5, symbol: SYMBOLS[index % SYMBOLS.length] },
+      };
+      traces.push(Object.assign({}, common, {
+        y: process.rates, hovertemplate: `${name}, round %{x}: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
+        x: process.rates.map((_, round) => 1 + round * process.every),
+      }));
+      traces.push(Object.assign({}, common, {
+        y: process.canaries_ms, yaxis: "y2", showlegend: false, hovertemplate: `${name}, canary %{y:.4g} ms<extra></extra>`,
+        x: process.canaries_ms.map((_, round) => 1 + round * process.every),
+      }));
+    });
+    const plot = document.getElementById("rounds");
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", `Rounds and canaries of ${row.name}`);
+    draw(plot, traces, {
+      height: 460, showlegend: detail.processes.length > 1, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      xaxis: { title: { text: "round" }, anchor: "y2", zeroline: false },
+      yaxis: { title: { text: plain(row.unit) }, domain: [0.4, 1], zeroline: false },
+      yaxis2: { title: { text: "canary, ms" }, domain: [0, 0.3], zeroline: false },
+    });
+    const thinned = detail.processes.find((process) => process.every > 1);
+    document.getElementById("rounds-note").textContent = thinned
+      ? `Every ${thinned.every}th round is shown; baseline.json has them all.` : "";
+    processTable(detail, row);
+    const options = document.getElementById("options");
+    options.textContent = "";
+    for (const [key, value] of Object.entries(detail.options)) {
+      const [term, text] = [document.createElement("dt"), document.createElement("dd")];
+      term.textContent = key;
+      text.textContent = typeof value === "string" ? value : JSON.stringify(value);
+      options.append(term, text);
+    }
+  }
+
+  function processTable(detail, row) {
+    const body = document.querySelector("#processes tbody");
+    body.textContent = "";
+    const digits = (value) => (value === null ? "" : Number(value.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 4 }));
+    detail.processes.forEach((process, index) => {
+      const line = body.insertRow();
+      const speed = index === 0 ? "" : `${process.speed >= 1 ? "+" : ""}${percent(process.speed - 1)}`;
+      const compiled = process.compile === "reused" ? "reused" : digits(process.compile_seconds);
+      const memory = process.memory_bytes === null ? "" : Math.round(process.memory_bytes / 2 ** 20).toLocaleString("en-US");
+      const name = `${index + 1}${process.fresh ? ", fresh" : ", this run"}`;
+      [name, `${digits(process.throughput)} ${row.unit}`, speed, String(process.rounds), digits(process.p99_ms), compiled, memory]
+        .forEach((text, column) => {
+          const cell = line.insertCell();
+          cell.textContent = text;
+          if (column) cell.className = "n";
+        });
+    });
+  }
+
+  function all() {
+    change();
+    batch();
+    latency();
+    share();
+    compile();
+    fillChoice();
+  }
+
+  function print(now) {
+    if (printing === now) return;
+    printing = now;
+    document.documentElement.classList.toggle("printing", now);
+    all();
+  }
+
+  for (const [id, redraw] of Object.entries({ change, latency, share, compile })) {
+    const section = document.getElementById(id);
+    section.querySelector("button").addEventListener("click", () => {
+      section.dataset.all = section.dataset.all === "yes" ? "no" : "yes";
+      redraw();
+    });
+  }
+  choice.addEventListener("change", () => { report.keep("case", choice.value); one(); });
+  document.querySelectorAll("#table td.name a").forEach((link) => link.addEventListener("click", (event) => {
+    event.preventDefault();
+    report.keep("case", link.dataset.id);
+    fillChoice();
+    document.getElementById("case").scrollIntoView();
+    choice.focus({ preventScroll: true });
+  }));
+  listeners.push((shown) => { rows = shown; all(); });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
+  window.matchMedia("(max-width: 640px)").addEventListener("change", all);
+  window.addEventListener("beforeprint", () => print(true));
+  window.addEventListener("afterprint", () => print(false));
+  report.start();
+  document.documentElement.dataset.ready = "yes";
+})();

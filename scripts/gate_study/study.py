@@ -1,0 +1,266 @@
+"""How often does the gate cry wolf, and how often does it find what is slower?
+
+    python scripts/gate_study/study.py --pool=FILE
+
+Each trial draws a baseline and a candidate from the pool of fresh processes (collect.py), both from
+processes that followed each other, and lets the suite's own gate judge them, with as many fresh
+processes as it asks for. Next to it stands what pytest-benchmark's `--benchmark-compare-fail` says
+of the same baseline's first process and the same candidate's first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import statistics
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from plugins import gate  # noqa: E402
+from plugins.metrics import THROUGHPUT  # noqa: E402
+from plugins.record import NAMESPACE  # noqa: E402
+from plugins.samples import sample_of, with_processes  # noqa: E402
+from plugins.verdicts import INCONCLUSIVE, REGRESSED  # noqa: E402
+from scripts.gate_study.collect import read_pool  # noqa: E402
+
+SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")
+#: pytest-benchmark's statistics, and the change that its users ask for.
+COMPARE_FAIL: Dict[str, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "min": min,
+}
+COMPARE_FAIL_THRESHOLD = 0.05
+#: Of a binomial proportion: 95%, both sides.
+NORMAL_QUANTILE = 1.96
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the user asks of the gate."""
+
+    threshold: float  # --gate
+    processes: int  # --processes of the baseline: one of the session's own, the others fresh
+    cap: int  # --gate-cap
+    cases: int  # compared in a run
+
+    def __str__(self) -> str:
+        return (
+            f"--gate={100 * self.threshold:g}% --gate-cap={self.cap}, baseline with "
+            f"--processes={self.processes}, {self.cases} cases compared"
+        )
+
+
+@dataclass
+class Tally:
+    """Counts of trials."""
+
+    trials: int = 0
+    regressed: int = 0
+    inconclusive: int = 0
+    processes: int = 0
+
+    def share(self) -> float:
+        """Return the share of trials that ended as regressed."""
+        return self.regressed / self.trials
+
+    def interval(self, independent: float) -> Tuple[float, float]:
+        """Return Wilson's 95% interval of that share, if ``independent`` trials had been made."""
+        z, p, n = NORMAL_QUANTILE, self.share(), independent
+        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+        half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def benchmark_of(line: Dict[str, Any], level: str, canary: str) -> Dict[str, Any]:
+    """Return a process of the pool as the journal has a measured case."""
+    measured = line["levels"][level]
+    record = {
+        "config_hash": line["case"],
+        "effective_options": {},
+        "device": {"fingerprint": "pool"},
+        "conditions": {},
+        "effective": {},
+        "data": {},
+        "items_per_round": line["items_per_round"],
+        "throughput": {"unit": line["unit"]},
+        "canary": {"kind": canary, "seconds": measured["canaries"].get(canary, [])},
+        "time": "",
+        "compile": "fresh",
+        "compile_seconds": 0.0,
+        "latency": {"p99_ms": 0.0},
+        "memory": {"host_peak_rss_bytes": 0},
+    }
+    return {
+        "fullname": line["case"],
+        "stats": {"data": measured["seconds"], "iterations": 1},
+        "extra_info": {NAMESPACE: record},
+    }
+
+
+def draws(count: int, sizes: Tuple[int, int], generator: random.Random) -> Iterator[List[int]]:
+    """Yield two lists of process numbers for one trial, each of processes that followed others.
+
+    The second starts anywhere among what the first left and goes round, so no process serves twice.
+    """
+    first, second = sizes
+    start = generator.randrange(count - first + 1)
+    yield list(range(start, start + first))
+    rest = [number for number in range(count) if not start <= number < start + first]
+    offset = generator.randrange(len(rest))
+    yield (rest[offset:] + rest[:offset])[:second]
+
+
+class Study:
+    """Trials over the pool of one case."""
+
+    def __init__(self, lines: List[Dict[str, Any]], setting: Setting, canary: str) -> None:
+        self.setting = setting
+        self.count = len(lines)
+        self.benchmarks = {
+            level: [benchmark_of(line, level, canary) for line in lines] for level in SLOWDOWNS
+        }
+        self.rule = gate.Rule({THROUGHPUT: setting.threshold}, setting.cases, setting.cap)
+
+    def independent(self) -> float:
+        """Return how many independent trials the pool's processes amount to, at the least."""
+        return self.count / 2
+
+    def run(self, level: str, trials: int, generator: random.Random) -> Dict[str, Tally]:
+        """Return the tallies of the gate and of each statistic of compare-fail."""
+        tallies = {name: Tally() for name in ("gate", *COMPARE_FAIL)}
+        for _ in range(trials):
+            sizes = (self.setting.processes, self.setting.cap + 1)
+            base, fresh = draws(self.count, sizes, generator)
+            before = [self.benchmarks["0.0"][number] for number in base]
+            now = [self.benchmarks[level][number] for number in fresh]
+            self._gate(tallies["gate"], before, now)
+            for name, statistic in COMPARE_FAIL.items():
+                old, new = (statistic(_seconds(side[0])) for side in (before, now))
+                tallies[name].trials += 1
+                tallies[name].regressed += new > old * (1 + COMPARE_FAIL_THRESHOLD)
+        return tallies
+
+    def _gate(self, tally: Tally, before: List[Dict[str, Any]], now: List[Dict[str, Any]]) -> None:
+        asked: List[int] = []
+
+        def measure(number: int) -> Dict[str, Any]:
+            asked.append(number)
+            return now[number]
+
+        stored = with_processes(before[0], before[1:])
+        verdict = gate.judge(now[0], stored, self.rule, measure)
+        tally.trials += 1
+        tally.regressed += verdict.kind == REGRESSED
+        tally.inconclusive += verdict.kind == INCONCLUSIVE
+        tally.processes += len(asked)
+
+
+def _seconds(benchmark: Dict[str, Any]) -> List[float]:
+    items: float = benchmark["extra_info"][NAMESPACE]["items_per_round"]
+    return [value / items for value in benchmark["stats"]["data"]]
+
+
+def spread(lines: List[Dict[str, Any]], level: str, canary: str) -> float:
+    """Return the standard deviation between processes of the gate's statistic."""
+    return statistics.stdev(_costs(lines, level, canary))
+
+
+def slowdown(lines: List[Dict[str, Any]], level: str, canary: str) -> float:
+    """Return the median slow-down within a process: what the extra work really cost."""
+    pairs = zip(_costs(lines, level, canary), _costs(lines, "0.0", canary))
+    return math.expm1(statistics.median(now - before for now, before in pairs))
+
+
+def _costs(lines: List[Dict[str, Any]], level: str, canary: str) -> List[float]:
+    samples = [sample_of(benchmark_of(line, level, canary), fresh=True) for line in lines]
+    costs = [gate.cost(sample, THROUGHPUT) for sample in samples]
+    return [cost for cost in costs if cost is not None]
+
+
+def short_name(case: str) -> str:
+    """Return the identifier of a case, with its framework where two cases share one."""
+    framework = " (tensorflow)" if "cnn_tensorflow" in case else ""
+    return case.split("[")[1].rstrip("]").replace("-synthetic", "") + framework
+
+
+def main() -> None:
+    """Read the command line, make the trials, print the tables in Markdown."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pool", type=Path, required=True, help="file that collect.py wrote")
+    parser.add_argument("--trials", type=int, default=400, help="per case and slow-down (400)")
+    parser.add_argument("--gate", type=float, default=2.0, help="percent (2)")
+    parser.add_argument("--processes", type=int, default=7, help="of the baseline (7)")
+    parser.add_argument("--cap", type=int, default=16, help="fresh processes at most (16)")
+    parser.add_argument("--cases", type=int, default=10, help="compared in a run (10)")
+    parser.add_argument("--canary", default="arithmetic", help="arithmetic, memory, none")
+    options = parser.parse_args()
+    setting = Setting(options.gate / 100, options.processes, options.cap, options.cases)
+    pool: Dict[str, List[Dict[str, Any]]] = {}
+    for line in read_pool(options.pool):
+        pool.setdefault(line["case"], []).append(line)
+    least = setting.processes + setting.cap + 1
+    short = [short_name(case) for case, lines in pool.items() if len(lines) < least]
+    if short or not pool:
+        parser.error(f"{options.pool} needs {least} processes of each case; too few of {short}")
+    report(pool, setting, options.trials, options.canary)
+
+
+def report(
+    pool: Dict[str, List[Dict[str, Any]]], setting: Setting, trials: int, canary: str
+) -> None:
+    """Print what the gate found, and what compare-fail would have said."""
+    generator = random.Random(0)
+    found: Dict[str, Dict[str, Dict[str, Tally]]] = {}
+    studies = {case: Study(lines, setting, canary) for case, lines in pool.items()}
+    for case, study in studies.items():
+        found[case] = {level: study.run(level, trials, generator) for level in SLOWDOWNS}
+    sizes = sorted(study.count for study in studies.values())
+    print(f"{setting}; {sizes[0]} to {sizes[-1]} processes a case, {trials} trials each\n")
+    shown = [f"{100 * float(level):g}%" for level in SLOWDOWNS]
+    head = ["case", "spread", *(f"{text} slower" for text in shown), "of equal code"]
+    print_row(head)
+    print_row(["---"] * len(head))
+    for case, study in studies.items():
+        tallies = [found[case][level]["gate"] for level in SLOWDOWNS]
+        cells = [_share(tally, study.independent()) for tally in tallies]
+        equal = tallies[0]
+        cost = f"{equal.inconclusive / equal.trials:.0%} open, {_fresh(equal)} fresh"
+        print_row([short_name(case), f"{spread(pool[case], '0.0', canary):.1%}", *cells, cost])
+    print(f"\n{'judged slower, mean over cases':30}", *shown, sep=" | ")
+    for name in ("gate", *COMPARE_FAIL):
+        means = [
+            statistics.fmean(found[case][level][name].share() for case in studies)
+            for level in SLOWDOWNS
+        ]
+        label = name if name == "gate" else f"compare-fail={name}:{COMPARE_FAIL_THRESHOLD:.0%}"
+        print(f"{label:30}", *(f"{value:.1%}" for value in means), sep=" | ")
+    real = [
+        statistics.median(slowdown(lines, level, canary) for lines in pool.values())
+        for level in SLOWDOWNS
+    ]
+    print(f"{'what the extra work cost':30}", *(f"{value:.1%}" for value in real), sep=" | ")
+
+
+def print_row(cells: Sequence[str]) -> None:
+    """Print one row of a Markdown table."""
+    print(f"| {' | '.join(cells)} |")
+
+
+def _share(tally: Tally, independent: float) -> str:
+    low, high = tally.interval(independent)
+    return f"{tally.share():.1%} ({low:.0%}-{high:.0%})"
+
+
+def _fresh(tally: Tally) -> str:
+    return f"{tally.processes / tally.trials:.1f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""Turns: builders share the host, a timer has it alone. Real processes; their order counts."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from plugins.turns import Turns
+from tests.harness import ROOT, Project
+
+DEADLINE = 60.0
+
+# Takes a turn, says so, and keeps it until its input ends.
+TAKE = """
+import sys
+from pathlib import Path
+from plugins.turns import Turns
+turns = Turns(Path(sys.argv[1]))
+with getattr(turns, sys.argv[2])():
+    print("in", flush=True)
+    sys.stdin.read()
+"""
+
+
+class Taker:
+    """A process that takes one turn."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", TAKE, str(folder), kind],
+            cwd=str(ROOT),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def wait_until_in(self) -> None:
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"in\n"
+
+    def leave(self) -> None:
+        self.process.communicate(timeout=DEADLINE)
+
+
+def held(path: Path) -> bool:
+    """Whether some process has the lock."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def wait_until_held(path: Path) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not held(path):
+        assert time.monotonic() < deadline
+        os.sched_yield()
+
+
+def test_builders_share(tmp_path: Path) -> None:
+    one, two = Taker(tmp_path, "building"), Taker(tmp_path, "building")
+    one.wait_until_in()
+    two.wait_until_in()
+    one.leave()
+    two.leave()
+
+
+def test_a_timer_waits_for_builders_and_later_builders_wait_for_it(tmp_path: Path) -> None:
+    builder = Taker(tmp_path, "building")
+    builder.wait_until_in()
+    timer = Taker(tmp_path, "timing")
+    wait_until_held(tmp_path / "turnstile")  # by the timer, which waits for the room
+    later = Taker(tmp_path, "building")
+    builder.leave()
+    timer.wait_until_in()
+    # The timer is in, so whoever holds the turnstile now is the later builder, waiting.
+    wait_until_held(tmp_path / "turnstile")
+    timer.leave()
+    later.wait_until_in()
+    later.leave()
+
+
+def test_a_killed_process_gives_its_turn_back(tmp_path: Path) -> None:
+    timer = Taker(tmp_path, "timing")
+    timer.wait_until_in()
+    timer.process.kill()
+    timer.leave()
+    with Turns(tmp_path).timing():
+        pass
+
+
+def test_timing_within_building_gives_the_shared_turn_back(tmp_path: Path) -> None:
+    turns = Turns(tmp_path)
+    room = tmp_path / "room"
+    with turns.building():
+        other = Taker(tmp_path, "building")
+        other.wait_until_in()
+        other.leave()
+        with turns.timing():
+            assert held(room)
+        assert held(room)
+        other = Taker(tmp_path, "building")
+        other.wait_until_in()
+        other.leave()
+    assert not held(room)
+
+
+def test_an_error_gives_the_turn_back(tmp_path: Path) -> None:
+    turns = Turns(tmp_path)
+    with pytest.raises(ValueError), turns.building(), turns.timing():
+        raise ValueError
+    assert not held(tmp_path / "room")
+
+
+def test_timing_within_timing_keeps_the_turn(tmp_path: Path) -> None:
+    turns = Turns(tmp_path)
+    with turns.building(), turns.timing():
+        with turns.timing():
+            pass
+        other = Taker(tmp_path, "building")
+        wait_until_held(tmp_path / "turnstile")  # by the other, which waits for the room
+    other.wait_until_in()
+    other.leave()
+
+
+def test_alone_everything_is_its_turn() -> None:
+    turns = Turns()
+    with turns.building(), turns.timing():
+        pass
+
+
+# Every part of the fake work writes down when it began and ended, on a clock that all processes
+# share, and takes real time. The first cases of both workers begin to build at the same time.
+LOGGED = '''
+import functools
+import time
+
+
+def logged(kind, method):
+    @functools.wraps(method)
+    def noted(*args, **kwargs):
+        start = time.monotonic_ns()
+        for _ in range(2000):
+            pass
+        result = method(*args, **kwargs)
+        with open(f"intervals-{os.getpid()}", "a") as file:
+            file.write(f'["{kind}", {start}, {time.monotonic_ns()}]\\n')
+        return result
+
+    return noted
+
+
+def meet(method):
+    """Go on when a case has started in the other worker as well."""
+
+    @functools.wraps(method)
+    def together(*args, **kwargs):
+        global met
+        if not met:
+            met = True
+            try:
+                os.mkdir("first")
+                ways = "wr"
+            except FileExistsError:
+                ways = "rw"
+            for name, way in zip(("one", "two"), ways):
+                open(name, way).close()
+        return method(*args, **kwargs)
+
+    return together
+
+
+met = False
+FakeStep.__init__ = logged("build", meet(FakeStep.__init__))
+FakeStep.build = logged("build", FakeStep.build)
+FakeStep.compile = logged("build", FakeStep.compile)
+FakeStep.__call__ = logged("time", FakeStep.__call__)
+canary = FakeStep.canary
+FakeStep.canary = lambda step: logged("time", canary(step))
+
+'''
+
+
+def test_timed_parts_never_overlap_each_other_or_building(project: Project) -> None:
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
+    bench = project.folder / "bench_fake.py"
+    bench.write_text(bench.read_text().replace("\n@dataclass", LOGGED + "\n@dataclass", 1))
+    for name in ("one", "two"):
+        os.mkfifo(str(project.folder / name))
+    project.run("-n", "2", "--steps=20").assert_code(0)
+
+    intervals: Dict[str, List[Any]] = {}
+    for path in project.folder.glob("intervals-*"):
+        intervals[path.name] = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len(intervals) == 2  # both workers measured
+    for one, two in itertools.combinations(intervals.values(), 2):
+        for kind, start, end in one:
+            for other, begin, finish in two:
+                apart = end <= begin or finish <= start
+                assert apart or kind == other == "build"
+    builds = [[i for i in found if i[0] == "build"] for found in intervals.values()]
+    # The check above could fail: building did overlap.
+    assert any(a[1] < b[2] and b[1] < a[2] for a in builds[0] for b in builds[1])
