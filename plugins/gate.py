@@ -25,18 +25,7 @@ from plugins.metrics import SCALARS, THROUGHPUT, value_of
 from plugins.record import record_of
 from plugins.samples import processes_of, sample_of
 from plugins.statistics import median, quantile
-from plugins.verdicts import (  # noqa: F401
-    COMPARED,
-    IMPROVED,
-    INCOMPARABLE,
-    INCONCLUSIVE,
-    MISSING,
-    NEW,
-    PASS,
-    REGRESSED,
-    Verdict,
-    message,
-)
+from plugins.verdicts import IMPROVED, INCOMPARABLE, INCONCLUSIVE, PASS, REGRESSED, Verdict
 
 #: The fast rounds of a process are the code's, the slow ones the machine's.
 ROUNDS_QUANTILE = 0.10
