@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import List
 
@@ -13,6 +14,11 @@ from tests.harness import Project
 # A shared machine may stand still for longer than hypothesis allows an example.
 settings.register_profile("ipubench", deadline=None)
 settings.load_profile("ipubench")
+
+
+# A suite that a test runs in a process of its own is no worker of pytest-xdist.
+for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+    del os.environ[name]
 
 
 @pytest.fixture

@@ -44,8 +44,7 @@ def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Out
         # hypothesis takes as long to import as everything else together.
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *NO_HYPOTHESIS, *words],
         cwd=str(folder),
-        # In a worker of pytest-xdist the run of the suite is no worker.
-        env={k: v for k, v in environment.items() if not k.startswith("PYTEST_XDIST")},
+        env=dict(environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
