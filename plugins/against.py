@@ -155,9 +155,8 @@ def _answer(
 def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:
     """Return the pairs of a metric; empty where a side has no such figure.
 
-    They are not divided by the canary, as processes of a stored baseline are: the canary is the
-    framework's own matrix product, so it differs between environments, and a pair is measured at
-    one time anyway.
+    They are not divided by the canary, as processes of a stored baseline are: a pair is measured at
+    one time, and another NumPy may run the canary at another speed.
     """
     pairs = []
     for number, sides in enumerate(measured):
@@ -186,6 +185,7 @@ def verdict(measured: List[Sides], found: List[Answer]) -> Verdict:
         high=math.expm1(-low),
         threshold=threshold,
         allowed=threshold,
+        in_turns=True,
         processes=len(measured),
         processes_before=len(measured),
         metric=worst.metric,

@@ -32,6 +32,7 @@ from plugins.record import (
     describe_case,
     describe_throughput,
 )
+from plugins.selection import framework_of
 from plugins.turns import turns_of
 from plugins.workers import workers_key
 
@@ -239,6 +240,7 @@ class Meter:
         return {
             "format": 1,
             **describe_case(self.case),
+            "framework": framework_of(self.item),
             "device": {
                 "kind": self.device.info.kind,
                 "name": self.device.info.name,

@@ -248,8 +248,11 @@ def pytest_configure(config: pytest.Config) -> None:
         value = config.getoption(name)
         if value is not None and not value:
             raise pytest.UsageError(f"{flag}= names nothing; give a value")
-    if config.option.gate is not None and config.option.baseline is None:
-        raise pytest.UsageError("--gate needs something to compare with: add --baseline=NAME")
+    compares = config.option.baseline is not None or config.option.against is not None
+    if config.option.gate is not None and not compares:
+        raise pytest.UsageError(
+            "--gate needs something to compare with: add --baseline=NAME or --against=PYTHON"
+        )
     kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
     if config.option.profile is not None and kept:
         raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")

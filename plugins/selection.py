@@ -49,6 +49,12 @@ def case_of(item: pytest.Item) -> Optional[Case]:
     return case if isinstance(case, Case) else None
 
 
+def framework_of(item: pytest.Item) -> Optional[str]:
+    """Return the framework that a case is marked with: tensorflow, torch, popart, triton."""
+    marked = (name for name in FRAMEWORKS.values() if item.get_closest_marker(name))
+    return next(marked, None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Parse ``--set``; a syntax error ends here."""
     option = config.option

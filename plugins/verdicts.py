@@ -33,6 +33,7 @@ class Verdict:
     allowed: float = math.nan  # the threshold, or the case's A/A floor where that is larger
     processes: int = 1
     processes_before: int = 1
+    in_turns: bool = False  # the two sides were measured in turns, not at two times
     metric: str = THROUGHPUT
     also: Tuple[Dict[str, Any], ...] = field(default_factory=tuple)
     reasons: Tuple[str, ...] = field(default_factory=tuple)
@@ -51,7 +52,7 @@ def message(name: str, verdict: Verdict, record: str) -> str:
     if verdict.metric == THROUGHPUT or not verdict.also:
         lines.append(
             f"{name} has become slower: {verdict.before:.4g} {verdict.unit} before, "
-            f"{verdict.now:.4g} {verdict.unit} now. Its speed at equal machine speed changed by "
+            f"{verdict.now:.4g} {verdict.unit} now. Its speed {_how(verdict)} changed by "
             f"{verdict.change:+.1%} ({verdict.low:+.1%} to {verdict.high:+.1%} at 95% confidence, "
             f"{_count(verdict.processes)} now, {verdict.processes_before} before); the gate allows "
             f"{100 * verdict.allowed:.3g}% more time per item{_why_allowed(verdict)}."
@@ -65,6 +66,10 @@ def message(name: str, verdict: Verdict, record: str) -> str:
                 f"allows {100 * other['threshold']:.3g}% more."
             )
     return " ".join([*lines, f"The full record is in {record}."])
+
+
+def _how(verdict: Verdict) -> str:
+    return "measured in turns" if verdict.in_turns else "at equal machine speed"
 
 
 def _count(processes: int) -> str:

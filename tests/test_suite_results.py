@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -390,16 +389,6 @@ def test_a_damaged_line_costs_only_itself(project: Project) -> None:
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join([lines[0], "{broken\n", '{"type": "case"}\n', *lines[1:]]))
     project.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
-
-
-def test_a_run_that_is_still_going_is_not_joined(project: Project) -> None:
-    project.run("-k", "beta").assert_code(0)
-    journal = project.journals()[0]
-    text = journal.read_text()
-    pid = json.loads(text.splitlines()[0])["pid"]
-    journal.write_text(text.replace(f'"pid": {pid}', f'"pid": {os.getpid()}'))
-    project.run("-k", "beta", "--resume").assert_code(0).line("nothing to resume")
-    assert len(project.journals()) == 2
 
 
 def test_results_that_can_no_longer_be_written_are_still_shown(project: Project) -> None:
