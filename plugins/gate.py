@@ -31,13 +31,13 @@ from plugins.verdicts import IMPROVED, INCOMPARABLE, INCONCLUSIVE, PASS, REGRESS
 ROUNDS_QUANTILE = 0.10
 CANARY_QUANTILE = 0.25
 #: Cases follow the canary in part, and so much of its change is taken out (docs/baselines.md).
-CANARY_SHARE = 0.6
+CANARY_SHARE = 0.7
 #: Standard deviation between processes of equal code that is assumed before any is measured.
 ASSUMED = {THROUGHPUT: 0.02, "latency_p99": 0.1, "compile_time": 0.1, "peak_memory": 0.02}
 #: The slow-down that the gate is to find, where twice the threshold is less.
 LOOKED_FOR = 0.05
 #: False alarms on equal code: of one case at most, and of all cases of a run together.
-FALSE_ALARMS, FALSE_ALARMS_OF_ALL = 0.005, 0.025
+FALSE_ALARMS, FALSE_ALARMS_OF_ALL = 0.002, 0.01
 LEAST_FRESH = 3
 
 Measure = Callable[[int], Dict[str, Any]]
@@ -66,15 +66,13 @@ class Question:
     threshold: float
     level: float
 
-    @property
-    def allowed(self) -> float:
-        """The larger of the threshold and the case's own A/A floor, as a difference of costs."""
-        return max(math.log1p(self.threshold), floor_of(self.before))
+    def allowed(self, now: Sequence[float]) -> float:
+        """Return the larger of the threshold and the case's own A/A floor, as a cost."""
+        return max(math.log1p(self.threshold), floor_of(self.before, len(now)))
 
-    @property
-    def looked_for(self) -> float:
-        """The change that must be excluded before a suspect passes."""
-        return max(2 * math.log1p(self.threshold), math.log1p(LOOKED_FOR), self.allowed)
+    def looked_for(self, now: Sequence[float]) -> float:
+        """Return the change that must be excluded before a suspect passes, as a cost."""
+        return max(2 * math.log1p(self.threshold), math.log1p(LOOKED_FOR), self.allowed(now))
 
     def effect(self, now: Sequence[float]) -> Effect:
         """Return the change of cost."""
@@ -82,12 +80,12 @@ class Question:
 
     def answer(self, now: Sequence[float]) -> str:
         """Return a verdict, or '' where more processes are wanted."""
-        found = self.effect(now)
-        if found.change > self.allowed and found.bound(1 - self.level) > 0:
+        found, allowed = self.effect(now), self.allowed(now)
+        if found.change > allowed and found.bound(1 - self.level) > 0:
             return REGRESSED
-        if found.change < -self.allowed and found.bound(self.level) < 0:
+        if found.change < -allowed and found.bound(self.level) < 0:
             return IMPROVED
-        if found.interval()[1] < self.looked_for and found.change <= self.allowed:
+        if found.interval()[1] < self.looked_for(now) and found.change <= allowed:
             return PASS
         return ""
 
@@ -96,7 +94,7 @@ class Question:
         found = self.answer(now)
         if found:
             return found
-        return PASS if self.effect(now).interval()[1] < self.looked_for else INCONCLUSIVE
+        return PASS if self.effect(now).interval()[1] < self.looked_for(now) else INCONCLUSIVE
 
 
 def cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Optional[float]:
@@ -219,7 +217,8 @@ class _Trial:
     def verdict(self) -> Verdict:
         """Return the verdict on what was found."""
         question = self._question(THROUGHPUT)
-        found = question.effect(self._costs(THROUGHPUT))
+        costs = self._costs(THROUGHPUT)
+        found = question.effect(costs)
         low, high = found.interval()
         kind, metric = PASS, THROUGHPUT
         for candidate in (INCONCLUSIVE, REGRESSED):
@@ -237,7 +236,7 @@ class _Trial:
             low=math.expm1(-high),
             high=math.expm1(-low),
             threshold=question.threshold,
-            allowed=math.expm1(question.allowed),
+            allowed=math.expm1(question.allowed(costs)),
             processes=len(self.now),
             processes_before=len(_decisive(self.before)),
             metric=metric,

@@ -25,7 +25,7 @@ from plugins.verdicts import COMPARED, NEW, REGRESSED, Verdict, message
 
 EXIT_NOTHING_COMPARED = 6
 #: Processes that measure each case of a baseline: its own and fresh ones.
-BASELINE_PROCESSES = 7
+BASELINE_PROCESSES = 9
 
 
 @dataclass

@@ -85,11 +85,12 @@ class _Trimmed:
         return cls(statistics.fmean(kept), squares, len(kept))
 
 
-def floor_of(costs: Sequence[float]) -> float:
-    """Return the case's own A/A floor: how much the halves of equal code's processes differ.
+def floor_of(costs: Sequence[float], others: int) -> float:
+    """Return the case's own A/A floor: how much equal code's processes differ from ``others``.
 
     It is the median over all splits of the processes into two halves of the difference of the
-    halves' means; 0 where there are fewer than four.
+    halves' means, scaled to a comparison of all of them with ``others`` further ones, because the
+    difference of means shrinks with the root of their numbers; 0 where there are fewer than four.
     """
     values = list(costs)[:MOST_SPLIT]
     if len(values) < 4:
@@ -100,7 +101,8 @@ def floor_of(costs: Sequence[float]) -> float:
     for chosen in itertools.combinations(values, half):
         part = math.fsum(chosen)
         found.append(abs(part / half - (total - part) / (len(values) - half)))
-    return statistics.median(found)
+    of_halves = 1 / half + 1 / (len(values) - half)
+    return statistics.median(found) * math.sqrt((1 / len(costs) + 1 / others) / of_halves)
 
 
 def corrected(false_alarms: float, cases: int) -> float:

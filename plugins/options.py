@@ -218,7 +218,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_whole(1),
         default=None,
         metavar="N",
-        help="processes that measure each case: 1, and 7 for a baseline that is saved",
+        help="processes that measure each case: 1, and 9 for a baseline that is saved",
     )
     group.addoption(
         "--against",

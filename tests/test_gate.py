@@ -176,7 +176,8 @@ def test_a_change_within_the_threshold_passes_however_sure_it_is() -> None:
 def test_a_case_is_not_asked_for_more_than_its_own_noise_allows() -> None:
     verdict = gate.judge(benchmark([0.1] * 9), stored(NOISY), Rule(LIMIT), processes(NOISY, []))
     assert verdict.allowed > verdict.threshold
-    assert verdict.allowed == pytest.approx(math.expm1(floor_of(costs_of(NOISY[1:]))))
+    floor = floor_of(costs_of(NOISY[1:]), verdict.processes)
+    assert verdict.allowed == pytest.approx(math.expm1(floor))
 
 
 def costs_of(seconds: Sequence[float]) -> List[float]:

@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--pool", type=Path, required=True, help="file that collect.py wrote")
     parser.add_argument("--trials", type=int, default=400, help="per case and slow-down (400)")
     parser.add_argument("--gate", type=float, default=2.0, help="percent (2)")
-    parser.add_argument("--processes", type=int, default=7, help="of the baseline (7)")
+    parser.add_argument("--processes", type=int, default=9, help="of the baseline (9)")
     parser.add_argument("--cap", type=int, default=16, help="fresh processes at most (16)")
     parser.add_argument("--cases", type=int, default=10, help="compared in a run (10)")
     parser.add_argument("--canary", default="arithmetic", help="arithmetic, memory, none")
