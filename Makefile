@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 K ?= resnet50
+# Files of tests side by side: many wait for processes that they start.
+WORKERS ?= -n 2 --dist loadfile
 # A Python 3.8, the version of the Poplar SDK, where this machine has one.
 PYTHON38 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.8.*/bin/python) $(shell command -v python3.8 2>/dev/null))
 VENV38 := .venv38
@@ -26,13 +28,13 @@ bench: setup
 	$(BIN)/python -m pytest -k $(K)
 
 test: setup lint
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest tests $(WORKERS)
 	$(MAKE) test38
 
 # The tests that need no framework, on the SDK's Python with the oldest supported pytest-benchmark.
 ifneq ($(PYTHON38),)
 test38: $(STAMP38)
-	$(VENV38)/bin/python -m pytest tests -m "not framework"
+	$(VENV38)/bin/python -m pytest tests -m "not framework" $(WORKERS)
 
 $(STAMP38): pyproject.toml constraints-py38.txt
 	$(PYTHON38) -m venv $(VENV38)
@@ -65,7 +67,7 @@ POOL ?= results/gate-study$(if $(QUICK),-quick,).jsonl
 gate-study: setup
 	mkdir -p $(dir $(POOL))
 	$(BIN)/python scripts/gate_study/collect.py --pool=$(POOL) $(if $(QUICK),--cases=4 --passes=13 --seconds=540,--passes=40)
-	$(BIN)/python scripts/gate_study/study.py --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=6,)
+	$(BIN)/python scripts/gate_study/study.py --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+# Plugins import each other, so one may be there before its own line below makes pytest rewrite it.
+pytest.register_assert_rewrite("fixtures", "plugins")
+
 pytest_plugins = [
     "plugins.options",
     "plugins.errors",

@@ -17,10 +17,11 @@ import pytest
 
 from plugins import gate, paired, process
 from plugins.comparable import differences
+from plugins.decision import decide
 from plugins.environment import Environment, find
 from plugins.fresh import FreshError, measure_again
 from plugins.inference import Effect
-from plugins.journal import run_key
+from plugins.journal import run_key, selected
 from plugins.metrics import SCALARS, THROUGHPUT
 from plugins.paired import Pair
 from plugins.policy import marker_thresholds, policy_of
@@ -29,9 +30,17 @@ from plugins.resume import depends_on
 from plugins.samples import sample_of
 from plugins.selection import case_of
 from plugins.statistics import median
-from plugins.verdicts import IMPROVED, INCOMPARABLE, INCONCLUSIVE, PASS, REGRESSED, Verdict
+from plugins.verdicts import (
+    IMPROVED,
+    INCOMPARABLE,
+    INCONCLUSIVE,
+    PASS,
+    REGRESSED,
+    UNJUDGED,
+    Verdict,
+)
 
-WORST_FIRST = (REGRESSED, INCONCLUSIVE, PASS, IMPROVED)
+WORST_FIRST = (REGRESSED, INCONCLUSIVE, PASS, IMPROVED, UNJUDGED)
 
 Benchmark = Dict[str, Any]
 Sides = Tuple[Benchmark, Benchmark]  # here, there
@@ -44,7 +53,7 @@ class Against:
     config: pytest.Config
     environment: Environment
     cpus: FrozenSet[int]  # of this process before the device pins it
-    #: What the markers of the selected cases allow, by node id.
+    #: What the markers of the cases that are to run allow, by node id.
     markers: Dict[str, Dict[str, float]] = field(default_factory=dict)
 
     @classmethod
@@ -64,8 +73,8 @@ class Against:
         limits = policy.limits(nodeid, self.markers.get(nodeid, {})) if policy else None
         thresholds = limits.thresholds if limits else {}
         cap = max(self.config.option.gate_cap, paired.LEAST_PAIRS)
-        tests = max(1, len(self.markers)) * max(1, len(thresholds))
-        confidence = paired.confidence_of_a_look(cap, tests)
+        tests = len(selected(self.config)) * max(1, len(thresholds))
+        level = paired.level_of_a_look(cap, tests)
         measured: List[Sides] = []
         for number in range(1, cap + 1):
             try:
@@ -78,10 +87,10 @@ class Against:
             if reasons:
                 return Verdict(INCOMPARABLE, reasons=tuple(reasons))
             if number in paired.looks(cap) and all(
-                answer.clear for answer in answers(measured, thresholds, confidence)
+                answer.clear for answer in answers(measured, thresholds, level)
             ):
                 break
-        return verdict(measured, answers(measured, thresholds, confidence))
+        return verdict(measured, answers(measured, thresholds, level))
 
     def _pair(self, nodeid: str, number: int, cap: int, progress: Callable[[str], None]) -> Sides:
         found: Dict[bool, Benchmark] = {}
@@ -120,36 +129,27 @@ class Answer:
     threshold: Optional[float]
     effect: Effect
     kind: str
-    clear: bool  # more pairs would not change the kind
+    clear: bool  # no more pairs are wanted
 
 
-def answers(
-    measured: List[Sides], thresholds: Mapping[str, float], confidence: float
-) -> List[Answer]:
+def answers(measured: List[Sides], thresholds: Mapping[str, float], level: float) -> List[Answer]:
     """Return the answers for the throughput, and for every metric that has a threshold."""
     found = []
     for metric in (THROUGHPUT, *(name for name in SCALARS if name in thresholds)):
         pairs = pairs_of(measured, metric)
         if pairs:
-            found.append(_answer(metric, pairs, thresholds.get(metric), confidence))
+            found.append(_answer(metric, pairs, thresholds.get(metric), level))
     return found
 
 
-def _answer(
-    metric: str, pairs: List[Pair], threshold: Optional[float], confidence: float
-) -> Answer:
+def _answer(metric: str, pairs: List[Pair], threshold: Optional[float], level: float) -> Answer:
     effect = paired.paired_effect(pairs)
     if threshold is None:
-        return Answer(metric, None, effect, PASS, paired.precise(effect, confidence))
+        return Answer(metric, None, effect, UNJUDGED, paired.precise(effect))
     allowed = math.log1p(threshold)
-    low, high = paired.interval(effect, confidence)
-    if low > allowed:
-        kind = REGRESSED
-    elif high > allowed:
-        kind = INCONCLUSIVE
-    else:
-        kind = IMPROVED if high < -allowed else PASS
-    return Answer(metric, threshold, effect, kind, kind != INCONCLUSIVE)
+    looked_for = max(2 * allowed, math.log1p(gate.LOOKED_FOR))
+    kind = decide(effect, allowed, looked_for, level)
+    return Answer(metric, threshold, effect, kind or INCONCLUSIVE, bool(kind))
 
 
 def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:

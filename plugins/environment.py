@@ -12,6 +12,8 @@ from typing import Dict, List, Mapping
 
 import pytest
 
+from plugins.files import user_path
+
 CHECK_SECONDS = 300.0
 # Everything that a case needs but its framework, and what it would be measured with.
 PROGRAM = """\
@@ -59,8 +61,10 @@ def find(given: str, root: Path) -> Environment:
     """Look at the interpreter that ``--against`` names; UsageError where it is of no use."""
     python = shutil.which(os.path.expanduser(given))
     if python is None:
-        there = Path(given).expanduser()
-        problem = "cannot be executed" if there.exists() else "is not there"
+        try:
+            problem = "cannot be executed" if user_path(given).exists() else "is not there"
+        except OSError as error:
+            problem = f"cannot be looked at ({error.strerror or error})"
         raise pytest.UsageError(
             f"--against={given}: {problem}; name the Python interpreter of the other environment, "
             "such as /opt/old/bin/python"

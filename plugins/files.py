@@ -1,4 +1,4 @@
-"""Write files so that a reader, or a crash, never meets half of one."""
+"""Paths that a user wrote, and files of which a reader, or a crash, never meets half."""
 
 from __future__ import annotations
 
@@ -11,13 +11,27 @@ from pathlib import Path
 from typing import Any
 
 
+def user_path(text: str) -> Path:
+    """Return the path that a user wrote, with ``~`` and ``~name`` replaced.
+
+    Raises OSError where there is no such user.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise OSError(f"there is no home folder for {Path(text).parts[0]}") from None
+
+
 def write_atomically(path: Path, text: str) -> None:
-    """Replace ``path`` by ``text`` in one step; its folder is made. Raises OSError."""
+    """Replace ``path`` by ``text`` in one step; its folder is made. Raises OSError.
+
+    What UTF-8 has not, such as a byte of a file's name that is no text, is written as an escape.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not mkstemp, whose files only their owner may read.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
-        with temporary.open("x", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -17,15 +17,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from plugins.comparable import differences
 from plugins.inference import Effect, corrected, effect, floor_of
-from plugins.metrics import SCALARS, THROUGHPUT, value_of
+from plugins.metrics import METRICS, SCALARS, THROUGHPUT, value_of
 from plugins.record import record_of
 from plugins.samples import processes_of, sample_of
 from plugins.statistics import median, quantile
-from plugins.verdicts import IMPROVED, INCOMPARABLE, INCONCLUSIVE, PASS, REGRESSED, Verdict
+from plugins.verdicts import (
+    IMPROVED,
+    INCOMPARABLE,
+    INCONCLUSIVE,
+    PASS,
+    REGRESSED,
+    UNJUDGED,
+    Verdict,
+)
 
 #: The fast rounds of a process are the code's, the slow ones the machine's.
 ROUNDS_QUANTILE = 0.10
@@ -36,8 +44,9 @@ CANARY_SHARE = 0.7
 ASSUMED = {THROUGHPUT: 0.02, "latency_p99": 0.1, "compile_time": 0.1, "peak_memory": 0.02}
 #: The slow-down that the gate is to find, where twice the threshold is less.
 LOOKED_FOR = 0.05
-#: False alarms on equal code: of one case at most, and of all cases of a run together.
-FALSE_ALARMS, FALSE_ALARMS_OF_ALL = 0.002, 0.01
+#: At which a change must be certain, in one look at one metric of one case, and of all cases
+#: together. A case has several looks; scripts/gate_study shows what this comes to.
+LEVEL, LEVEL_OF_ALL = 0.002, 0.025
 LEAST_FRESH = 3
 
 Measure = Callable[[int], Dict[str, Any]]
@@ -53,8 +62,9 @@ class Rule:
 
     @property
     def level(self) -> float:
-        """The false alarms that one case may give on equal code."""
-        return min(FALSE_ALARMS, corrected(FALSE_ALARMS_OF_ALL, self.cases))
+        """The level of one look at one metric of one case."""
+        judged = [value for value in self.thresholds.values() if math.isfinite(value)]
+        return min(LEVEL, corrected(LEVEL_OF_ALL, self.cases * len(judged)))
 
 
 @dataclass(frozen=True)
@@ -89,13 +99,6 @@ class Question:
             return PASS
         return ""
 
-    def last_answer(self, now: Sequence[float]) -> str:
-        """Return a verdict when there are no more processes to be had."""
-        found = self.answer(now)
-        if found:
-            return found
-        return PASS if self.effect(now).interval()[1] < self.looked_for(now) else INCONCLUSIVE
-
 
 def cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Optional[float]:
     """Return the log of a process's figure, of which less is better; None where it has none.
@@ -110,11 +113,6 @@ def cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Optional[f
     if not canary or not sample["canaries"]:
         return seconds
     return seconds - CANARY_SHARE * math.log(quantile(sample["canaries"], CANARY_QUANTILE))
-
-
-def compare(now: Dict[str, Any], before: Dict[str, Any], threshold: float) -> Verdict:
-    """Judge a stored benchmark against another by throughput; nothing more can be measured."""
-    return judge(now, before, Rule({THROUGHPUT: threshold}))
 
 
 def judge(
@@ -147,49 +145,64 @@ class _Trial:
         self.record = record_of(now)
         self.canary = _canary_kind(self.record) == _canary_kind(record_of(before))
         self.before = processes_of(before)
-        own, *fresh = processes_of(now)
-        self.now = _decisive([own, *fresh])
+        processes = processes_of(now)
+        self.own = processes[0]
+        self.fresh = [sample for sample in processes if sample["fresh"]]
+        self.now = _decisive(processes)
         self.answers: Dict[str, str] = {}
-        self.own = own
+        self.reasons: List[str] = []
 
     def run(self, measure: Optional[Measure]) -> None:
-        """Find an answer for every metric that is judged."""
-        metrics = [metric for metric in self.rule.thresholds if self._can_judge(metric)]
+        """Find an answer for every metric that is judged; '' where there is none yet."""
+        metrics = [metric for metric in METRICS if self._can_judge(metric)]
         if measure is None:
-            self.answers = {m: self._question(m).last_answer(self._costs(m)) for m in metrics}
+            self._look(metrics)
             return
-        suspects = [metric for metric in metrics if not self._screened(metric)]
-        if not suspects:
-            return
-        fresh: List[Dict[str, Any]] = []
-        for number in range(1, self.rule.cap + 1):
-            fresh.append(sample_of(measure(number), fresh=True))
-            self.now = fresh
-            last = number == self.rule.cap
-            if number < LEAST_FRESH and not last:
-                continue
-            for metric in suspects:
-                question, costs = self._question(metric), self._costs(metric)
-                answer = question.last_answer(costs) if last else question.answer(costs)
-                self.answers[metric] = answer
-            if all(self.answers.values()):
-                return
+        cap = max(self.rule.cap, LEAST_FRESH)
+        if len(self.fresh) < LEAST_FRESH:
+            self._screen(metrics)
+        else:
+            self._look(metrics)
+        while not all(self.answers.values()) and len(self.fresh) < cap:
+            number = len(self.fresh) + 1
+            self.fresh.append(sample_of(measure(number), fresh=True))
+            if number >= LEAST_FRESH:
+                self.now = self.fresh
+                self._look(metrics)
 
-    def _screened(self, metric: str) -> bool:
-        """Whether the session's own process settles a metric; its answer is noted then."""
-        question = self._screening(metric)
-        own = self._cost(self.own, metric)
-        assert own is not None
-        answer = question.answer([own])
-        if answer in (PASS, IMPROVED):
-            self.answers[metric] = answer
-        return metric in self.answers
+    def _look(self, metrics: Sequence[str]) -> None:
+        """Ask the processes that there are."""
+        self.answers = {}
+        for metric in metrics:
+            costs = self._costs(metric)
+            if costs:
+                self.answers[metric] = self._question(metric).answer(costs)
+            else:
+                self._leave_out(metric)
+
+    def _screen(self, metrics: Sequence[str]) -> None:
+        """Ask the session's own process: it clears a case, or finds it faster."""
+        for metric in metrics:
+            own = self._cost(self.own, metric)
+            assert own is not None
+            answer = self._screening(metric).answer([own])
+            self.answers[metric] = "" if answer == REGRESSED else answer
 
     def _can_judge(self, metric: str) -> bool:
+        if not math.isfinite(self.rule.thresholds.get(metric, math.inf)):
+            return False
         sides = (_decisive(self.before), self._screening_side(metric), [self.own])
-        return math.isfinite(self.rule.thresholds[metric]) and all(
+        there = all(
             any(self._cost(sample, metric) is not None for sample in side) for side in sides
         )
+        if not there:
+            self._leave_out(metric)
+        return there
+
+    def _leave_out(self, metric: str) -> None:
+        reason = f"{metric} is not judged: some process has none that can be compared"
+        if reason not in self.reasons:
+            self.reasons.append(reason)
 
     def _cost(self, sample: Dict[str, Any], metric: str) -> Optional[float]:
         return cost(sample, metric, self.canary)
@@ -205,8 +218,9 @@ class _Trial:
         return self._ask(metric, self._screening_side(metric))
 
     def _screening_side(self, metric: str) -> List[Dict[str, Any]]:
-        # The memory of a process that measured other cases before is not that of a fresh one.
-        return self.before[:1] if metric == "peak_memory" else self.before
+        # A session that measured other cases before holds more memory than a fresh process, and
+        # compiles with a framework that is warm.
+        return self.before[:1] if metric in ("peak_memory", "compile_time") else self.before
 
     def _ask(self, metric: str, side: Sequence[Dict[str, Any]]) -> Question:
         found = (self._cost(sample, metric) for sample in side)
@@ -220,13 +234,7 @@ class _Trial:
         costs = self._costs(THROUGHPUT)
         found = question.effect(costs)
         low, high = found.interval()
-        kind, metric = PASS, THROUGHPUT
-        for candidate in (INCONCLUSIVE, REGRESSED):
-            for name, answer in self.answers.items():
-                if answer == candidate:
-                    kind, metric = candidate, name
-        if kind == PASS and self.answers.get(THROUGHPUT) == IMPROVED:
-            kind = IMPROVED
+        kind, metric = self._decided()
         return Verdict(
             kind,
             before=_rate(_decisive(self.before)),
@@ -241,7 +249,17 @@ class _Trial:
             processes_before=len(_decisive(self.before)),
             metric=metric,
             also=tuple(self._scalar(name) for name in self.answers if name != THROUGHPUT),
+            reasons=tuple(self.reasons),
         )
+
+    def _decided(self) -> Tuple[str, str]:
+        """Return the worst answer and the first metric that gave it."""
+        answers = {name: answer or INCONCLUSIVE for name, answer in self.answers.items()}
+        for kind in (REGRESSED, INCONCLUSIVE):
+            for name, answer in answers.items():
+                if answer == kind:
+                    return kind, name
+        return answers.get(THROUGHPUT, PASS if answers else UNJUDGED), THROUGHPUT
 
     def _scalar(self, metric: str) -> Dict[str, Any]:
         question = self._question(metric)
@@ -250,7 +268,7 @@ class _Trial:
         low, high = found.interval()
         return {
             "metric": metric,
-            "kind": self.answers[metric],
+            "kind": self.answers[metric] or INCONCLUSIVE,
             "unit": SCALARS[metric].unit,
             "before": math.exp(median(question.before)),
             "now": math.exp(median(costs)),

@@ -6,24 +6,30 @@ it; 6 where a gate was asked for and nothing could be compared.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Set
 
 import pytest
 
+from fixtures.devices.cpu import allowed_cpus
 from plugins import baseline, gate, pedantic
 from plugins.against import against_key
 from plugins.fresh import measure_again
-from plugins.journal import Run, run_key
+from plugins.journal import Run, run_key, selected
 from plugins.policy import marker_thresholds, policy_of
 from plugins.record import record_of
 from plugins.samples import with_processes
 from plugins.selection import selection_key
-from plugins.verdicts import COMPARED, NEW, REGRESSED, Verdict, message
+from plugins.verdicts import (
+    COMPARED,
+    EXIT_NOTHING_COMPARED,
+    NEW,
+    REGRESSED,
+    Verdict,
+    message,
+)
 
-EXIT_NOTHING_COMPARED = 6
 #: Processes that measure each case of a baseline: its own and fresh ones.
 BASELINE_PROCESSES = 9
 
@@ -51,12 +57,18 @@ class Comparison:
         A file that was not collected says nothing of its cases.
         """
         files = {nodeid.split("::")[0] for nodeid in collected}
-        gone = []
-        for nodeid in sorted(self.stored - collected):
-            name = nodeid.split("::")[0]
-            if name in files or not (root / name).exists():
-                gone.append(nodeid)
-        return gone
+
+        def was_collected(name: str) -> bool:
+            return name in files or not (root / name).exists()
+
+        return sorted(
+            {
+                entry["fullname"]
+                for entry in self.entries
+                if baseline.is_gone(entry, collected)
+                and was_collected(entry["fullname"].split("::")[0])
+            }
+        )
 
 
 comparison_key = pytest.StashKey[Comparison]()
@@ -66,12 +78,12 @@ cpus_key = pytest.StashKey[FrozenSet[int]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Read the baseline before anything runs: a bad file must not cost a measurement."""
     # Before the device pins this process.
-    config.stash[cpus_key] = frozenset(os.sched_getaffinity(0))
+    config.stash[cpus_key] = frozenset(allowed_cpus())
     option = config.option
     try:
         if option.baseline_save is not None:
             target = baseline.baseline_path(option.baseline_save, config.rootpath)
-            if target.exists():
+            if baseline.exists(target):
                 baseline.load_all(target)  # what is there is kept, so it must be sound
         if option.baseline is not None:
             path = baseline.baseline_path(option.baseline, config.rootpath)
@@ -147,7 +159,7 @@ def _judge(item: pytest.Item, benchmark: Dict[str, Any], again: Again) -> Verdic
     if before is None:
         return Verdict(NEW)
     thresholds = thresholds_of(item)
-    cases = sum(other.nodeid in comparison.stored for other in item.session.items)
+    cases = len(comparison.stored.intersection(selected(item.config)))
     rule = gate.Rule(thresholds, cases, item.config.option.gate_cap)
     measured = with_processes(benchmark, again.benchmarks)
     # Without a threshold the change is shown and judged by nothing.

@@ -14,14 +14,14 @@ import statistics
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
-#: Confidence of the interval that is shown and that must lie beyond what is allowed.
+#: Confidence of the interval that is shown.
 CONFIDENCE = 0.95
 #: Processes that the assumed spread counts for, beside those that were measured.
 ASSUMED_DEGREES = 3
 #: One in so many values is cut off at each end.
 TRIMMED = 5
-#: Of more processes than this not every split into halves is looked at.
-MOST_SPLIT = 14
+#: Fewer processes have no halves to speak of; of more not all are split, there are too many ways.
+LEAST_SPLIT, MOST_SPLIT = 4, 14
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ class _Trimmed:
     """Values of which the smallest and the largest fifth were cut off."""
 
     mean: float
-    squares: float  # of deviations, with the last kept value in place of those cut off
+    squares: float  # of the deviations of ``whole``
     count: int  # that were kept
+    whole: List[float]  # with the last kept value in place of those cut off
 
     @classmethod
     def of(cls, values: Sequence[float]) -> _Trimmed:
@@ -82,7 +83,7 @@ class _Trimmed:
         whole = [kept[0]] * cut + kept + [kept[-1]] * cut
         middle = statistics.fmean(whole)
         squares = math.fsum((value - middle) ** 2 for value in whole)
-        return cls(statistics.fmean(kept), squares, len(kept))
+        return cls(statistics.fmean(kept), squares, len(kept), whole)
 
 
 def floor_of(costs: Sequence[float], others: int) -> float:
@@ -92,8 +93,9 @@ def floor_of(costs: Sequence[float], others: int) -> float:
     halves' means, scaled to a comparison of all of them with ``others`` further ones, because the
     difference of means shrinks with the root of their numbers; 0 where there are fewer than four.
     """
-    values = list(costs)[:MOST_SPLIT]
-    if len(values) < 4:
+    # Winsorised, or one disturbed process would excuse every change.
+    values = _Trimmed.of(costs[:MOST_SPLIT]).whole
+    if len(values) < LEAST_SPLIT:
         return 0.0
     half = len(values) // 2
     total = math.fsum(values)

@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 import pytest
 
-from plugins.journal import run_key
+from plugins.journal import run_key, selected
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
 
@@ -37,11 +37,13 @@ class Sigterm:
         self.arrived = True
         if not self.finishing:
             raise Terminated("SIGTERM")
-        self.session.exitstatus = EXIT_TERMINATED
 
     def leave(self) -> None:
-        """Give the signal back to whoever had it before."""
+        """Give the signal back to whoever had it before, and set the exit code."""
         signal.signal(signal.SIGTERM, self._before)
+        # Not earlier: what writes files at the end asks the exit code whether the run is whole.
+        if self.arrived:
+            self.session.exitstatus = EXIT_TERMINATED
 
 
 sigterm_key = pytest.StashKey[Sigterm]()
@@ -70,16 +72,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     run = config.stash.get(run_key, None)
     if run is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
-        done = [nodeid for nodeid in run.order if run.results.outcomes.get(nodeid) == "passed"]
+        cases = selected(config)
+        done = [nodeid for nodeid in cases if run.results.outcomes.get(nodeid) == "passed"]
         if config.option.baseline_save is not None:
             run.closing.append("no baseline was written: the run was interrupted")
         run.closing.append(
-            f"interrupted with {len(done)} of {len(run.order)} cases done; the same command with "
+            f"interrupted with {len(done)} of {len(cases)} cases done; the same command with "
             "--resume goes on"
         )
-    handler = config.stash.get(sigterm_key, None)
-    if handler is not None and handler.arrived:
-        session.exitstatus = EXIT_TERMINATED
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -30,7 +30,7 @@ import pytest
 
 from fixtures.config import config_hash
 from plugins import resume
-from plugins.files import finite
+from plugins.files import finite, user_path
 from plugins.lines import Journal, read_lines
 from plugins.record import record_of
 from plugins.selection import case_of, selection_key
@@ -107,7 +107,8 @@ class Run:
 
     journal: Journal
     results: Results
-    order: List[str] = field(default_factory=list)  # all selected cases
+    #: The node ids of all selected cases, those that a resumed run has already done included.
+    order: List[str] = field(default_factory=list)
     note: str = ""
     broken: bool = False  # the journal could not take every line
     closing: List[str] = field(default_factory=list)  # lines for the end of the summary
@@ -128,6 +129,16 @@ class Run:
 
 
 run_key = pytest.StashKey[Run]()
+
+
+def selected(config: pytest.Config) -> List[str]:
+    """Return the node ids of the cases that this run is about, with those that were resumed.
+
+    It is the same in each worker of pytest-xdist. Empty before the end of the collection, and where
+    nothing is measured.
+    """
+    run = config.stash.get(run_key, None)
+    return list(run.order) if run is not None else []
 
 
 def command_line(config: pytest.Config) -> List[str]:
@@ -227,12 +238,13 @@ def _continue(
 
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     """Open the run's journal; return the items that a resumed run has already done."""
-    folder = Path(config.option.results_dir).expanduser()
+    folder = Path(config.option.results_dir)
     try:
+        folder = user_path(config.option.results_dir)
         folder.mkdir(parents=True, exist_ok=True)
         resumed = _resumed_run(config, folder, items) if config.option.resume else None
         run = resumed or _new_run(config, folder)
-        run.order = [item.nodeid for item in items]
+        run.order = [item.nodeid for item in items if case_of(item) is not None]
     except OSError as error:
         raise pytest.UsageError(
             f"--results-dir={folder}: results cannot be written there: {error}; name another "

@@ -20,7 +20,7 @@ TARGET_ROUND_SECONDS = 0.1
 LARGEST_BATCHES_PER_STEP = 1 << 20
 # A call that is longer than this many rounds is long by itself.
 MOST_OF_A_DISTURBANCE = 5
-# The gate compares quartiles of rounds: fewer rounds would make them a matter of luck.
+# The gate compares 10% quantiles of rounds: fewer rounds would make them a matter of luck.
 LEAST_ROUNDS_FOR_PRECISION = 20
 LEAST_ROUNDS = 3
 # While rounds still get faster, this many more are dropped at most.

@@ -198,7 +198,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_fraction,
         default=None,
         metavar="PERCENT",
-        help="fail a case that is surely slower than its baseline by more than this, such as 2%%",
+        help="fail a case that is surely slower than its baseline, and by more than this: 2%%",
     )
     group.addoption(
         "--gate-cap",

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple
+from typing import List, Sequence
 
 from plugins.inference import Effect, corrected
 
@@ -21,8 +21,7 @@ from plugins.inference import Effect, corrected
 LEAST_PAIRS = 3
 #: The first look; later ones follow each further couple of pairs, one of each order.
 FIRST_LOOK = 4
-#: How often a case that is as fast as allowed is called slower, in one run over all its cases.
-#: With one look at one test the interval that decides is the usual one of 95%.
+#: How often equal code is called slower, in one run over all its cases.
 FALSE_ALARMS = 0.025
 #: Without a threshold pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
@@ -54,20 +53,15 @@ def looks(cap: int) -> List[int]:
     return sorted({*range(FIRST_LOOK, cap + 1, 2), cap})
 
 
-def confidence_of_a_look(cap: int, tests: int) -> float:
-    """Return the one-sided confidence with which one look at one of ``tests`` decides.
+def level_of_a_look(cap: int, tests: int) -> float:
+    """Return the false alarms that one look at one of ``tests`` may give on equal code.
 
-    All looks of all cases together give at most ``FALSE_ALARMS`` (Bonferroni).
+    All looks at all of them together give at most ``FALSE_ALARMS`` (Bonferroni).
     """
-    return 1 - corrected(FALSE_ALARMS, tests * len(looks(cap)))
+    return corrected(FALSE_ALARMS, tests * len(looks(cap)))
 
 
-def interval(effect: Effect, confidence: float) -> Tuple[float, float]:
-    """Return the interval each of whose ends holds with this one-sided confidence."""
-    return effect.interval(2 * confidence - 1)
-
-
-def precise(effect: Effect, confidence: float) -> bool:
-    """Tell whether the interval is narrow enough to be shown."""
-    low, high = interval(effect, confidence)
+def precise(effect: Effect) -> bool:
+    """Tell whether the 95% interval is narrow enough to be shown."""
+    low, high = effect.interval()
     return high - low <= 2 * SHOWN_PRECISION

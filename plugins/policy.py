@@ -13,6 +13,7 @@ A file wins over a marker because the marker's author knows the case, and the fi
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import math
 import re
@@ -23,7 +24,8 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 import pytest
 import yaml
 
-from plugins.baseline import baseline_path
+from plugins.baseline import BaselineError, baseline_path
+from plugins.files import user_path
 from plugins.journal import run_key
 from plugins.metrics import METRICS, THROUGHPUT
 from plugins.overrides import nearest
@@ -135,6 +137,14 @@ def fraction(text: str) -> float:
     if not 0 < value <= LARGEST:
         raise ValueError(f"{_short(text)} is not a percentage above 0% and up to 1000%, such as 3%")
     return value
+
+
+def percentage_argument(text: str) -> float:
+    """Return the same for argparse, which shows only an error of its own."""
+    try:
+        return fraction(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class _Reader:
@@ -293,23 +303,32 @@ def pytest_configure(config: pytest.Config) -> None:
     if not compares:
         return
     if option.baseline is not None:
-        depends_on(config, "the baseline", digest(baseline_path(option.baseline, config.rootpath)))
-    path = policy_path(option.gate_policy, config)
-    if path is None:
-        if option.gate is not None:
-            config.stash[policy_key] = Policy(gate=option.gate)
-        return
-    depends_on(config, "the policy", digest(path))
+        try:
+            path_before = baseline_path(option.baseline, config.rootpath)
+        except BaselineError as error:
+            raise pytest.UsageError(str(error)) from None
+        depends_on(config, "the baseline", digest(path_before))
     try:
-        config.stash[policy_key] = Policy.load(path, option.gate)
+        path = policy_path(option.gate_policy, config)
+        if path is not None:
+            depends_on(config, "the policy", digest(path))
+            config.stash[policy_key] = Policy.load(path, option.gate)
+        elif option.gate is not None:
+            config.stash[policy_key] = Policy(gate=option.gate)
     except PolicyError as error:
         raise pytest.UsageError(str(error)) from None
 
 
 def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
-    """Return the file that ``--gate-policy`` names, else gate.yml of the project's folder."""
+    """Return the file that ``--gate-policy`` names, else gate.yml of the project's folder.
+
+    Raises PolicyError where that is no path.
+    """
     if given is not None:
-        return Path(given).expanduser()
+        try:
+            return user_path(given)
+        except OSError as error:
+            raise PolicyError(f"the policy {given} cannot be read: {error}") from None
     path = config.rootpath / FILE_NAME
     return path if path.exists() else None
 

@@ -13,7 +13,7 @@ from plugins.gating import comparison_key, missing_cases
 from plugins.journal import Run, run_key
 from plugins.policy import policy_of
 from plugins.record import record_of, rounds_of
-from plugins.report.model import CHANGED, interval_text, reasons_of
+from plugins.report.model import CHANGED, interval_text, own_noise, reasons_of
 from plugins.report.table import Row, layout, table_rows
 from plugins.report.words import compared_with, judged_by
 from plugins.units import percent, short_number
@@ -168,6 +168,8 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     for kind in CHANGED:
         found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}
         lines += [Row((f"  {kind}: {text}",), kind) for text in _named(found)]
+    noisy = own_noise((_short_name(run, nodeid), verdict) for nodeid, verdict in verdicts.items())
+    lines += [Row((f"  {noisy}",))] if noisy else []
     comparison = config.stash.get(comparison_key, None)
     stored = set() if comparison is None else set(comparison.stored)
     left = stored - {*run.results.benchmarks, *run.results.outcomes, *verdicts}
@@ -179,8 +181,13 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
         )
         lines.append(Row((f"  {cases} not selected in this run",)))
     if policy_of(config) is not None and not set(by_kind) & set(COMPARED):
-        lines.append(Row(("  nothing was compared, so the gate says nothing (exit code 6)",)))
+        lines.append(Row(("  nothing was compared, so the gate says nothing",)))
     return lines
+
+
+def _short_name(run: Run, nodeid: str) -> str:
+    benchmark = run.results.benchmarks.get(nodeid)
+    return nodeid if benchmark is None else str(record_of(benchmark)["name"])
 
 
 def verdict_text(verdict: Dict[str, Any]) -> str:

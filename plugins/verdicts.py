@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from plugins.metrics import SCALARS, THROUGHPUT
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
+#: Compared without a threshold: the change is shown.
+UNJUDGED = "not judged"
+#: What a gate has said something of.
 COMPARED = (PASS, REGRESSED, IMPROVED, INCONCLUSIVE)
+#: The exit code where a gate was asked for and no case was compared.
+EXIT_NOTHING_COMPARED = 6
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,9 @@ def message(name: str, verdict: Verdict, record: str) -> str:
     if verdict.metric == THROUGHPUT or not verdict.also:
         lines.append(
             f"{name} has become slower: {verdict.before:.4g} {verdict.unit} before, "
-            f"{verdict.now:.4g} {verdict.unit} now. Its speed {_how(verdict)} changed by "
-            f"{verdict.change:+.1%} ({verdict.low:+.1%} to {verdict.high:+.1%} at 95% confidence, "
+            f"{verdict.now:.4g} {verdict.unit} now. Its speed "
+            f"{how_compared(verdict.in_turns)} changed by {verdict.change:+.1%} ("
+            f"{verdict.low:+.1%} to {verdict.high:+.1%} at 95% confidence, "
             f"{_count(verdict.processes)} now, {verdict.processes_before} before); the gate allows "
             f"{100 * verdict.allowed:.3g}% more time per item{_why_allowed(verdict)}."
         )
@@ -68,8 +74,16 @@ def message(name: str, verdict: Verdict, record: str) -> str:
     return " ".join([*lines, f"The full record is in {record}."])
 
 
-def _how(verdict: Verdict) -> str:
-    return "measured in turns" if verdict.in_turns else "at equal machine speed"
+def how_compared(in_turns: bool) -> str:
+    """Return what makes the two sides of a comparison alike."""
+    return "measured in turns" if in_turns else "at equal machine speed"
+
+
+def noisier(threshold: Optional[float], allowed: Optional[float]) -> bool:
+    """Tell whether a case's own noise allows it more than its threshold does."""
+    if threshold is None or allowed is None:
+        return False
+    return allowed > 1.001 * threshold
 
 
 def _count(processes: int) -> str:
@@ -77,6 +91,6 @@ def _count(processes: int) -> str:
 
 
 def _why_allowed(verdict: Verdict) -> str:
-    if verdict.allowed <= verdict.threshold * 1.001:
+    if not noisier(verdict.threshold, verdict.allowed):
         return ""
     return f" (equal code differs by as much; the threshold is {100 * verdict.threshold:.3g}%)"

@@ -29,7 +29,7 @@ from fixtures.devices.lease import INHERIT_VARIABLE
 from fixtures.instances.plan import instances_of
 from plugins import pedantic
 from plugins.files import write_json
-from plugins.journal import Results, Run, run_key
+from plugins.journal import Results, Run, run_key, selected
 from plugins.lines import Journal
 from plugins.options import only_tests
 from plugins.progress import progress_key
@@ -161,7 +161,7 @@ class Controller:
             pytest.exit(
                 f"a worker crashed, and --dist={dist} cannot go on without it; --resume measures "
                 "the rest, and without --dist a crash costs one case",
-                returncode=pytest.ExitCode.TESTS_FAILED,
+                returncode=pytest.ExitCode.INTERRUPTED,  # so that nobody takes it for a whole run
             )
         device = self.config.option.device_id
         if self.free:
@@ -189,6 +189,7 @@ class Controller:
             chosen = {
                 "nodeids": [item.nodeid for item in session.items],
                 "journal": str(run.journal.path) if run is not None else None,
+                "order": selected(self.config),
             }
             write_json(self.folder / SELECTED, chosen)
         finally:
@@ -285,7 +286,8 @@ class Worker:
             fcntl.flock(file, fcntl.LOCK_SH)
         chosen = json.loads((self.folder / SELECTED).read_text(encoding="utf-8"))
         if chosen["journal"] is not None:
-            self.config.stash[run_key] = Run(Relay(Path(chosen["journal"])), Results())
+            relay = Relay(Path(chosen["journal"]))
+            self.config.stash[run_key] = Run(relay, Results(), chosen["order"])
         found = {item.nodeid: item for item in items}
         items[:] = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
         self.nodeids = {item: item.nodeid for item in items}

@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import Any, Dict
 
 from plugins.baseline import Benchmark, load_all
+from plugins.baseline.entries import newest
 
 FORMAT_1 = Path(__file__).parent / "data" / "baseline-format1.json"
+
+
+def load(path: Path) -> Dict[str, Benchmark]:
+    """Return node id -> its newest entry."""
+    return newest(load_all(path))
 
 
 def old_document() -> Dict[str, Any]:

@@ -22,18 +22,23 @@ from plugins.baseline import (
     find,
     form,
     key_of,
-    load,
     load_all,
     measured,
     save,
     show,
     store,
 )
+from plugins.baseline.difference import differences
+from plugins.files import user_path, write_atomically
 from plugins.journal import Results
 from plugins.metrics import SCALARS, THROUGHPUT
 from plugins.record import record_of
+from plugins.report.exports import EXPORTS
+from plugins.report.markdown import markdown
+from plugins.report.model import Report
+from plugins.report.page import page, plotly_is_there
 from plugins.verdicts import COMPARED
-from tests.baseline_support import FORMAT_1, document, entry, old_document
+from tests.baseline_support import FORMAT_1, document, entry, load, old_document
 from tests.harness import ROOT
 
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
@@ -140,6 +145,23 @@ def test_a_folder_that_cannot_be_made_is_one_message(tmp_path: Path) -> None:
 def test_a_path_without_a_name_is_one_message(name: str) -> None:
     with pytest.raises(BaselineError, match="names no file"):
         save(Path(name), document(entry()))
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize("name", ["~nobody2/main.json", f"./{LONG}", f"./{LONG}/main.json"])
+def test_a_path_that_cannot_be_looked_at_is_one_message(name: str) -> None:
+    with pytest.raises(BaselineError, match="no home folder for ~nobody2|cannot be read|written"):
+        baseline.exists(baseline_path(name, Path()))
+    with pytest.raises(BaselineError, match="no home folder for ~nobody2|cannot be read|written"):
+        save(baseline_path(name, Path()), document(entry()))
+
+
+def test_a_users_path_has_his_home_in_it() -> None:
+    assert user_path("~/x") == Path.home() / "x"
+    with pytest.raises(OSError, match="no home folder for ~nobody2"):
+        user_path("~nobody2/x")
 
 
 def test_a_folder_is_no_baseline(path: Path) -> None:
@@ -277,7 +299,7 @@ def test_the_quick_check_of_numbers_says_what_the_library_says() -> None:
     from jsonschema import Draft202012Validator
 
     schema = json.loads(form.SCHEMA.read_text())
-    for value in (1, 0.5, 1e100, 0, -1, 1e101, True, "1", None, [1], 10**400):
+    for value in (1, 0.5, 1e30, 1e-30, 1e-31, 0, -1, 1e31, True, "1", None, [1], 10**400):
         damaged = {**document(entry()), "ipubench": {"format": 2}}
         (benchmark,) = damaged["benchmarks"]
         record = record_of(benchmark)
@@ -335,7 +357,7 @@ def _drop_unit(record: Dict[str, Any]) -> None:
     ("damage", "message"),
     [
         (_drop_unit, "throughput: 'unit' is a required property"),
-        (lambda r: r.update(items_per_round=0), "items_per_round: 0 is less than or equal to"),
+        (lambda r: r.update(items_per_round=0), "items_per_round: 0 is less than the min"),
         (lambda r: r.update(time="today"), "time: 'today' does not match"),
         (lambda r: r.update(processes=[]), "processes: \\[\\]"),
         (lambda r: r["processes"][0].update(seconds=[1, -1]), "processes.0.seconds.1: -1 is less"),
@@ -361,8 +383,10 @@ def test_a_case_that_is_stored_twice_is_damage(path: Path) -> None:
         load(path)
 
 
+# Also of what JSON can say and UTF-8 cannot.
+texts = st.text(max_size=5) | st.just("\ud800")
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=5,
 )
@@ -384,6 +408,11 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
         assert str(path) in str(error)
         return
     rule = gate.Rule({THROUGHPUT: 0.05, **dict.fromkeys(SCALARS, 0.1)})
+    found = differences(loaded, loaded, 0.05)
+    report = Report(store.load_document(path), {one.nodeid: one.verdict.as_dict() for one in found})
+    exported = [make(report.document) for make in EXPORTS.values()]
+    for text in (*exported, markdown(report), page(report) if plotly_is_there() else ""):
+        write_atomically(path.with_name("export"), text)
     for benchmark in loaded:
         assert find(loaded, *key_of(benchmark)) is not None
         assert gate.judge(benchmark, benchmark, rule).kind in COMPARED
@@ -400,6 +429,11 @@ def test_any_damage_is_one_message_or_no_damage(path: Path, data: st.DataObject)
     del old["benchmarks"][1:]
     for good in (new, old):
         good["machine_info"] = {}
+    record_of(new["benchmarks"][0]).update(
+        compute={"flops_per_item": 1e6, "achieved": 1e9, "peak": 2e9, "share": 0.5},
+        input={"loader": 1e3, "model": 1e4, "unit": "items/s", "limit": "loader"},
+        framework="torch",
+    )
     good = copy.deepcopy(data.draw(st.sampled_from([new, old])))
     node: Any = good
     while True:

@@ -10,10 +10,11 @@ from typing import Any, Dict, List
 
 import pytest
 
-from plugins.baseline import Benchmark, key_of, load, load_all, save
-from plugins.baseline.table import cut, table
+from plugins.baseline import Benchmark, key_of, load_all, save
+from plugins.baseline.table import table
 from plugins.record import record_of
-from tests.baseline_support import document, entry
+from plugins.units import cut_middle
+from tests.baseline_support import document, entry, load
 from tests.harness import Outcome, Project
 
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
@@ -286,8 +287,19 @@ def test_diff_says_what_the_gate_says(shell: Shell) -> None:
     assert all(len(line) <= 80 for line in outcome.lines)
     assert outcome.line("regressed").split()[:4] == ["a", "796.5", "531.0", "-33.3%"]
     outcome.line("before against now (gate 5.0%): 1 missing, 1 new, 1 regressed")
-    shell("diff", "before", "now").assert_code(0)
+    shell("diff", "before", "now").assert_code(0).line("(no gate): 1 missing, 1 new, 1 not judged")
     assert shell("diff", "now", "now", "--gate=5%").code == 0
+
+
+def test_a_case_made_by_options_is_missing_only_with_its_bench_function(shell: Shell) -> None:
+    made, gone = entry("a-noise0.02"), entry("c-noise0.02")
+    gone["fullname"] = "bench_gone.py::bench_gone[c-noise0.02]"
+    for benchmark in (made, gone):
+        record_of(benchmark)["overrides"] = ["noise"]
+    shell.store("before", entry("a"), made, gone)
+    shell.store("now", entry("a"))
+    found = kinds(shell.json("diff", "before", "now"))
+    assert found == {A: "not judged", gone["fullname"]: "missing"}
 
 
 def test_diff_of_other_machines_compares_nothing(shell: Shell) -> None:
@@ -319,7 +331,26 @@ def test_export_prints_or_writes_another_tools_format(shell: Shell) -> None:
     shell("export", "main", "--format=xml").assert_code(4).line("there are: bencher, csv")
 
 
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "~nobody2/main"],
+        ["promote", "~nobody2/run.jsonl", "main"],
+        ["promote", LONG, "main"],
+        ["promote", "baselines/main.json", f"./{LONG}"],
+        ["export", "main", "--format=csv", "-o", "~nobody2/out.csv"],
+        ["export", "main", "--format=csv", "-o", LONG],
+    ],
+)
+def test_a_path_that_cannot_be_used_is_one_message(shell: Shell, words: List[str]) -> None:
+    shell.store("main", entry())
+    assert len(shell(*words).assert_code(4).lines) == 1
+
+
 def test_a_table_fits_and_cuts_names_in_their_middle() -> None:
     rows = [("case", "n"), ("a-name-that-is-long", "12")]
     assert table(rows, 20) == ["case               n", "a-name-..is-long  12"]
-    assert cut("short", 10) == "short"
+    assert cut_middle("short", 10) == "short"

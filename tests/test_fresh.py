@@ -38,7 +38,7 @@ def test_what_a_process_says_and_how_it_ends() -> None:
 
 def test_zero_values_and_one_line_per_failure(project: Project, tmp_path: Path) -> None:
     """Fresh processes get the options of the run; one that fails says why in the case's message."""
-    project.run("-k", "beta-synthetic", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
     source = (project.folder / "bench_fake.py").read_text()
     failing = source.replace(
         'if config.trouble == "error":',

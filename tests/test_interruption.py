@@ -40,14 +40,15 @@ def pytest_unconfigure():
 sys.addaudithook(watch)
 """
 # With this budget no number of calls hangs on the last digit of the fake clock.
-WORDS = ["--budget=4.03", "-k", "bs8 or beta or delta", "--baseline-save=main", "-p", "crash"]
+WORDS = ["--budget=4.03", "-k", "bs8 or beta or delta", "-p", "crash"]
+WORDS += ["--baseline-save=main", "--processes=1"]
 EXIT_CODES = {
     signal.SIGKILL: {-signal.SIGKILL},
     signal.SIGTERM: {143},
     # While the session ends, nobody catches Ctrl-C.
     signal.SIGINT: {2, -signal.SIGINT},
 }
-MOMENTS_EACH = 4
+MOMENTS_EACH = 3
 # What differs between two runs that measured the same.
 PASSING = ("time", "memory", "memory_bytes", "timer")
 # pytest-benchmark's counts of outliers among rounds that are equal but for the last digits.
@@ -146,7 +147,7 @@ def test_an_interrupted_run_says_what_it_left_undone(project: Project) -> None:
         'if "beta-generated" in str(meter.case):\n        raise KeyboardInterrupt(',
     )
     (project.folder / "bench_fake.py").write_text(interrupted)
-    outcome = project.run("-k", "beta", "--baseline-save=main").assert_code(2)
+    outcome = project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(2)
     outcome.line("no baseline was written: the run was interrupted")
     outcome.line("interrupted with 1 of 2 cases done; the same command with --resume goes on")
     outcome.line("  beta-synthetic ")
@@ -220,7 +221,7 @@ def is_running(pid: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_fresh_process_ends_with_its_run(project: Project, number: int) -> None:
-    project.run("-k", "beta-synthetic", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
     source = (project.folder / "bench_fake.py").read_text()
     hanging = source.replace(
         'if config.trouble == "error":',
@@ -256,3 +257,15 @@ def test_a_fresh_process_ends_with_its_run(project: Project, number: int) -> Non
     assert not is_running(pid)
     if number != signal.SIGKILL:
         assert "interrupted with 0 of 1 cases done" in output
+
+
+def test_sigterm_at_the_end_of_a_whole_run_keeps_what_it_writes(project: Project) -> None:
+    (project.folder / "ending.py").write_text(
+        "import os, signal\ndef pytest_sessionfinish():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    environment = {"PYTHONPATH": crashing(project)["PYTHONPATH"]}
+    words = ["-k", "beta", "--baseline-save=main", "--processes=1", "-p", "ending"]
+    outcome = project.run(*words, env=environment).assert_code(143)
+    outcome.line("baseline with 2 cases written to")
+    assert len(project.baseline()["benchmarks"]) == 2
+    assert "interrupted" not in outcome.text

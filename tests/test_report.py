@@ -16,11 +16,11 @@ import pytest
 
 from plugins.record import record_of
 from plugins.report.__main__ import main
-from plugins.report.exports import EXPORTS
+from plugins.report.exports import EXPORTS, csv_with_verdicts
 from plugins.report.files import ReportError, write
 from plugins.report.markdown import LARGEST, markdown
-from plugins.report.model import Report, by_change, conclusion, counts, framework_of, headline
-from plugins.report.page import page
+from plugins.report.model import Report, by_change, conclusion, counts, framework_name, headline
+from plugins.report.page import page, plotly_is_there
 from plugins.samples import with_processes
 from tests.harness import Project
 from tests.report_support import benchmark, document, large_report, verdict
@@ -64,8 +64,50 @@ def test_the_conclusion_says_when_nothing_is_wrong() -> None:
     report.baseline = "main.json"
     report.verdicts[benchmark("a")["fullname"]] = verdict("pass", 100)
     assert conclusion(report, report.rows()) == "No regression in 1 case"
+    report.verdicts[benchmark("a")["fullname"]] = verdict("not judged", 100)
+    assert conclusion(report, report.rows()) == "1 case measured, none judged"
     report.interrupted = True
     assert conclusion(report, report.rows()).endswith("; the run was interrupted")
+
+
+def test_a_case_that_nothing_judged_is_no_pass() -> None:
+    cases = [benchmark(name) for name in "abc"]
+    a, b, c = (case["fullname"] for case in cases)
+    unjudged = {**verdict("not judged", 100, -0.2), "threshold": None}
+    report = Report(document(cases), dict.fromkeys((a, b, c), unjudged), baseline="main.json")
+    text = markdown(report)
+    assert text.startswith("**⚪ 3 cases: 3 not judged, against main.json (no gate)")
+    assert text.count("| -20.0% (-21.2% to -18.5%) | not judged |") == 3
+    report.verdicts = {a: unjudged, b: verdict("pass", 100), c: verdict("inconclusive", 100)}
+    assert conclusion(report, report.rows()) == (
+        "No regression in 2 cases, 1 inconclusive, 1 not judged"
+    )
+    (row, *_) = csv.DictReader(io.StringIO(csv_with_verdicts(report)))
+    assert (row["verdict"], row["change (1)"], row["gate (1)"]) == ("not judged", "-0.2", "")
+    if plotly_is_there():
+        assert '<span class="kind not-judged">not judged</span>' in page(report)
+
+
+def test_a_comparison_says_how_it_was_made() -> None:
+    case = benchmark("a")
+    for in_turns, how in ((False, "at equal machine speed"), (True, "measured in turns")):
+        found = {**verdict("improved", 100, 0.1), "in_turns": in_turns, "allowed": 0.07}
+        report = Report(document([case]), {case["fullname"]: found})
+        assert f"Change is {how}, with" in markdown(report)
+        assert "1 case is allowed more than the gate, by its own noise: a 7.0%" in markdown(report)
+        if plotly_is_there():
+            assert f"over speed before, {how}, with" in page(report)
+
+
+def test_a_report_that_fails_keeps_the_baseline_of_the_one_before(tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    write(Report(document([benchmark("a")])), tmp_path)
+    before = (tmp_path / "baseline.json").read_text()
+    damaged = benchmark("b")
+    record_of(damaged)["config_hash"] = ""
+    with pytest.raises(ReportError, match="was not written"):
+        write(Report(document([damaged])), tmp_path)
+    assert (tmp_path / "baseline.json").read_text() == before
 
 
 def test_the_csv_holds_the_records(report: Report) -> None:
@@ -253,9 +295,9 @@ def test_a_record_with_little_in_it_makes_a_report(tmp_path: Path) -> None:
 
 
 def test_the_framework_is_the_records_or_the_functions() -> None:
-    assert framework_of("bench_cnn_torch", {}) == "torch"
-    assert framework_of("bench_dense", {}) == "tensorflow"
-    assert framework_of("bench_dense", {"framework": "popart"}) == "popart"
+    assert framework_name("bench_cnn_torch", {}) == "torch"
+    assert framework_name("bench_dense", {}) == "tensorflow"
+    assert framework_name("bench_dense", {"framework": "popart"}) == "popart"
 
 
 def test_a_report_is_written_and_written_again(report: Report, tmp_path: Path) -> None:
@@ -344,6 +386,16 @@ def test_a_folder_that_cannot_be_written_costs_no_measurement(project: Project) 
     (project.folder / "file").write_text("in the way")
     outcome = project.run("-k", "beta", "--report=file/out").assert_code(4)
     assert "--report=file/out: " in outcome.text and "cannot be written there" in outcome.text
+    assert "Traceback" not in outcome.text and not project.journals()
+
+
+@pytest.mark.parametrize("folder", ["~nobody2/out", "x" * 300])
+def test_a_folder_that_cannot_be_looked_at_costs_no_measurement(
+    project: Project, folder: str
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    outcome = project.run("-k", "beta", f"--report={folder}").assert_code(4)
+    assert f"--report={folder}: " in outcome.text
     assert "Traceback" not in outcome.text and not project.journals()
 
 

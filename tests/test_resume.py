@@ -62,18 +62,18 @@ def test_another_version_of_a_framework_is_measured_anew(project: Project) -> No
 
 
 def test_a_baseline_that_was_rewritten_is_compared_with_anew(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     project.run("-k", "beta", "--baseline=main").assert_code(0)
     project.run("-k", "beta", "--baseline=main", "--resume").assert_code(0).line("2 cases are done")
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "2"}
-    project.run("-k", "beta", "--baseline-save=main", env=slow).assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1", env=slow).assert_code(0)
     outcome = project.run("-k", "beta", "--baseline=main", "--resume").assert_code(0)
     outcome.line("0 cases are done; 2 measured anew, since the baseline changed")
     assert outcome.line("  beta-synthetic").split()[-1] == "+100.0%"
 
 
 def test_another_policy_judges_anew(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     policy = project.folder / "gate.yml"
     policy.write_text("default: {throughput: 5%}")
     project.run("-k", "beta", "--baseline=main").assert_code(0)
@@ -96,11 +96,11 @@ def test_another_revision_is_said_and_goes_on(project: Project) -> None:
 
 def test_what_was_dropped_once_does_not_come_back(project: Project) -> None:
     """A case that no longer fits, and is not measured again before the next interruption."""
-    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     words = ["-k", "beta", "--baseline=main"]
     project.run(*words).assert_code(0)
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "2"}
-    project.run("-k", "beta", "--baseline-save=main", env=slow).assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1", env=slow).assert_code(0)
     outcome = project.run(*words, "--resume", "--device-timeout=7").assert_code(0)
     outcome.line("nothing to resume")  # another command line, another journal
     source = (project.folder / "bench_fake.py").read_text()
@@ -136,6 +136,35 @@ def test_the_order_of_cases_is_that_of_an_uninterrupted_run(project: Project) ->
         "beta-synthetic",
         "beta-generated",
     ]
+
+
+@pytest.mark.parametrize("workers", ["", "-n1"])
+def test_a_resumed_run_is_about_all_its_cases(project: Project, workers: str) -> None:
+    """What is corrected for the number of cases must not depend on an interruption."""
+    if workers:
+        pytest.importorskip(
+            "xdist", reason="pytest-xdist is not installed: pip install pytest-xdist"
+        )
+    path = project.folder / "bench_fake.py"
+    old = '    if config.trouble == "error":'
+    note = (
+        "    from plugins.journal import selected\n"
+        "    open('about', 'w').write(' '.join(selected(meter.item.config)))\n"
+    )
+    path.write_text(path.read_text().replace(old, note + old))
+    words = ["-k", "beta or bs8", *([workers] if workers else [])]
+    project.run(*words).assert_code(0)
+    before = (project.folder / "about").read_text()
+    assert len(before.split()) == 4
+
+    def change(line: Dict[str, Any]) -> None:
+        if line["type"] == "outcome" and "alpha-bs8-synthetic" in line["case"]:
+            line["outcome"] = "failed"
+
+    rewrite(project.journals()[0], change)
+    (project.folder / "about").unlink()
+    project.run(*words, "--resume").assert_code(0).line("3 cases are done")
+    assert (project.folder / "about").read_text() == before
 
 
 def test_a_run_that_is_still_going_keeps_its_journal(project: Project) -> None:

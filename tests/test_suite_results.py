@@ -158,6 +158,15 @@ def test_a_case_that_no_longer_exists_is_named_and_fails_the_gate(project: Proje
     outcome.line("  new: bench_fake.py::bench_fake[renamed-synthetic]")
 
 
+def test_a_case_that_options_made_is_not_missing_without_them(project: Project) -> None:
+    words = ["-k", "beta-synthetic", "--baseline-save=main", "--processes=1"]
+    project.run(*words).assert_code(0)
+    project.run(*words, "--set=batch_size=2").assert_code(0)
+    assert len(project.baseline()["benchmarks"]) == 2
+    outcome = project.run("-k", "beta-synthetic", "--baseline=main", "--gate=5%").assert_code(0)
+    assert "missing" not in outcome.text
+
+
 def test_another_machine_is_incomparable_and_nothing_compared_is_exit_6(project: Project) -> None:
     project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     words = ["-k", "beta", "--baseline=main", "--gate=5%"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugins.report.model import interval_text
+from plugins.report.model import interval_text, own_noise
 from plugins.report.table import HEADINGS, Row, change_text, layout, table_rows
 from plugins.terminal import verdict_text
 from plugins.units import percent, short_number
@@ -167,6 +167,21 @@ def test_a_regression_is_named_with_its_numbers_and_in_colour(project: Project) 
     assert re.search(r": -1\d\.\d% \(-\d+\.\d% to -\d+\.\d%\)", line)
 
 
+def test_cases_that_are_allowed_more_by_their_own_noise_are_named() -> None:
+    noisy = {**verdict("pass", 100), "allowed": 0.081}
+    quiet = {**verdict("pass", 100), "allowed": 0.05}
+    other = {**verdict("regressed", 100, -0.1), "allowed": 0.062}
+    unjudged = {**verdict("not judged", 100), "threshold": None, "allowed": None}
+    cases = [("a", other), ("b", noisy), ("c", quiet), ("d", unjudged), ("e", {"kind": "missing"})]
+    assert own_noise(cases[2:]) == ""
+    assert own_noise(cases[:1]) == "1 case is allowed more than the gate, by its own noise: a 6.2%"
+    assert own_noise(cases) == (
+        "2 cases are allowed more than the gate, by their own noise: b 8.1%, a 6.2%"
+    )
+    many = [(f"n{number}", {**noisy, "allowed": 0.1 + number / 100}) for number in range(7)]
+    assert own_noise(many).endswith(": n6 16.0%, n5 15.0%, n4 14.0%, n3 13.0%, n2 12.0% and 2 more")
+
+
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}])
 def test_colours_are_for_terminals_that_want_them(project: Project, env: Dict[str, str]) -> None:
     project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
@@ -190,5 +205,5 @@ def test_quiet_keeps_the_table_and_twice_quiet_only_the_verdicts(project: Projec
     quiet = project.run("-k", "beta", "--baseline=main", "-q").assert_code(0)
     quiet.line("  beta-synthetic ")
     quieter = project.run("-k", "beta", "--baseline=main", "-qq").assert_code(0)
-    quieter.line("(no gate): 2 pass")
+    quieter.line("(no gate): 2 not judged")
     assert "beta-synthetic" not in quieter.text

@@ -95,7 +95,7 @@ def test_pytest_benchmark_saves_and_compares(project: Project) -> None:
 
 def test_the_gate_judges_in_workers_and_the_controller_reports(project: Project) -> None:
     project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    words = ("-k", "beta", "--baseline=main", "--gate=5%")
+    words = ("-k", "beta", "--baseline=main", "--gate=10%")
     project.run(*words, "-n", "2").assert_code(0).line("2 pass")
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
     outcome = project.run(*words, "-n", "2", env=slow).assert_code(1)
@@ -110,7 +110,7 @@ def test_the_gate_judges_in_workers_and_the_controller_reports(project: Project)
 
 def test_session_verdicts_are_those_of_a_serial_run(project: Project) -> None:
     project.run("--baseline-save=main", "--processes=1").assert_code(0)
-    words = ("--baseline=main", "--gate=5%", "-n", "2")
+    words = ("--baseline=main", "--gate=10%", "-n", "2")
     outcome = project.run("-k", "beta", *words).assert_code(0)
     outcome.line("5 cases of the baseline were not selected in this run")
     other = {"IPUBENCH_FAKE_NAME": "other"}
@@ -254,11 +254,16 @@ def test_a_crash_in_a_group_ends_the_run_and_keeps_what_was_measured(project: Pr
     marked = "@__import__('pytest').mark.xdist_group('g')\ndef bench_fake("
     edit(project, "def bench_fake(", marked)
     edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
-    words = ("-n", "1", "--dist=loadgroup", "-k", "beta or bs8")
-    outcome = project.run(*words).assert_code(1)
+    words = ["-n", "1", "--dist=loadgroup", "-k", "beta or bs8"]
+    words += ["--baseline-save=main", "--processes=1", "--history", "--report=report"]
+    outcome = project.run(*words).assert_code(2)
     outcome.line("Exit: a worker crashed, and --dist=loadgroup cannot go on without it")
+    outcome.line("no baseline was written: the run was interrupted")
+    outcome.line("interrupted with 3 of 4 cases done; the same command with --resume goes on")
     assert "bench_fake[beta-generated] CRASHED (" in outcome.text
     assert len(project.records()) == 3
+    assert not (project.folder / "baselines").exists()
+    assert "the run was interrupted" in (project.folder / "report" / "summary.md").read_text()
     (project.folder / "bench_fake.py").write_text(source.replace("def bench_fake(", marked))
     project.run(*words, "--resume").assert_code(0).line("3 cases are done")
 

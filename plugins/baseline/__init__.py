@@ -7,12 +7,12 @@ entries are keyed by the case, the hash of its configuration and the fingerprint
 Format history: see plugins/baseline/form.py.
 """
 
-from plugins.baseline.entries import Benchmark, Key, find, key_of, measured
+from plugins.baseline.entries import Benchmark, Key, find, is_gone, key_of, measured
 from plugins.baseline.form import FORMAT, BaselineError
 from plugins.baseline.store import (
     baseline_path,
     change,
-    load,
+    exists,
     load_all,
     load_document,
     save,
@@ -26,9 +26,10 @@ __all__ = [
     "Key",
     "baseline_path",
     "change",
+    "exists",
     "find",
+    "is_gone",
     "key_of",
-    "load",
     "load_all",
     "load_document",
     "measured",

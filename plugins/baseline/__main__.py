@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Optional, Sequence
 
 from plugins.baseline import commands, history
 from plugins.baseline.form import BaselineError
-from plugins.policy import fraction
+from plugins.policy import percentage_argument
 
 LAST_RUNS = 100
 
@@ -69,7 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("before", metavar="BEFORE")
     diff.add_argument("now", metavar="NOW")
     diff.add_argument(
-        "--gate", type=_percentage, metavar="PERCENT", help="slow-down that fails, such as 2%%"
+        "--gate",
+        type=percentage_argument,
+        metavar="PERCENT",
+        help="slow-down that fails, such as 2%%",
     )
     machine_readable(diff)
 
@@ -94,13 +97,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     machine_readable(trend)
     return parser
-
-
-def _percentage(text: str) -> float:
-    try:
-        return fraction(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(text: str) -> int:

@@ -15,9 +15,7 @@ from typing import List, Set
 
 import pytest
 
-from plugins.baseline.entries import Benchmark
 from plugins.baseline.form import BaselineError
-from plugins.record import record_of
 
 VARIABLE = "IPUBENCH_COLLECTED_FILE"
 LAST_LINES = 15
@@ -54,15 +52,3 @@ def all_cases(root: Path) -> Set[str]:
                 + "\n".join(output)
             )
         return set(json.loads(found.read_text(encoding="utf-8")))
-
-
-def is_gone(benchmark: Benchmark, cases: Set[str]) -> bool:
-    """Tell whether the suite no longer has a case.
-
-    A case that options of the command line changed is not collected without them: it is gone when
-    its bench function is.
-    """
-    nodeid = benchmark["fullname"]
-    if record_of(benchmark).get("overrides"):
-        return nodeid.split("[")[0] not in {case.split("[")[0] for case in cases}
-    return nodeid not in cases

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, Iterable, List
 
 from plugins.baseline import runs, show, store
-from plugins.baseline.collected import all_cases, is_gone
-from plugins.baseline.difference import EXIT_NOTHING_COMPARED, differences, exit_code
-from plugins.baseline.entries import Benchmark, key_of
+from plugins.baseline.collected import all_cases
+from plugins.baseline.difference import differences, exit_code
+from plugins.baseline.entries import Benchmark, is_gone, key_of
 from plugins.baseline.form import BaselineError
 from plugins.baseline.store import baseline_path, load_all, load_document
 from plugins.baseline.table import table, terminal_width
-from plugins.files import write_atomically
+from plugins.files import user_path, write_atomically
 from plugins.record import record_of
 from plugins.units import percent, short_number
+from plugins.verdicts import EXIT_NOTHING_COMPARED
 
 EXIT_USAGE = 4
 
@@ -26,7 +28,7 @@ EXIT_USAGE = 4
 def suite_root() -> Path:
     """Return the suite's folder: the nearest one from here upwards with a pytest.ini, or here."""
     here = Path.cwd()
-    found = [folder for folder in (here, *here.parents) if (folder / "pytest.ini").exists()]
+    found = [f for f in (here, *here.parents) if os.path.exists(f / "pytest.ini")]
     return found[0] if found else here
 
 
@@ -118,12 +120,21 @@ def merge(args: Namespace) -> int:
     return 0
 
 
+def run_path(given: str) -> Path:
+    """Return the file of a run: a path, or the name of a journal. Raises BaselineError."""
+    try:
+        run = user_path(given)
+        if "/" in given or run.exists():
+            return run
+    except OSError as error:
+        raise BaselineError(f"the run {given} cannot be read: {error}") from error
+    run = suite_root() / "results" / given
+    return run if run.suffix else run.with_suffix(".jsonl")
+
+
 def promote(args: Namespace) -> int:
     """Make a run's results the baseline of their cases."""
-    run = Path(args.run).expanduser()
-    if not run.exists() and "/" not in args.run:
-        run = suite_root() / "results" / args.run
-        run = run if run.suffix else run.with_suffix(".jsonl")
+    run = run_path(args.run)
     document, regressed = runs.read_run(run)
     if regressed and not args.accept_regressed:
         raise BaselineError(
@@ -207,7 +218,7 @@ def export(args: Namespace) -> int:
         sys.stdout.write(text)
         return 0
     try:
-        write_atomically(Path(args.output).expanduser(), text)
+        write_atomically(user_path(args.output), text)
     except OSError as error:
         raise BaselineError(f"{args.output} cannot be written: {error}") from error
     return 0

@@ -6,12 +6,19 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence
 
 from plugins import gate
-from plugins.baseline.entries import Benchmark, find, key_of
+from plugins.baseline.entries import Benchmark, find, is_gone, key_of
 from plugins.metrics import THROUGHPUT
 from plugins.record import record_of
-from plugins.verdicts import COMPARED, MISSING, NEW, REGRESSED, Verdict
+from plugins.verdicts import (
+    COMPARED,
+    EXIT_NOTHING_COMPARED,
+    MISSING,
+    NEW,
+    REGRESSED,
+    Verdict,
+)
 
-EXIT_CHANGED, EXIT_NOTHING_COMPARED = 1, 6
+EXIT_CHANGED = 1
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,8 @@ def differences(
 ) -> List[Difference]:
     """Compare each entry of ``now``; cases that only ``before`` has are missing.
 
-    Without a threshold the change is shown and judged by nothing.
+    A case that options of the command line made is missing only when its bench function is. Without
+    a threshold the change is shown and judged by nothing.
     """
     stored = [find(before, *key_of(benchmark)) for benchmark in now]
     thresholds = {} if threshold is None else {THROUGHPUT: threshold}
@@ -42,7 +50,7 @@ def differences(
         verdict = Verdict(NEW) if entry is None else gate.judge(benchmark, entry, rule)
         found.append(Difference(benchmark["fullname"], record_of(benchmark)["name"], verdict))
     there = {benchmark["fullname"] for benchmark in now}
-    gone = {b["fullname"]: record_of(b)["name"] for b in before if b["fullname"] not in there}
+    gone = {b["fullname"]: record_of(b)["name"] for b in before if is_gone(b, there)}
     found += [Difference(nodeid, name, Verdict(MISSING)) for nodeid, name in gone.items()]
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from plugins.journal import Results
 from plugins.record import record_of
@@ -31,7 +31,7 @@ def measured(results: Results) -> List[Benchmark]:
     return [
         with_processes(benchmark, results.fresh.get(nodeid, ()))
         for nodeid, benchmark in results.benchmarks.items()
-        if not record_of(benchmark)["implausible"]
+        if not record_of(benchmark).get("implausible")
     ]
 
 
@@ -56,6 +56,18 @@ def find(
         return same, record_of(benchmark)["time"]
 
     return max(of_case, key=likeness, default=None)
+
+
+def is_gone(benchmark: Benchmark, cases: AbstractSet[str]) -> bool:
+    """Tell whether an entry's case is no longer among the node ids of all ``cases``.
+
+    One that options of the command line changed is not collected without them: it is gone when its
+    bench function is.
+    """
+    nodeid = benchmark["fullname"]
+    if record_of(benchmark).get("overrides"):
+        return nodeid.split("[")[0] not in {case.split("[")[0] for case in cases}
+    return nodeid not in cases
 
 
 def newest(benchmarks: Iterable[Benchmark]) -> Dict[str, Benchmark]:

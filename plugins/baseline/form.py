@@ -144,4 +144,4 @@ def _reference(validator: Any, reference: Any, instance: Any, schema: Any) -> It
 
 
 def _positive(value: Any) -> bool:
-    return type(value) in (float, int) and 0 < value <= 1e100
+    return type(value) in (float, int) and 1e-30 <= value <= 1e30

@@ -6,12 +6,12 @@ import textwrap
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from plugins.baseline.entries import Benchmark, key_of
-from plugins.baseline.table import cut, table, terminal_width
-from plugins.baseline.trends import Trend, level_change, short_revision
+from plugins.baseline.table import table, terminal_width
+from plugins.baseline.trends import Trend, level_change
 from plugins.record import record_of
 from plugins.samples import processes_of
 from plugins.statistics import median
-from plugins.units import percent, short_number
+from plugins.units import cut_middle, percent, short_number
 
 HASH_LENGTH = 8
 MOST_NAMES = 3
@@ -50,7 +50,7 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
     for benchmark in benchmarks:
         machines.setdefault(key_of(benchmark).fingerprint, []).append(benchmark)
     for machine, entries in sorted(machines.items()):
-        yield cut(f"{machine} ({len(entries)} entries)", terminal_width())
+        yield cut_middle(f"{machine} ({len(entries)} entries)", terminal_width())
         rows: List[Tuple[str, ...]] = [
             ("  case", "throughput", "unit", "±", "processes", "measured (UTC)")
         ]
@@ -127,7 +127,7 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
     for trend, changes in trends:
         machines.setdefault(trend.key.fingerprint, []).append((trend, changes))
     for machine, entries in machines.items():
-        yield cut(f"{machine} ({len(entries)} trends)", terminal_width())
+        yield cut_middle(f"{machine} ({len(entries)} trends)", terminal_width())
         rows: List[Tuple[str, ...]] = [("  case", "runs", "level", "unit", "last change")]
         for trend, changes in entries:
             start = changes[-1] if changes else 0
@@ -158,7 +158,7 @@ def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
         rows.append(
             (
                 f"  {when(point.time)}",
-                short_revision(point.revision) or "-",
+                point.revision or "-",
                 short_number(point.throughput),
                 str(point.processes),
                 mark,

@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 from filelock import FileLock, Timeout
 
 from plugins.baseline import form
-from plugins.baseline.entries import Benchmark, complete, in_order, newest, replaced
+from plugins.baseline.entries import Benchmark, complete, in_order, replaced
 from plugins.baseline.form import FORMAT, BaselineError
-from plugins.files import finite, write_json
+from plugins.files import finite, user_path, write_json
 from plugins.record import NAMESPACE
 
 LOCK_SECONDS = 60.0
@@ -20,15 +20,24 @@ MOST_NAMES = 10
 
 
 def baseline_path(name: str, root: Path) -> Path:
-    """Return the file that ``--baseline=NAME`` means: a value with a slash is a path."""
+    """Return the file that ``--baseline=NAME`` means: a value with a slash is a path.
+
+    Raises BaselineError where that path is of no use.
+    """
     if "/" in name or "\\" in name:
-        return Path(name).expanduser()
+        try:
+            return user_path(name)
+        except OSError as error:
+            raise BaselineError(f"the baseline {name} cannot be found: {error}") from error
     return root / "baselines" / f"{name}.json"
 
 
-def load(path: Path) -> Dict[str, Benchmark]:
-    """Return node id -> its newest entry. Raises BaselineError for a file not to be trusted."""
-    return newest(load_all(path))
+def exists(path: Path) -> bool:
+    """Tell whether a baseline is there. Raises BaselineError where that cannot be seen."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise BaselineError(f"the baseline {path} cannot be read: {error}") from error
 
 
 def load_all(path: Path) -> List[Benchmark]:
@@ -101,7 +110,7 @@ def change(
     Raises BaselineError, also for entries that could not be read again.
     """
     with _locked(path):
-        there = document is None or path.exists()
+        there = document is None or exists(path)
         old = load_document(path) if there else {"benchmarks": []}
         around = old if document is None else document
         write(path, {**around, "benchmarks": rule(old["benchmarks"])})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from typing import List, Sequence
 
+from plugins.units import cut_middle
+
 GAP = "  "
 NARROWEST = 12
 
@@ -24,18 +26,10 @@ def table(rows: Sequence[Sequence[str]], width: int, left: int = 1) -> List[str]
     widths[0] = max(NARROWEST, min(widths[0], width - others))
     lines = []
     for row in rows:
-        cells = [cut(row[0], widths[0]), *row[1:]]
+        cells = [cut_middle(row[0], widths[0]), *row[1:]]
         aligned = [
             cell.ljust(size) if column < left else cell.rjust(size)
             for column, (cell, size) in enumerate(zip(cells, widths))
         ]
         lines.append(GAP.join(aligned).rstrip())
     return lines
-
-
-def cut(text: str, width: int) -> str:
-    """Return a text of at most ``width`` columns; two dots stand for what is left out."""
-    if len(text) <= width:
-        return text
-    head = (width - 2) // 2
-    return text[:head] + ".." + text[len(text) - (width - 2 - head) :]

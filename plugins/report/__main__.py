@@ -1,4 +1,4 @@
-"""``python -m plugins.report DOCUMENT.json --out=DIR [--baseline=BEFORE.json] [--gate=5%]``."""
+"""``python -m plugins.report DOCUMENT.json --out=DIR [--baseline=BEFORE.json] [--gate=2%]``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from plugins import baseline
 from plugins.baseline.difference import differences
 from plugins.baseline.entries import newest
 from plugins.baseline.runs import read_run
-from plugins.policy import fraction
+from plugins.files import user_path
+from plugins.policy import percentage_argument
 from plugins.report.files import ReportError, check, write
 from plugins.report.model import Report
 from plugins.units import percent
@@ -22,15 +23,17 @@ def main(words: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m plugins.report", description="Make a report of stored results."
     )
-    parser.add_argument("document", type=Path, help="baseline.json, or a run's results/run-*.jsonl")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write")
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="compare with this baseline")
+    parser.add_argument(
+        "document", type=_path, help="baseline.json, or a run's results/run-*.jsonl"
+    )
+    parser.add_argument("--out", type=_path, required=True, metavar="DIR", help="where to write")
+    parser.add_argument("--baseline", type=_path, metavar="FILE", help="compare with this baseline")
     parser.add_argument(
         "--gate",
-        type=_percentage,
-        default=0.05,
+        type=percentage_argument,
+        default=0.02,
         metavar="PERCENT",
-        help="slow-down that counts (5%%)",
+        help="slow-down that counts (2%%)",
     )
     try:
         given = parser.parse_args(words)
@@ -59,10 +62,10 @@ def stored_report(path: Path, before: Optional[Path], threshold: float) -> Repor
     return report
 
 
-def _percentage(text: str) -> float:
+def _path(text: str) -> Path:
     try:
-        return fraction(text)
-    except ValueError as error:
+        return user_path(text)
+    except OSError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 

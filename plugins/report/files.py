@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 from plugins import baseline
+from plugins.baseline.entries import complete
 from plugins.files import write_atomically
 from plugins.record import record_of
 from plugins.report.exports import EXPORTS, csv_with_verdicts
@@ -68,10 +68,9 @@ def write(report: Report, folder: Path) -> List[str]:
 
 def _save(report: Report, path: Path) -> None:
     """Write this report's credible cases, and none that an earlier report left in the file."""
-    credible = [b for b in report.document["benchmarks"] if not record_of(b)["implausible"]]
-    with contextlib.suppress(FileNotFoundError):
-        path.unlink()
-    baseline.save(path, {**report.document, "benchmarks": credible})
+    benchmarks = report.document["benchmarks"]
+    credible = [complete(b) for b in benchmarks if not record_of(b).get("implausible")]
+    baseline.write(path, {**report.document, "benchmarks": credible})
 
 
 def append_summary(report: Report, environment: Any = os.environ) -> None:
@@ -80,7 +79,7 @@ def append_summary(report: Report, environment: Any = os.environ) -> None:
     if not path:
         return
     try:
-        with open(path, "a", encoding="utf-8") as file:
+        with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(markdown(report) + "\n")
     except OSError as error:
         raise ReportError(f"GITHUB_STEP_SUMMARY={path} cannot be written: {error}") from error

@@ -6,8 +6,16 @@ import re
 import time
 from typing import Any, Dict, List, Sequence
 
-from plugins.report.model import CHANGED, Report, by_change, environment, headline
+from plugins.report.model import (
+    CHANGED,
+    Report,
+    by_change,
+    environment,
+    headline,
+    own_noise,
+)
 from plugins.units import percent, short_number
+from plugins.verdicts import UNJUDGED, how_compared
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
 LARGEST = 60_000
@@ -20,6 +28,7 @@ MARKS = {
     "inconclusive": "🟡",
     "incomparable": "🟡",
     "improved": "🟢",
+    UNJUDGED: "⚪",
 }
 
 
@@ -27,12 +36,15 @@ def markdown(report: Report) -> str:
     """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
     rows = report.rows()
     changed = by_change([row for row in rows if row["kind"] in CHANGED])
-    worst = changed[0]["kind"] if changed else "pass"
+    worst = by_change(rows)[0]["kind"] if rows else ""
     lines = [f"**{MARKS.get(worst, '🟢')} {escape(headline(report, rows))}**", ""]
     if changed:
         head = ["verdict", "case", "before", "now", "change", "why"]
         lines += _fitting(lines, head, [_changed(row) for row in changed], LARGEST - 2 * LAST)
-        lines += ["", "Change is at equal machine speed, with its 95% interval; + is faster.", ""]
+        how = how_compared(any(row["in_turns"] for row in rows))
+        lines += ["", f"Change is {how}, with its 95% interval; + is faster.", ""]
+    noisy = own_noise((row["name"], row) for row in rows)
+    lines += [escape(noisy), ""] if noisy else []
     full = ["case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change", "verdict"]
     lines += [f"<details><summary>All {len(rows)} cases</summary>", ""]
     lines += _fitting(lines, full, [_full(row) for row in rows], LARGEST - LAST)
@@ -62,7 +74,7 @@ def _fitting(
 
 
 def _size(lines: Sequence[str]) -> int:
-    return sum(len(line.encode("utf-8")) + 1 for line in lines)
+    return sum(len(line.encode("utf-8", "backslashreplace")) + 1 for line in lines)
 
 
 def _changed(row: Dict[str, Any]) -> List[str]:
@@ -81,8 +93,8 @@ def _full(row: Dict[str, Any]) -> List[str]:
         f"<code>{escape(row['name'])}</code>",
         _rate(row["throughput"], row["unit"]),
         _share(row["spread"]),
-        _number(row["p50_ms"]),
-        _number(row["p99_ms"]),
+        number_text(row["p50_ms"]),
+        number_text(row["p99_ms"]),
         compile_text(row),
         _share(row["share"], 0),
         change_text(row),
@@ -112,7 +124,8 @@ def _rate(value: Any, unit: Any) -> str:
     return "" if value is None else f"{short_number(value)} {escape(str(unit or ''))}".strip()
 
 
-def _number(value: Any) -> str:
+def number_text(value: Any) -> str:
+    """Return a number as people read it, or '' where there is none."""
     return "" if value is None else short_number(value)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from plugins import gate
 from plugins.metrics import THROUGHPUT
@@ -13,6 +13,7 @@ from plugins.record import record_of
 from plugins.samples import processes_of
 from plugins.statistics import median
 from plugins.units import percent
+from plugins.verdicts import COMPARED, UNJUDGED, noisier
 
 # In the order in which a reader wants to hear of them.
 KINDS = (
@@ -24,9 +25,11 @@ KINDS = (
     "improved",
     "new",
     "pass",
+    UNJUDGED,
     "measured",
 )
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
+MOST_NOISY = 5  # cases named
 BAD = ("regressed", "failed", "missing")
 # Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
 FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
@@ -80,6 +83,7 @@ class Report:
             "processes_now": verdict.get("processes"),
             "processes_before": verdict.get("processes_before"),
             "allowed": verdict.get("allowed"),
+            "in_turns": bool(verdict.get("in_turns")),
             "reasons": reasons_of(verdict),
         }
 
@@ -129,7 +133,7 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         "function": function,
         "file": path,
         "network": config.get("name"),
-        "framework": framework_of(function, record) if record else None,
+        "framework": framework_name(function, record) if record else None,
         "mode": config.get("mode"),
         "data": config.get("data"),
         "batch_size": batch_size,
@@ -176,7 +180,7 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def framework_of(function: str, record: Dict[str, Any]) -> str:
+def framework_name(function: str, record: Dict[str, Any]) -> str:
     """Return the record's framework; older records have none, and the function's name says it."""
     words = [word for word in FRAMEWORK_WORDS if word in function]
     return str(record.get("framework") or (words[0] if words else "tensorflow"))
@@ -217,7 +221,7 @@ def counts(rows: Sequence[Dict[str, Any]]) -> Dict[str, int]:
 def headline(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     """Return the one sentence that says how the run ended."""
     numbers = [f"{count} {kind}" for kind, count in counts(rows).items()]
-    text = f"{len(rows)} case{'' if len(rows) == 1 else 's'}: {', '.join(numbers) or 'none'}"
+    text = f"{_cases(len(rows))}: {', '.join(numbers) or 'none'}"
     if report.baseline:
         text += f", against {report.baseline} ({report.gate})"
     return text + ("; the run was interrupted" if report.interrupted else "")
@@ -227,14 +231,43 @@ def conclusion(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     """Return what matters most in a few words: what is wrong, or that nothing is."""
     found = counts(rows)
     wrong = [f"{found[kind]} {kind}" for kind in BAD if kind in found]
-    cases = f"{len(rows)} case{'' if len(rows) == 1 else 's'}"
+    judged = sum(found.get(kind, 0) for kind in COMPARED)
+    cases = _cases(len(rows))
     if wrong:
         text = f"{', '.join(wrong)} of {cases}"
-    elif "inconclusive" in found:
-        text = f"No regression in {cases}, {found['inconclusive']} inconclusive"
+    elif judged:
+        others = [f"{found[kind]} {kind}" for kind in ("inconclusive",) if kind in found]
+        others += [f"{len(rows) - judged} not judged"] if len(rows) > judged else []
+        text = ", ".join([f"No regression in {_cases(judged)}", *others])
     else:
-        text = f"No regression in {cases}" if report.baseline else f"{cases} measured"
+        text = f"{cases} measured" + (", none judged" if report.baseline else "")
     return text + ("; the run was interrupted" if report.interrupted else "")
+
+
+def _cases(count: int) -> str:
+    return f"{count} case{'' if count == 1 else 's'}"
+
+
+def own_noise(verdicts: Iterable[Tuple[str, Dict[str, Any]]]) -> str:
+    """Return the line that names the cases whose own noise allows more than the gate, or ''.
+
+    ``verdicts``: names of cases with their verdicts, or rows.
+    """
+    found = [
+        (verdict["allowed"], name)
+        for name, verdict in verdicts
+        if verdict.get("kind") in COMPARED
+        and noisier(verdict.get("threshold"), verdict.get("allowed"))
+    ]
+    if not found:
+        return ""
+    found.sort(reverse=True)
+    names = ", ".join(f"{name} {percent(allowed)}" for allowed, name in found[:MOST_NOISY])
+    more = f" and {len(found) - MOST_NOISY} more" if len(found) > MOST_NOISY else ""
+    subject, whose = (
+        ("1 case is", "its") if len(found) == 1 else (f"{len(found)} cases are", "their")
+    )
+    return f"{subject} allowed more than the gate, by {whose} own noise: {names}{more}"
 
 
 def place(verdict: Dict[str, Any]) -> Tuple[int, float]:

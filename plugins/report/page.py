@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 from plugins.files import finite
 from plugins.record import record_of
-from plugins.report.markdown import change_text, compile_text
+from plugins.report.markdown import change_text, compile_text, number_text
 from plugins.report.model import (
     BAD,
     Report,
@@ -24,7 +24,8 @@ from plugins.report.model import (
     environment,
     process_rows,
 )
-from plugins.units import percent, short_number
+from plugins.units import percent
+from plugins.verdicts import how_compared
 
 WEB = Path(__file__).with_name("web")
 # Of a process; beyond this many every n-th is shown, so that the file stays small.
@@ -91,10 +92,11 @@ def page(report: Report) -> str:
         headline=escape(conclusion(report, rows)),
         worst="bad" if any(kind in kinds for kind in BAD) else "good",
         counts="\n".join(
-            f'<li class="{escape(kind)}"><b>{count}</b> {escape(kind)}</li>'
+            f'<li class="{_css(kind)}"><b>{count}</b> {escape(kind)}</li>'
             for kind, count in kinds.items()
         ),
         facts=_facts(_overview(report)),
+        how=how_compared(any(row["in_turns"] for row in rows)),
         selects="\n".join(_select(key, label, rows) for key, label in FILTERS),
         head="\n".join(_heading(*column) for column in COLUMNS),
         body="\n".join(map(_line, rows)),
@@ -187,25 +189,25 @@ def _contents(row: Dict[str, Any]) -> List[str]:
     reasons = "".join(
         f'<small class="reason">{escape(reason)}</small>' for reason in row["reasons"]
     )
-    verdict = f'<span class="kind {escape(row["kind"])}">{escape(row["kind"])}</span>{reasons}'
+    verdict = f'<span class="kind {_css(row["kind"])}">{escape(row["kind"])}</span>{reasons}'
     change = change_text(row).partition(" ")
     memory = row["host_memory_bytes"]
     return [
         f"{link}<small>{escape(row['function'])}</small>",
         verdict,
         escape(change[0]) + (f"<small>{escape(change[2])}</small>" if change[2] else ""),
-        f"{_number(row['throughput'])} <small>{escape(row['unit'] or '')}</small>",
+        f"{number_text(row['throughput'])} <small>{escape(row['unit'] or '')}</small>",
         "" if row["spread"] is None else percent(row["spread"]),
-        _number(row["p50_ms"]),
-        _number(row["p99_ms"]),
+        number_text(row["p50_ms"]),
+        number_text(row["p99_ms"]),
         compile_text(row),
         "" if row["share"] is None else percent(row["share"], 0),
         "" if memory is None else f"{memory / 2**20:,.0f}",
     ]
 
 
-def _number(value: Any) -> str:
-    return "" if value is None else short_number(value)
+def _css(kind: str) -> str:
+    return escape(kind.replace(" ", "-"))
 
 
 def _sortable(value: Any) -> str:

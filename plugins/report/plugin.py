@@ -10,6 +10,7 @@ from typing import Any, Generator, Optional
 import pytest
 
 from plugins import pedantic
+from plugins.files import user_path
 from plugins.gating import missing_cases
 from plugins.journal import Run, run_key
 from plugins.report.files import ReportError, append_summary, check, write
@@ -29,8 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if folder is None or idle or hasattr(config, "workerinput"):
         return
     try:
-        check(Path(folder).expanduser())
-    except ReportError as error:
+        check(user_path(folder))
+    except (ReportError, OSError) as error:
         raise pytest.UsageError(f"--report={folder}: {error}") from None
 
 
@@ -70,7 +71,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     try:
         report = report_of(config, run, exitstatus)
-        names = write(report, Path(folder).expanduser())
+        names = write(report, user_path(folder))
         run.closing.append(f"report: {Path(folder) / names[1]} ({', '.join(names[2:])} beside it)")
         append_summary(report)
     except ReportError as error:

@@ -20,6 +20,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from plugins.lines import read_lines  # noqa: E402
+
 #: The first four take a fresh process least time: QUICK=1 of the Makefile.
 CASES = (
     "bench_popart_conv[popart-conv-inference-synthetic]",
@@ -56,7 +60,7 @@ def read_pool(path: Path) -> List[Dict[str, Any]]:
     """Return the processes of a pool, in the order in which they ran."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return read_lines(path)  # without a half-written last one
 
 
 def collect(path: Path, cases: Sequence[str], passes: int, seconds: float) -> None:
