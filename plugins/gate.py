@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from plugins.comparable import differences
+from plugins.decision import decide
 from plugins.inference import Effect, corrected, effect, floor_of
 from plugins.metrics import METRICS, SCALARS, THROUGHPUT, value_of
 from plugins.record import record_of
 from plugins.samples import processes_of, sample_of
 from plugins.statistics import median, quantile
 from plugins.verdicts import (
-    IMPROVED,
     INCOMPARABLE,
     INCONCLUSIVE,
     PASS,
@@ -90,14 +90,7 @@ class Question:
 
     def answer(self, now: Sequence[float]) -> str:
         """Return a verdict, or '' where more processes are wanted."""
-        found, allowed = self.effect(now), self.allowed(now)
-        if found.change > allowed and found.bound(1 - self.level) > 0:
-            return REGRESSED
-        if found.change < -allowed and found.bound(self.level) < 0:
-            return IMPROVED
-        if found.interval()[1] < self.looked_for(now) and found.change <= allowed:
-            return PASS
-        return ""
+        return decide(self.effect(now), self.allowed(now), self.looked_for(now), self.level)
 
 
 def cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Optional[float]:

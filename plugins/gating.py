@@ -16,7 +16,7 @@ from fixtures.devices.cpu import allowed_cpus
 from plugins import baseline, gate, pedantic
 from plugins.against import against_key
 from plugins.fresh import measure_again
-from plugins.journal import Run, run_key, selected
+from plugins.journal import Run, is_complete, run_key, selected
 from plugins.policy import marker_thresholds, policy_of
 from plugins.record import record_of
 from plugins.samples import with_processes
@@ -195,7 +195,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run = config.stash.get(run_key, None)
     if run is None or hasattr(config, "workerinput"):  # of pytest-xdist: the controller does it
         return
-    finished = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    ended = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    finished = ended and is_complete(config)
+    if ended and not finished and config.option.baseline_save is not None:
+        run.closing.append("no baseline was written: the run ended before its last case")
     if finished and not _save_baseline(config, run) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
     if policy_of(config) is None or session.exitstatus != pytest.ExitCode.OK:

@@ -6,7 +6,7 @@ import pytest
 
 from plugins import pedantic
 from plugins.baseline import BaselineError, measured, store, trends
-from plugins.journal import run_key
+from plugins.journal import is_complete, run_key
 
 # What a run had measured when it ended like this is no point of a trend.
 UNFINISHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
@@ -19,6 +19,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run = config.stash.get(run_key, None)
     worker = hasattr(config, "workerinput")  # of pytest-xdist: the controller has all results
     if not config.option.history or run is None or worker or session.exitstatus in UNFINISHED:
+        return
+    if not is_complete(config):
+        run.closing.append("nothing was kept for the history: the run ended before its last case")
         return
     benchmarks = measured(run.results)
     if not benchmarks:

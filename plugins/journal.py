@@ -141,6 +141,12 @@ def selected(config: pytest.Config) -> List[str]:
     return list(run.order) if run is not None else []
 
 
+def is_complete(config: pytest.Config) -> bool:
+    """Tell whether every case that this run is about has ended; with ``-x`` some may not have."""
+    run = config.stash.get(run_key, None)
+    return run is not None and set(run.order) <= set(run.results.outcomes)
+
+
 def command_line(config: pytest.Config) -> List[str]:
     """Return the words that decide what this run measures, without ``--resume``."""
     added = [

@@ -130,7 +130,7 @@ def test_without_a_gate_a_change_is_shown_and_fails_nothing(project: Project) ->
 
 
 def test_a_faster_case_is_named(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=4").assert_code(0)
     fast = {"IPUBENCH_FAKE_SLOWDOWN": "0.8"}
     outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%", env=fast).assert_code(0)
     outcome.line(f"  improved: {BETA}")
@@ -336,6 +336,16 @@ def test_a_run_that_was_interrupted_does_not_overwrite_a_baseline(project: Proje
     (project.folder / "bench_fake.py").write_text(broken)
     project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(2)
     assert len(project.baseline()["benchmarks"]) == 2
+
+
+def test_a_run_that_stopped_at_its_first_failure_does_not_become_the_baseline(
+    project: Project,
+) -> None:
+    words = ["-k", "beta", "-x", "--set=trouble=error", "--baseline-save=main", "--history"]
+    outcome = project.run(*words).assert_code(1)
+    outcome.line("no baseline was written: the run ended before its last case")
+    outcome.line("nothing was kept for the history: the run ended before its last case")
+    assert not (project.folder / "baselines").exists()
 
 
 def test_a_regressed_run_does_not_become_the_baseline(project: Project) -> None:
