@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 K ?= resnet50
-# Files of tests side by side: many wait for processes that they start.
+# Files of tests side by side, in our order (tests/conftest.py).
 WORKERS ?= -n 2 --dist loadfile
 # A Python 3.8, the version of the Poplar SDK, where this machine has one.
 PYTHON38 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.8.*/bin/python) $(shell command -v python3.8 2>/dev/null))
@@ -28,13 +28,13 @@ bench: setup
 	$(BIN)/python -m pytest -k $(K)
 
 test: setup lint
-	$(BIN)/python -m pytest tests $(WORKERS)
+	$(BIN)/python -m pytest tests $(WORKERS) --no-loadscope-reorder
 	$(MAKE) test38
 
 # The tests that need no framework, on the SDK's Python with the oldest supported pytest-benchmark.
 ifneq ($(PYTHON38),)
 test38: $(STAMP38)
-	$(VENV38)/bin/python -m pytest tests -m "not framework" $(WORKERS)
+	$(VENV38)/bin/python -m pytest tests -m "not framework and not slow" $(WORKERS)
 
 $(STAMP38): pyproject.toml constraints-py38.txt
 	$(PYTHON38) -m venv $(VENV38)

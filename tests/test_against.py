@@ -12,6 +12,9 @@ from plugins.against import Sides, answers, incomparable, verdict
 from plugins.environment import Environment
 from tests.harness import Project
 
+# Many runs of the suite; the older Python leaves them out (make test38).
+pytestmark = pytest.mark.slow
+
 SYNTHETIC = ["-k", "beta-synthetic", "--gate-cap=3"]
 
 

@@ -19,6 +19,9 @@ from plugins.journal import Results
 from plugins.lines import read_lines
 from tests.harness import NO_HYPOTHESIS, Outcome, Project
 
+# Many runs of the suite; the older Python leaves them out (make test38).
+pytestmark = pytest.mark.slow
+
 # Counts what a run does to files of results and baselines, and ends it at one of these moments.
 CRASH = """
 import os, sys

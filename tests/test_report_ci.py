@@ -15,6 +15,9 @@ import yaml
 
 from tests.harness import ROOT, Project
 
+# Many runs of the suite; the older Python leaves them out (make test38).
+pytestmark = pytest.mark.slow
+
 FILES = ("github-actions.yml", "gitlab-ci.yml")
 COMMAND = re.compile(r"\.venv/bin/python -m (\S+) (.*)")
 

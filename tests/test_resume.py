@@ -15,6 +15,9 @@ from plugins.journal import Results
 from plugins.lines import Journal, read_lines
 from tests.harness import ROOT, Project
 
+# Many runs of the suite; the older Python leaves them out (make test38).
+pytestmark = pytest.mark.slow
+
 CASE = "bench_fake.py::bench_fake[one]"
 
 
