@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import List
 
@@ -15,6 +16,10 @@ from tests.harness import Project
 settings.register_profile("ipubench", deadline=None)
 settings.load_profile("ipubench")
 
+
+# A shell's background job ignores Ctrl-C, and so would every run of the suite that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A suite that a test runs in a process of its own is no worker of pytest-xdist.
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:

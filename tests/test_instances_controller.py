@@ -123,7 +123,9 @@ def test_an_error_ends_all(make: Any, folder: Path) -> None:
 
 def test_one_that_leaves_ends_all(make: Any) -> None:
     instances = make("leave")
-    with pytest.raises(CaseError, match=r"instance 2 of 3 \(process \d+\) ended.* while the case"):
+    with pytest.raises(
+        CaseError, match=r"instance [23] of 3 \(process \d+\) ended.* while the case"
+    ):
         instances.start()
         instances.order("build")
     assert not runs(instances.pids[1])
