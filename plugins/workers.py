@@ -18,7 +18,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Sequence, Set
+from typing import Any, Dict, Generator, List, Optional, Sequence, Set, Tuple
 
 import pytest
 
@@ -266,7 +266,7 @@ class Worker:
         self.config = config
         self.folder = Path(given["folder"])
         self.output: Dict[str, Any] = {}
-        self.nodeids: Dict[pytest.Item, str] = {}
+        self.nodeids: List[Tuple[pytest.Item, str]] = []
         config.workeroutput[PART] = self.output  # type: ignore[attr-defined]
         # What this worker starts (fresh processes, instances, servers) is no worker.
         for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
@@ -290,16 +290,16 @@ class Worker:
             self.config.stash[run_key] = Run(relay, Results(), chosen["order"])
         found = {item.nodeid: item for item in items}
         items[:] = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
-        self.nodeids = {item: item.nodeid for item in items}
+        self.nodeids = [(item, item.nodeid) for item in items]  # an item's hash is its node id's
 
     @pytest.hookimpl(trylast=True)
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
+    def pytest_collection_finish(self) -> None:
         """Take back the ``@group`` of ``--dist=loadgroup``, which xdist knows by now.
 
         Results are kept under the node id, and a case has the same one in every run.
         """
-        for item in session.items:
-            item._nodeid = self.nodeids[item]  # type: ignore[attr-defined]
+        for item, nodeid in self.nodeids:
+            item._nodeid = nodeid  # type: ignore[attr-defined]
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, None]:

@@ -292,9 +292,8 @@ def test_a_pattern_that_no_case_has_is_named_at_the_end(project: Project) -> Non
 def test_a_bad_marker_costs_no_measurement(project: Project, marker: str, message: str) -> None:
     project.run("-k", "beta", "--baseline-save=main").assert_code(0)
     source = (project.folder / "bench_fake.py").read_text()
-    marked = source.replace(
-        "def bench_fake(", f"@__import__('pytest').mark.gate({marker})\ndef bench_fake("
-    )
+    marked = source.replace("def bench_fake(", f"@pytest.mark.gate({marker})\ndef bench_fake(")
+    marked = marked.replace("\nimport os\n", "\nimport os\n\nimport pytest\n")
     (project.folder / "bench_fake.py").write_text(marked)
     outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(4)
     assert message in outcome.text

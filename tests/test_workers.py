@@ -25,6 +25,12 @@ def edit(project: Project, old: str, new: str) -> None:
     path.write_text(source.replace(old, new))
 
 
+def group(project: Project) -> None:
+    """Mark the cases of bench_fake for --dist=loadgroup."""
+    edit(project, "\nimport os\n", "\nimport os\n\nimport pytest\n")
+    edit(project, "def bench_fake(", "@pytest.mark.xdist_group('g')\ndef bench_fake(")
+
+
 def table(outcome: Outcome) -> List[str]:
     start = outcome.lines.index(outcome.line("case  "))
     return [line for line in outcome.lines[start:] if line.startswith("  ")]
@@ -237,7 +243,7 @@ def test_more_workers_than_devices_are_refused(project: Project) -> None:
 
 @pytest.mark.parametrize("mode", ["load", "loadscope", "loadfile", "loadgroup", "worksteal"])
 def test_no_way_of_distributing_changes_a_result_or_its_key(project: Project, mode: str) -> None:
-    edit(project, "def bench_fake(", "@__import__('pytest').mark.xdist_group('g')\ndef bench_fake(")
+    group(project)
     outcome = project.run("-n", "2", f"--dist={mode}", "-k", "beta or delta").assert_code(0)
     names = [line["benchmark"]["fullname"] for line in project.journal() if "benchmark" in line]
     assert sorted(names) == [
@@ -250,9 +256,8 @@ def test_no_way_of_distributing_changes_a_result_or_its_key(project: Project, mo
 
 
 def test_a_crash_in_a_group_ends_the_run_and_keeps_what_was_measured(project: Project) -> None:
+    group(project)
     source = (project.folder / "bench_fake.py").read_text()
-    marked = "@__import__('pytest').mark.xdist_group('g')\ndef bench_fake("
-    edit(project, "def bench_fake(", marked)
     edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
     words = ["-n", "1", "--dist=loadgroup", "-k", "beta or bs8"]
     words += ["--baseline-save=main", "--processes=1", "--history", "--report=report"]
@@ -264,7 +269,7 @@ def test_a_crash_in_a_group_ends_the_run_and_keeps_what_was_measured(project: Pr
     assert len(project.records()) == 3
     assert not (project.folder / "baselines").exists()
     assert "the run was interrupted" in (project.folder / "report" / "summary.md").read_text()
-    (project.folder / "bench_fake.py").write_text(source.replace("def bench_fake(", marked))
+    (project.folder / "bench_fake.py").write_text(source)
     project.run(*words, "--resume").assert_code(0).line("3 cases are done")
 
 
