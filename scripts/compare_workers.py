@@ -11,6 +11,7 @@ Example: python -m scripts.compare_workers --repeats 3 bench_kernels -k "dense o
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import subprocess
 import sys
@@ -72,6 +73,9 @@ def main() -> None:
     for nodeid, found in ratios.items():
         name = nodeid.split("::")[-1]
         print(f"{statistics.median(found):7.3f}  ({min(found):.3f} to {max(found):.3f})  {name}")
+    logs = [statistics.median(map(math.log, found)) for found in ratios.values()]
+    print(f"{math.exp(statistics.median(logs)):7.3f}  median of the cases")
+    print(f"{math.exp(statistics.mean(logs)):7.3f}  geometric mean of the cases")
     alone, together = (statistics.median(seconds[workers]) for workers in (False, True))
     print(
         f"\nwall time, median of {option.repeats}: {alone:.1f} s without workers, "
