@@ -13,16 +13,18 @@ from fixtures.config import Case
 from fixtures.devices import IPU_KINDS
 from fixtures.devices.base import Device
 from fixtures.errors import CaseError
+from fixtures.paths import user_path
 from fixtures.poplar import reports_in
 
 
 def folder_of(option: str, root: str, case: Case) -> Path:
     """Return the folder of a case below the one that ``option`` names; CaseError if it fails."""
-    folder = Path(root).expanduser().resolve() / case.id
     try:
+        folder = user_path(root).resolve() / case.id
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CaseError(f"{option}={root}: {folder} cannot be made ({error.strerror})") from None
+        reason = error.strerror or error
+        raise CaseError(f"{option}={root}: the folder cannot be made ({reason})") from None
     return folder
 
 

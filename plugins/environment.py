@@ -12,7 +12,7 @@ from typing import Dict, List, Mapping
 
 import pytest
 
-from plugins.files import user_path
+from fixtures.paths import user_path
 
 CHECK_SECONDS = 300.0
 # Everything that a case needs but its framework, and what it would be measured with.

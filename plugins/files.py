@@ -1,4 +1,4 @@
-"""Paths that a user wrote, and files of which a reader, or a crash, never meets half."""
+"""Files of which a reader, or a crash, never meets half."""
 
 from __future__ import annotations
 
@@ -9,17 +9,6 @@ import os
 import uuid
 from pathlib import Path
 from typing import Any
-
-
-def user_path(text: str) -> Path:
-    """Return the path that a user wrote, with ``~`` and ``~name`` replaced.
-
-    Raises OSError where there is no such user.
-    """
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:
-        raise OSError(f"there is no home folder for {Path(text).parts[0]}") from None
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -29,8 +29,9 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from fixtures.config import config_hash
+from fixtures.paths import user_path
 from plugins import resume
-from plugins.files import finite, user_path
+from plugins.files import finite
 from plugins.lines import Journal, read_lines
 from plugins.record import record_of
 from plugins.selection import case_of, selection_key

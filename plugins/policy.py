@@ -24,8 +24,8 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 import pytest
 import yaml
 
+from fixtures.paths import user_path
 from plugins.baseline import BaselineError, baseline_path
-from plugins.files import user_path
 from plugins.journal import run_key
 from plugins.metrics import METRICS, THROUGHPUT
 from plugins.overrides import nearest

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fixtures.paths import user_path
 from plugins import baseline, gate
 from plugins.baseline import (
     BaselineError,
@@ -29,7 +30,7 @@ from plugins.baseline import (
     store,
 )
 from plugins.baseline.difference import differences
-from plugins.files import user_path, write_atomically
+from plugins.files import write_atomically
 from plugins.journal import Results
 from plugins.metrics import SCALARS, THROUGHPUT
 from plugins.record import record_of

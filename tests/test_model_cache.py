@@ -104,3 +104,8 @@ def test_a_compiled_model_depends_on_what_changes_it_alone(tmp_path: Path) -> No
     before = json.dumps(options_of(config))
     weights.write_bytes(b"22")
     assert json.dumps(options_of(config)) != before
+
+
+def test_a_folder_of_nobody_is_one_message() -> None:
+    with pytest.raises(CaseError, match="~nobody2/x cannot be used: there is no home folder for"):
+        ModelCache("~nobody2/x", KEY, ".pt")

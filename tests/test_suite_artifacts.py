@@ -33,6 +33,12 @@ def test_a_folder_that_cannot_be_made_fails_with_one_message(project: Project, o
     assert "Traceback" not in outcome.text
 
 
+def test_a_folder_of_nobody_fails_with_one_message(project: Project) -> None:
+    outcome = project.run("--profile=~nobody2/x", "-k", "beta-synthetic").assert_code(1)
+    assert "cannot be made (there is no home folder for ~nobody2)" in outcome.text
+    assert "Traceback" not in outcome.text
+
+
 @pytest.mark.parametrize("option", ["--profile=", "--save-graph="])
 def test_an_empty_folder_name_is_a_usage_error(project: Project, option: str) -> None:
     outcome = project.run(option).assert_code(4)

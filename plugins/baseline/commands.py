@@ -10,6 +10,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, Iterable, List
 
+from fixtures.paths import user_path
 from plugins.baseline import runs, show, store
 from plugins.baseline.collected import all_cases
 from plugins.baseline.difference import differences, exit_code
@@ -17,7 +18,7 @@ from plugins.baseline.entries import Benchmark, is_gone, key_of
 from plugins.baseline.form import BaselineError
 from plugins.baseline.store import baseline_path, load_all, load_document
 from plugins.baseline.table import table, terminal_width
-from plugins.files import user_path, write_atomically
+from plugins.files import write_atomically
 from plugins.record import record_of
 from plugins.units import percent, short_number
 from plugins.verdicts import EXIT_NOTHING_COMPARED

@@ -8,10 +8,11 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from filelock import FileLock, Timeout
 
+from fixtures.paths import user_path
 from plugins.baseline import form
 from plugins.baseline.entries import Benchmark, complete, in_order, replaced
 from plugins.baseline.form import FORMAT, BaselineError
-from plugins.files import finite, user_path, write_json
+from plugins.files import finite, write_json
 from plugins.record import NAMESPACE
 
 LOCK_SECONDS = 60.0

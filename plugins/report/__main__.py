@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
+from fixtures.paths import user_path
 from plugins import baseline
 from plugins.baseline.difference import differences
 from plugins.baseline.entries import newest
 from plugins.baseline.runs import read_run
-from plugins.files import user_path
 from plugins.policy import percentage_argument
 from plugins.report.files import ReportError, check, write
 from plugins.report.model import Report

@@ -9,8 +9,8 @@ from typing import Any, Generator, Optional
 
 import pytest
 
+from fixtures.paths import user_path
 from plugins import pedantic
-from plugins.files import user_path
 from plugins.gating import missing_cases
 from plugins.journal import Run, run_key
 from plugins.report.files import ReportError, append_summary, check, write
