@@ -17,6 +17,7 @@ from fixtures.data.provider import part_key
 from fixtures.devices.base import Device
 from fixtures.devices.lease import INHERIT_VARIABLE
 from fixtures.errors import CaseError
+from fixtures.instances.distribution import cluster_variables
 from fixtures.instances.fixture import command_key
 from fixtures.instances.member import Member
 from fixtures.runtimes.base import Step, Work
@@ -42,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[member_key] = member
     config.stash[part_key] = (member.rank, member.count)
     member.settle()
+    if member.peers:
+        os.environ.update(cluster_variables(member.peers, member.rank))
     config.pluginmanager.register(Messenger(member))
     # The run that started the launcher, which is our parent, holds the device for all of us.
     os.environ[INHERIT_VARIABLE] = str(os.getppid())

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from fixtures.errors import CaseError
 from fixtures.instances import launchers
 from fixtures.instances.cores import shares
+from fixtures.instances.distribution import cluster_variables
 from fixtures.instances.launchers import host_launcher, poprun, rank
 from fixtures.instances.member import Member, bind_threads
 from fixtures.instances.plan import instances_of, ipus_per_replica, plan
 from fixtures.instances.protocol import Connection, Lines, encode
+from fixtures.servers.process import free_ports
 
 # --- cores -----------------------------------------------------------------------------------
 
@@ -182,6 +184,26 @@ def test_a_host_runs_as_many_as_it_has_cores(installed: Any) -> None:
         "ran": 3,
         "launcher": "mpirun",
         "cores": [[1000], [1001], [1002]],
+    }
+
+
+def test_replicas_that_train_together_are_one_job_of_a_host(installed: Any) -> None:
+    installed("mpirun")
+    together = config(processes=2, data_parallel=True)
+    found = plan(together, "cpu", {1000, 1001, 1002})
+    assert (found.asked, found.ran, found.one_job, found.exchanges) == (2, 2, True, True)
+    with pytest.raises(CaseError, match="replicas=2 .* there are 1 cores; give --set=replicas=1"):
+        plan(together, "cpu", {1000})
+
+
+def test_tensorflow_reads_a_cluster_from_the_environment() -> None:
+    peers = [f"127.0.0.1:{port}" for port in free_ports(3)]
+    assert len(set(peers)) == 3
+    ((name, text),) = cluster_variables(peers, 1).items()
+    assert name == "TF_CONFIG"
+    assert json.loads(text) == {
+        "cluster": {"worker": peers},
+        "task": {"type": "worker", "index": 1},
     }
 
 
