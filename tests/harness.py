@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 ROOT = Path(__file__).resolve().parents[1]
-NO_HYPOTHESIS = ("-p", "no:hypothesispytest")
+# Plugins of other packages, which take longer to import than the suite and pytest itself.
+WITHOUT_OTHERS = ("-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:platformdirs")
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,7 @@ class Outcome:
 def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     """Run ``pytest WORDS`` in a folder, in a process of its own."""
     answer = subprocess.run(
-        # hypothesis takes as long to import as everything else together.
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *NO_HYPOTHESIS, *words],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WITHOUT_OTHERS, *words],
         cwd=str(folder),
         env=dict(environment),
         stdin=subprocess.DEVNULL,

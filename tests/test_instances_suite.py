@@ -15,7 +15,7 @@ from typing import List
 
 import pytest
 
-from tests.harness import NO_HYPOTHESIS, Project, run_pytest
+from tests.harness import WITHOUT_OTHERS, Project, run_pytest
 from tests.instances_support import WORDS, notes_of, record_of, run, with_instances
 from tests.test_servers_process import runs, wait_until_gone
 
@@ -136,7 +136,7 @@ def test_a_case_that_fails_before_it_is_built_launches_nothing(together: Project
 def waiting_run(project: Project) -> subprocess.Popen[bytes]:
     """Start a long run and return once all instances have done some calls."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *NO_HYPOTHESIS, *WORDS, "--steps=100000"],
+        [sys.executable, "-m", "pytest", *WITHOUT_OTHERS, *WORDS, "--steps=100000"],
         cwd=str(project.folder),
         env=project.environment,
         stdout=subprocess.PIPE,

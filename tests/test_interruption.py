@@ -17,7 +17,7 @@ import pytest
 
 from plugins.journal import Results
 from plugins.lines import read_lines
-from tests.harness import NO_HYPOTHESIS, Outcome, Project
+from tests.harness import WITHOUT_OTHERS, Outcome, Project
 
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
@@ -239,7 +239,7 @@ def test_a_fresh_process_ends_with_its_run(project: Project, number: int) -> Non
     (project.folder / "bench_fake.py").write_text(hanging)
     words = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%", "--device=fake"]
     run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *NO_HYPOTHESIS, "bench_fake.py", *words],
+        [sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "bench_fake.py", *words],
         cwd=str(project.folder),
         env={**project.environment, "IPUBENCH_FAKE_SLOWDOWN": "1.5"},
         stdout=subprocess.PIPE,
