@@ -155,19 +155,18 @@ def cut_at(names: Sequence[str], splits: Sequence[str]) -> List[int]:
     """
     cuts: List[int] = []
     possible = names[1:]
+    listed = f"possible splits: {' '.join(possible)}"
     for name in splits:
         if name not in possible:
             near = difflib.get_close_matches(name, possible)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise ValueError(
-                f"pipeline split {name!r} does not exist{hint}\n"
-                f"possible splits: {' '.join(possible)}"
-            )
+            raise ValueError(f"pipeline split {name!r} does not exist{hint}\n{listed}")
         place = names.index(name)
         if cuts and place <= cuts[-1]:
             again = "stands there twice" if splits.count(name) > 1 else "comes too late"
             raise ValueError(
-                f"pipeline split {name!r} {again}: name each split once, in the network's order"
+                f"pipeline split {name!r} {again}: name each split once, in the network's order\n"
+                f"{listed}"
             )
         cuts.append(place)
     return cuts

@@ -5,13 +5,14 @@ Imported only where TensorFlow is loaded already.
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import numpy as np
 import tensorflow as tf
 
 from models.tensorflow.cnn.layers import (
     BatchNorm,
+    ConvBias,
     ConvNorm,
     Convolution,
     Dense,
@@ -26,6 +27,7 @@ class LayerFactory:
 
     Kernels of convolutions are drawn from N(0, gain / fan-in), those of dense layers as Glorot and
     Bengio (2010) say. ``norm`` is "batch" or "group"; ``group_norm`` computes the latter if given.
+    A group norm's ``groups`` may follow from ``channels_per_group`` instead.
     """
 
     def __init__(
@@ -39,6 +41,8 @@ class LayerFactory:
         decay: float,
         epsilon: float,
         group_norm: Optional[GroupNormFunction],
+        channels_per_group: int = 0,
+        replica_group: int = 1,
     ) -> None:
         self._dtype = dtype
         self._random = np.random.default_rng(seed)
@@ -48,6 +52,8 @@ class LayerFactory:
         self._decay = decay
         self._epsilon = epsilon
         self._group_norm = group_norm
+        self._channels_per_group = channels_per_group
+        self._replica_group = replica_group
 
     def conv_norm(
         self,
@@ -59,6 +65,8 @@ class LayerFactory:
         groups: int = 1,
         activation: str = "",
         gamma: float = 1.0,
+        padding: str = "",
+        glorot: bool = False,
     ) -> ConvNorm:
         """Return a convolution of size x size in ``groups``, its norm and an activation.
 
@@ -70,33 +78,59 @@ class LayerFactory:
                 f"convolution {path}; choose another group_dim or convolution_groups"
             )
         shape = (size, size, inputs // groups, outputs)
-        deviation = (self._gain / (shape[0] * shape[1] * shape[2])) ** 0.5
-        kernel = deviation * self._random.standard_normal(shape, dtype=np.float32)
-        conv = Convolution(self._variable(f"{path}/kernel", kernel), stride)
-        return ConvNorm(conv, self._norm_layer(path, outputs, gamma), activation)
+        if glorot:
+            conv = self._glorot_convolution(path, shape, stride, padding)
+        else:
+            deviation = (self._gain / (shape[0] * shape[1] * shape[2])) ** 0.5
+            kernel = deviation * self._random.standard_normal(shape, dtype=np.float32)
+            conv = Convolution(self._variable(f"{path}/kernel", kernel), stride, padding)
+        return ConvNorm(conv, self.norm(path, outputs, gamma), activation)
+
+    def conv_bias(
+        self, path: str, inputs: int, outputs: int, size: int, activation: str, padding: str
+    ) -> ConvBias:
+        """Return a convolution of size x size, a bias and an activation; Glorot's kernel."""
+        conv = self._glorot_convolution(path, (size, size, inputs, outputs), 1, padding)
+        return ConvBias(conv, self._variable(f"{path}/bias", np.zeros(outputs)), activation)
 
     def dense(self, path: str, inputs: int, outputs: int) -> Dense:
         """Return a dense layer."""
-        limit = (6.0 / (inputs + outputs)) ** 0.5
-        kernel = self._random.uniform(-limit, limit, (inputs, outputs))
         return Dense(
-            self._variable(f"{path}/kernel", kernel),
+            self._variable(f"{path}/kernel", self._glorot((inputs, outputs))),
             self._variable(f"{path}/bias", np.zeros(outputs)),
         )
 
-    def _norm_layer(self, path: str, channels: int, gamma: float) -> Layer:
+    def norm(self, path: str, channels: int, gamma: float = 1.0) -> Layer:
+        """Return a norm.
+
+        Raises ValueError where the groups of a group norm do not divide the channels.
+        """
         scale = self._variable(f"{path}/gamma", np.full(channels, gamma))
         shift = self._variable(f"{path}/beta", np.zeros(channels))
         if self._norm == "batch":
             mean = self._variable(f"{path}/moving_mean", np.zeros(channels), trainable=False)
             variance = self._variable(f"{path}/moving_variance", np.ones(channels), trainable=False)
-            return BatchNorm(scale, shift, mean, variance, self._decay, self._epsilon)
-        groups = min(self._groups, channels)
+            return BatchNorm(
+                scale, shift, mean, variance, self._decay, self._epsilon, self._replica_group
+            )
+        groups = min(self._groups or channels // self._channels_per_group, channels)
         if channels % groups:
             raise ValueError(
                 f"groups={groups} of the group norm do not divide the {channels} channels of {path}"
             )
         return GroupNorm(scale, shift, groups, self._epsilon, self._group_norm)
+
+    def _glorot_convolution(
+        self, path: str, shape: Tuple[int, ...], stride: int, padding: str
+    ) -> Convolution:
+        kernel = self._variable(f"{path}/kernel", self._glorot(shape))
+        return Convolution(kernel, stride, padding)
+
+    def _glorot(self, shape: Tuple[int, ...]) -> Any:
+        """Return a kernel [..., inputs, outputs] as Glorot and Bengio say."""
+        pixels = int(np.prod(shape[:-2]))
+        limit = (6.0 / (pixels * (shape[-2] + shape[-1]))) ** 0.5
+        return self._random.uniform(-limit, limit, shape)
 
     def _variable(self, name: str, values: Any, trainable: bool = True) -> Any:
         values = tf.cast(np.asarray(values, np.float32), self._dtype)

@@ -12,21 +12,21 @@ from models.tensorflow.cnn.run import Run
 
 
 class FoldedConvolution:
-    """A convolution with a bias and an activation; TensorFlow fuses the three on a CPU."""
+    """``conv`` with a folded kernel, a bias and an activation; fused into one on a CPU."""
 
-    def __init__(self, tf: Any, kernel: Any, bias: Any, stride: int, activation: str) -> None:
+    def __init__(self, tf: Any, kernel: Any, bias: Any, conv: Any, activation: str) -> None:
         self._tf = tf
         self._kernel = kernel
         # Not a constant: TensorFlow drops the addition of one that is zero, as biases are at first,
         # and without it fuses nothing (ResNet-50: half the speed).
         self._bias = tf.Variable(bias, trainable=False)
-        self._stride = stride
+        self._stride, self._padding = conv.stride, conv.padding
         self._activation = ACTIVATIONS[activation]
 
     def __call__(self, images: Any, run: Run) -> Any:
         """Return the activations."""
         tf = self._tf
-        sums = convolve(tf, images, tf.constant(self._kernel), self._stride, training=False)
+        sums = convolve(tf, images, tf.constant(self._kernel), self._stride, False, self._padding)
         bias = tf.convert_to_tensor(self._bias)
         if images.shape[3] != self._kernel.shape[2] and not has_onednn_by_default(tf):
             # It would be fused into an operation that does not support groups.
@@ -35,7 +35,7 @@ class FoldedConvolution:
 
 
 def fold(tf: Any, classifier: Any, dtype: Any) -> Callable[[Any], Any]:
-    """Return images [N, S, S, 3] of ``dtype`` -> logits, for inference.
+    """Return images [N, H, W, C] of ``dtype`` -> logits, for inference.
 
     Batch norms are folded in float64 and weights rounded once to ``dtype``; group norms stay. The
     classifier itself is left alone.
@@ -76,7 +76,7 @@ def _folded(tf: Any, part: Any, dtype: Any) -> Any:
             tf,
             _rounded(tf, kernel, dtype),
             _rounded(tf, beta - mean * scale, dtype),
-            part.conv.stride,
+            part.conv,
             part.activation,
         )
     if isinstance(part, (list, tuple)):

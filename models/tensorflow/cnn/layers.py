@@ -11,6 +11,7 @@ from typing import Any, Callable, List, Optional
 import numpy as np
 import tensorflow as tf
 
+from models.tensorflow.cnn.distributed_norm import group_statistics
 from models.tensorflow.cnn.operations import (
     ACTIVATIONS,
     batch_norm,
@@ -37,32 +38,47 @@ class Layer(tf.Module):
 
 
 class Convolution(Layer):
-    """A convolution without bias; ``kernel`` [k, k, inputs / groups, outputs], k odd."""
+    """A convolution without bias; ``kernel`` [k, k, inputs / groups, outputs], k odd.
 
-    def __init__(self, kernel: Any, stride: int) -> None:
+    Padded by k // 2 on all sides, or as TensorFlow's ``padding`` says, "SAME" or "VALID".
+    """
+
+    def __init__(self, kernel: Any, stride: int, padding: str = "") -> None:
         super().__init__()
         self.kernel = kernel
         self.stride = stride
+        self.padding = padding
 
     def __call__(self, images: Any, run: Run) -> Any:
-        """Return the convolution, padded by k // 2 on all sides."""
+        """Return the convolution."""
         kernel = cast(self.kernel, images.dtype)
         groups = images.shape[3] // kernel.shape[2]
         if run.dense_groups and 1 < groups < kernel.shape[3]:
             kernel = ungrouped(tf, kernel, groups)
-        return convolve(tf, images, kernel, self.stride, run.training)
+        return convolve(tf, images, kernel, self.stride, run.training, self.padding)
 
 
 class BatchNorm(Layer):
-    """A batch norm; its averages move by 1 - ``decay`` towards a batch's statistics."""
+    """A batch norm; its averages move by 1 - ``decay`` towards a batch's statistics.
+
+    In training ``replica_group`` replicas are one batch where the run tells how to reduce.
+    """
 
     def __init__(
-        self, gamma: Any, beta: Any, mean: Any, variance: Any, decay: float, epsilon: float
-    ):
+        self,
+        gamma: Any,
+        beta: Any,
+        mean: Any,
+        variance: Any,
+        decay: float,
+        epsilon: float,
+        replica_group: int = 1,
+    ) -> None:
         super().__init__()
         self.gamma, self.beta = gamma, beta
         self.moving_mean, self.moving_variance = mean, variance
         self.decay, self.epsilon = decay, epsilon
+        self.replica_group = replica_group
 
     def __call__(self, images: Any, run: Run) -> Any:
         """Normalise by the batch's statistics in training, else by the moving averages."""
@@ -71,7 +87,12 @@ class BatchNorm(Layer):
             mean = cast(self.moving_mean, tf.float32)
             variance = cast(self.moving_variance, tf.float32)
             return batch_norm(tf, images, gamma, beta, mean, variance, self.epsilon)
-        images, mean, variance = batch_statistics(tf, images, gamma, beta, self.epsilon)
+        if run.reduce is None or self.replica_group == 1:
+            images, mean, variance = batch_statistics(tf, images, gamma, beta, self.epsilon)
+        else:
+            images, mean, variance = group_statistics(
+                tf, images, gamma, beta, self.epsilon, self.replica_group, run.reduce
+            )
         run.statistics.append((self, mean, variance))
         return images
 
@@ -119,6 +140,22 @@ class ConvNorm(Layer):
     def __call__(self, images: Any, run: Run) -> Any:
         """Return the activations."""
         return ACTIVATIONS[self.activation](tf, self.norm(self.conv(images, run), run))
+
+
+class ConvBias(Layer):
+    """A convolution, a ``bias`` [outputs] and an activation: "relu", "swish" or none ("")."""
+
+    def __init__(self, conv: Convolution, bias: Any, activation: str) -> None:
+        super().__init__()
+        self.conv = conv
+        self.bias = bias
+        self.activation = activation
+
+    def __call__(self, images: Any, run: Run) -> Any:
+        """Return the activations."""
+        sums = self.conv(images, run)
+        sums = tf.nn.bias_add(sums, cast(self.bias, images.dtype))
+        return ACTIVATIONS[self.activation](tf, sums)
 
 
 class Dense(Layer):
@@ -225,7 +262,7 @@ class Top(Unit):
 
 
 class Classifier(tf.Module):
-    """A network: images [N, S, S, 3] -> logits [N, classes], unit after unit.
+    """A network: images [N, H, W, C] -> logits [N, classes], unit after unit.
 
     The computation has the images' dtype.
     """

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Tuple
 
 
-def convolve(tf: Any, images: Any, kernel: Any, stride: int, training: bool) -> Any:
+def convolve(
+    tf: Any, images: Any, kernel: Any, stride: int, training: bool, padding: str = ""
+) -> Any:
     """Convolve images [N, H, W, C] with a kernel [k, k, C / groups, outputs], k odd.
 
-    Padded by k // 2 on all four sides. Only ``training`` needs a gradient.
+    Padded by k // 2 on all four sides, or as TensorFlow's ``padding`` says, "SAME" or "VALID".
+    Only ``training`` needs a gradient.
     """
     size, _, depth, outputs = kernel.shape
-    images, padding = _padded(tf, images, size, stride)
+    if not padding:
+        images, padding = _padded(tf, images, size, stride)
     if training and depth == 1 and images.shape[3] == outputs:
         return _depthwise(tf, images, kernel, stride, padding)
     if size == 1 and depth == images.shape[3] and training and images.dtype == tf.bfloat16:
@@ -62,6 +66,12 @@ def max_pool(tf: Any, images: Any) -> Any:
     """Return the maxima of 3 x 3 windows, 2 apart, of images that have no negative values."""
     images, padding = _padded(tf, images, 3, 2)
     return tf.nn.max_pool2d(images, 3, 2, padding)
+
+
+def identity_shortcut(tf: Any, images: Any, stride: int, channels: int) -> Any:
+    """Return every ``stride``-th row and column, with zeros as further ones of all ``channels``."""
+    missing = channels - images.shape[3]
+    return tf.pad(_every(tf, images, stride), [[0, 0], [0, 0], [0, 0], [0, missing]])
 
 
 def spatial_mean(tf: Any, images: Any) -> Any:
@@ -149,12 +159,12 @@ def group_norm(
     def shifted(images: Any) -> Any:
         """Return the pixels [N, H W, C] in float32, less their pilots."""
         pilot = height * of_groups(tf.reduce_sum(tf.cast(images[:, 0], tf.float32), 1))
-        return tf.cast(_pixels(tf, images), tf.float32) - pilot[:, None]
+        return tf.cast(pixels_of(tf, images), tf.float32) - pilot[:, None]
 
     def forward(images: Any, gamma: Any, beta: Any) -> Tuple[Any, Any, Any]:
         pixels = shifted(images)
-        mean = of_groups(_channel_sums(tf, pixels))
-        squares = of_groups(_channel_sums(tf, tf.square(pixels)))
+        mean = of_groups(channel_sums(tf, pixels))
+        squares = of_groups(channel_sums(tf, tf.square(pixels)))
         inverse = tf.math.rsqrt(tf.maximum(squares - mean * mean, 0.0) + epsilon)
         scale = inverse * tf.cast(gamma, tf.float32)
         shift = tf.cast(beta, tf.float32) - mean * scale
@@ -170,9 +180,9 @@ def group_norm(
 
         def gradient(slopes: Any) -> Tuple[Any, Any, Any]:
             pixels = shifted(images)
-            slope = tf.cast(_pixels(tf, slopes), tf.float32)
-            of_beta = _channel_sums(tf, slope)
-            of_gamma = (_channel_sums(tf, slope * pixels) - mean * of_beta) * inverse
+            slope = tf.cast(pixels_of(tf, slopes), tf.float32)
+            of_beta = channel_sums(tf, slope)
+            of_gamma = (channel_sums(tf, slope * pixels) - mean * of_beta) * inverse
             scale = tf.cast(gamma, tf.float32)
             # slope gamma, less its part along the mean and along the normalised images.
             along = -inverse * inverse * of_groups(of_gamma * scale)
@@ -287,13 +297,13 @@ def _padded(tf: Any, images: Any, size: int, stride: int) -> Tuple[Any, str]:
     return tf.pad(images, [[0, 0], sides, sides, [0, 0]]), "VALID"
 
 
-def _pixels(tf: Any, images: Any) -> Any:
+def pixels_of(tf: Any, images: Any) -> Any:
     """Return images [N, H, W, C] as [N, H W, C]."""
     _, height, width, channels = images.shape
     return tf.reshape(images, [-1, height * width, channels])
 
 
-def _channel_sums(tf: Any, pixels: Any) -> Any:
+def channel_sums(tf: Any, pixels: Any) -> Any:
     """Return the sums [N, C] of pixels [N, P, C], as matrix products."""
     ones = tf.ones([1, pixels.shape[1]], pixels.dtype)
     batch = tf.shape(pixels)[0]

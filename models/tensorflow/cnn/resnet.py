@@ -27,7 +27,7 @@ class MaxPool(Layer):
 class ResidualSum(Unit):
     """A block up to its addition; the ReLU behind it is the next unit."""
 
-    def __init__(self, path: str, branch: List[ConvNorm], shortcut: Optional[ConvNorm]) -> None:
+    def __init__(self, path: str, branch: List[ConvNorm], shortcut: Optional[Layer]) -> None:
         super().__init__(path)
         self.branch = branch
         self.shortcut = shortcut

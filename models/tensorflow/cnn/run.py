@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple
 
 if TYPE_CHECKING:
     from models.tensorflow.cnn.layers import BatchNorm
@@ -17,12 +17,21 @@ class Run:
     nothing. Equal seeds draw equal numbers, also when a layer is recomputed.
     ``dense_groups``: grouped convolutions, except depthwise ones, are computed as dense ones with
     zeros, for a TensorFlow that cannot differentiate them.
+    ``reduce`` returns the mean of a tensor over the replicas that share the statistics of their
+    batch norms; it is called in the forward and in the backward pass, in the same order by all.
     """
 
-    def __init__(self, training: bool, seed: Any = None, dense_groups: bool = False) -> None:
+    def __init__(
+        self,
+        training: bool,
+        seed: Any = None,
+        dense_groups: bool = False,
+        reduce: Optional[Callable[[Any], Any]] = None,
+    ) -> None:
         self.training = training
         self.seed = seed
         self.dense_groups = dense_groups
+        self.reduce = reduce
         #: (layer, mean [C], unbiased variance [C]), float32, in the order of the layers.
         self.statistics: List[Tuple[BatchNorm, Any, Any]] = []
 

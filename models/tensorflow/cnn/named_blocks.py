@@ -1,0 +1,113 @@
+"""The named networks as plain data: their blocks, units and sizes; no framework is needed.
+
+The names are those of the layers in the original program, a Keras model. A unit begins at the layer
+it is named after, so a pipeline can be split at all but the first.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Tuple
+
+#: ResNet -> blocks of its four stages.
+RESNETS: Dict[str, Tuple[int, ...]] = {
+    "resnet18": (2, 2, 2, 2),
+    "resnet34": (3, 4, 6, 3),
+    "resnet50": (3, 4, 6, 3),
+}
+#: Those whose blocks have three convolutions, the last of which is wider.
+BOTTLENECKS = ("resnet50",)
+EXPANSION = 4
+STEM_CHANNELS = 64
+#: ResNet for small images -> blocks of each of its three stages.
+CIFAR_RESNETS: Dict[str, int] = {
+    "cifar_resnet8": 1,
+    "cifar_resnet20": 3,
+    "cifar_resnet32": 5,
+    "cifar_resnet44": 7,
+    "cifar_resnet56": 9,
+}
+CIFAR_STAGES = 3
+CIFAR_STEM_CHANNELS = 16
+TOYS = ("toy_model", "toy_model_bn")
+TOY_CHANNELS = (4, 8)  # of the two convolutions
+TOY_KERNEL = 3  # of the first, which does not pad; the second's is 1
+TOY_POOL = 5
+MODEL_NAMES: Tuple[str, ...] = (*CIFAR_RESNETS, *RESNETS, *TOYS)
+
+
+class NamedBlock(NamedTuple):
+    """One residual block; ``units`` are all up to the addition, and the ReLU behind it."""
+
+    path: str
+    inputs: int
+    filters: int
+    outputs: int
+    stride: int
+    first: bool  # of its stage
+    units: Tuple[str, str]
+
+
+def resnet_blocks(model_name: str) -> List[NamedBlock]:
+    """Return the blocks of resnet18, resnet34 or resnet50, in order."""
+    expansion = EXPANSION if model_name in BOTTLENECKS else 1
+    blocks: List[NamedBlock] = []
+    channels = STEM_CHANNELS
+    for stage, count in enumerate(RESNETS[model_name]):
+        filters = STEM_CHANNELS << stage
+        outputs = filters * expansion
+        for index in range(count):
+            stride = 2 if stage > 0 and index == 0 else 1
+            path = f"conv{stage + 2}_block{index + 1}"
+            units = (f"{path}_1_conv", f"{path}_out")
+            blocks.append(NamedBlock(path, channels, filters, outputs, stride, index == 0, units))
+            channels = outputs
+    return blocks
+
+
+def cifar_blocks(model_name: str) -> List[NamedBlock]:
+    """Return the blocks of a cifar_resnet, in order."""
+    blocks: List[NamedBlock] = []
+    channels = CIFAR_STEM_CHANNELS
+    for stage in range(CIFAR_STAGES):
+        filters = CIFAR_STEM_CHANNELS << stage
+        for index in range(CIFAR_RESNETS[model_name]):
+            stride = 2 if stage > 0 and index == 0 else 1
+            path = f"conv{stage + 2}_block{index + 1}"
+            first_layer = f"{path}_layer1_conv{'_ds' if stride > 1 else ''}"
+            units = (first_layer, f"{path}_post_addition_relu")
+            blocks.append(NamedBlock(path, channels, filters, filters, stride, index == 0, units))
+            channels = filters
+    return blocks
+
+
+def toy_features(height: int, width: int) -> int:
+    """Return the features of a toy model's dense layer; 0 for images that are too small."""
+    for kernel in (TOY_KERNEL, 1):
+        height, width = (max(0, side - kernel + 1) // TOY_POOL for side in (height, width))
+    return height * width * TOY_CHANNELS[1]
+
+
+def unit_names(model_name: str) -> List[str]:
+    """Return the names of a network's units, in order."""
+    if model_name in RESNETS:
+        inner = [name for block in resnet_blocks(model_name) for name in block.units]
+        return ["conv1_conv", "pool1_pad", *inner, "avg_pool", "top"]
+    if model_name in CIFAR_RESNETS:
+        inner = [name for block in cifar_blocks(model_name) for name in block.units]
+        return ["conv1_conv", *inner, "avg_pool", "top"]
+    names: List[str] = []
+    for index, pool in enumerate(("max_pooling2d", "max_pooling2d_1")):
+        names += [f"conv2d_{index}", pool]
+        if model_name == "toy_model_bn":
+            names.append(f"bn_{index}")
+    return [*names, "flatten", "top"]
+
+
+def norm_channels(model_name: str) -> List[int]:
+    """Return the numbers of channels that a network's norms have, each once, rising."""
+    if model_name in RESNETS:
+        blocks = resnet_blocks(model_name)
+        return sorted({STEM_CHANNELS, *(n for b in blocks for n in (b.filters, b.outputs))})
+    if model_name in CIFAR_RESNETS:
+        return sorted({block.filters for block in cifar_blocks(model_name)})
+    return list(TOY_CHANNELS) if model_name == "toy_model_bn" else []
