@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Type
 import pytest
 
 from fixtures.config import ALIASES, CaseConfig, option_types
-from plugins.overrides import type_name
+from fixtures.option_values import type_name
 from plugins.selection import case_of
 
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import math
-import typing
 from typing import Any, Dict, Iterable, List, Sequence, Type
 
 import pytest
 
-from fixtures.config import ALIASES, CaseConfig, check_value, option_types
+from fixtures.config import ALIASES, CaseConfig, check_value, nearest, option_types
+from fixtures.option_values import from_text
 
-TRUE = ("true", "yes", "on", "1")
-FALSE = ("false", "no", "off", "0")
-MAX_WHOLE = 2**63 - 1  # no framework counts further
 OPENING = {"{": "}", "[": "]", "(": ")"}
 # Options with a command-line option of their own, and those that name the case.
 RESERVED = {"data": "--data=", "precision": "--precision=", "mode": "-k ", "system": "--device="}
@@ -22,12 +17,13 @@ RESERVED = {"data": "--data=", "precision": "--precision=", "mode": "-k ", "syst
 # Options of the original programs that are something else here.
 ELSEWHERE = {
     "config": "each configuration is a case: choose it with -k NAME",
+    "config_path": "each configuration is a case: choose it with -k NAME",
     "profile": "--profile=DIR leaves reports of the selected cases there",
     "data_dir": "--dataset-dir=PATH names the data set",
-    "synthetic_data": "use --data=synthetic",
+    "dataset_path": "--dataset-dir=PATH names the data set",
     "generated_data": "use --data=generated",
     "no_validation": "a training case only trains; validation is a case of its own",
-    "ckpts_per_epoch": "a case writes no checkpoints",
+    "ckpts_per_epoch": "of the training cases only those of bench_application write checkpoints",
     "standard_imagenet": "the plain TFRecord pipeline is the only one",
     "no_dataset_cache": "use --set=dataset_cache=false",
     "group_norm": "use --set=batch_norm=false",
@@ -49,6 +45,21 @@ ELSEWHERE = {
     "widenet": "it belongs to networks for CIFAR, which there are none of",
     "sharding_exclude_filter": "nothing is sharded automatically: name pipeline_splits",
     "sharding_include_filter": "nothing is sharded automatically: name pipeline_splits",
+    "wandb": "nothing is uploaded; --results-dir=DIR names the folder of the records",
+    "wandb_run_name": "nothing is uploaded; --results-dir=DIR names the folder of the records",
+    "wandb_tags": "nothing is uploaded; --results-dir=DIR names the folder of the records",
+    "sweep": "give several values, separated by commas; each is a case of its own",
+    "target_accuracy": "accuracies are recorded and not judged",
+    "mlperf_logging": "loading and compiling are always timed apart, before the warm-up",
+}
+# What the values of an option of the original programs are here.
+DATA_OF = {
+    "ipu": "synthetic",
+    "true": "synthetic",
+    "host": "generated",
+    "cpu": "generated",
+    "none": "real",
+    "false": "real",
 }
 
 
@@ -62,10 +73,20 @@ def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
             raise pytest.UsageError(f"--set={word}: write --set=KEY=VALUE[,VALUE...]")
         if key in RESERVED:
             raise pytest.UsageError(f"--set={word}: use {RESERVED[key]}VALUE instead")
+        if key == "synthetic_data":
+            raise pytest.UsageError(f"--set={word}: {_synthetic_data(text)}")
         if key == "name":
             raise pytest.UsageError(f"--set={word}: the name of a case cannot be set")
         assign(assignments, key, split_values(text), f"--set={word}")
     return assignments
+
+
+def _synthetic_data(text: str) -> str:
+    """Return which data is meant by a value of the original's --synthetic-data."""
+    data = DATA_OF.get(text.strip().lower())
+    if data is not None:
+        return f"use --data={data} instead"
+    return "use --data=synthetic (the original's ipu) or --data=generated (its host or cpu) instead"
 
 
 def assign(assignments: Dict[str, List[str]], key: str, values: List[str], source: str) -> None:
@@ -102,49 +123,9 @@ def split_values(text: str) -> List[str]:
 
 def convert(cls: Type[CaseConfig], key: str, text: str) -> Any:
     """Return the value of option ``key`` that ``text`` stands for. Raises ValueError."""
-    value = _typed(option_types(cls)[key], text)
+    value = from_text(option_types(cls)[key], text)
     check_value(cls, key, value)
     return value
-
-
-def _typed(kind: Any, text: str) -> Any:
-    text = text.strip()
-    if kind is bool:
-        if text.lower() in TRUE + FALSE:
-            return text.lower() in TRUE
-        raise ValueError(f"{text!r} is neither true nor false")
-    if kind is int:
-        try:
-            whole = int(text)
-        except ValueError:
-            raise ValueError(f"{text!r} is not a whole number") from None
-        if abs(whole) > MAX_WHOLE:
-            raise ValueError(f"{text!r} is too large")
-        return whole
-    if kind is float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise ValueError(f"{text!r} is not a number")
-        return number
-    if typing.get_origin(kind) is tuple:
-        return tuple(_typed(typing.get_args(kind)[0], word) for word in text.split())
-    return text
-
-
-def type_name(kind: Any) -> str:
-    """Return how a type is written in messages."""
-    if typing.get_origin(kind) is tuple:
-        return "numbers" if typing.get_args(kind)[0] is float else "words"
-    return str(getattr(kind, "__name__", kind))
-
-
-def nearest(word: str, known: Iterable[Any]) -> str:
-    """Return '; did you mean X?' for the nearest known word, or nothing."""
-    matches = difflib.get_close_matches(word, [str(item) for item in known], n=1)
-    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def unknown_key_message(key: str, classes: Iterable[Type[CaseConfig]]) -> str:

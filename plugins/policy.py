@@ -24,11 +24,11 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 import pytest
 import yaml
 
+from fixtures.config import nearest
 from fixtures.paths import user_path
 from plugins.baseline import BaselineError, baseline_path
 from plugins.journal import run_key
 from plugins.metrics import METRICS, THROUGHPUT
-from plugins.overrides import nearest
 from plugins.resume import depends_on, digest
 from plugins.selection import case_of, selection_key
 

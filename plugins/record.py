@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, List, Optional
 
-from fixtures.config import Case, config_hash, effective_options
+from fixtures.config import Case, config_hash, effective_options, plain_options
 from plugins.statistics import Throughput
 
 NAMESPACE = "ipubench"
@@ -44,7 +44,7 @@ def describe_case(case: Case) -> Dict[str, Any]:
     """Return the part of a record that the configuration decides."""
     return {
         "name": case.id,
-        "config": dataclasses.asdict(case.config),
+        "config": plain_options(case.config),
         "overrides": sorted(case.overrides),
         "effective_options": effective_options(case.config, case.overrides),
         "config_hash": config_hash(case.config, case.overrides),

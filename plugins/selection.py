@@ -37,6 +37,7 @@ class Selection:
     nodeids: Set[str] = dataclasses.field(default_factory=set)
     unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
     left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
 
 
 selection_key = pytest.StashKey[Selection]()
@@ -87,11 +88,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in marks:
         axes = dict(mark.kwargs)
         quick = axes.pop("quick", None)
+        further = axes.pop("further", False)
         for entry in mark.args:
             family = Family.of(entry, axes)
             for case in expand(family, selection.assignments, option.data, option.precision, quick):
                 for identifier in (case.base_id, case.id):
                     selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")
+                case = dataclasses.replace(case, further=further)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
     metafunc.parametrize("case", list(params.values()), indirect=True)
 
@@ -101,7 +104,7 @@ def _parameter(case: Case, fixturenames: Sequence[str]) -> Any:
     marks += [getattr(pytest.mark, FRAMEWORKS[name]) for name in fixturenames if name in FRAMEWORKS]
     if case.config.ipus:
         marks.append(pytest.mark.ipus(case.config.ipus))
-    if case.inner:
+    if case.inner or case.further:
         marks.append(pytest.mark.sweep)
     if case.quick:
         marks.append(pytest.mark.quick)
@@ -178,11 +181,13 @@ def _overridden(
     common: Dict[str, Any],
 ) -> Case:
     error = ""
+    values: Dict[str, Any] = {}
     for name, text in zip(names, texts):
         try:
-            config = dataclasses.replace(config, **{name: convert(type(config), name, text)})
+            values[name] = convert(type(config), name, text)
         except ValueError as problem:
             error = error or f"--set={name}={text}: {problem}"
+    config = dataclasses.replace(config, **values)
     try:
         config.check()
     except ValueError as problem:
@@ -203,7 +208,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     dropped: List[pytest.Item] = []
     for item in items:
         case = case_of(item)
-        reason = _why_left_out(case, selection.device, config.option.sweep) if case else ""
+        reason = _why_left_out(case, selection.device, config.option) if case else ""
         if case and selection.device == "fake" and set(FRAMEWORKS) & set(_fixtures(item)):
             reason = "need a framework, which the fake device has none of"
         if reason:
@@ -217,6 +222,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     if dropped:
         config.hook.pytest_deselected(items=dropped)
     items[:] = kept
+    for case in filter(None, map(case_of, kept)):
+        for warning in case.config.warnings:
+            selection.warnings.setdefault(warning, []).append(case.id)
     selection.unused = {
         field.name
         for case in filter(None, map(case_of, kept))
@@ -230,7 +238,7 @@ def _fixtures(item: pytest.Item) -> List[str]:
     return names
 
 
-def _why_left_out(case: Case, device: str, sweep: bool) -> str:
+def _why_left_out(case: Case, device: str, option: Any) -> str:
     """Return what a case needs to run, or '' if it runs."""
     needs = case.config.ipus
     if case.excluded:
@@ -240,8 +248,11 @@ def _why_left_out(case: Case, device: str, sweep: bool) -> str:
             return "for a host: --device=cpu or --device=cuda"
     elif needs:
         return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu"
-    if case.inner and not sweep:
+    if case.inner and not option.sweep:
         return "inner points of a batch-size sweep: --sweep"
+    named = any(case.config.name in text for text in (option.keyword, *option.file_or_dir))
+    if case.further and not option.sweep and not named:
+        return "further configurations: --sweep, or -k with a full name"
     return ""
 
 
@@ -302,4 +313,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     if selection.unused:
         names = ", ".join(sorted(selection.unused))
         lines.append(f"recorded and not used on a host, where they change nothing: {names}")
+    for warning, cases in selection.warnings.items():
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        lines.append(f"{cases[0]}{more}: {warning}")
     return lines

@@ -30,11 +30,11 @@ def test_a_preset_has_its_name_and_its_options(path: Path) -> None:
     ("options", "message"),
     [
         ("microbatch: 4", "mine has unknown options: microbatch"),
-        ('micro_batch_size: "4"', "micro_batch_size is '4', not of type int"),
-        ("micro_batch_size: true", "micro_batch_size is True, not of type int"),
+        ('micro_batch_size: "4"', "micro_batch_size: '4' is not of type int"),
+        ("micro_batch_size: true", "micro_batch_size: True is not of type int"),
         ("micro_batch_size: 0", "micro_batch_size: '0' is below the smallest value, 1"),
         ("model: resnet5", "model: 'resnet5' is not one of .*; did you mean resnet50"),
-        ("eight_bit_io: 1", "eight_bit_io is 1, not of type bool"),
+        ("eight_bit_io: 1", "eight_bit_io: 1 is not of type bool"),
     ],
 )
 def test_a_mistake_names_the_file_the_preset_and_the_key(

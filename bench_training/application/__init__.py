@@ -1,0 +1,1 @@
+"""The options of the TensorFlow 2 image classification application."""

@@ -1,0 +1,94 @@
+"""Options that are JSON objects: which names and values each optimiser, schedule and norm has.
+
+The original passes unknown names on and fails later, or not at all; here they are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, Mapping, Tuple
+
+from fixtures.config import nearest
+from fixtures.parameters import Parameters
+
+Names = Mapping[str, type]
+
+OPTIMIZER: Dict[str, Names] = {
+    "sgd": {"momentum": float},
+    "lars": {"momentum": float, "weight_decay": float, "eeta": float, "epsilon": float},
+    "rmsprop": {"momentum": float, "base_decay_exponent": int, "epsilon": float},
+}
+DECAY: Names = {"initial_learning_rate": float, "epochs_to_total_decay": float}
+SCHEDULE: Dict[str, Names] = {
+    "const": {"initial_learning_rate": float},
+    "cosine": DECAY,
+    "stepped": {"boundaries": tuple, "values": tuple},
+    "polynomial": {**DECAY, "end_learning_rate_ratio": float, "power": float},
+}
+WARMUP: Names = {"warmup_mode": str, "warmup_epochs": float}
+WARMUP_MODES = ("shift", "mask")
+NORM: Dict[str, Names] = {
+    "batch_norm": {"name": str, "momentum": float},
+    "custom_batch_norm": {"name": str, "momentum": float},
+    "group_norm": {"name": str, "num_groups": int, "channels_per_group": int},
+}
+WRITTEN = {float: "a number", int: "a whole number", str: "a word", tuple: "a list of numbers"}
+
+
+def check_parameters(
+    optimizer: str,
+    optimizer_params: Parameters,
+    schedule: str,
+    schedule_params: Parameters,
+    warmup: Parameters,
+    norm: Parameters,
+) -> None:
+    """Raise ValueError for a name or a value that an option does not have, or lacks."""
+    _check("optimizer_params", optimizer_params, OPTIMIZER[optimizer], f"optimizer={optimizer}")
+    names = SCHEDULE[schedule]
+    _check("lr_schedule_params", schedule_params, names, f"lr_schedule={schedule}", needed=names)
+    _check("lr_warmup_params", warmup, WARMUP, needed=WARMUP if warmup else ())
+    if warmup and warmup["warmup_mode"] not in WARMUP_MODES:
+        mode = warmup["warmup_mode"]
+        raise ValueError(
+            f"lr_warmup_params: warmup_mode {mode!r} is not one of {', '.join(WARMUP_MODES)}"
+            f"{nearest(mode, WARMUP_MODES)}"
+        )
+    name = norm.get("name")
+    if name not in NORM:
+        raise ValueError(
+            f"norm_layer: name {name!r} is not one of {', '.join(NORM)}{nearest(str(name), NORM)}"
+        )
+    _check("norm_layer", norm, NORM[name], f"name={name}")
+    groups = [key for key in ("num_groups", "channels_per_group") if norm.get(key)]
+    if name == "group_norm" and len(groups) != 1:
+        raise ValueError(
+            "norm_layer: a group_norm has either num_groups or channels_per_group, above 0"
+        )
+
+
+def _check(
+    option: str,
+    given: Parameters,
+    names: Names,
+    of: str = "",
+    needed: Iterable[str] = (),
+) -> None:
+    where = f"{option} with {of}" if of else option
+    for key, value in given.items():
+        if key not in names:
+            raise ValueError(
+                f"{where}: there is no {key!r}{nearest(key, names) or ';'} it has "
+                f"{', '.join(names)}"
+            )
+        if not _fits(value, names[key]):
+            raise ValueError(f"{where}: {key} is {value!r}, not {WRITTEN[names[key]]}")
+    lacking = [key for key in needed if key not in given]
+    if lacking:
+        raise ValueError(f"{where}: it also needs {', '.join(lacking)}")
+
+
+def _fits(value: Any, kind: type) -> bool:
+    if kind is tuple:
+        return isinstance(value, tuple) and all(_fits(part, float) for part in value)
+    accepted: Tuple[type, ...] = (int, float) if kind is float else (kind,)
+    return isinstance(value, accepted) and not isinstance(value, bool)

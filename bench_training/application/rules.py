@@ -1,0 +1,195 @@
+"""Which options of the application contradict each other, and which give way.
+
+The rules are those of the original program. Its two kinds of error keep their names; both are
+ValueErrors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Iterator, Tuple, TypeVar
+
+from bench_training.application.parameters import check_parameters
+from fixtures.config import IPUS_OF_SYSTEM
+from models.tensorflow.cnn.blocks import cut_at
+
+if TYPE_CHECKING:
+    from bench_training.application.options import Application
+
+MAX_SEED = 2**31 - 1  # TensorFlow's seeds are int32
+MAX_EPOCHS = 10**6
+# The proportions of memory of one stage: for convolutions and for matrix products.
+PROPORTIONS_PER_STAGE = 2
+
+
+class DimensionError(ValueError):
+    """A list has not the length that another option asks for."""
+
+
+class UnallowedConfigurationError(ValueError):
+    """Two options cannot be together."""
+
+
+def check(config: Application) -> None:
+    """Raise ValueError for the first contradiction."""
+    if not (config.training or config.validation):
+        raise ValueError("training and validation are both off: nothing is left to measure")
+    for name, largest in (("seed", MAX_SEED), ("num_epochs", MAX_EPOCHS)):
+        if getattr(config, name) > largest:
+            raise ValueError(f"{name}={getattr(config, name)} is above the largest, {largest}")
+    check_parameters(
+        config.optimizer,
+        config.optimizer_params,
+        config.lr_schedule,
+        config.lr_schedule_params,
+        config.lr_warmup_params,
+        config.norm_layer,
+    )
+    _check_pipeline(config)
+    _check_preprocessing(config)
+    _check_system(config)
+    _check_program(config)
+    _check_distribution(config)
+    config.recipe.check()
+
+
+def _check_program(config: Application) -> None:
+    per_epoch = config.batches.updates_per_epoch(config.train_images)
+    if not per_epoch and config.weight_updates_per_epoch < 0:
+        raise ValueError(
+            f"the {config.train_images} images of {config.dataset} are no whole global batch of "
+            f"{config.batches.global_batch_size}: choose a smaller one, or set "
+            "weight_updates_per_epoch"
+        )
+    if config.weight_updates_per_epoch == 0:
+        raise ValueError("weight_updates_per_epoch=0: give 1 or more, or -1 for the whole data set")
+    _ = config.program
+    batches = config.validation_batches
+    if config.validation and not batches.micro_batches_per_epoch(config.validation_images):
+        raise ValueError(
+            f"the {config.validation_images} validation images of {config.dataset} are no whole "
+            f"batch of {batches.global_batch_size}: choose a smaller validation_micro_batch_size "
+            "or fewer validation_num_replicas"
+        )
+
+
+def _check_pipeline(config: Application) -> None:
+    cut_at(config.network.unit_names, config.pipeline_splits)
+    if config.recomputation and not config.pipeline_splits:
+        raise ValueError(
+            "recomputation needs pipeline_splits: it keeps the activations between stages only"
+        )
+    mapping, stages = config.device_mapping, config.stages
+    if mapping and len(mapping) != stages:
+        raise DimensionError(
+            f"device_mapping has {len(mapping)} values, and pipeline_splits make {stages} "
+            f"stage{'s' if stages > 1 else ''}: give one IPU for each"
+        )
+    if mapping and set(mapping) != set(range(max(mapping) + 1)):
+        raise DimensionError(
+            f"device_mapping={' '.join(map(str, mapping))}: IPUs are numbered from 0 to the "
+            "largest, and each has a stage"
+        )
+    proportions = config.available_memory_proportion
+    if len(proportions) > 1 and stages == 1:
+        raise UnallowedConfigurationError(
+            f"available_memory_proportion has {len(proportions)} values, and a model without "
+            "pipeline_splits takes one"
+        )
+    if len(proportions) > 1 and len(proportions) != PROPORTIONS_PER_STAGE * stages:
+        raise DimensionError(
+            f"available_memory_proportion has {len(proportions)} values: give one, or for each of "
+            f"the {stages} stages one for convolutions and one for matrix products"
+        )
+    if any(not 0 < percent <= 100 for percent in proportions):
+        raise ValueError("available_memory_proportion: percentages lie above 0 and up to 100")
+
+
+def _check_preprocessing(config: Application) -> None:
+    if config.eight_bit_transfer and not config.accelerator_side_preprocess:
+        raise UnallowedConfigurationError(
+            "eight_bit_transfer sends integers, which the host cannot have normalised: it needs "
+            "accelerator_side_preprocess"
+        )
+    if config.fused_preprocessing and not config.accelerator_side_preprocess:
+        raise ValueError(
+            "fused_preprocessing is done on the device: it needs accelerator_side_preprocess"
+        )
+    if config.fused_preprocessing and config.dataset != "imagenet":
+        raise ValueError(f"fused_preprocessing is for imagenet, not for {config.dataset}")
+
+
+def _check_system(config: Application) -> None:
+    if config.system == "host":
+        if (config.replicas, config.instances) != (1, 1):
+            raise ValueError(
+                f"replicas={config.replicas} in instances={config.instances}: replicas that train "
+                "together need IPUs, which a host configuration has none of"
+            )
+    elif config.system != "ipu" and config.ipus != IPUS_OF_SYSTEM[config.system]:
+        raise ValueError(
+            f"{config.shards} IPUs a replica x replicas={config.replicas} are {config.ipus} IPUs, "
+            f"{config.system} has {IPUS_OF_SYSTEM[config.system]}"
+        )
+    if config.replicas % config.instances:
+        raise ValueError(
+            f"replicas={config.replicas} do not divide into instances={config.instances}"
+        )
+
+
+def _check_distribution(config: Application) -> None:
+    group = config.dbn_replica_group_size
+    if group > 1 and config.shards != 1:
+        raise ValueError(
+            f"dbn_replica_group_size={group} needs replicas of one IPU, and these have "
+            f"{config.shards}"
+        )
+    if config.replicas % group:
+        raise ValueError(
+            f"dbn_replica_group_size={group} does not divide replicas={config.replicas}"
+        )
+    if config.instances == 1:
+        return
+    if config.ckpt_all_instances and not config.ckpts_per_epoch:
+        raise ValueError("ckpt_all_instances with ckpts_per_epoch=0: there are no checkpoints")
+    if config.validation and config.validation_shards != config.shards:
+        phases = "training and validation" if config.training else "validation"
+        raise ValueError(
+            f"{phases} by instances={config.instances}: a replica keeps its {config.shards} IPUs "
+            f"for the whole run, and validation would take {config.validation_shards}; use "
+            "pipeline_validation_model=true or validation=false"
+        )
+
+
+# ------------------------------------------------------------------ options that give way
+
+Config = TypeVar("Config", bound="Application")
+
+
+def changes(config: Application) -> Iterator[Tuple[str, Any, str]]:
+    """Yield the options that others overrule: (name, what it becomes, a sentence about it)."""
+    if config.pipeline_validation_model and not config.pipeline_splits:
+        yield (
+            "pipeline_validation_model",
+            False,
+            "pipeline_validation_model is off: there are no pipeline_splits",
+        )
+    if config.ckpt_all_instances and config.instances == 1:
+        yield "ckpt_all_instances", False, "ckpt_all_instances is off: there is one instance"
+    if config.accelerator_side_reduction and config.instances == 1:
+        yield (
+            "accelerator_side_reduction",
+            False,
+            "accelerator_side_reduction is off: there is one instance, which has nothing to "
+            "reduce with others",
+        )
+    if config.compile_only and config.on_demand:
+        yield "on_demand", False, "on_demand is off: compile_only attaches no IPU"
+    if config.deterministic and config.shuffle and config.training:
+        yield "shuffle", False, "shuffle is off: deterministic was asked for"
+
+
+def settled(config: Config) -> Config:
+    """Return the configuration with what other options overrule."""
+    values = {name: value for name, value, _ in changes(config)}
+    return dataclasses.replace(config, **values)

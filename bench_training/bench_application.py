@@ -1,0 +1,56 @@
+"""The TensorFlow 2 image classification application: images per second of training and validation.
+
+images [micro_batch_size, H, W, C] and their labels -> weight updates in device calls, and between
+these what the host does: lines of the training log, checkpoints. One batch of the meter is one
+weight update. A configuration with training=false measures validation. The presets of the original
+program are the cases of ipu, pod4 and pod16, each with a variant for a host.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+from bench_training.application.distributed import poprun_job, under_poprun
+from bench_training.application.options import Application
+from bench_training.application.rules import settled
+from fixtures.config import Sweep, cases
+from fixtures.presets import load_presets
+
+PRESETS = Path(__file__).with_name("application.yml")
+IPU = load_presets(PRESETS, "ipu", Application)
+POD4 = load_presets(PRESETS, "pod4", Application)
+POD16 = load_presets(PRESETS, "pod16", Application)
+HOST = load_presets(PRESETS, "host", Application)
+LOGS = load_presets(PRESETS, "logs", Application)
+
+ALL_MODES = ("synthetic", "generated", "real")
+LARGE = ("resnet50_16ipus_8k_bn_pipeline", "resnet50_infer_bs16")
+USUAL = ("resnet8_test", *LARGE)
+EACH_32_4_1_UPDATES = (Fraction(1), Fraction(8), Fraction(32))
+
+
+# The first of two cases with one identifier counts, and pytest reads these from the last line up:
+# so --data=real turns a usual case into a real one, and does not leave it out.
+@cases(*IPU.values(), *POD4.values(), *POD16.values())
+@cases(
+    *(config for name, config in HOST.items() if name not in USUAL),
+    data=ALL_MODES,
+    quick=(),
+    further=True,
+)
+@cases(*(HOST[name] for name in LARGE), data=("generated", "real"), quick=(), further=True)
+@cases(*(HOST[name] for name in LARGE), data=("synthetic",), quick=())
+@cases(
+    Sweep(LOGS["resnet8_test"], "logs_per_epoch", EACH_32_4_1_UPDATES, EACH_32_4_1_UPDATES),
+    data=("synthetic",),
+    quick=(),
+)
+@cases(HOST["resnet8_test"], data=ALL_MODES, quick=("resnet8_test",))
+def bench_application(config, tensorflow, data, instances, meter):
+    config = settled(under_poprun(config, poprun_job()))
+    feed = data.examples(config)
+    step = tensorflow.application(
+        config.classifier(), config.recipe, config, feed, data.validation_examples(config)
+    )
+    meter(instances(step), items=config.images_per_batch, unit="images")
