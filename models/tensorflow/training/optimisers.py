@@ -38,7 +38,8 @@ class Optimiser:
     ) -> None:
         self._tf = tf
         self._weight_decay = weight_decay
-        self._unscale = 1.0 / loss_scaling
+        self._loss_scaling = loss_scaling
+        self._unscale: Any = 1.0 / loss_scaling
         self._skipped = tuple(skipped)
         self._fuse = fuse
 
@@ -52,6 +53,10 @@ class Optimiser:
             ]
             for v in variables
         ]
+
+    def scaled(self, loss: Any) -> Any:
+        """Return the loss to differentiate, a floating scalar: times ``loss_scaling``."""
+        return loss * self._loss_scaling
 
     def update(
         self,
