@@ -250,7 +250,7 @@ def test_what_is_no_measurement_is_not_compared(value: Any) -> None:
 
 
 def test_a_bad_policy_costs_no_measurement(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     (project.folder / "gate.yml").write_text("default: {throughput: 3}")
     outcome = project.run("-k", "beta", "--baseline=main").assert_code(4)
     assert "gate.yml, line 1: throughput: '3' has no unit; write 3%" in outcome.text
@@ -262,13 +262,13 @@ def test_a_bad_policy_costs_no_measurement(project: Project) -> None:
 def test_a_named_policy_must_be_there_and_of_use(project: Project) -> None:
     outcome = project.run("--gate-policy=none.yml").assert_code(4)
     assert "--gate-policy needs something to compare with" in outcome.text
-    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     outcome = project.run("--baseline=main", "--gate-policy=none.yml").assert_code(4)
     assert "the policy none.yml cannot be read" in outcome.text
 
 
 def test_a_pattern_that_no_case_has_is_named_at_the_end(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     text = 'default: {throughput: 5%}\ncases: {"*beat*": ignore, "*alpha*": ignore}'
     (project.folder / "gate.yml").write_text(text)
     outcome = project.run("-k", "beta", "--baseline=main").assert_code(0)
@@ -290,7 +290,7 @@ def test_a_pattern_that_no_case_has_is_named_at_the_end(project: Project) -> Non
     ],
 )
 def test_a_bad_marker_costs_no_measurement(project: Project, marker: str, message: str) -> None:
-    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     source = (project.folder / "bench_fake.py").read_text()
     marked = source.replace("def bench_fake(", f"@pytest.mark.gate({marker})\ndef bench_fake(")
     marked = marked.replace("\nimport os\n", "\nimport os\n\nimport pytest\n")

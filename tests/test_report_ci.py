@@ -103,7 +103,7 @@ def test_shards_become_one_report_and_a_baseline(project: Project, name: str) ->
             return sorted((row["name"], row["verdict"]) for row in csv.DictReader(file))
 
     for shard in ("beta", "bs8"):
-        project.run("-k", shard, f"--report=shards/{shard}", "--processes=4").assert_code(0)
+        project.run("-k", shard, f"--report=shards/{shard}", "--processes=2").assert_code(0)
     names = ["alpha-bs8-generated", "alpha-bs8-synthetic", "beta-generated", "beta-synthetic"]
     run("baseline merge")
     run("--out=report")

@@ -19,7 +19,7 @@ def test_a_profile_replaces_the_timing(project: Project) -> None:
 
 @pytest.mark.parametrize("option", ["--baseline=main", "--baseline-save=main"])
 def test_a_profile_excludes_baselines(project: Project, option: str) -> None:
-    project.run("--baseline-save=main", "-k", "beta").assert_code(0)
+    project.run("--baseline-save=main", "--processes=1", "-k", "beta").assert_code(0)
     outcome = project.run("--profile=reports", option).assert_code(4)
     outcome.line("--profile times nothing; leave one of them out")
 

@@ -34,7 +34,7 @@ def test_a_damaged_model_is_compiled_anew_with_a_warning(project: Project) -> No
 
 
 def test_where_a_model_is_kept_does_not_change_what_is_compared(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     words = ["--baseline=main", "--gate=5%", "--set=model_cache_path=kept"]
     outcome = project.run("-k", "beta", *words).assert_code(0)
     outcome.line("2 pass")

@@ -211,7 +211,7 @@ def test_a_baseline_that_cannot_be_used_costs_no_measurement(
 
 def test_a_baseline_that_cannot_be_written_keeps_the_results(project: Project) -> None:
     (project.folder / "file").write_text("in the way")
-    words = ["-k", "beta", "--baseline-save=./file/main.json"]
+    words = ["-k", "beta", "--baseline-save=./file/main.json", "--processes=1"]
     outcome = project.run(*words).assert_code(4)
     assert "cannot be written" in outcome.text
     assert len(project.records()) == 2
@@ -351,7 +351,7 @@ def test_a_run_that_stopped_at_its_first_failure_does_not_become_the_baseline(
 def test_a_regressed_run_does_not_become_the_baseline(project: Project) -> None:
     project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     before = project.baseline()["benchmarks"][0]["stats"]["median"]
-    words = ["-k", "beta", "--baseline=main", "--gate=5%", "--baseline-save=main"]
+    words = ["-k", "beta", "--baseline=main", "--gate=5%", "--baseline-save=main", "--processes=1"]
     outcome = project.run(*words, env={"IPUBENCH_FAKE_SLOWDOWN": "1.2"}).assert_code(1)
     outcome.line("no baseline was written: 2 cases regressed")
     assert project.baseline()["benchmarks"][0]["stats"]["median"] == before
@@ -388,7 +388,7 @@ def test_a_last_line_without_its_end_is_cut_off(project: Project) -> None:
 
 
 def test_a_swept_case_that_k_leaves_out_is_not_missing(project: Project) -> None:
-    words = ["--set=batch_size=2,16", "--baseline-save=main"]
+    words = ["--set=batch_size=2,16", "--baseline-save=main", "--processes=1"]
     project.run("-k", "beta", *words).assert_code(0)
     words = ["--set=batch_size=2,16", "--baseline=main", "--gate=5%"]
     outcome = project.run("-k", "beta and bs2", *words).assert_code(0)
