@@ -169,7 +169,7 @@ def test_commands_that_change_one_file_at_once_lose_nothing(shell: Shell) -> Non
 
 
 def test_promote_makes_a_journal_the_baseline(shell: Shell) -> None:
-    run(shell.project, "--baseline-save=saved", "--processes=1")
+    run(shell.project, "--baseline-save=saved")
     (journal,) = shell.project.journals()
     for word in (journal.name, journal.stem, str(journal)):
         shell("promote", word, "main").assert_code(0).line("2 cases of")
@@ -198,7 +198,7 @@ def test_promote_takes_a_reports_document(shell: Shell) -> None:
 
 
 def test_promote_refuses_a_regressed_run_unless_told_otherwise(shell: Shell) -> None:
-    run(shell.project, "--baseline-save=main", "--processes=1")
+    run(shell.project, "--baseline-save=main")
     run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.2")
     journal = shell.project.journals()[-1].name
     outcome = shell("promote", journal, "main").assert_code(4)
