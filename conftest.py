@@ -10,6 +10,7 @@ pytest.register_assert_rewrite("fixtures", "plugins")
 pytest_plugins = [
     "plugins.options",
     "plugins.errors",
+    "plugins.spec.plugin",
     "plugins.selection",
     "plugins.describe",
     "plugins.dry_run",

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
 from fixtures.config import Case
 from fixtures.data.cache import cache_dir
+from fixtures.data.examples import PREPARED_DATASETS
 from fixtures.data.folder import DataError
+from fixtures.data.prepared import PreparedSplit
 from fixtures.data.provider import (
     dataset_source,
+    example_splits,
+    named_prepared,
     named_shards,
+    prepared_key,
     shards_key,
     source_key,
     split_of,
@@ -22,6 +27,8 @@ from plugins.selection import case_of
 
 #: Whether cases read TFRecords and no folder of them was named.
 sample_records_key = pytest.StashKey[bool]()
+#: The same of cases that read small data sets.
+sample_examples_key = pytest.StashKey[bool]()
 NAMES_ONE = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 
 
@@ -31,26 +38,53 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     option = session.config.option
     if option.collectonly or option.describe or option.dry_run:
         return
-    images, records = _real_cases(session.items)
+    images, records, prepared = _real_cases(session.items)
     try:
         if images:
             session.config.stash[source_key] = dataset_source(option.dataset_dir, os.environ)
         if records:
-            _find_shards(session.config, sorted({split_of(case.config.mode) for case in records}))
+            _find_shards(session.config, sorted({split for c in records for split in _splits(c)}))
+        if prepared:
+            _find_prepared(session.config, prepared)
     except DataError as error:
         raise pytest.UsageError(str(error)) from error
 
 
-def _real_cases(items: List[pytest.Item]) -> Tuple[List[Case], List[Case]]:
-    """Return the cases that read image files and those that read TFRecords: TensorFlow's."""
+def _real_cases(items: List[pytest.Item]) -> Tuple[List[Case], List[Case], List[Case]]:
+    """Return the cases that read image files, TFRecords of ImageNet, and small data sets."""
     images: List[Case] = []
     records: List[Case] = []
+    prepared: List[Case] = []
     for item in items:
         case = case_of(item)
-        if case is not None and case.config.data == "real":
-            fixtures: List[str] = getattr(item, "fixturenames", [])
-            (records if "tensorflow" in fixtures else images).append(case)
-    return images, records
+        fixtures: List[str] = getattr(item, "fixturenames", [])
+        # A command of a benchmarks.yml reads what it likes.
+        if case is not None and case.config.data == "real" and "data" in fixtures:
+            if getattr(case.config, "dataset", "") in PREPARED_DATASETS:
+                prepared.append(case)
+            else:
+                (records if "tensorflow" in fixtures else images).append(case)
+    return images, records, prepared
+
+
+def _splits(case: Case) -> Tuple[str, ...]:
+    config: Any = case.config
+    return example_splits(config) if hasattr(config, "training") else (split_of(config.mode),)
+
+
+def _find_prepared(config: pytest.Config, cases: List[Case]) -> None:
+    found: Dict[Tuple[str, str], PreparedSplit] = {}
+    for case in cases:
+        for split in _splits(case):
+            dataset = getattr(case.config, "dataset", "")
+            source = named_prepared(dataset, split, config.option.dataset_dir, os.environ)
+            if source is None:
+                # Made like those of ImageNet.
+                config.stash[sample_examples_key] = True
+                cache_dir(os.environ)
+            else:
+                found[dataset, split] = source
+    config.stash[prepared_key] = found
 
 
 def _find_shards(config: pytest.Config, splits: List[str]) -> None:
@@ -76,6 +110,11 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
         lines.append(f"real data: {len(source.paths)} {what} in {source.root}{end}")
     if config.stash.get(sample_records_key, False):
         lines.append(f"real data: sample images made by ipubench, as TFRecords, {NAMES_ONE}")
+    if config.stash.get(sample_examples_key, False):
+        lines.append(f"real data: small sample images made by ipubench, {NAMES_ONE}")
+    for (dataset, split), found in config.stash.get(prepared_key, {}).items():
+        count = sum(found.lengths)
+        lines.append(f"real data: {count} images of {split} of {dataset} in {found.root}")
     for split, shards in config.stash.get(shards_key, {}).items():
         lines.append(f"real data: {len(shards.paths)} TFRecord files of {split} in {shards.root}")
     return lines

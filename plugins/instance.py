@@ -116,6 +116,7 @@ class ObedientMeter:
             "memory": lambda _: memory.read(),
             "device_memory": lambda _: step.device_memory(),
             "counters": lambda _: step.counters(),
+            "finish": lambda _: step.finish(),
             "data": lambda _: step.feed.describe(),
             "save_graph": save_graph,
             "profile": lambda folder: step.profile(Path(folder)),

@@ -7,7 +7,6 @@ Work is timed in this module and in plugins/measure.py, and nowhere else.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Union
 
@@ -33,8 +32,8 @@ from plugins.record import (
     describe_throughput,
 )
 from plugins.selection import framework_of
+from plugins.surroundings import surroundings
 from plugins.turns import turns_of
-from plugins.workers import workers_key
 
 
 @pytest.fixture(scope="session")
@@ -162,6 +161,10 @@ class Meter:
                 "device_peak_bytes": step.device_memory(),
             }
             record["counters"] = step.counters()
+            self.progress.phase("finishing")
+            facts = step.finish()
+            if facts:
+                record["finish"] = facts
             self.progress.phase("measuring what limits")
             record["input"] = describe_input(step, items, unit, self.device.clock)
             record["data"] = step.feed.describe()
@@ -241,22 +244,12 @@ class Meter:
             "format": 1,
             **describe_case(self.case),
             "framework": framework_of(self.item),
-            "device": {
-                "kind": self.device.info.kind,
-                "name": self.device.info.name,
-                "fingerprint": self.device.info.fingerprint,
-                "details": self.device.info.details,
-            },
-            "conditions": self.conditions,
-            "workers": self.config.stash.get(workers_key, 1),
+            **surroundings(self.config, self.device, self.conditions),
             "effective": step.describe(),
             "build_seconds": build,
             "compile_seconds": compile_seconds,
             "compile": "fresh" if compiled else "reused",
             **kept,
-            "versions": process.versions(),
-            "git": process.git_revision(self.config.rootpath),
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
 
     def _warm_up(self, step: Step) -> Dict[str, Any]:
@@ -292,7 +285,7 @@ class Meter:
             self.benchmark,
             step,
             rounds.before_round,
-            self.device.clock,
+            step.round_clock() or self.device.clock,
             dict(record["effective_options"]),
             step.batches_per_step,
         )

@@ -458,7 +458,20 @@ RULES: List[Tuple[Application, Dict[str, Any], type, str]] = [
         PLAIN,
         "50000 images of cifar10 are no whole global batch of 100002",
     ),
-    (RESNET8, {"replicas": 2}, PLAIN, "replicas=2 in instances=1: .* need IPUs"),
+    (RESNET8, {"replicas": 2, "instances": 2}, PLAIN, "instances=2: on a host each of the repli"),
+    (RESNET8, {"replicas": 2, "training": False}, PLAIN, "a host validates in one process"),
+    (
+        RESNET8,
+        {"replicas": 4, "dbn_replica_group_size": 2},
+        PLAIN,
+        "dbn_replica_group_size=2 with replicas=4: .* share the statistics of a batch norm",
+    ),
+    (
+        RESNET8,
+        {"replicas": 2, "dbn_replica_group_size": 2, "gradient_accumulation_count": 2},
+        PLAIN,
+        "a host cannot exchange statistics within the loop over micro batches",
+    ),
     (POD16_8K, {"replicas": 2}, PLAIN, "are 8 IPUs, pod16 has 16"),
     (
         RESNET8,

@@ -127,6 +127,16 @@ class Application(ApplicationOptions):
         return IPUS_OF_SYSTEM[self.system] and self.shards * self.replicas
 
     @property
+    def processes(self) -> int:
+        """Processes that run the case together: on a host each replica is one."""
+        return self.replicas if self.system == "host" else self.instances
+
+    @property
+    def data_parallel(self) -> bool:
+        """Whether these processes are one job, whose items they share."""
+        return self.processes > 1
+
+    @property
     def xla_recompute(self) -> bool:
         """Whether activations are computed again, as the runtimes call it."""
         return self.recomputation

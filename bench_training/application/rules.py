@@ -121,11 +121,7 @@ def _check_preprocessing(config: Application) -> None:
 
 def _check_system(config: Application) -> None:
     if config.system == "host":
-        if (config.replicas, config.instances) != (1, 1):
-            raise ValueError(
-                f"replicas={config.replicas} in instances={config.instances}: replicas that train "
-                "together need IPUs, which a host configuration has none of"
-            )
+        _check_host_replicas(config)
     elif config.system != "ipu" and config.ipus != IPUS_OF_SYSTEM[config.system]:
         raise ValueError(
             f"{config.shards} IPUs a replica x replicas={config.replicas} are {config.ipus} IPUs, "
@@ -134,6 +130,29 @@ def _check_system(config: Application) -> None:
     if config.replicas % config.instances:
         raise ValueError(
             f"replicas={config.replicas} do not divide into instances={config.instances}"
+        )
+
+
+def _check_host_replicas(config: Application) -> None:
+    """On a host each replica is a process, which exchanges gradients with the others."""
+    replicas, group = config.replicas, config.dbn_replica_group_size
+    if config.instances != 1:
+        raise ValueError(
+            f"instances={config.instances}: on a host each of the replicas is a process of its "
+            "own; use replicas"
+        )
+    if replicas > 1 and not config.training:
+        raise ValueError(f"replicas={replicas}: a host validates in one process")
+    if group not in (1, replicas):
+        raise ValueError(
+            f"dbn_replica_group_size={group} with replicas={replicas}: on a host all replicas "
+            "share the statistics of a batch norm, or none"
+        )
+    if group > 1 and config.batches.gradient_accumulation > 1:
+        raise ValueError(
+            f"dbn_replica_group_size={group} with gradient_accumulation_count="
+            f"{config.batches.gradient_accumulation}: a host cannot exchange statistics within "
+            "the loop over micro batches"
         )
 
 
@@ -148,14 +167,14 @@ def _check_distribution(config: Application) -> None:
         raise ValueError(
             f"dbn_replica_group_size={group} does not divide replicas={config.replicas}"
         )
-    if config.instances == 1:
+    if config.processes == 1:
         return
     if config.ckpt_all_instances and not config.ckpts_per_epoch:
         raise ValueError("ckpt_all_instances with ckpts_per_epoch=0: there are no checkpoints")
     if config.validation and config.validation_shards != config.shards:
         phases = "training and validation" if config.training else "validation"
         raise ValueError(
-            f"{phases} by instances={config.instances}: a replica keeps its {config.shards} IPUs "
+            f"{phases} by instances={config.processes}: a replica keeps its {config.shards} IPUs "
             f"for the whole run, and validation would take {config.validation_shards}; use "
             "pipeline_validation_model=true or validation=false"
         )
@@ -174,9 +193,9 @@ def changes(config: Application) -> Iterator[Tuple[str, Any, str]]:
             False,
             "pipeline_validation_model is off: there are no pipeline_splits",
         )
-    if config.ckpt_all_instances and config.instances == 1:
+    if config.ckpt_all_instances and config.processes == 1:
         yield "ckpt_all_instances", False, "ckpt_all_instances is off: there is one instance"
-    if config.accelerator_side_reduction and config.instances == 1:
+    if config.accelerator_side_reduction and config.processes == 1:
         yield (
             "accelerator_side_reduction",
             False,
