@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 from typing import Any, Dict, List
 
 from tests.harness import ROOT, Outcome, Project, run_pytest
@@ -16,19 +17,22 @@ WORDS = ("bench_together.py", "--device=cpu")
 def with_instances(project: Project, launcher: str = "mpirun") -> Project:
     """Add the case of several processes and launchers: stand-ins for mpirun and poprun."""
     shutil.copy(ROOT / "tests" / "instances_cases.py", project.folder / "bench_together.py")
-    folder = project.folder / "bin"
+    project.environment.update(
+        launchers_in(project.folder, launcher), TOGETHER=str(project.folder), COLUMNS="120"
+    )
+    return project
+
+
+def launchers_in(parent: Path, launcher: str = "mpirun") -> Dict[str, str]:
+    """Make stand-ins for mpirun and poprun; return the environment that has them."""
+    folder = parent / "bin"
     folder.mkdir()
     program = ROOT / "tests" / "doubles" / "mpirun.py"
     for name in ("mpirun", "poprun"):
         (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
         (folder / name).chmod(0o755)
-    project.environment.update(
-        PATH=f"{folder}{os.pathsep}{os.environ['PATH']}",
-        IPUBENCH_LAUNCHER=launcher,
-        TOGETHER=str(project.folder),
-        COLUMNS="120",
-    )
-    return project
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "IPUBENCH_LAUNCHER": launcher}
 
 
 def run(project: Project, *more: str) -> Outcome:
