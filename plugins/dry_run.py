@@ -18,6 +18,8 @@ from fixtures.instances.plan import instances_of, plan
 from plugins.instance import instance_command
 from plugins.options import given_arguments
 from plugins.selection import case_of, selection_key
+from plugins.spec.module import arguments_of
+from plugins.spec.preview import launched
 
 WIDTH = 80
 # Stands for what the run chooses when it starts.
@@ -41,8 +43,12 @@ def commands(item: pytest.Item) -> List[str]:
     case = case_of(item)
     if case is None:
         return []
-    words = [python(), "-m", "pytest", test_path(item), *given_arguments(item.config)]
+    words = [python(), "-m", "pytest", *test_paths(item), *given_arguments(item.config)]
     lines = ["", *wrapped(words + ["--sweep"] * case.inner)]
+    command = launched(item)
+    if command is not None:
+        heading, started = command
+        return [*lines, heading, *wrapped(started, indent="    ")]
     if instances_of(case.config) == 1:
         return lines
     try:
@@ -68,11 +74,10 @@ def python() -> str:
     return "python" if found and os.path.samefile(found, sys.executable) else sys.executable
 
 
-def test_path(item: pytest.Item) -> str:
-    """Return the case's node id as it is given from the folder of this run."""
-    config = item.config
-    folder = os.path.relpath(str(config.rootpath), str(config.invocation_params.dir))
-    return item.nodeid if folder == "." else os.path.join(folder, item.nodeid)
+def test_paths(item: pytest.Item) -> List[str]:
+    """Return the words that name the case from the folder of this run."""
+    here = str(item.config.invocation_params.dir)
+    return [os.path.relpath(word, here) for word in arguments_of(item.config, item.nodeid)]
 
 
 def wrapped(words: Sequence[str], indent: str = "") -> List[str]:

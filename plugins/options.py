@@ -280,6 +280,12 @@ def check_spelling(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"pytest takes the word after {option} for a test path; write {option}={value}"
             )
+    for word in words:
+        if word.split("::")[0].endswith((".yml", ".yaml")) and (here / "conftest.py").exists():
+            raise pytest.UsageError(
+                f"{word} lies outside the project; name the project as well: pytest conftest.py "
+                f"{word}"
+            )
 
 
 def measuring_arguments(config: pytest.Config) -> List[str]:

@@ -62,9 +62,13 @@ def is_gone(benchmark: Benchmark, cases: AbstractSet[str]) -> bool:
     """Tell whether an entry's case is no longer among the node ids of all ``cases``.
 
     One that options of the command line changed is not collected without them: it is gone when its
-    bench function is.
+    bench function is. A command of a benchmarks.yml is collected only where its file was named:
+    without another case of that file nothing is known of it.
     """
     nodeid = benchmark["fullname"]
+    if "spec" in record_of(benchmark):
+        file = nodeid.split("::")[0] + "::"
+        cases = cases if any(case.startswith(file) for case in cases) else {nodeid}
     if record_of(benchmark).get("overrides"):
         return nodeid.split("[")[0] not in {case.split("[")[0] for case in cases}
     return nodeid not in cases

@@ -101,11 +101,12 @@ def _csv(columns: Sequence[Tuple[str, str]], rows: List[Dict[str, Any]]) -> str:
     writer = csv.writer(output, lineterminator="\n")
     writer.writerow([heading for heading, _ in columns])
     for row in rows:
-        writer.writerow([_cell(row[key]) for _, key in columns])
+        writer.writerow([csv_cell(row[key]) for _, key in columns])
     return output.getvalue()
 
 
-def _cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
+    """Return a value as a cell that no spreadsheet takes for a formula."""
     if value is None:
         return ""
     if isinstance(value, bool):

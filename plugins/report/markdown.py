@@ -104,7 +104,7 @@ def _full(row: Dict[str, Any]) -> List[str]:
 
 def compile_text(row: Dict[str, Any]) -> str:
     """Return the seconds of a compilation, or how there was none."""
-    if row["compile_seconds"] is None:
+    if row["compile"] not in ("fresh", "cached", "reused"):
         return ""
     return "reused" if row["compile"] == "reused" else f"{row['compile_seconds']:.1f}"
 

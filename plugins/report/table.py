@@ -40,22 +40,22 @@ class Row(NamedTuple):
 def table_rows(
     benchmarks: Sequence[Dict[str, Any]], verdicts: Dict[str, Dict[str, Any]]
 ) -> List[Row]:
-    """Return the rows, grouped by bench function.
+    """Return the rows, grouped by bench function, and by unit where a function has several.
 
     In the order of the run; where the run was compared, regressions first: both the groups and
     their cases.
     """
-    groups: Dict[str, List[Dict[str, Any]]] = {}
+    groups: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
     for benchmark in benchmarks:
-        groups.setdefault(benchmark["fullname"].split("[")[0], []).append(benchmark)
+        unit = record_of(benchmark)["throughput"]["unit"]
+        groups.setdefault((benchmark["fullname"].split("[")[0], unit), []).append(benchmark)
 
     def worst(benchmark: Dict[str, Any]) -> Tuple[int, float]:
         return place(verdicts.get(benchmark["fullname"], {}))
 
     ordered = sorted(groups.items(), key=lambda group: min(map(worst, group[1])))
     rows = []
-    for function, members in ordered:
-        unit = record_of(members[0])["throughput"]["unit"]
+    for (function, unit), members in ordered:
         rows.append(Row((f"{function.split('::')[-1]} ({unit})",)))
         rows += [_row(one, verdicts.get(one["fullname"])) for one in sorted(members, key=worst)]
     return rows
@@ -65,7 +65,8 @@ def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
     record = record_of(benchmark)
     throughput, latency = record["throughput"], record["latency"]
     share = (record["compute"] or {}).get("share")
-    compiled = f"{record['compile_seconds']:.1f}"
+    compiled = {"fresh": f"{record['compile_seconds']:.1f}", "reused": "reused"}
+    compiled["cached"] = compiled["fresh"]
     kind = "" if verdict is None else str(verdict["kind"])
     cells = (
         f"  {record['name']}",
@@ -73,7 +74,8 @@ def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
         percent(throughput["spread"]),
         short_number(latency["p50_ms"]),
         short_number(latency["p99_ms"]),
-        compiled if record["compile"] in ("fresh", "cached") else "reused",
+        # A command of a benchmarks.yml compiles by itself, and nobody sees for how long.
+        compiled.get(record["compile"], "-"),
         "-" if share is None else percent(share, 0),
         kind or "-",
         change_text(verdict),

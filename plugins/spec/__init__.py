@@ -1,0 +1,1 @@
+"""A benchmarks.yml as cases: ``pytest path/to/benchmarks.yml`` (docs/specs.md)."""

@@ -1,0 +1,55 @@
+"""The columns that a benchmarks.yml asks for (``output``): as lines, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any, Dict, List, Sequence
+
+from plugins.record import record_of
+from plugins.report.exports import csv_cell
+from plugins.units import short_number
+
+
+def lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
+    """Return a line per command: its columns."""
+    found = []
+    for benchmark in benchmarks:
+        record = record_of(benchmark)
+        columns = record.get("spec", {}).get("columns")
+        if columns:
+            shown = ", ".join(f"{title} {_shown(value)}" for title, value in columns)
+            found.append(f"{record['name']}: {shown}")
+    return found
+
+
+def csv_text(benchmarks: Sequence[Dict[str, Any]]) -> str:
+    """Return a row per command: its file, name and parameters, columns, metrics; '' without any."""
+    rows: List[Dict[str, Any]] = []
+    for benchmark in benchmarks:
+        record = record_of(benchmark)
+        facts = record.get("spec")
+        if facts:
+            row: Dict[str, Any] = {
+                "case": benchmark["fullname"],
+                "benchmark": facts["entry"],
+                "variant": facts["variant"],
+                **dict(facts["columns"]),
+            }
+            for name, value in record["counters"].items():
+                row.setdefault(name, value)
+            rows.append({**row, "seconds": facts["seconds"], "git": facts["git"]})
+    if not rows:
+        return ""
+    headings = list(dict.fromkeys(name for row in rows for name in row))
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow([csv_cell(name) for name in headings])
+    writer.writerows([csv_cell(row.get(name)) for name in headings] for row in rows)
+    return output.getvalue()
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return short_number(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,103 @@
+"""What a run of a command comes to: rounds for the statistics, metrics, derived values, columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Sequence, Tuple
+
+from plugins.spec import template
+from plugins.spec.cases import SpecConfig
+from plugins.spec.command import Ran
+from plugins.spec.entry import Entry
+from plugins.spec.metrics import LATENCY, THROUGHPUT, Metric, MetricError, mean, search
+
+
+@dataclass
+class Results:
+    """The figures of one process."""
+
+    #: Seconds of each round, and what one round is: an item, a call, or the whole run.
+    rounds: List[float]
+    unit: str
+    source: str  # of the latency
+    latencies: List[float]  # seconds
+    #: Metric -> its figure; and the values that it is made of.
+    figures: Dict[str, float] = field(default_factory=dict)
+    values: Dict[str, List[float]] = field(default_factory=dict)
+    derived: Dict[str, float] = field(default_factory=dict)
+    copies: int = 1
+
+
+def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> Results:
+    """Read what a command printed. Raises MetricError."""
+    copies = template.copies(ran.words)
+    found = search(entry.metrics, (ran.stdout, ran.stderr))
+    kept: Dict[str, List[float]] = {}
+    figures: Dict[str, float] = {}
+    values: Dict[str, List[float]] = {}
+    for metric in entry.metrics:
+        factor = copies if metric.name == THROUGHPUT else 1
+        values[metric.name] = metric.values(found[metric.name], factor)
+        kept[metric.name] = metric.kept(values[metric.name], config.skip_by)
+        figures[metric.name] = mean(kept[metric.name])
+    rounds, unit = _rounds(entry, kept, ran)
+    latencies, source = rounds, "seconds of one of what the throughput counts"
+    if LATENCY in kept:
+        latencies = [value * entry.latency_seconds for value in kept[LATENCY]]
+        source = "the command"
+    return Results(
+        rounds,
+        unit,
+        source,
+        latencies,
+        figures,
+        values,
+        _derived(entry, config, figures),
+        copies,
+    )
+
+
+def _rounds(entry: Entry, kept: Dict[str, List[float]], ran: Ran) -> Tuple[List[float], str]:
+    """Return the seconds that the gate compares, and the plural of what each is the time of."""
+    for name in (THROUGHPUT, LATENCY):
+        if min(kept.get(name, [1.0])) <= 0:
+            raise MetricError(f"{name}: {min(kept[name])} matched, and it is above zero")
+    if THROUGHPUT in kept:
+        return [1 / value for value in kept[THROUGHPUT]], entry.unit
+    if LATENCY in kept:
+        return [value * entry.latency_seconds for value in kept[LATENCY]], "calls"
+    return [ran.seconds], "runs"
+
+
+def _derived(entry: Entry, config: SpecConfig, figures: Dict[str, float]) -> Dict[str, float]:
+    known = dict(figures)
+    for name, text in config.parameters:
+        try:
+            known.setdefault(name, float(text))
+        except ValueError:
+            continue  # a word, which no expression can use
+    found: Dict[str, float] = {}
+    for name, expression in entry.derived.items():
+        try:
+            found[name] = known[name] = expression.value(known)
+        except ValueError as error:
+            raise MetricError(f"{name}: {error}") from None
+    return found
+
+
+def columns(entry: Entry, config: SpecConfig, results: Results) -> List[Tuple[str, Any]]:
+    """Return the columns that the entry asks for as (title, value), without any all metrics."""
+    known: Dict[str, Any] = {**dict(config.parameters), **results.figures, **results.derived}
+    wanted: Sequence[Tuple[str, str]] = entry.output or [
+        (name, name) for name in [*results.figures, *results.derived]
+    ]
+    return [(title, known.get(name)) for title, name in wanted]
+
+
+def described(metric: Metric, results: Results) -> Dict[str, Any]:
+    """Return a metric for the record."""
+    return {
+        "reduction": metric.reduction,
+        "value": results.figures[metric.name],
+        "values": results.values[metric.name],
+    }

@@ -1,0 +1,191 @@
+"""Every form of a benchmarks.yml that the original runner documents, read and turned into cases.
+
+The forms are in tests/data/specs/forms.yml; each test names those that it covers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from plugins.spec import template
+from plugins.spec.cases import SpecConfig, Wanted, cases_of
+from plugins.spec.command import words_of
+from plugins.spec.entry import Entry, read_entries
+from plugins.spec.metrics import Metric, MetricError, mean, search
+
+FORMS = Path(__file__).parent / "data" / "specs" / "forms.yml"
+ENTRIES: Dict[str, Entry] = {entry.name: entry for entry in read_entries(FORMS, "forms.yml")}
+
+
+def identifiers(name: str, device: str = "cpu", **assignments: List[str]) -> List[str]:
+    return [case.id for case in cases_of(ENTRIES[name], Wanted(assignments, device))]
+
+
+def config(name: str, number: int = 0, **assignments: List[str]) -> SpecConfig:
+    found = list(cases_of(ENTRIES[name], Wanted(assignments, "cpu")))[number].config
+    assert isinstance(found, SpecConfig)
+    return found
+
+
+def test_shared_blocks_are_no_entries_and_merge_keys_give_what_they_hold() -> None:
+    assert list(ENTRIES) == [
+        "train_real_pod16",
+        "infer_gen_pod4",
+        "infer_rows_synth",
+        "train_conv_synth",
+        "notebook_gen",
+        "notebook_file_gen",
+        "declared",
+    ]
+    train = ENTRIES["train_real_pod16"]
+    assert [(m.name, m.skip, m.reduction) for m in train.metrics] == [
+        ("throughput", 2, "mean"),
+        ("loss", 0, "final"),
+    ]
+    assert train.output == (("samples/sec", "throughput"), ("loss", "loss"))
+    assert train.unused == (
+        "requirements_path",
+        "required_apt_packages_path",
+        "pre_run_commands",
+    )
+    # A mapping's own key wins over a merged one; several << of one mapping all count.
+    assert ENTRIES["infer_rows_synth"].environment == {"RETRIES": "4"}
+    assert ENTRIES["infer_gen_pod4"].environment["RETRIES"] == "3"
+    assert [m.reduction for m in ENTRIES["infer_gen_pod4"].metrics] == [
+        "mean",
+        "mean",
+        "min",
+        "value",
+    ]
+
+
+def test_names_say_what_data_is_read_how_many_ipus_and_what_takes_long() -> None:
+    assert {name: entry.data for name, entry in ENTRIES.items()} == {
+        "train_real_pod16": "real",
+        "infer_gen_pod4": "generated",
+        "infer_rows_synth": "synthetic",
+        "train_conv_synth": "synthetic",
+        "notebook_gen": "generated",
+        "notebook_file_gen": "generated",
+        "declared": "generated",
+    }
+    assert [name for name, entry in ENTRIES.items() if entry.converges] == ["train_conv_synth"]
+    assert [name for name, entry in ENTRIES.items() if entry.notebook] == [
+        "notebook_gen",
+        "notebook_file_gen",
+    ]
+    assert config("train_real_pod16").ipus == 0
+    (on_ipus,) = cases_of(ENTRIES["train_real_pod16"], Wanted({}, "ipu"))
+    assert on_ipus.config.ipus == 16
+
+
+def test_a_mapping_of_parameters_is_a_product_whose_first_name_changes_fastest() -> None:
+    assert identifiers("infer_gen_pod4") == [
+        "infer_gen_pod4_batchsize_1_request_type_SYNC",
+        "infer_gen_pod4_batchsize_32_request_type_SYNC",
+        "infer_gen_pod4_batchsize_1_request_type_ASYNC",
+        "infer_gen_pod4_batchsize_32_request_type_ASYNC",
+    ]
+
+
+def test_a_list_of_parameters_has_a_variant_per_row() -> None:
+    first, second = identifiers("infer_rows_synth")
+    assert first == "infer_rows_synth_batchsize_1_model_resnet18"
+    # A blank is no part of an identifier; the digest keeps names apart that differ only there.
+    assert second.startswith("infer_rows_synth_batchsize_16_model_resnet_50.")
+
+
+def test_set_replaces_a_parameter_and_other_options() -> None:
+    names = identifiers("infer_gen_pod4", batchsize=["8"], skip_by=["value"])
+    assert list(dict.fromkeys(names)) == [
+        "infer_gen_pod4_batchsize_8_request_type_SYNC-skipbyvalue",
+        "infer_gen_pod4_batchsize_8_request_type_ASYNC-skipbyvalue",
+    ]
+    assert config("train_real_pod16", timeout=["60"]).timeout == 60
+    assert config("train_real_pod16", timeout=["7200"]).timeout == 3600
+    wanted = Wanted({"skip_by": ["luck"], "size": ["1"]}, "cpu")
+    (refused,) = cases_of(ENTRIES["train_real_pod16"], wanted)
+    assert "'luck' is not one of order, value" in refused.error
+    assert refused.lacks == {"size"}
+    (refused,) = cases_of(ENTRIES["train_real_pod16"], Wanted({"steps": ["3"]}, "cpu"))
+    assert refused.error.startswith("--steps: the command decides")
+
+
+def test_a_command_is_words_without_a_shell() -> None:
+    known = {"DATASETS_DIR": "/data/x", "HOME": "/home/me"}
+    train = words_of(config("train_real_pod16"), known)
+    assert " ".join(train) == (
+        "mpirun --tag-output --np 4 --allow-run-as-root python3 train.py "
+        "--data-dir /data/x/imagenet-data --epochs 1"
+    )
+    kept = words_of(config("train_real_pod16", allow_wandb=["true"]), known)
+    assert kept[-6:] == ["--wandb", "--wandb-project", "name", "--wandb-tags=one", "--epochs", "1"]
+    only = words_of(config("train_real_pod16", compile_only=["yes"]), known)
+    assert only[-1] == "--compile-only"
+    # A line ends with a backslash, as in a shell script.
+    gen = words_of(config("infer_gen_pod4", 3), known)
+    assert gen[-4:] == ["--micro-batch-size", "32", "--request-type", "ASYNC"]
+    assert "\\" not in "".join(gen)
+    rows = words_of(config("infer_rows_synth", 1), known)
+    assert rows[2:] == [
+        *("--bs", "16", "--model", "resnet 50", "--json", '{"a": 1}', "--home", "/home/me"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "factor"),
+    [
+        ("mpirun --np 4 python3 x.py", 4),
+        ("/opt/bin/mpirun --bind-to none --np=8 python3 x.py", 8),
+        ("poprun --num-instances 4 --np 4 python3 x.py", 1),
+        ("python3 x.py --np 4", 1),
+        ("mpirun -n 4 python3 x.py", 1),
+        ("mpirun --np many python3 x.py", 1),
+    ],
+)
+def test_a_throughput_is_multiplied_by_the_processes_of_mpirun(command: str, factor: int) -> None:
+    assert template.copies(command.split()) == factor
+
+
+def test_reductions_and_both_ways_to_skip() -> None:
+    values = [3.0, 10.0, 8.0, 9.0, 7.0]
+    by_mean = Metric("throughput", "x", skip=2)
+    assert mean(by_mean.kept(values, "order")) == 8.0  # the earliest are dropped
+    assert mean(by_mean.kept(values, "value")) == 9.0  # the lowest
+    latency = Metric("latency", "x", skip=2)
+    assert mean(latency.kept(values, "value")) == 6.0  # the highest
+    for reduction, figure in (("final", 7.0), ("min", 3.0), ("value", 3.0)):
+        assert Metric("a", "x", 2, reduction).kept(values, "order") == [figure]
+
+
+def test_what_matches_is_of_both_streams_line_by_line(tmp_path: Path) -> None:
+    out, err = tmp_path / "out", tmp_path / "err"
+    out.write_bytes(b"rate: 1 rate: 2\r\nbar 1%\rrate: 3\nbad \xff rate: 4\n")
+    err.write_bytes(b"rate: 5\n")
+    metric = Metric("rate", r"rate: (\d+)")
+    found = search([metric], [out, err])
+    assert metric.values(found["rate"], factor=2) == [2, 4, 6, 8, 10]
+    with pytest.raises(MetricError, match="5 values matched .* more than skip: 5 must"):
+        Metric("rate", "x", skip=5).values(found["rate"])
+    with pytest.raises(MetricError, match="0 values matched 'x', at least one must"):
+        Metric("rate", "x").values([])
+    for word in ("1,000", "nan", "inf", ""):
+        with pytest.raises(MetricError, match="which is no number"):
+            Metric("rate", "x").values([word])
+
+
+def test_units_are_those_of_the_columns_or_of_the_expression() -> None:
+    assert ENTRIES["train_real_pod16"].unit == "samples"
+    assert ENTRIES["infer_rows_synth"].unit == "images"
+    assert ENTRIES["declared"].unit == "items"
+    assert ENTRIES["infer_gen_pod4"].latency_seconds == 1e-3
+
+
+def test_derived_values_come_after_those_that_they_read() -> None:
+    derived = ENTRIES["infer_gen_pod4"].derived
+    assert list(derived) == ["per_item", "scaled"]
+    per_item = derived["per_item"].value({"latency": 5.0, "batchsize": 4.0})
+    assert derived["scaled"].value({"per_item": per_item}) == 2.5
