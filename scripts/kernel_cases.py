@@ -13,6 +13,9 @@ import bench_kernels
 from fixtures.config import CaseConfig, Family, Sweep
 from plugins.selection import FRAMEWORKS
 
+# What a declaration of cases says that is no option of theirs.
+NO_AXES = ("quick", "further")
+
 
 @dataclass(frozen=True)
 class KernelCase:
@@ -58,6 +61,7 @@ def _configurations(function: Any) -> Iterator[Any]:
         for entry in mark.args:
             if isinstance(entry, Sweep):
                 continue
-            for config, _ in Family.of(entry, dict(mark.kwargs)).points:
+            axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
+            for config, _ in Family.of(entry, axes).points:
                 if config.system == "host" and config.data == "synthetic":
                     yield f"{config.name}-{config.mode}", config
