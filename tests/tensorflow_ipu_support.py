@@ -95,8 +95,7 @@ def use_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     def dataset(tf: Any, feed: RecordFeed, compute: str) -> Any:
         return tf.data.Dataset.from_tensor_slices(batches()).repeat()
 
-    for module in ("tensorflow_images", "tensorflow_ipu_classifier"):
-        monkeypatch.setattr(f"fixtures.runtimes.{module}.image_dataset", dataset)
+    monkeypatch.setattr("fixtures.data.tf_pipeline.image_dataset", dataset)
 
 
 def values(variables: Any) -> List[Any]:

@@ -27,7 +27,7 @@ from tests.doubles.tensorflow_ipu import (
 )
 from tests.doubles.tensorflow_ipu.record import recorder
 
-__all__ = ["ADDONS", "OFFERED", "distribution", "modules", "recorder"]
+__all__ = ["ADDONS", "OFFERED", "distribution", "modules", "recorder", "strategies"]
 
 ROOT = "tensorflow.python.ipu"
 #: Module of the SDK -> what it offers.
@@ -35,6 +35,7 @@ OFFERED: Dict[str, Tuple[Any, ...]] = {
     f"{ROOT}.config": (
         config.DeviceConnectionType,
         config.IPUConfig,
+        config.SchedulingAlgorithm,
         config.StochasticRoundingBehaviour,
         config.reset_ipu_configuration,
     ),
@@ -44,6 +45,7 @@ OFFERED: Dict[str, Tuple[Any, ...]] = {
     f"{ROOT}.gradient_accumulation": (accumulation.GradientAccumulationReductionMethod,),
     f"{ROOT}.normalization_ops": (norms.group_norm,),
     f"{ROOT}.optimizers": (
+        accumulation.AutomaticLossScalingOptimizer,
         accumulation.GradientAccumulationOptimizerV2,
         accumulation.IpuOptimizer,
     ),
@@ -55,8 +57,8 @@ OFFERED: Dict[str, Tuple[Any, ...]] = {
         pipelining.pipeline,
     ),
     f"{ROOT}.loops": (program.repeat,),
-    f"{ROOT}.cross_replica_ops": (program.cross_replica_mean,),
-    f"{ROOT}.utils": (program.get_num_of_ipus_in_device,),
+    f"{ROOT}.cross_replica_ops": (program.cross_replica_mean, program.cross_replica_sum),
+    f"{ROOT}.utils": (program.get_num_of_ipus_in_device, program.reset_ipu_seed),
 }
 #: The fused layers; they are made on Keras when they are first asked for.
 ADDONS = "ipu_tensorflow_addons.keras.layers"
@@ -83,6 +85,12 @@ def distribution() -> Dict[str, ModuleType]:
     """Return ``popdist.tensorflow``, which goes beside the modules of tests.doubles.popdist."""
     name = "popdist.tensorflow"
     return {name: module_of(name, ("set_ipu_config",), vars(distributed))}
+
+
+def strategies() -> Dict[str, ModuleType]:
+    """Return the module of PopDist's strategy."""
+    name = f"{ROOT}.distributed.popdist_strategy"
+    return {name: module_of(name, ("PopDistStrategy",), vars(distributed))}
 
 
 def _layer(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Gradient accumulation in a loop, without a pipeline."""
+"""Optimisers around another: gradient accumulation in a loop, automatic loss scaling."""
 
 from __future__ import annotations
 
@@ -87,3 +87,35 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
         with tf.control_dependencies(added):
             number = seen.assign_add(1)
         return tf.cond(number % self._count == 0, update, lambda: tf.constant(False)).op
+
+
+class AutomaticLossScalingOptimizer(IpuOptimizer):
+    """Scales the loss and unscales all gradients; here by the first factor throughout."""
+
+    @recorded
+    def __init__(
+        self,
+        wrapped_optimizer: Any,
+        initial_loss_scaling_factor: float = 1.0,
+        update_frequency: int = 8,
+        increase_factor: float = 2.0,
+        decrease_factor: float = 0.5,
+        max_loss_scaling_factor: float = 32768,
+        accumulate_statistics_over_update_period: bool = True,
+        ratio_threshold: float = 10e-6,
+        name: str = "AutomaticLossScalingOptimizer",
+    ) -> None:
+        import tensorflow as tf
+
+        assert isinstance(wrapped_optimizer, tf.compat.v1.train.Optimizer)
+        assert tf.executing_eagerly(), "it makes variables, which a program cannot"
+        assert increase_factor > decrease_factor > 0 < update_frequency
+        assert 0 < ratio_threshold < 1
+        assert 0 < initial_loss_scaling_factor * increase_factor < max_loss_scaling_factor
+        super().__init__(wrapped_optimizer, name)
+        self._scale = initial_loss_scaling_factor
+
+    @recorded
+    def compute_gradients(self, loss: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        pairs = self._opt.compute_gradients(loss * self._scale, **kwargs)
+        return [(gradient / self._scale, variable) for gradient, variable in pairs]

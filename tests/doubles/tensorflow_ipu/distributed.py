@@ -1,10 +1,11 @@
-"""``popdist.tensorflow``: the IPUs of an instance that poprun started."""
+"""``popdist.tensorflow`` and PopDist's strategy: an instance that poprun started."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tests.doubles import popdist
+from tests.doubles.tensorflow_ipu.program import IPUStrategyV1
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 DEVICE_ID = 7
@@ -23,3 +24,29 @@ def set_ipu_config(config: Any, ipus_per_replica: int = 1, configure_device: boo
     distribution.process_index = job.index
     distribution.process_count = job.instances
     return config
+
+
+class PopDistStrategy(IPUStrategyV1):
+    """Where programs of several instances run; the other instances are not there."""
+
+    @recorded
+    def __init__(
+        self,
+        ipu_device: str = "/device:IPU:0",
+        add_ipu_cross_replica_reductions: bool = True,
+        enable_dataset_iterators: bool = True,
+        enable_keras_extensions: bool = True,
+    ) -> None:
+        assert "init" in popdist.recorder.names(), "popdist.init() comes first"
+        super().__init__()
+
+    @recorded
+    def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:
+        """Return this instance's value: the others' are equal in a mean, nothing in a sum."""
+        import tensorflow as tf
+
+        assert tf.executing_eagerly(), "hosts exchange between the calls of a program"
+        assert self._depth, "the strategy's scope was left"
+        assert isinstance(reduce_op, tf.distribute.ReduceOp)
+        assert axis is None
+        return value

@@ -134,8 +134,12 @@ def pipeline(
     assert isinstance(gradient_accumulation_count, int)
     assert pipeline_schedule is None or isinstance(pipeline_schedule, PipelineSchedule)
     assert recomputation_mode is None or isinstance(recomputation_mode, RecomputationMode)
-    assert device_mapping is None, "the stand-in has stage i on IPU i"
-    assert recorder.attached % stages == 0, (recorder.attached, stages)
+    mapping = list(range(stages)) if device_mapping is None else device_mapping
+    assert isinstance(mapping, list)
+    assert len(mapping) == stages
+    shards = max(mapping) + 1
+    assert set(mapping) == set(range(shards)), mapping
+    assert recorder.attached % shards == 0, (recorder.attached, shards)
     for options in (
         forward_propagation_stages_poplar_options,
         backward_propagation_stages_poplar_options,
@@ -146,7 +150,7 @@ def pipeline(
     assert not outfeed_loss
     assert outfeed_mask is None or optimizer_function is not None
     assert outfeed_queue is not None
-    recorder.shards = stages
+    recorder.shards = shards
     if recorder.only_arguments:
         return tf.no_op()
     training = optimizer_function is not None
@@ -186,7 +190,7 @@ def pipeline(
         if training:
             method = GradientAccumulationReductionMethod.parse(reduction_method)
             count = gradient_accumulation_count
-            scale = {"SUM": 1.0, "MEAN": 1.0 / count}[method.name]
+            scale = {"SUM": 1.0, "MEAN": 1.0 / count, "RUNNING_MEAN": 1.0 / count}[method.name]
             pairs = [(total * scale, variables[key]) for key, total in sums.items()]
             done.append(apply_gradients(found.opt, pairs))
         with tf.control_dependencies(done):

@@ -189,6 +189,25 @@ def cross_replica_mean(
 
 
 @recorded
+def cross_replica_sum(
+    x: Any, replica_group_size: Optional[int] = None, name: Optional[str] = None
+) -> Any:
+    """Return the first replica's value as often as there are replicas in all instances."""
+    replicas = recorder.replicas if replica_group_size is None else replica_group_size
+    return x * replicas
+
+
+@recorded
+def reset_ipu_seed(
+    seed: int,
+    device: str = "/device:IPU:0",
+    cpu_device: str = "cpu",
+    experimental_identical_replicas: bool = False,
+) -> None:
+    assert recorder.attached, "no IPU is configured"
+
+
+@recorded
 def get_num_of_ipus_in_device(ipu_device: str, device: str = "cpu") -> int:
     assert ipu_device == "/device:IPU:0"
     return recorder.attached
