@@ -124,7 +124,7 @@ def test_a_call_runs_the_updates_up_to_the_next_host_event(
     recipe = config.recipe
     # That of each call's last update; beyond the end it stays at the last.
     assert rates == pytest.approx([recipe.rate(n) for n in (1, 3, 5, 7, 7)], rel=1e-4)
-    assert step.finish() == {"training_seconds": pytest.approx(step._events.seconds)}
+    assert step.finish() == {"training_seconds": pytest.approx(step.progress.seconds)}
     step.close()
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -315,7 +315,7 @@ def test_data_without_meaning_is_validated_in_a_few_batches() -> None:
     step = step_of(small())
     for _ in range(2):
         step()
-    folder = step._folder.path
+    folder = step.progress._folder.path
     (facts,) = step.finish()["validation"]
     assert facts["images"] == 8 * 4
     assert facts["accuracy"] in (0.0, 1.0)  # one image
@@ -327,11 +327,9 @@ def test_gradients_are_reduced_where_replicas_have_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the hook makes of the gradients is what the optimiser takes."""
-    from fixtures.runtimes.tensorflow_application import ApplicationStep
+    from fixtures.runtimes.tensorflow_replicas import Replicas
 
-    monkeypatch.setattr(
-        ApplicationStep, "_mean_over_replicas", lambda _, gradients: [0.0 * g for g in gradients]
-    )
+    monkeypatch.setattr(Replicas, "means", lambda _, tensors: [0.0 * t for t in tensors])
     step = step_of(small(validation=False))
     before = [variable.numpy() for variable in step.classifier.trainable_variables]
     step()
