@@ -92,7 +92,6 @@ class ObedientMeter:
                 "flops_per_item": step.flops_per_item(),
                 "prefetched_batches": step.prefetched_batches,
                 "burst": step.burst,
-                "most_rounds": step.most_rounds,
             }
 
         halves: List[Work] = []
@@ -110,6 +109,7 @@ class ObedientMeter:
             "compile": lambda _: step.compile(),
             "facts": facts,
             "run": run,
+            "most_rounds": lambda _: step.most_rounds,
             "latencies": lambda _: step.latencies(),
             "parts": parts,
             "part": lambda number: halves[number].run(),

@@ -165,6 +165,8 @@ class Meter:
             facts = step.finish()
             if facts:
                 record["finish"] = facts
+                lines = [f"{self.case.id}: {line}" for line in step.summary(facts)]
+                self.config.stash[run_key].closing += lines
             self.progress.phase("measuring what limits")
             record["input"] = describe_input(step, items, unit, self.device.clock)
             record["data"] = step.feed.describe()

@@ -104,29 +104,55 @@ def updates_in(caplog: pytest.LogCaptureFixture) -> List[int]:
 def test_a_call_runs_the_updates_up_to_the_next_host_event(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Logs every 2 updates, checkpoints every 4; the run goes on where the schedule ends."""
+    """Logs every 2 updates, checkpoints every 4; calls beyond the run's end leave neither."""
     config = small(checkpoint_output_dir=str(tmp_path), validation=False)
     step = step_of(config)
-    assert (step.calibrated, step.batches_per_step, step.most_rounds) == (False, 2, 1)
+    assert (step.calibrated, step.batches_per_step, step.most_rounds) == (False, 2, 4)
     assert step.updates == 0  # compiling runs nothing
     with caplog.at_level(logging.INFO, "ipubench.training"):
         for _ in range(5):
             step()
-    assert updates_in(caplog) == [2, 4, 6, 8, 10]
+    assert updates_in(caplog) == [2, 4, 6, 8]
+    assert step.most_rounds == 1
     assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4, 8]
     counters = step.counters()
     assert (counters["weight_updates"], counters["log_lines"], counters["checkpoints"]) == (
         10,
-        5,
+        4,
         2,
     )
     rates = [float(rate) for rate in re.findall(r"lr: (\S+),", caplog.text)]
     recipe = config.recipe
     # That of each call's last update; beyond the end it stays at the last.
-    assert rates == pytest.approx([recipe.rate(n) for n in (1, 3, 5, 7, 7)], rel=1e-4)
-    assert step.finish() == {"training_seconds": pytest.approx(step.progress.seconds)}
+    assert rates == pytest.approx([recipe.rate(n) for n in (1, 3, 5, 7)], rel=1e-4)
+    assert step._rate(9) == recipe.rate(7)
+    assert step.finish() == {
+        "training_seconds": pytest.approx(step.progress.seconds),
+        "epochs": 2.0,
+        "of_epochs": 2,
+    }
     step.close()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_was_not_measured_of_a_run_is_trained_where_its_weights_are_wanted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = small(checkpoint_output_dir=str(tmp_path), validation=False)
+    step = step_of(config)
+    step()
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "ipubench.training"):
+        facts = step.finish()
+    assert (facts["epochs"], facts["of_epochs"]) == (2.0, 2)
+    assert updates_in(caplog) == [4, 6, 8]
+    assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4, 8]
+    step.close()
+
+    step = step_of(small(validation=False))  # nobody wants these
+    step()
+    assert step.finish()["epochs"] == 0.5
+    step.close()
 
 
 def test_the_training_accuracy_is_that_of_the_images_seen(tmp_path: Path) -> None:
@@ -198,8 +224,11 @@ def test_a_run_that_is_killed_goes_on_with_the_same_loss_curve(
         assert again.accuracy == accuracy
     found = [variable.numpy() for variable in again._state().values()]
     assert all(np.allclose(one, other, 1e-4, 1e-6) for one, other in zip(found, wanted))
+    # The checkpoints from before the kill are those of the training, too.
+    assert [one["epoch"] for one in again.finish()["validation"]] == [1.0, 2.0]
     again.close()
-    assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4, 8]
+    # What another process wrote is left to the user.
+    assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4]
     assert len(set(losses)) == 4  # the batches differ
 
 
@@ -245,7 +274,8 @@ def test_checkpoints_are_validated_after_training_and_then_deleted(
     dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The accuracies are those of the unfolded network on all images, the padded ones left out."""
-    earlier = checkpoints.save(tmp_path, 1, {}, {})
+    other = tmp_path / "notes.txt"
+    other.write_text("not the run's")
     config, data = real_run(str(dataset), checkpoint_output_dir=str(tmp_path))
     step = step_of(config, data)
     wanted = []
@@ -263,7 +293,7 @@ def test_checkpoints_are_validated_after_training_and_then_deleted(
     assert [(found["accuracy"], found["images"]) for found in facts] == wanted
     assert f"accuracy: {100 * wanted[1][0]:.3f} % of {wanted[1][1]} images" in caplog.text
     step.close()
-    assert list(tmp_path.iterdir()) == [earlier]
+    assert list(tmp_path.iterdir()) == [other]
     json.dumps(facts, allow_nan=False)
 
 

@@ -151,7 +151,7 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     wanted = log_lines(caplog)
 
     ours = step_of(replace(config, checkpoint_output_dir=str(tmp_path / "ipu")))
-    assert (ours.batches_per_step, ours.most_rounds) == (2, 1)
+    assert (ours.batches_per_step, ours.most_rounds) == (2, 4)
     ours.compile()
     ours()
     found = log_lines(caplog)
@@ -175,9 +175,12 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     assert own["draws"] == theirs["draws"] == 8
 
     # Both go on, each from what the other wrote, and are where they were.
-    (validated,) = ours.finish()["validation"]
-    assert 0 < validated["accuracy"] < 1
-    assert (validated["images"], validated["epoch"]) == (VALIDATED, 1.0)
+    validated = ours.finish()["validation"]  # of the rest of the run, too
+    assert all(0 < one["accuracy"] < 1 for one in validated)
+    assert [(one["images"], one["epoch"]) for one in validated] == [
+        (VALIDATED, 1.0),
+        (VALIDATED, 2.0),
+    ]
     ours.close()
     host()
     resumed = step_of(replace(config, checkpoint_input_dir=str(tmp_path / "host")))
@@ -189,7 +192,7 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     resumed.close()
     of = replace(config, training=False, checkpoint_input_dir=str(tmp_path / "ipu"))
     host_validation = on_host(of)
-    assert host_validation.finish()["validation"] == [validated]
+    assert host_validation.finish()["validation"] == validated
     host_validation.close()
 
 
@@ -257,7 +260,7 @@ def test_with_synthetic_data_nothing_comes_back(monkeypatch: pytest.MonkeyPatch)
     assert np.isnan(made.loss)
     assert np.isnan(made.accuracy)
     assert made.counters() == {"weight_updates": 2, "log_lines": 1, "checkpoints": 0}
-    assert set(made.finish()) == {"training_seconds"}
+    assert set(made.finish()) == {"training_seconds", "epochs", "of_epochs"}
     (queue,) = recorder.queues
     assert int(queue._taken.numpy()) == 0
     made.close()

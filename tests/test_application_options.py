@@ -503,6 +503,70 @@ RULES: List[Tuple[Application, Dict[str, Any], type, str]] = [
         PLAIN,
         "either num_groups or channels_per_group",
     ),
+    (
+        RESNET8,
+        {"norm_layer": Parameters({"name": "group_norm", "num_groups": -4})},
+        PLAIN,
+        "either num_groups or channels_per_group, above 0",
+    ),
+    (
+        RESNET8,
+        {"norm_layer": Parameters({"name": "group_norm", "num_groups": 3})},
+        PLAIN,
+        "^norm_layer: num_groups=3 does not divide the 16 channels .* a divisor of 16",
+    ),
+    (
+        RESNET8,
+        {"norm_layer": Parameters({"name": "batch_norm", "momentum": 1.5})},
+        PLAIN,
+        "^norm_layer: momentum=1.5 is not 0 or above, and below 1",
+    ),
+    (
+        BS20,
+        {"norm_layer": Parameters({"name": "group_norm", "num_groups": 4})},
+        PLAIN,
+        "^dbn_replica_group_size=2 is of batch norms, .* use 1",
+    ),
+    (
+        RESNET8,
+        {"lr_schedule_params": Parameters({"initial_learning_rate": -1})},
+        PLAIN,
+        "^lr_schedule_params: initial_learning_rate=-1, times 16 images, is not a float32 of 0 or",
+    ),
+    (
+        RESNET8,
+        {
+            "lr_schedule": "stepped",
+            "lr_schedule_params": Parameters({"boundaries": [1], "values": [1, -0.5]}),
+        },
+        PLAIN,
+        "^lr_schedule_params: values=-0.5 is not a float32 of 0 or above",
+    ),
+    (
+        RESNET8,
+        {"optimizer": "lars", "optimizer_params": Parameters({"weight_decay": -1})},
+        PLAIN,
+        "^optimizer_params: weight_decay=-1 is not 0 or above",
+    ),
+    (
+        POD4["resnet50_mlperf_pod4_bs20"],
+        {"validation_num_replicas": 8},
+        PLAIN,
+        "^validation_num_replicas=8 x 1 IPUs .* are 8 IPUs, .* all that the case has, 4: use 4 at",
+    ),
+    (IPU["resnet8_test"], {"validation_num_replicas": 3}, PLAIN, "the case has, 1: use 1 at most"),
+    (
+        IPU["resnet50_infer_bs16"],
+        {"validation_num_replicas": 2},
+        PLAIN,
+        "the case has, 1: use 1 at most",
+    ),
+    (
+        POD16_8K,
+        {"pipeline_validation_model": True, "validation_num_replicas": 5},
+        PLAIN,
+        "=5 x 4 IPUs a replica in validation are 20 IPUs, .* has, 16: use 4 at most",
+    ),
     (RESNET8, {"optimizer": "rmsprop", "weight_decay": 0.1}, PLAIN, "weight_decay=0.1 .* sgd only"),
 ]
 
@@ -528,6 +592,8 @@ def test_what_the_rules_allow() -> None:
     dataclasses.replace(POD16_8K, available_memory_proportion=eight).check()
     dataclasses.replace(POD16_8K, instances=4, pipeline_validation_model=True).check()
     dataclasses.replace(POD16_8K, instances=4, validation=False).check()
+    dataclasses.replace(POD16_8K, validation_num_replicas=16).check()
+    dataclasses.replace(IPU["resnet8_test"], replicas=3, validation_num_replicas=3).check()
     dataclasses.replace(BS20, instances=16, ckpt_all_instances=True).check()
     dataclasses.replace(RESNET8, auto_loss_scaling=True).check()
     dataclasses.replace(RESNET8, logs_per_epoch=Fraction(1, 5), num_epochs=5).check()
@@ -706,7 +772,8 @@ def test_by_default_a_host_runs_a_few_cases() -> None:
 def test_the_header_says_what_becomes_another_than_asked() -> None:
     _, text = collected("--set=ckpts_per_epoch=3", "--set=deterministic=yes", "-k", "resnet8_test-")
     assert "resnet8_test-synthetic-ckptsperepoch3-deterministicTrue and 2 more: " in text
-    assert "64 weight updates cannot be divided into 3 equal parts; the closest possible" in text
+    updates = RESNET8.weight_updates_per_epoch
+    assert f"{updates} weight updates cannot be divided into 3 equal parts; the closest" in text
     assert "shuffle is off" in text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,7 @@ def test_the_suite_runs_replicas_as_one_job(tmp_path: Path) -> None:
         "--set=weight_updates_per_epoch=4",
         "--set=logs_per_epoch=2",
         "--steps=2",
+        "-s",
         f"--results-dir={tmp_path / 'results'}",
     ).assert_code(0)
     (journal,) = (tmp_path / "results").glob("run-*.jsonl")
@@ -129,3 +131,8 @@ def test_the_suite_runs_replicas_as_one_job(tmp_path: Path) -> None:
     assert record["items_per_round"] == 2 * 2 * 4 * accumulation  # updates, replicas, micro batch
     assert record["counters"]["weight_updates"] >= 4
     assert record["finish"]["validation"]
+    # Of the first replica, by way of the run: each line once.
+    logged = re.findall(r"^batch (\d+): \[throughput: ", outcome.text, re.MULTILINE)
+    assert logged[:2] == ["2", "4"], outcome.text
+    assert len(logged) == record["counters"]["log_lines"]
+    outcome.line("validation of ")

@@ -62,8 +62,36 @@ def test_a_file_cut_short_is_one_message(tmp_path: Path, kept: float) -> None:
     path = checkpoints.save(tmp_path, 3, ARRAYS, {})
     content = path.read_bytes()
     path.write_bytes(content[: int(kept * len(content))])
-    with pytest.raises(CaseError, match=f"{path} is damaged or was cut short .*; delete it"):
+    for read in (checkpoints.checkpoints, checkpoints.newest):
+        with pytest.raises(CaseError) as caught:
+            read(tmp_path)
+        message = str(caught.value)
+        assert message.startswith(f"{path} is damaged or was cut short (")
+        assert message.endswith("; delete it, or copy it again")  # there is no other to take
+
+
+def test_the_newest_does_not_need_the_earlier_ones(tmp_path: Path) -> None:
+    """The numbers count, not the letters; only a damaged newest one stops a resume."""
+    for updates in (9, 70, 200000000):
+        checkpoints.save(tmp_path, updates, ARRAYS, {})
+    damaged = tmp_path / "checkpoint-00000009.npz"
+    damaged.write_bytes(b"half")
+    found = checkpoints.newest(tmp_path)
+    assert found.updates == 200000000
+    with pytest.raises(CaseError, match=f"{damaged} is damaged .*; delete it, or copy it again$"):
         checkpoints.checkpoints(tmp_path)
+
+    without = "; delete it, or copy it again; without it checkpoint-00000070.npz is the newest$"
+    content = bytearray(found.path.read_bytes())
+    content[bytes(content).index(ARRAYS["weights/0/conv/kernel"].tobytes()) + 10] ^= 1
+    found.path.write_bytes(bytes(content))
+    with pytest.raises(CaseError, match=without):
+        found.arrays()
+    found.path.write_bytes(b"half")
+    with pytest.raises(CaseError, match=without):
+        checkpoints.newest(tmp_path)
+    found.path.unlink()
+    assert checkpoints.newest(tmp_path).updates == 70
 
 
 def test_a_changed_byte_is_found_when_it_is_read(tmp_path: Path) -> None:
@@ -77,11 +105,25 @@ def test_a_changed_byte_is_found_when_it_is_read(tmp_path: Path) -> None:
         checkpoint.arrays()
 
 
+def test_damaged_zip_fields_are_one_message(tmp_path: Path) -> None:
+    """A flag that says encrypted, and a compression that there is not."""
+    path = checkpoints.save(tmp_path, 3, ARRAYS, {})
+    content = path.read_bytes()
+    directory = content.index(b"PK\x01\x02")
+    for place, bit in ((directory + 8, 1), (directory + 11, 1)):
+        damaged = bytearray(content)
+        damaged[place] ^= bit
+        path.write_bytes(bytes(damaged))
+        with pytest.raises(CaseError, match="is damaged"):
+            checkpoints.newest(tmp_path).arrays()
+
+
 def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaseError, match=f"there is no folder {tmp_path / 'gone'}"):
-        checkpoints.checkpoints(tmp_path / "gone")
-    with pytest.raises(CaseError, match=f"{tmp_path} has no checkpoints"):
-        checkpoints.checkpoints(tmp_path)
+    for read in (checkpoints.checkpoints, checkpoints.newest):
+        with pytest.raises(CaseError, match=f"there is no folder {tmp_path / 'gone'}"):
+            read(tmp_path / "gone")
+        with pytest.raises(CaseError, match=f"{tmp_path} has no checkpoints"):
+            read(tmp_path)
 
 
 def test_a_later_format_is_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,3 +174,71 @@ def test_a_temporary_folder_stays_only_where_asked(
     assert folder.path.parent == tmp_path
     folder.close()
     assert bool(list(tmp_path.iterdir())) == keep
+
+
+@pytest.mark.parametrize("part", ["", "instance-1"])
+def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path: Path, part: str) -> None:
+    given = tmp_path / "new" / "run"
+    CheckpointFolder(str(given), part, keep=True).check("")
+    assert (given / part).is_dir()
+    assert not list((given / part).iterdir())
+
+
+def test_no_temporary_folder_is_made_to_be_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = CheckpointFolder("", "", keep=True)
+    folder.check("")
+    assert not list(tmp_path.iterdir())
+
+
+def refused(folder: CheckpointFolder, resumed_from: str = "") -> str:
+    """Return the message of a folder that is not taken."""
+    with pytest.raises(CaseError) as caught:
+        folder.check(resumed_from)
+    return str(caught.value)
+
+
+def test_a_folder_that_cannot_be_written_is_found_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"mine")
+    for given, part, reason in (
+        (file, "", "it is no folder"),
+        (file, "instance-1", "Not a directory"),
+        (file / "below", "", "Not a directory"),
+    ):
+        assert refused(CheckpointFolder(str(given), part, keep=True)) == (
+            f"checkpoint_output_dir={given}: cannot be written ({reason}); name another folder"
+        )
+    assert file.read_bytes() == b"mine"
+
+    # A full disk: the file can be made and not filled. (root may write where others may not.)
+    def full(path: Path, content: bytes) -> int:
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    message = refused(CheckpointFolder(str(tmp_path), "", keep=True))
+    assert "cannot be written (No space left on device); name" in message
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("part", ["", "instance-1"])
+def test_the_folder_of_another_run_is_taken_only_to_resume_it(tmp_path: Path, part: str) -> None:
+    given, other = tmp_path / "run", tmp_path / "other"
+    for path in (given / part, other):
+        checkpoints.save(path, 4, ARRAYS, {})
+    (tmp_path / "link").symlink_to(given)
+    folder = CheckpointFolder(str(given), part, keep=True)
+    for resumed_from in ("", str(other), str(tmp_path / "gone")):
+        assert refused(folder, resumed_from) == (
+            f"checkpoint_output_dir={given} has the checkpoints of another run: name an empty "
+            f"folder, or resume that run with checkpoint_input_dir={given}"
+        )
+    for same in (given, other / ".." / "run", tmp_path / "link"):
+        folder.check(str(same))
+    # A run may go on in another folder.
+    CheckpointFolder(str(tmp_path / "new"), part, keep=True).check(str(given))

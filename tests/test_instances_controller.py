@@ -59,6 +59,8 @@ while order is not None and "close" not in order:
         if HOW == "fail" and rank == 1:
             members[rank].send({"error": "no"})
         else:
+            if not rank:
+                members[rank].send({"log": "half way"})
             members[rank].send({"answer": [rank, order]})
     order = members[0].receive()
 """
@@ -100,6 +102,15 @@ def test_strangers_are_turned_away_and_answers_come_in_order(make: Any, folder: 
     instances.close()
     assert not runs(pid)
     assert not folder.exists()
+
+
+def test_lines_of_the_log_are_shown_and_are_no_answers(
+    make: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instances = make("obey")
+    instances.start()
+    assert instances.order("run", 7)[0] == [0, {"run": 7}]
+    assert capsys.readouterr().out == "half way\n"
 
 
 def test_each_instance_can_have_an_argument_of_its_own(make: Any) -> None:

@@ -84,7 +84,11 @@ class ApplicationOptions(CaseConfig):
         "", "folder to save checkpoints in; empty: a temporary one of the run"
     )
     ckpt_all_instances: bool = option(False, "each instance saves its checkpoints, not the first")
-    clean_dir: bool = option(True, "delete the run's checkpoints once they are validated")
+    clean_dir: bool = option(
+        True,
+        "delete the run's checkpoints once they are validated, those in checkpoint_output_dir too; "
+        "validation=false with that folder keeps them as well",
+    )
     validation_micro_batch_size: int = option(
         0, "images per device step in validation; 0: as in training", minimum=0
     )

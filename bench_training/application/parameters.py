@@ -31,6 +31,7 @@ NORM: Dict[str, Names] = {
     "custom_batch_norm": {"name": str, "momentum": float},
     "group_norm": {"name": str, "num_groups": int, "channels_per_group": int},
 }
+GROUPS = ("num_groups", "channels_per_group")  # a group norm has one of them
 WRITTEN = {float: "a number", int: "a whole number", str: "a word", tuple: "a list of numbers"}
 
 
@@ -44,6 +45,9 @@ def check_parameters(
 ) -> None:
     """Raise ValueError for a name or a value that an option does not have, or lacks."""
     _check("optimizer_params", optimizer_params, OPTIMIZER[optimizer], f"optimizer={optimizer}")
+    for key in ("weight_decay", "epsilon"):
+        if not optimizer_params.get(key, 0) >= 0:
+            raise ValueError(f"optimizer_params: {key}={optimizer_params[key]} is not 0 or above")
     names = SCHEDULE[schedule]
     _check("lr_schedule_params", schedule_params, names, f"lr_schedule={schedule}", needed=names)
     _check("lr_warmup_params", warmup, WARMUP, needed=WARMUP if warmup else ())
@@ -59,8 +63,10 @@ def check_parameters(
             f"norm_layer: name {name!r} is not one of {', '.join(NORM)}{nearest(str(name), NORM)}"
         )
     _check("norm_layer", norm, NORM[name], f"name={name}")
-    groups = [key for key in ("num_groups", "channels_per_group") if norm.get(key)]
-    if name == "group_norm" and len(groups) != 1:
+    if not 0 <= norm.get("momentum", 0) < 1:
+        raise ValueError(f"norm_layer: momentum={norm['momentum']} is not 0 or above, and below 1")
+    groups = [norm[key] for key in GROUPS if norm.get(key)]
+    if name == "group_norm" and (len(groups) != 1 or groups[0] < 1):
         raise ValueError(
             "norm_layer: a group_norm has either num_groups or channels_per_group, above 0"
         )

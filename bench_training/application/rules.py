@@ -9,9 +9,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Iterator, Tuple, TypeVar
 
-from bench_training.application.parameters import check_parameters
+from bench_training.application.parameters import GROUPS, check_parameters
 from fixtures.config import IPUS_OF_SYSTEM
 from models.tensorflow.cnn.blocks import cut_at
+from models.tensorflow.cnn.named_blocks import norm_channels
+from models.tensorflow.training.recipe import FLOAT32_MAX
 
 if TYPE_CHECKING:
     from bench_training.application.options import Application
@@ -45,12 +47,49 @@ def check(config: Application) -> None:
         config.lr_warmup_params,
         config.norm_layer,
     )
+    _check_group_norm(config)
     _check_pipeline(config)
     _check_preprocessing(config)
     _check_system(config)
     _check_program(config)
     _check_distribution(config)
+    _check_rates(config)
     config.recipe.check()
+
+
+def _check_group_norm(config: Application) -> None:
+    norm, group = config.norm_layer, config.dbn_replica_group_size
+    if norm["name"] != "group_norm":
+        return
+    if group > 1:
+        raise ValueError(
+            f"dbn_replica_group_size={group} is of batch norms, and norm_layer is a group_norm, "
+            "which needs no other replica's images: use 1"
+        )
+    key = next(key for key in GROUPS if norm.get(key))
+    every = norm_channels(config.model_name)
+    for channels in every:
+        if channels % norm[key]:
+            raise ValueError(
+                f"norm_layer: {key}={norm[key]} does not divide the {channels} channels of a norm "
+                f"of {config.model_name}; choose a divisor of {every[0]}"
+            )
+
+
+def _check_rates(config: Application) -> None:
+    """Of rates as they were given: the recipe has them times the global batch."""
+    given, size = config.lr_schedule_params, 1
+    if config.lr_schedule == "stepped":
+        name, rates = "values", given["values"]
+    else:
+        size = config.batches.global_batch_size
+        name, rates = "initial_learning_rate", (given["initial_learning_rate"],)
+    for rate in rates:
+        if not 0 <= rate * size <= FLOAT32_MAX:
+            times = f", times {size} images," if size > 1 else ""
+            raise ValueError(
+                f"lr_schedule_params: {name}={rate}{times} is not a float32 of 0 or above"
+            )
 
 
 def _check_program(config: Application) -> None:
@@ -127,9 +166,23 @@ def _check_system(config: Application) -> None:
             f"{config.shards} IPUs a replica x replicas={config.replicas} are {config.ipus} IPUs, "
             f"{config.system} has {IPUS_OF_SYSTEM[config.system]}"
         )
+    else:
+        _check_validation_ipus(config)
     if config.replicas % config.instances:
         raise ValueError(
             f"replicas={config.replicas} do not divide into instances={config.instances}"
+        )
+
+
+def _check_validation_ipus(config: Application) -> None:
+    """Validation has the IPUs of the case, which are those of its system."""
+    copies, shards = config.validation_num_replicas, config.validation_shards
+    if config.validation and copies * shards > config.ipus:
+        raise ValueError(
+            f"validation_num_replicas={copies} x {shards} IPUs a replica in validation are "
+            f"{copies * shards} IPUs, and replicas={config.replicas} x {config.shards} are all "
+            f"that the case has, {config.ipus}: use {config.ipus // shards} at most, or 0 for "
+            "that many"
         )
 
 
