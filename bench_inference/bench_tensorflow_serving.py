@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict
 
-from bench_inference.serving import Serving
+from bench_inference.serving import UNUSED, Serving, default
 from bench_training.bench_application import PRESETS
 from fixtures.config import cases
 from fixtures.presets import load_presets
@@ -27,7 +27,9 @@ def configurations(group: str, clients: int, port: int) -> Dict[str, Serving]:
 
     def asked(name: str, served: int, **requests: Any) -> Serving:
         network = networks[f"resnet50_infer_bs{served}"]
-        return dataclasses.replace(network, name=name, port=port, **requests)
+        # The presets say how the network would be trained, too.
+        unused = {item: default(item) for item in UNUSED}
+        return dataclasses.replace(network, name=name, port=port, **{**unused, **requests})
 
     found = (
         asked("resnet50_infer_bs16", 16, request_batch_size=8, num_threads=2 * clients),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Any, Dict, Tuple
 
 from bench_training.application.options import Application
 from fixtures.config import option
@@ -11,6 +11,35 @@ from fixtures.config import option
 # The original program's default is the first; the server listens on this machine only.
 LOOPBACK_HOSTS = ("0.0.0.0", "127.0.0.1", "localhost")  # noqa: S104  an address to connect to
 BATCHING: Tuple[str, ...] = ("batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
+# Options of the application that do nothing for a served network.
+OF_TRAINING: Tuple[str, ...] = (
+    *("optimizer", "optimizer_params", "loss_scaling", "auto_loss_scaling", "weight_decay"),
+    *("l2_regularization", "label_smoothing", "lr_schedule", "lr_schedule_params"),
+    *("lr_warmup_params", "lr_staircase", "num_epochs", "weight_updates_per_epoch"),
+    *("logs_per_epoch", "gradient_accumulation_count", "global_batch_size", "recomputation"),
+    *("dbn_replica_group_size", "stochastic_rounding", "optimizer_state_offloading", "shuffle"),
+)
+OF_CHECKPOINTS: Tuple[str, ...] = (
+    *("checkpoint_input_dir", "checkpoint_output_dir", "ckpts_per_epoch", "first_ckpt_epoch"),
+    *("ckpt_all_instances", "clean_dir"),
+)
+OF_VALIDATION: Tuple[str, ...] = (
+    *("validation", "validation_micro_batch_size", "validation_num_replicas"),
+    "pipeline_validation_model",
+)
+OF_SEVERAL_IPUS: Tuple[str, ...] = (
+    *("device_mapping", "pipeline_schedule", "accelerator_side_reduction"),
+    "max_cross_replica_buffer_size",
+)
+# What attaches the IPU and feeds it is the server, not the export.
+OF_THE_PROGRAM: Tuple[str, ...] = ("on_demand", "prefetch_depth")
+UNUSED: Dict[str, str] = {
+    **dict.fromkeys(OF_TRAINING, "a served network is not trained"),
+    **dict.fromkeys(OF_CHECKPOINTS, "a served network has random weights, of seed"),
+    **dict.fromkeys(OF_VALIDATION, "a served network is not validated; clients ask for its scores"),
+    **dict.fromkeys(OF_SEVERAL_IPUS, "a served network has one replica on one IPU"),
+    **dict.fromkeys(OF_THE_PROGRAM, "the server attaches the IPU and feeds it"),
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +95,14 @@ class Serving(Application):
     def check(self) -> None:
         """Refuse what a server cannot do."""
         super().check()
+        for item, reason in UNUSED.items():
+            if getattr(self, item) != default(item):
+                raise ValueError(f"{item} has no effect: {reason}")
+        if self.compile_only and self.system != "host":
+            raise ValueError(
+                "compile_only: a served network is compiled with its IPU attached, for a server "
+                "that is gone after the run; measure it instead"
+            )
         if self.request_batch_size > self.micro_batch_size:
             raise ValueError(
                 f"request_batch_size={self.request_batch_size}: a request has at most the images "
@@ -81,10 +118,15 @@ class Serving(Application):
                 "batches_per_step: num_images and num_threads say how many requests a round has"
             )
         for item in BATCHING if not self.batches_requests else ():
-            if getattr(self, item) != type(self).__dataclass_fields__[item].default:
+            if getattr(self, item) != default(item):
                 raise ValueError(
                     f"{item} has no effect: where request_batch_size and micro_batch_size are "
                     f"the same, {self.micro_batch_size}, the server makes no batches"
                 )
         if self.port > 65535:
             raise ValueError(f"port={self.port}: ports end at 65535")
+
+
+def default(name: str) -> Any:
+    """Return the default of an option."""
+    return Serving.__dataclass_fields__[name].default

@@ -43,6 +43,8 @@ def commands(item: pytest.Item) -> List[str]:
     case = case_of(item)
     if case is None:
         return []
+    if case.error:
+        return ["", case.id, f"  cannot run: {case.error}"]
     words = [python(), "-m", "pytest", *test_paths(item), *given_arguments(item.config)]
     lines = ["", *wrapped(words + ["--sweep"] * case.inner)]
     command = launched(item)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shlex
 from typing import Any, List, Optional
 
 import pytest
@@ -284,7 +285,7 @@ def check_spelling(config: pytest.Config) -> None:
         if word.split("::")[0].endswith((".yml", ".yaml")) and (here / "conftest.py").exists():
             raise pytest.UsageError(
                 f"{word} lies outside the project; name the project as well: pytest conftest.py "
-                f"{word}"
+                f"{shlex.quote(word)}"
             )
 
 

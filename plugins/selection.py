@@ -214,7 +214,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if reason:
             selection.left_out[reason] += 1
         (dropped if reason else kept).append(item)
-    kept, lacking = _judge_overrides(selection, kept)
+    kept, lacking = _judge_overrides(selection, kept, config.option.dry_run)
     dropped += lacking
     if not config.option.dry_run:  # each printed command is a run of its own
         kept, mixed = _one_data_mode(selection, kept)
@@ -223,7 +223,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         config.hook.pytest_deselected(items=dropped)
     items[:] = kept
     for case in filter(None, map(case_of, kept)):
-        for warning in case.config.warnings:
+        for warning in case.config.warnings if not case.error else ():
             selection.warnings.setdefault(warning, []).append(case.id)
     selection.unused = {
         field.name
@@ -280,8 +280,9 @@ def _one_data_mode(
 
 
 def _judge_overrides(
-    selection: Selection, items: List[pytest.Item]
+    selection: Selection, items: List[pytest.Item], dry_run: bool
 ) -> Tuple[List[pytest.Item], List[pytest.Item]]:
+    """Return (kept, left out). Of a contradiction a dry run tells where it shows the case."""
     found = [(item, case_of(item)) for item in items]
     selected = [case for _, case in found if case is not None]
     if not selected:
@@ -297,7 +298,7 @@ def _judge_overrides(
             selection.left_out[f"without the option {', '.join(sorted(case.lacks))}"] += 1
             lacking.append(item)
             continue
-        if case is not None and case.error:
+        if case is not None and case.error and not dry_run:
             raise pytest.UsageError(case.error)
         kept.append(item)
     return kept, lacking

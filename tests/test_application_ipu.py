@@ -508,6 +508,41 @@ def test_what_poprun_was_told_wins_with_a_warning(monkeypatch: pytest.MonkeyPatc
     assert under_poprun(same, poprun_job()) is same
 
 
+def test_validation_alone_by_instances_has_replicas_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pipelined model is validated on each IPU by itself: 2 IPUs x 4 replicas hold 8 copies."""
+    config = replace(SMALL, **PIPELINE, training=False, replicas=4, instances=2)
+    config.check()
+    words = plan(config, "ipu", ()).launcher.words
+    assert words[2:] == ("--num-replicas=8", "--num-instances=2", "--ipus-per-replica=1")
+    start(monkeypatch, 1, 2, 8, 1)
+    assert under_poprun(config, poprun_job()) == config
+    with pytest.warns(UserWarning) as caught:
+        fewer = under_poprun(replace(config, replicas=3), Job(4, 2, 1))
+    assert [str(warning.message) for warning in caught] == [
+        "replicas=3 is 4 instead: poprun was told so",
+        "validation_num_replicas=0 is 4 instead: poprun was told so",
+    ]
+    assert (fewer.validation_batches.replicas, fewer.validation_shards) == (4, 1)
+    assert fewer.images_per_batch == 4 * BATCH
+
+    made = step_of(config)
+    assert given("set_ipu_config")["ipus_per_replica"] == 1
+    assert recorder.attached == 4
+    made.compile()
+    (found,) = made.finish()["validation"]
+    assert found["images"] == VALIDATED
+    made.close()
+
+    with pytest.raises(ValueError, match="replicas=8 in validation do not divide into instances=3"):
+        replace(config, instances=3).check()
+    pipelined = replace(config, pipeline_validation_model=True)
+    pipelined.check()
+    words = plan(pipelined, "ipu", ()).launcher.words
+    assert words[2:] == ("--num-replicas=4", "--num-instances=2", "--ipus-per-replica=2")
+
+
 @pytest.mark.parametrize(
     ("changes", "job", "message"),
     [
@@ -521,6 +556,11 @@ def test_what_poprun_was_told_wins_with_a_warning(monkeypatch: pytest.MonkeyPatc
             {**PIPELINE, "validation": False},
             Job(4, 4, 1),
             "training has 2 IPUs a replica, and poprun was told --ipus-per-replica=1",
+        ),
+        (
+            {**PIPELINE, "training": False},
+            Job(4, 2, 2),
+            "validation has 1 IPUs a replica, and poprun was told --ipus-per-replica=2",
         ),
         ({"dbn_replica_group_size": 3}, Job(4, 2, 1), "does not divide replicas=4"),
     ],

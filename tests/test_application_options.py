@@ -434,9 +434,9 @@ RULES: List[Tuple[Application, Dict[str, Any], type, str]] = [
     ),
     (
         POD16_8K,
-        {"instances": 4, "training": False},
+        {"instances": 5, "training": False},
         PLAIN,
-        "validation by instances=4: .* validation would take 1",
+        "replicas=16 in validation do not divide into instances=5",
     ),
     (
         RESNET8,
@@ -592,6 +592,7 @@ def test_what_the_rules_allow() -> None:
     dataclasses.replace(POD16_8K, available_memory_proportion=eight).check()
     dataclasses.replace(POD16_8K, instances=4, pipeline_validation_model=True).check()
     dataclasses.replace(POD16_8K, instances=4, validation=False).check()
+    dataclasses.replace(POD16_8K, instances=8, training=False).check()
     dataclasses.replace(POD16_8K, validation_num_replicas=16).check()
     dataclasses.replace(IPU["resnet8_test"], replicas=3, validation_num_replicas=3).check()
     dataclasses.replace(BS20, instances=16, ckpt_all_instances=True).check()

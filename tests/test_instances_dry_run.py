@@ -72,3 +72,11 @@ def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Proje
 def test_a_dry_run_says_what_cannot_run(together: Project) -> None:
     answer = run(together, "--dry-run", "--device=ipu", "--set=replicas=3").assert_code(0)
     assert "  cannot run: replicas=3 cannot be shared equally by instances=4" in answer.text
+
+
+def test_a_dry_run_shows_the_cases_beside_one_that_contradicts_itself(together: Project) -> None:
+    words = ("--dry-run", "--device=ipu", "--set=shards=0,2")
+    answer = run(together, *words).assert_code(0)
+    assert "hash-pod16-synthetic-shards4-invalid\n  cannot run: --set=shards=0: " in answer.text
+    typed, launched = commands(answer.text)
+    assert "--ipus-per-replica=2 " in launched and "--instance=" not in typed

@@ -10,11 +10,16 @@ from typing import Dict, List
 
 import pytest
 
-from plugins.spec import template
+from fixtures.servers.process import ServerProcess
+from plugins.spec import template, units
 from plugins.spec.cases import SpecConfig, Wanted, cases_of
-from plugins.spec.command import words_of
-from plugins.spec.entry import Entry, read_entries
+from plugins.spec.command import Ran, words_of
+from plugins.spec.entry import Entry
 from plugins.spec.metrics import Metric, MetricError, mean, search
+from plugins.spec.names import safe_name
+from plugins.spec.reader import entries_of, read_entries
+from plugins.spec.results import Results, results_of
+from plugins.spec.yaml_reader import parse
 
 FORMS = Path(__file__).parent / "data" / "specs" / "forms.yml"
 ENTRIES: Dict[str, Entry] = {entry.name: entry for entry in read_entries(FORMS, "forms.yml")}
@@ -177,6 +182,95 @@ def test_what_matches_is_of_both_streams_line_by_line(tmp_path: Path) -> None:
             Metric("rate", "x").values([word])
 
 
+@pytest.mark.parametrize(
+    ("titles", "regexp", "seconds"),
+    [
+        ([], "Latency (.*?) seconds", 1),
+        ([], r"samples/sec, latency (.*?) ms", 1e-3),
+        ([], r"(?:.*?) samples\/sec, latency ([\d.]+)", 1e-3),
+        ([], r"calls per second; took (.*?)\susec", 1e-6),
+        ([], "took (.*?) \u00b5s", 1e-6),
+        ([], "took ([)\\d]+) msec", 1e-3),
+        ([], "latency_us: *(?P<t>.*)", 1e-6),
+        ([], "(?s)request's latency: (.*)", 1e-3),
+        ([], "took (.*?) (?:of|in) Seconds", 1),
+        (["latency (us)"], "took (.*?) s", 1e-6),
+        (["images/sec of s [ns]"], "took (.*?) s", 1e-9),
+        (["latency s"], "took (.*?) ms", 1),
+        (["samples/sec"], "took (.*?) us", 1e-6),
+        (["latency"], "(.*)", 1e-3),
+    ],
+)
+def test_the_unit_of_a_time(titles: List[str], regexp: str, seconds: float) -> None:
+    assert units.seconds_of(titles, [regexp]) == seconds
+
+
+def test_values_beyond_what_a_float_can_hold_are_refused(tmp_path: Path) -> None:
+    def results(*values: str, name: str = "throughput", np: str = "1") -> Results:
+        stream, none = tmp_path / "stdout", tmp_path / "stderr"
+        stream.write_text("".join(f"{value} s\n" for value in values), encoding="utf-8")
+        none.touch()
+        text = f"a: {{cmd: x, data: {{{name}: {{regexp: '(.*) s'}}}}}}"
+        (entry,) = entries_of(parse(text, "f"), "f", tmp_path)
+        (case,) = cases_of(entry, Wanted({}, "cpu"))
+        assert isinstance(case.config, SpecConfig)
+        return results_of(
+            entry, case.config, Ran(["mpirun", "--np", np, "x"], stream, none, 1.0, 1)
+        )
+
+    assert results("4", "8", np="2").rounds == [1 / 8, 1 / 16]
+    # More digits than a number of processes has are no number of processes.
+    assert results("4", np="9" * 400).rounds == [1 / 4]
+    for name in ("throughput", "latency"):
+        for value in ("1e-320", "1e120"):
+            with pytest.raises(MetricError, match=f"matched, which no {name} can be"):
+                results(value, name=name)
+    with pytest.raises(MetricError, match="accuracy: the values that matched have no mean"):
+        results("1e308", "1e308", name="accuracy")
+    with pytest.raises(MetricError, match="throughput: '1e308' matched, which is too large"):
+        results("1e308", np="8")
+
+
+def test_variables_are_replaced_where_a_shell_does_it() -> None:
+    known = {"FLAGS": "--a  --b", "PATHS": 'it\'s "x" \\', "x": "no"}
+    assert template.words("run $FLAGS/c", known) == ["run", "--a", "--b/c"]
+    assert template.words('run "$FLAGS" "a ${PATHS}"', known) == [
+        *("run", "--a  --b", 'a it\'s "x" \\'),
+    ]
+    assert template.words("awk '{print $1, $x}' \\$x \"it's $x\"", known) == [
+        *("awk", "{print $1, $x}", "$x", "it's no"),
+    ]
+    command = "x $1 '$A' \"$B '$C'\" ${D} \\$E $B"
+    assert template.variables(command) == ["B", "C", "D"]
+    for fine in ("x 'a;b' \"c|d\" e\\&f --g=h", "python3 -c 'print(`1`)'", "x $1"):
+        assert template.problem(fine) == ""
+
+
+def test_options_for_weights_and_biases_go_and_a_word_after_a_flag_stays() -> None:
+    for given, kept in (
+        ("--wandb train.txt", "train.txt"),
+        ("--wandb True train.txt", "train.txt"),
+        ("--wandb-project name train.txt", "train.txt"),
+        ("--wandb --epochs 1", "--epochs 1"),
+        ("-x --wandb-tags=a b", "-x b"),
+    ):
+        assert template.without_wandb(given.split()) == kept.split()
+
+
+def test_names_of_cases_are_names_of_files() -> None:
+    assert safe_name("net_b_1") == "net_b_1"
+    unlike = ["a b", "a?b", "a_b", "..", ".", "", "../../etc", "x" * 300, "x" * 299 + "y"]
+    names = [safe_name(text) for text in unlike]
+    assert len(set(names)) == len(unlike)
+    for name in names:
+        assert 0 < len(name) < 240 and name[:1] not in ".-" and "/" not in name
+
+
+def test_a_word_for_a_parameter_that_an_expression_reads_is_refused() -> None:
+    (case, *_) = cases_of(ENTRIES["infer_gen_pod4"], Wanted({"batchsize": ["big"]}, "cpu"))
+    assert case.error.endswith("'latency / batchsize': batchsize is 'big', which is no number")
+
+
 def test_units_are_those_of_the_columns_or_of_the_expression() -> None:
     assert ENTRIES["train_real_pod16"].unit == "samples"
     assert ENTRIES["infer_rows_synth"].unit == "images"
@@ -189,3 +283,10 @@ def test_derived_values_come_after_those_that_they_read() -> None:
     assert list(derived) == ["per_item", "scaled"]
     per_item = derived["per_item"].value({"latency": 5.0, "batchsize": 4.0})
     assert derived["scaled"].value({"per_item": per_item}) == 2.5
+
+
+def test_a_command_that_ends_at_once_was_started(tmp_path: Path) -> None:
+    process = ServerProcess("a command", ["true"], tmp_path / "log")
+    # Its number and its end may come in one piece.
+    assert process._take(b'{"pid": 5}\n{"ended": 0, "peak": 1}\n')["pid"] == 5
+    assert process.exit_code == 0

@@ -69,6 +69,8 @@ absent_gen: {cmd: no-such-program --now}
 unset_gen: {cmd: python3 prog.py $NOBODY_SETS_THIS}
 needs_gen: {cmd: python3 prog.py, requirements_file: needs.txt}
 plain_gen: {cmd: python3 prog.py}
+same_gen: {cmd: python3 prog.py, parameters: {a: 1, b: 1}}
+same_gen_a_1: {cmd: python3 prog.py, parameters: {b: 5}}
 """
 
 
@@ -175,7 +177,7 @@ def test_each_way_to_fail_is_one_message(specs: Specs) -> None:
         "the command of absent_gen cannot be started: No such file or directory: no-such-program",
     ):
         assert message in text
-    errors = next((specs.project.folder / "results" / "specs").glob("*/hangs_gen/stderr"))
+    errors = next((specs.project.folder / "results" / "specs").glob("*/*/hangs_gen/stderr"))
     child = int(errors.read_text(encoding="utf-8").split()[1])
     assert not _alive(child)
 
@@ -197,6 +199,8 @@ def _alive(pid: int) -> bool:
         (["-k", "plain", "--set=size=4"], "'size' is no parameter of the selected commands"),
         (["-k", "plain", "--steps=3"], "--steps: the command decides how often it reports"),
         (["-k", "net_infer", "--set=skip_by=luck"], "'luck' is not one of order, value"),
+        (["-k", "plain", "--profile=out"], "--profile: a command on a host has no profile"),
+        (["-k", "same", "--set=b=2"], "same_gen and same_gen_a_1 would both be same_gen_a_1_b_2"),
     ],
 )
 def test_what_a_command_lacks_is_said_before_any_runs(
@@ -228,13 +232,26 @@ def test_a_file_outside_the_project_and_what_would_run(specs: Specs, tmp_path_fa
     outcome.line("    mpirun --np 1 python3 prog.py --size 16 blue")
     # Two of one name are told apart; each is measured again where it lies.
     files = (file, "vision/benchmarks.yml")
-    both = specs.run(*files, "-k", "plain", "--processes=2", file="conftest.py").assert_code(0)
-    names = {
-        line["benchmark"]["fullname"] for line in specs.project.journal() if "benchmark" in line
-    }
-    assert names == {
-        f"{f}::bench_spec[plain_gen]" for f in ("benchmarks.yml", "vision/benchmarks.yml")
-    }
+    (outside / "prog.py").write_text(PROGRAM.replace('"RATE", "100"', '"RATE", "50"'))
+    (specs.folder / "prog.py").write_text(PROGRAM)
+    chosen = ("-k", "net_infer_gen_size_1", "--processes=2")
+    both = specs.run(*files, *chosen, file="conftest.py").assert_code(0)
+    benchmarks: Dict[str, Any] = {}
+    for line in specs.project.journal():
+        if line["type"] == "case":
+            benchmark = line["benchmark"]
+            benchmarks.setdefault(benchmark["fullname"], benchmark["extra_info"]["ipubench"])
+    # The name of a file outside is the same whichever others are named.
+    first = Path(os.path.relpath(file, specs.project.folder)).as_posix()
+    case = "bench_spec[net_infer_gen_size_1]"
+    one, other = (benchmarks[f"{f}::{case}"] for f in (first, "vision/benchmarks.yml"))
+    assert one["throughput_mean"] == pytest.approx(50)
+    assert other["throughput_mean"] == pytest.approx(100)
+    for record, folder in ((one, outside), (other, specs.folder)):
+        kept = Path(record["spec"]["stdout"]).read_text(encoding="utf-8")
+        assert kept.startswith(f"where {folder} ")
+    both.line(f"{first}: net_infer_gen_size_1: samples/sec 50.00")
+    both.line("vision/benchmarks.yml: net_infer_gen_size_1: samples/sec 100.0")
     both.line("2 passed")
 
 
@@ -262,6 +279,20 @@ def test_a_report_has_the_columns_beside_it(specs: Specs) -> None:
     specs.run("-k", "size_8", "--report=out").assert_code(0)
     text = (specs.project.folder / "out" / "specs.csv").read_text(encoding="utf-8")
     assert text.startswith("case,benchmark,variant,samples/sec,size,both,throughput,")
+
+
+def test_the_end_of_a_command_is_told_whatever_it_was(specs: Specs) -> None:
+    program = """\
+import os, sys
+for _ in range(3000):
+    print("x" * 99, file=sys.stderr)
+print("last words", file=sys.stderr, flush=True)
+os.kill(os.getpid(), 40)
+"""
+    (specs.folder / "prog.py").write_text(program, encoding="utf-8")
+    text = " ".join(specs.run("-k", "plain").assert_code(1).text.split())
+    assert "the command of plain_gen was killed by signal 40 after" in text
+    assert f"{'x' * 99} last words" in text and "Traceback" not in text
 
 
 def test_workers_measure_commands_one_at_a_time(specs: Specs) -> None:
@@ -297,7 +328,7 @@ def _wait_for_child(folder: Path) -> int:
     """Return the process number that the command writes once it has a child."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        for path in folder.glob("*/hangs_gen/stderr"):
+        for path in folder.glob("*/*/hangs_gen/stderr"):
             found = re.match(r"child (\d+)\n", path.read_text(encoding="utf-8"))
             if found:
                 return int(found.group(1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from bench_inference.bench_tensorflow_serving import IPU
 from fixtures.devices.base import DeviceError
 from fixtures.devices.ipu import IpuDevice
 from fixtures.errors import CaseError
+from fixtures.parameters import Parameters
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles import tensorflow_serving as serving
 from tests.sdk_api import description
@@ -33,6 +34,10 @@ SMALL = dataclasses.replace(
     micro_batch_size=BATCH,
     request_batch_size=ROWS,
 )
+COMPILATION = {
+    "target.deterministicWorkers": "portable",
+    "opt.internalExchangeOptimisationTarget": "memory",
+}
 
 
 def test_exporting_offers_nothing_that_the_sdk_does_not() -> None:
@@ -77,11 +82,14 @@ def test_the_network_is_compiled_exported_and_the_ipu_given_back(tf: Any, tmp_pa
     assert arguments["iterations"] == 1 and arguments["output_names"] == ["probabilities"]
     (spec,) = arguments["predict_step_signature"]
     assert spec.dtype == tf.uint8 and spec.shape.as_list() == [BATCH, 32, 32, 3]
-    configured = double.recorder.configured
-    assert configured["auto_select_ipus"] == 1
-    assert configured["convolutions.poplar_options"] == {
-        "partialsType": "half",
-        "availableMemoryProportion": "0.2",
+    planners = {"partialsType": "half", "availableMemoryProportion": "0.2"}
+    # The preset attaches on demand, which an export cannot wait for.
+    assert SMALL.on_demand
+    assert double.recorder.configured == {
+        "auto_select_ipus": 1,
+        "compilation_poplar_options": COMPILATION,
+        "convolutions.poplar_options": planners,
+        "matmuls.poplar_options": planners,
     }
     assert exported.precision == "float16"
     assert exported.facts["engine"] == "tensorflow-ipu"
@@ -94,6 +102,68 @@ def test_the_network_is_compiled_exported_and_the_ipu_given_back(tf: Any, tmp_pa
     expected = exported.probabilities(images)
     assert np.abs(answer.numpy() - expected).max() <= 1e-2 * expected.max()
     assert np.ptp(expected, axis=0).max() > 1e-2  # the images are told apart
+
+
+@pytest.mark.framework
+def test_the_options_of_the_application_reach_the_sdk(tf: Any, tmp_path: Path) -> None:
+    changes: Dict[str, Any] = {
+        "nanoo": True,
+        "fp_exceptions": True,
+        "gather_conv_output": True,
+        "half_partials": False,
+        "scheduling_algorithm": "SHORTEST_PATH",
+        "min_remote_tensor_size": 4096,
+        "max_reduce_many_buffer_size": 216,
+        "available_memory_proportion": (15,),
+    }
+    export(tmp_path / "model", **changes)
+    found = {
+        name: getattr(value, "name", value) for name, value in double.recorder.configured.items()
+    }
+    memory = {"availableMemoryProportion": "0.15"}
+    assert found == {
+        "auto_select_ipus": 1,
+        "compilation_poplar_options": COMPILATION,
+        "convolutions.poplar_options": {**memory, "gatherConvOutput": "true"},
+        "matmuls.poplar_options": memory,
+        "floating_point_behaviour.inv": True,
+        "floating_point_behaviour.div0": True,
+        "floating_point_behaviour.oflo": True,
+        "floating_point_behaviour.nanoo": True,
+        "optimizations.maximum_reduce_many_buffer_size": 216,
+        "optimizations.minimum_remote_tensor_size": 4096,
+        "scheduling.algorithm": "SHORTEST_PATH",
+    }
+
+
+@pytest.mark.framework
+def test_group_norms_are_compared_on_the_cpu(tf: Any, tmp_path: Path) -> None:
+    """The SDK's, of channels a stride apart, runs on IPUs only."""
+    norm = Parameters({"name": "group_norm", "num_groups": 4})
+    exported = export(tmp_path / "model", norm_layer=norm, precision="32.32")
+    count = double.recorder.names().count("group_norm")
+    assert count > 0
+    images = np.random.RandomState(6).randint(0, 256, (BATCH, 32, 32, 3)).astype(np.uint8)
+    expected = exported.probabilities(images)
+    assert double.recorder.names().count("group_norm") == count
+    loaded = tf.saved_model.load(str(tmp_path / "model" / "001"))
+    answer = loaded.signatures["serving_default"](images=tf.constant(images))["probabilities"]
+    np.testing.assert_allclose(answer.numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.framework
+def test_an_ipu_that_is_given_back_takes_its_variables(tf: Any) -> None:
+    """What an export is compared with must not read them."""
+    ipu = sys.modules["tensorflow.python.ipu"]
+    ipu.config.IPUConfig().configure_ipu_system()
+    with ipu.ipu_strategy.IPUStrategyV1().scope():
+        held = tf.Variable(1.0)
+        with tf.device("/CPU:0"):
+            kept = tf.Variable(2.0)
+    assert held.numpy() == 1
+    ipu.config.reset_ipu_configuration()
+    assert np.isnan(held.numpy())
+    assert kept.numpy() == 2
 
 
 @pytest.mark.framework

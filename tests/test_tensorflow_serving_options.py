@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import socket
 from pathlib import Path
 from typing import Any, Dict
@@ -10,11 +11,14 @@ from typing import Any, Dict
 import pytest
 
 from bench_inference.bench_tensorflow_serving import HOST, IPU
-from bench_inference.serving import Serving
+from bench_inference.serving import BATCHING, UNUSED, Serving
 from fixtures.config import config_hash, resolve_key
 from fixtures.errors import CaseError
-from fixtures.servers.tensorflow_serving import find_server
+from fixtures.parameters import Parameters
+from fixtures.servers.tensorflow_serving import NOISE, find_server
 from plugins.overrides import convert
+
+COSINE = Parameters({"initial_learning_rate": 0.1, "epochs_to_total_decay": 2})
 
 
 def test_the_cases_are_the_original_programs() -> None:
@@ -68,11 +72,40 @@ def test_a_request_is_always_full() -> None:
             "num_batch_threads has no effect: .* makes no batches",
         ),
         ({"port": 70000}, "ports end at 65535"),
+        ({"checkpoint_input_dir": "x"}, "checkpoint_input_dir has no effect: .* random weights"),
+        ({"num_epochs": 2}, "num_epochs has no effect: a served network is not trained"),
+        ({"optimizer": "lars"}, "optimizer has no effect"),
+        ({"lr_schedule": "cosine", "lr_schedule_params": COSINE}, "lr_schedule has no effect"),
+        ({"validation_micro_batch_size": 4}, "validation_micro_batch_size has .* not validated"),
+        ({"device_mapping": (0,)}, "device_mapping has no effect: .* one replica on one IPU"),
+        ({"prefetch_depth": 3}, "prefetch_depth has no effect: the server"),
+        ({"compile_only": True}, "compile_only: .* with its IPU attached"),
     ],
 )
 def test_what_a_server_cannot_do_is_refused(changes: Dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         dataclasses.replace(IPU["resnet50_infer_bs16"], **changes).check()
+
+
+def test_every_option_acts_or_is_refused() -> None:
+    """Those that are not refused are the network's, the export's, and the requests'."""
+    acting = {item.name for item in dataclasses.fields(Serving)} - set(UNUSED)
+    assert acting == {
+        # Which case it is, and what is refused with a reason of its own.
+        *("name", "system", "mode", "training", "replicas", "instances", "pipeline_splits"),
+        *("batches_per_step", "compile_only", "steps"),
+        # The network, its images and its arithmetic.
+        *("model_name", "dataset", "seed", "norm_layer", "precision", "micro_batch_size", "data"),
+        *("eight_bit_transfer", "accelerator_side_preprocess", "fused_preprocessing"),
+        *("pipeline_num_parallel", "deterministic"),
+        # The IPU's program.
+        *("fp_exceptions", "nanoo", "half_partials", "internal_exchange_optimization_target"),
+        *("max_reduce_many_buffer_size", "conv_dithering", "gather_conv_output", "stable_norm"),
+        *("min_remote_tensor_size", "available_memory_proportion", "scheduling_algorithm"),
+        # Requests and server.
+        *("request_batch_size", "num_images", "num_threads", "use_async", "verbose", "host"),
+        *("port", "serving_bin_path", *BATCHING),
+    }
 
 
 def test_names_of_the_original_program_work() -> None:
@@ -122,6 +155,37 @@ def test_a_servers_program_is_found_where_it_was_named_then_where_it_usually_is(
     of_variable.chmod(0o644)
     with pytest.raises(CaseError, match="TF_SERVING_PATH=.*variable: no program that can be run"):
         find_server("", enabled)
+
+
+def test_a_program_or_a_port_that_cannot_be_had_fails_before_anything_is_made(
+    tmp_path: Path,
+) -> None:
+    from fixtures.devices.cpu import CpuDevice
+    from fixtures.servers.tensorflow_serving_runtime import ServingRuntime
+
+    runtime = ServingRuntime(None, CpuDevice(), tmp_path / "logs", tuned=False)
+    config = HOST["resnet50_infer_bs16"]
+
+    def fails(said: str, **changes: Any) -> None:
+        with pytest.raises(CaseError, match=said):
+            # Neither the network nor the feed is there to be used.
+            runtime.inference(None, dataclasses.replace(config, **changes), None)  # type: ignore[arg-type]
+
+    try:
+        fails("serving_bin_path=.*nowhere: no program", serving_bin_path=str(tmp_path / "nowhere"))
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            port = listener.getsockname()[1]
+            fails(f"port={port}: another program listens on 127.0.0.1:{port}", port=port)
+    finally:
+        runtime.close()
+
+
+def test_a_message_of_a_missing_gpu_is_noise() -> None:
+    line = "2026-01-01 10:00:00.1: E x/cuda_platform.cc:51] failed call to cuInit: INTERNAL: CUDA"
+    assert re.match(NOISE, line)
+    assert not re.match(NOISE, line.replace("failed call to cuInit", "out of memory"))
 
 
 def test_a_port_in_use_is_one_message(tmp_path: Path) -> None:

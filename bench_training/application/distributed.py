@@ -63,8 +63,11 @@ def under_poprun(config: Config, job: Optional[Job]) -> Config:
 
 def changes(config: Config, job: Job) -> Tuple[Config, List[str]]:
     """Return the configuration with the job's numbers, and a sentence for each that differed."""
-    values: Dict[str, Any] = {"replicas": job.replicas, "instances": job.instances}
-    if config.validation_num_replicas:
+    fits = config.measured_replicas == job.replicas
+    replicas = config.replicas if fits else job.replicas
+    values: Dict[str, Any] = {"replicas": replicas, "instances": job.instances}
+    # Where there is no training, the IPUs of a pipelined replica would hold further copies.
+    if config.validation_num_replicas or not (fits or config.training):
         values["validation_num_replicas"] = job.replicas
     different = {name: new for name, new in values.items() if getattr(config, name) != new}
     texts = [

@@ -122,6 +122,16 @@ class Application(ApplicationOptions):
         return self.shards if self.pipelines_validation else 1
 
     @property
+    def measured_replicas(self) -> int:
+        """Copies of the model in the phase that is measured, which poprun starts."""
+        return self.replicas if self.training else self.validation_batches.replicas
+
+    @property
+    def measured_shards(self) -> int:
+        """IPUs of one of these copies."""
+        return self.shards if self.training else self.validation_shards
+
+    @property
     def ipus(self) -> int:
         """IPUs that the configuration needs: those of all replicas; 0 for a host."""
         return IPUS_OF_SYSTEM[self.system] and self.shards * self.replicas

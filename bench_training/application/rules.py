@@ -168,9 +168,11 @@ def _check_system(config: Application) -> None:
         )
     else:
         _check_validation_ipus(config)
-    if config.replicas % config.instances:
+    if config.measured_replicas % config.instances:
+        phase = "" if config.training else " in validation"
         raise ValueError(
-            f"replicas={config.replicas} do not divide into instances={config.instances}"
+            f"replicas={config.measured_replicas}{phase} do not divide into "
+            f"instances={config.instances}"
         )
 
 
@@ -224,12 +226,11 @@ def _check_distribution(config: Application) -> None:
         return
     if config.ckpt_all_instances and not config.ckpts_per_epoch:
         raise ValueError("ckpt_all_instances with ckpts_per_epoch=0: there are no checkpoints")
-    if config.validation and config.validation_shards != config.shards:
-        phases = "training and validation" if config.training else "validation"
+    if config.training and config.validation and config.validation_shards != config.shards:
         raise ValueError(
-            f"{phases} by instances={config.processes}: a replica keeps its {config.shards} IPUs "
-            f"for the whole run, and validation would take {config.validation_shards}; use "
-            "pipeline_validation_model=true or validation=false"
+            f"training and validation by instances={config.processes}: a replica keeps its "
+            f"{config.shards} IPUs for the whole run, and validation would take "
+            f"{config.validation_shards}; use pipeline_validation_model=true or validation=false"
         )
 
 

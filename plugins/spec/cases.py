@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
-import re
 from dataclasses import dataclass
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -14,7 +12,9 @@ from fixtures.devices import IPU_KINDS
 from plugins.overrides import convert
 from plugins.spec import template
 from plugins.spec.entry import Entry
+from plugins.spec.figures import word_read
 from plugins.spec.metrics import ORDER, SKIPS, VALUE
+from plugins.spec.names import safe_name
 from plugins.spec.variants import Variant, variant_name
 
 #: What --set can change beside the parameters of an entry.
@@ -98,6 +98,11 @@ def _case(
 ) -> Case:
     config = _config(entry, {**variant, **changed}, wanted.device)
     error = next((f"--{key.replace('_', '-')}: {ITS_OWN[key]}" for key in lacks & {*ITS_OWN}), "")
+    metrics = [metric.name for metric in entry.metrics]
+    for expression in entry.derived.values():
+        unfit = word_read(expression, dict(config.parameters), metrics) if changed else ""
+        if unfit:
+            error = error or f"--set: {entry.name}: {expression.text!r}: {unfit}"
     for name, text in given.items():
         try:
             value = convert(SpecConfig, name, text)
@@ -144,13 +149,9 @@ def _config(entry: Entry, variant: Mapping[str, str], device: str) -> SpecConfig
 def identifier_of(config: SpecConfig) -> str:
     """Return the original's name of the variant, and what was set beside its parameters.
 
-    It has only letters, digits, ``-``, ``_`` and ``.``, as every identifier.
+    It is the name of a file, too: only letters, digits, ``-``, ``_`` and ``.``.
     """
-    text = re.sub(r"[^A-Za-z0-9_.-]", "_", config.name)
-    if text != config.name:
-        # Two names must not become one because their punctuation was replaced.
-        text += "." + hashlib.sha256(config.name.encode()).hexdigest()[:6]
-    return text + (f"-skipby{config.skip_by}" if config.skip_by != ORDER else "")
+    return safe_name(config.name) + (f"-skipby{config.skip_by}" if config.skip_by != ORDER else "")
 
 
 def unknown_option(key: str, configs: List[SpecConfig]) -> str:

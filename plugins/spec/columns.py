@@ -8,19 +8,26 @@ from typing import Any, Dict, List, Sequence
 
 from plugins.record import record_of
 from plugins.report.exports import csv_cell
+from plugins.spec.entry import ROW
 from plugins.units import short_number
 
 
 def lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
-    """Return a line per command: its columns."""
+    """Return a line per command: its columns, and its file where there are several."""
     found = []
+    files = {_file(one) for one in benchmarks if "spec" in record_of(one)}
     for benchmark in benchmarks:
         record = record_of(benchmark)
         columns = record.get("spec", {}).get("columns")
         if columns:
             shown = ", ".join(f"{title} {_shown(value)}" for title, value in columns)
-            found.append(f"{record['name']}: {shown}")
+            where = f"{_file(benchmark)}: " if len(files) > 1 else ""
+            found.append(f"{where}{record['name']}: {shown}")
     return found
+
+
+def _file(benchmark: Dict[str, Any]) -> str:
+    return str(benchmark["fullname"]).split("::")[0]
 
 
 def csv_text(benchmarks: Sequence[Dict[str, Any]]) -> str:
@@ -30,15 +37,12 @@ def csv_text(benchmarks: Sequence[Dict[str, Any]]) -> str:
         record = record_of(benchmark)
         facts = record.get("spec")
         if facts:
-            row: Dict[str, Any] = {
-                "case": benchmark["fullname"],
-                "benchmark": facts["entry"],
-                "variant": facts["variant"],
-                **dict(facts["columns"]),
-            }
+            names = (benchmark["fullname"], facts["entry"], facts["variant"])
+            columns = dict(facts["columns"])
             for name, value in record["counters"].items():
-                row.setdefault(name, value)
-            rows.append({**row, "seconds": facts["seconds"], "git": facts["git"]})
+                columns.setdefault(name, value)
+            last = (facts["seconds"], facts["git"])
+            rows.append({**dict(zip(ROW[:3], names)), **columns, **dict(zip(ROW[3:], last))})
     if not rows:
         return ""
     headings = list(dict.fromkeys(name for row in rows for name in row))

@@ -11,6 +11,14 @@ from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple, Type
 LONGEST = 500  # characters
 FORM = "numbers, names, + - * / // % **, brackets, abs, min, max, round, int and float"
 
+
+def _power(base: float, exponent: float) -> float:
+    found = base**exponent
+    if isinstance(found, complex):
+        raise ValueError("a root of a negative number is no real number")
+    return float(found)
+
+
 OPERATORS: Dict[Type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -18,7 +26,7 @@ OPERATORS: Dict[Type[ast.AST], Callable[..., float]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
+    ast.Pow: _power,
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
 }
@@ -69,7 +77,9 @@ class Expression:
             raise ValueError(f"{self.text!r} divides by zero") from None
         except (OverflowError, RecursionError):
             raise ValueError(f"{self.text!r} has no finite value") from None
-        if isinstance(found, complex) or not math.isfinite(found):
+        except ValueError as error:
+            raise ValueError(f"{self.text!r}: {error}") from None
+        if not math.isfinite(found):
             raise ValueError(f"{self.text!r} has no finite value")
         return float(found)
 

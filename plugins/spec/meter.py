@@ -11,7 +11,6 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 from fixtures.config import Case
-from fixtures.devices import IPU_KINDS
 from fixtures.devices.base import Device
 from fixtures.errors import CaseError
 from fixtures.paths import user_path
@@ -26,6 +25,7 @@ from plugins.spec import command
 from plugins.spec.cases import SpecConfig
 from plugins.spec.metrics import MetricError
 from plugins.spec.module import entry_of
+from plugins.spec.names import safe_name
 from plugins.spec.results import Results, columns, described, results_of
 from plugins.statistics import latency
 from plugins.surroundings import surroundings
@@ -70,21 +70,21 @@ class CommandMeter:
     def __call__(self, config: SpecConfig) -> None:
         """Run the command once and record its figures as the rounds of this process."""
         option = self.config.option
-        if option.save_graph is not None:
-            raise CaseError("--save-graph: a command has no graph that can be saved")
         environ = self._environment(config)
+        measured = not config.compile_only and option.profile is None
+        # Reading a long output takes a processor, and so is part of the turn.
         with turns_of(self.config).timing():
             ran = command.run(self.entry, config, environ, self._logs(), self.progress)
-        if config.compile_only or option.profile is not None:
+            try:
+                results = results_of(self.entry, config, ran) if measured else None
+            except MetricError as error:
+                raise command.unreadable(self.entry, config, str(error), ran) from None
+        if results is None:
             pedantic.leave_out(self.benchmark)
             how = "compiled" if config.compile_only else "profiled"
             line = f"{self.case.id}: {how} in {ran.seconds:.1f} s, and not measured"
             self.config.stash[run_key].closing.append(line)
             return
-        try:
-            results = results_of(self.entry, config, ran)
-        except MetricError as error:
-            raise command.unreadable(self.entry, config, str(error), ran) from None
         record = self._record(config, ran, results)
         seconds = self._replay(results.rounds, record)
         if seconds:  # none with --benchmark-disable
@@ -99,20 +99,19 @@ class CommandMeter:
         tuned = self.conditions["allocator"] != "system"
         environ = command.environment(config, self.device, base, tuned)
         if option.profile is not None:
-            if self.device.kind not in IPU_KINDS:
-                raise CaseError(
-                    "--profile: a command on a host has no profile; give it the options of its own "
-                    "profiler as parameters"
-                )
             folder = artifacts.folder_of("--profile", option.profile, self.case)
             environ[ENGINE_OPTIONS] = json.dumps(engine_options(environ, folder))
         return environ
 
     def _logs(self) -> Path:
-        """Return an empty folder for the output, which stays with the results."""
+        """Return a folder for the output, which stays with the results.
+
+        Cases of two files may have one name, so the file has a part in it.
+        """
         journal = self.config.stash[run_key].journal.path.stem
         root = user_path(self.config.option.results_dir).absolute()
-        folder = root / "specs" / journal / self.case.id
+        file = safe_name(self.item.nodeid.split("::")[0])
+        folder = root / "specs" / journal / file / self.case.id
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name in ("stdout", "stderr"):
@@ -165,7 +164,6 @@ class CommandMeter:
                 "command": ran.words,
                 "folder": str(self.entry.folder),
                 "seconds": ran.seconds,
-                "exit_code": 0,
                 "git": process.git_revision(self.entry.folder),
                 "copies": results.copies,
                 "metrics": {m.name: described(m, results) for m in self.entry.metrics},

@@ -38,6 +38,8 @@ class Metric:
                 value = math.nan
             if not math.isfinite(value):
                 raise MetricError(f"{self.name}: {word[:60]!r} matched, which is no number")
+            if not math.isfinite(value * factor):
+                raise MetricError(f"{self.name}: {word[:60]!r} matched, which is too large")
             found.append(value * factor)
         if len(found) <= self.skip:
             needed = f"more than skip: {self.skip}" if self.skip else "at least one"

@@ -6,6 +6,7 @@ anything else happens, so that a malformed one is a usage error.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
+from fixtures.config import Case
+from fixtures.devices import IPU_KINDS
 from fixtures.paths import user_path
 from plugins.files import write_atomically
 from plugins.journal import run_key
@@ -20,10 +23,10 @@ from plugins.selection import case_of, selection_key
 from plugins.spec.cases import SpecConfig, Wanted, cases_of, unknown_option
 from plugins.spec.columns import csv_text, lines
 from plugins.spec.command import base_environment, needs
-from plugins.spec.entry import read_entries
 from plugins.spec.errors import SpecError
 from plugins.spec.meter import command_meter  # noqa: F401  (a fixture)
 from plugins.spec.module import SpecFile, SpecSource, entry_of, files_key, is_spec
+from plugins.spec.reader import read_entries
 
 SUFFIXES = (".yml", ".yaml")
 CSV_NAME = "specs.csv"
@@ -52,7 +55,6 @@ def pytest_configure(config: pytest.Config) -> None:
                 files[path] = SpecSource(path, _nodeid(config, path), entries)
     except SpecError as error:
         raise pytest.UsageError(str(error)) from None
-    _tell_apart(list(files.values()), config.rootpath)
 
 
 def _named(config: pytest.Config) -> List[Any]:
@@ -68,24 +70,12 @@ def _named(config: pytest.Config) -> List[Any]:
 
 
 def _nodeid(config: pytest.Config, path: Path) -> str:
-    """Return a path from the project's folder; of a file outside it the name."""
-    if config.rootpath in path.parents:
-        return path.relative_to(config.rootpath).as_posix()
-    return path.name
+    """Return a path from the project's folder, of a file outside it as well.
 
-
-def _tell_apart(sources: List[SpecSource], root: Path) -> None:
-    """Put folders before the names of files outside the project, where two are the same."""
-    depth: Dict[Path, int] = {source.path: 1 for source in sources}
-    while True:
-        names = [source.nodeid for source in sources]
-        twice = [source for source in sources if names.count(source.nodeid) > 1]
-        if not twice:
-            return
-        for source in twice:
-            if root not in source.path.parents:
-                depth[source.path] += 1
-                source.nodeid = "/".join(source.path.parts[-depth[source.path] :])
+    So no two files have one, whatever else the command line names, and a baseline that moves with
+    the project fits files that move with it.
+    """
+    return Path(os.path.relpath(path, config.rootpath)).as_posix()
 
 
 def pytest_collect_file(file_path: Path, parent: Any) -> Optional[SpecFile]:
@@ -102,13 +92,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     selection = metafunc.config.stash[selection_key]
     option = metafunc.config.option
     wanted = Wanted(selection.assignments, selection.device, option.data, option.precision)
-    params: Dict[str, Any] = {}
+    found: Dict[str, Case] = {}
     for entry in file.source.entries.values():
         for case in cases_of(entry, wanted):
             for identifier in (case.base_id, case.id):
                 selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")
-            params.setdefault(case.id, pytest.param(case, id=case.id, marks=pytest.mark.spec))
-    metafunc.parametrize("case", list(params.values()), indirect=True)
+            other = found.setdefault(case.id, case)
+            if other.config != case.config:
+                # One without the option of a --set is left out anyway.
+                found[case.id], second = (case, other) if other.lacks else (other, case)
+                found[f"{second.base_id}-invalid"] = _refused(found[case.id], second)
+    params = [pytest.param(case, id=case.id, marks=pytest.mark.spec) for case in found.values()]
+    metafunc.parametrize("case", params, indirect=True)
+
+
+def _refused(first: Case, second: Case) -> Case:
+    """Return a case whose name is another command's: it is refused where it is selected."""
+    assert isinstance(first.config, SpecConfig) and isinstance(second.config, SpecConfig)
+    entries = f"{first.config.entry} and {second.config.entry}"
+    return dataclasses.replace(
+        second,
+        id=f"{second.base_id}-invalid",
+        error=f"--set: {entries} would both be {first.id}; rename one of them in the file",
+    )
 
 
 # After -k; and before plugins/selection.py, which is trylast too and registered afterwards.
@@ -156,10 +162,18 @@ def _judge_options(config: pytest.Config, items: List[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Look at what the selected commands need before any of them runs."""
     option = session.config.option
-    if option.collectonly or option.describe or option.dry_run:
+    items = list(filter(is_spec, session.items))
+    if not items or option.collectonly or option.describe or option.dry_run:
         return
+    if option.save_graph is not None:
+        raise pytest.UsageError("--save-graph: a command has no graph that can be saved")
+    if option.profile is not None and session.config.stash[selection_key].device not in IPU_KINDS:
+        raise pytest.UsageError(
+            "--profile: a command on a host has no profile; give it the options of its own "
+            "profiler as parameters"
+        )
     base = base_environment(option.dataset_dir)
-    for item in filter(is_spec, session.items):
+    for item in items:
         case = case_of(item)
         assert case is not None and isinstance(case.config, SpecConfig)
         missing = needs(entry_of(item), case.config, base)

@@ -28,6 +28,10 @@ class Results:
     copies: int = 1
 
 
+# No rate and no time is beyond these; sums and squares of what is within are finite.
+LEAST, MOST = 1e-100, 1e100
+
+
 def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> Results:
     """Read what a command printed. Raises MetricError."""
     copies = template.copies(ran.words)
@@ -39,7 +43,10 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> Results:
         factor = copies if metric.name == THROUGHPUT else 1
         values[metric.name] = metric.values(found[metric.name], factor)
         kept[metric.name] = metric.kept(values[metric.name], config.skip_by)
-        figures[metric.name] = mean(kept[metric.name])
+        try:
+            figures[metric.name] = mean(kept[metric.name])
+        except OverflowError:
+            raise MetricError(f"{metric.name}: the values that matched have no mean") from None
     rounds, unit = _rounds(entry, kept, ran)
     latencies, source = rounds, "seconds of one of what the throughput counts"
     if LATENCY in kept:
@@ -60,8 +67,11 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> Results:
 def _rounds(entry: Entry, kept: Dict[str, List[float]], ran: Ran) -> Tuple[List[float], str]:
     """Return the seconds that the gate compares, and the plural of what each is the time of."""
     for name in (THROUGHPUT, LATENCY):
-        if min(kept.get(name, [1.0])) <= 0:
-            raise MetricError(f"{name}: {min(kept[name])} matched, and it is above zero")
+        for value in kept.get(name, ()):
+            if value <= 0:
+                raise MetricError(f"{name}: {value} matched, and it is above zero")
+            if not LEAST <= value <= MOST:
+                raise MetricError(f"{name}: {value} matched, which no {name} can be")
     if THROUGHPUT in kept:
         return [1 / value for value in kept[THROUGHPUT]], entry.unit
     if LATENCY in kept:

@@ -6,12 +6,19 @@ import re
 import shlex
 import string
 from pathlib import PurePath
-from typing import FrozenSet, List, Mapping, Sequence
+from typing import Callable, FrozenSet, List, Mapping, Sequence
 
-VARIABLE = re.compile(r"\$(?:(\w+)|\{([^}]*)\})")
-# Words by which a shell would be asked for something.
-SHELL_WORDS = ("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1")
+VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([^}]*)\})")
+# The parts of a command as shlex sees them; nothing within single quotes has a meaning.
+SINGLE, DOUBLE, ESCAPED = r"'[^']*'", r'"(?:\\.|[^"\\])*"', r"\\."
+PARTS = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|{VARIABLE.pattern}", re.DOTALL)
+IN_DOUBLE = re.compile(f"{ESCAPED}|{VARIABLE.pattern}", re.DOTALL)
+# What a shell would do something about, without and within double quotes.
+OPERATOR = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|([;|&<>]+|`|\\$\\()", re.DOTALL)
+COMMAND_IN_DOUBLE = re.compile(f"{ESCAPED}|(`|\\$\\()", re.DOTALL)
+ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 WANDB = "wandb"
+FLAG_VALUES = ("true", "false")  # of a bare --wandb; another word is not its value
 
 
 def fields(template: str) -> FrozenSet[str]:
@@ -48,41 +55,92 @@ def _parts(template: str) -> List[Sequence[str]]:
 
 def variables(command: str) -> List[str]:
     """Return the environment variables that a command names, each once, in order."""
-    return list(dict.fromkeys(a or b for a, b in VARIABLE.findall(command)))
+    found: List[str] = []
+
+    def noted(name: str, whole: str, _: bool) -> str:
+        found.append(name)
+        return whole
+
+    _replace(command, noted)
+    return list(dict.fromkeys(found))
 
 
 def words(command: str, environ: Mapping[str, str]) -> List[str]:
-    """Return the words of a filled command: variables are replaced first, as a shell does it.
+    """Return the words of a filled command, its variables replaced as a shell does it.
 
-    Raises ValueError where a quotation has no end. A variable that is not set stays as it is.
+    Within double quotes a value is a part of its word, without them its blanks end words, and
+    within single quotes nothing is replaced. A variable that is not set stays as it is. Raises
+    ValueError where a quotation has no end.
     """
 
-    def replaced(match: re.Match[str]) -> str:
-        return environ.get(match.group(1) or match.group(2), match.group(0))
+    def replaced(name: str, whole: str, quoted: bool) -> str:
+        if name not in environ:
+            return whole
+        if quoted:
+            return re.sub(r'(["\\])', r"\\\1", environ[name])
+        return re.sub(r"\S+", lambda match: shlex.quote(match.group()), environ[name])
 
-    return shlex.split(VARIABLE.sub(replaced, command))
+    return shlex.split(_replace(command, replaced))
 
 
-def shell_word(command: str) -> str:
-    """Return the first word of a command that only a shell would understand, or ''."""
-    found = shlex.shlex(command, posix=False, punctuation_chars=False)
-    found.whitespace_split = True
-    found.commenters = ""
-    return next((word for word in found if word in SHELL_WORDS), "")
+def _replace(command: str, new: Callable[[str, str, bool], str]) -> str:
+    """Replace each variable by ``new(its name, as it is written, within double quotes)``."""
+
+    def outside(match: re.Match[str]) -> str:
+        text = match.group()
+        if text.startswith('"'):
+            return IN_DOUBLE.sub(lambda inner: one(inner, True), text)
+        return one(match, False)
+
+    def one(match: re.Match[str], quoted: bool) -> str:
+        name = match.group(1) or match.group(2)
+        return match.group() if name is None else new(name, match.group(), quoted)
+
+    return PARTS.sub(outside, command)
+
+
+def problem(command: str) -> str:
+    """Return why a filled command is no words of a process, or ''."""
+    try:
+        found = shlex.split(command)
+    except ValueError as error:
+        return str(error)
+    if not found:
+        return "it is empty"
+    for part in OPERATOR.finditer(command):
+        operator = part.group(1)
+        if part.group().startswith('"'):
+            inner = COMMAND_IN_DOUBLE.finditer(part.group())
+            operator = next((match.group(1) for match in inner if match.group(1)), None)
+        if operator:
+            return (
+                f"{operator} needs a shell, and there is none; a script can hold it, and quotes "
+                "('...') keep it as it stands"
+            )
+    if ASSIGNMENT.match(command.lstrip()):
+        return f"{found[0]} is a shell's assignment, and there is no shell; env: sets variables"
+    return ""
 
 
 def without_wandb(command: Sequence[str]) -> List[str]:
-    """Return the words without each option that is about Weights & Biases, and its value."""
+    """Return the words without each option that is about Weights & Biases, and its value.
+
+    A bare ``--wandb`` is a flag: of the words after it only a truth value is its own.
+    """
     kept: List[str] = []
-    drop_value = False
+    option = ""  # the one whose value may follow
     for word in command:
-        is_option = word.startswith("-")
-        if drop_value and not is_option:
-            drop_value = False
-            continue
-        drop_value = is_option and WANDB in word and "=" not in word
-        if not (is_option and WANDB in word):
-            kept.append(word)
+        if word.startswith("-"):
+            about = WANDB in word
+            option = word if about and "=" not in word else ""
+            if about:
+                continue
+        elif option:
+            its_own = option != f"--{WANDB}" or word.lower() in FLAG_VALUES
+            option = ""
+            if its_own:
+                continue
+        kept.append(word)
     return kept
 
 
@@ -96,5 +154,5 @@ def copies(command: Sequence[str]) -> int:
         option, equals, value = word.partition("=")
         if option == "--np":
             text = value if equals else "".join(after[position + 1 : position + 2])
-            return int(text) if text.isdigit() and int(text) > 0 else 1
+            return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else 1
     return 1

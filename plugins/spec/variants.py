@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from plugins.spec.errors import short
 from plugins.spec.yaml_reader import Value
@@ -33,10 +33,22 @@ def variants(node: Value) -> List[Variant]:
     if node.data is None:
         return [{}]
     if isinstance(node.data, dict):
-        return _product(node)
-    if isinstance(node.data, list):
-        return _rows(node)
-    raise ParameterError(node.line, f"parameters are {FORMS}")
+        found = _product(node)
+    elif isinstance(node.data, list):
+        found = _rows(node)
+    else:
+        raise ParameterError(node.line, f"parameters are {FORMS}")
+    _refuse_alike(node.line, list(found[0]))
+    return found
+
+
+def _refuse_alike(line: int, names: Sequence[str]) -> None:
+    """Refuse names that --set, where ``-`` and ``_`` are the same, could not tell apart."""
+    known: Dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.replace("-", "_"), name)
+        if other != name:
+            raise ParameterError(line, f"--set cannot tell {short(other)} from {short(name)}")
 
 
 def variant_name(entry: str, variant: Mapping[str, str]) -> str:

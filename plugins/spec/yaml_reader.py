@@ -6,6 +6,7 @@ small file cannot become a large one. Merge keys (``<<``) work as in any YAML re
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List
@@ -15,6 +16,10 @@ import yaml
 from plugins.spec.errors import SpecError, short
 
 LARGEST = 1 << 20  # bytes
+LONGEST_NUMBER = 100  # characters
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+# Neither a process nor a file can be given these: the null character and halves of others.
+UNUSABLE = re.compile("[\0\ud800-\udfff]")
 MERGE = "tag:yaml.org,2002:merge"
 MAPPING, SEQUENCE = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 
@@ -102,6 +107,11 @@ class _Builder:
         return self._mapping(node)
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
+        # Python's whole numbers have no bound, and the time to read them none either.
+        if node.tag in NUMBERS and len(node.value) > LONGEST_NUMBER:
+            raise self._error(node, f"a number has at most {LONGEST_NUMBER} characters")
+        if UNUSABLE.search(node.value):
+            raise self._error(node, "a text holds no null character and no half of a character")
         try:
             return self._scalars.construct_object(node)
         except yaml.YAMLError as error:

@@ -168,5 +168,11 @@ class IPUConfig(_Category):
 
 @recorded
 def reset_ipu_configuration() -> None:
+    """Let go of the IPUs, and with them of the values of the variables that they hold."""
+    for held in recorder.held:
+        variable = held()
+        if variable is not None and variable.dtype.is_floating:
+            variable.assign(variable * float("nan"))
+    recorder.held.clear()
     recorder.attached = 0
     recorder.shards = 1

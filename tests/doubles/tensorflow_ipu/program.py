@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import weakref
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Union
 
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
@@ -29,9 +30,12 @@ class IPUStrategyV1:
 
     @contextlib.contextmanager
     def _scope(self) -> Any:
+        import tensorflow as tf
+
         self._depth += 1
         try:
-            yield self
+            with tf.variable_creator_scope(_held):
+                yield self
         finally:
             self._depth -= 1
 
@@ -63,6 +67,16 @@ class IPUStrategyV1:
             # XLA on a CPU takes no data sets, so the same program runs without it.
             self._programs[fn] = tf.function(fn.python_function, autograph=False)
         return self._programs[fn](*args, **(kwargs or {}))
+
+
+def _held(create: Callable[..., Any], **options: Any) -> Any:
+    """Return a variable, and remember it as one of the IPUs' unless it was put elsewhere."""
+    from tensorflow.python.eager import context
+
+    variable = create(**options)
+    if not context.context().device_name:
+        recorder.held.append(weakref.ref(variable))
+    return variable
 
 
 def _nothing(part: Any) -> Any:

@@ -30,6 +30,8 @@ class Recorder(Calls):
     only_arguments: bool = False
     #: Variables of the stand-in itself, which a program needs as long as it runs.
     kept: List[Any] = field(default_factory=list)
+    #: Weak references to the variables that the IPUs hold.
+    held: List[Any] = field(default_factory=list)
     #: Queues made so far.
     queues: List[Any] = field(default_factory=list)
 
