@@ -162,8 +162,7 @@ def fresh_command(
         "-m",
         "pytest",
         "-q",
-        "-p",
-        "no:cacheprovider",
+        *_plugin_words(config),
         *ini,
         # Options that the ini file adds, such as --baseline, would judge and measure again in turn.
         "-o",
@@ -175,6 +174,15 @@ def fresh_command(
         *(["--zero-values"] if config.option.zero_values else []),
         *arguments_of(config, nodeid),
     ]
+
+
+def _plugin_words(config: pytest.Config) -> List[str]:
+    """Return ``-p`` words: the plugins that this run was told to take or to leave, and ours."""
+    # At its end unraisableexception collects garbage five times, maybe of a framework's graphs. The
+    # terminal is what pytest-xdist takes from a worker; a fresh process of a worker needs its own.
+    ours = ["no:cacheprovider", "no:unraisableexception"]
+    names = [name for name in config.option.plugins if name not in (*ours, "no:terminal")]
+    return [word for name in [*ours, *names] for word in ("-p", name)]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 ROOT = Path(__file__).resolve().parents[1]
-# Plugins of other packages, which take longer to import than the suite and pytest itself.
-WITHOUT_OTHERS = ("-p", "no:hypothesispytest", "-p", "no:anyio", "-p", "no:platformdirs")
+# Plugins of other packages, which take longer to import than the suite and pytest itself, and one
+# of pytest's, which collects garbage five times at the end.
+WITHOUT_OTHERS = tuple(
+    word
+    for name in ("hypothesispytest", "anyio", "platformdirs", "unraisableexception")
+    for word in ("-p", f"no:{name}")
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,9 @@ class Project:
             "IPUBENCH_LEASE_DIR": str(folder / "leases"),
             "IPUBENCH_CACHE_DIR": str(folder / "cache"),
             "COLUMNS": "80",
+            # Tests change a file twice a second, which compiled files would not notice. What the
+            # suite itself has compiled is read all the same.
+            "PYTHONDONTWRITEBYTECODE": "1",
         }
         for name in ("DATASETS_DIR", "PYTEST_ADDOPTS", "CI"):
             self.environment.pop(name, None)

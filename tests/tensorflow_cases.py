@@ -14,10 +14,10 @@ from fixtures.devices.cpu import CpuDevice
 from fixtures.runtimes.tensorflow_host import TensorFlowHost
 from fixtures.runtimes.tensorflow_training import TrainingStep
 
-# A ResNet-18 without batch norms, so that the images of a batch do not depend on each other.
+# A ResNet-10 without batch norms, so that the images of a batch do not depend on each other.
 SMALL = {
     "name": "small",
-    "model_size": "18",
+    "model_size": "10",
     "image_size": 32,
     "micro_batch_size": 4,
     "data": "synthetic",

@@ -49,7 +49,7 @@ def test_every_case_has_an_identifier_that_k_can_select(
 def test_collecting_imports_no_framework(environment: Dict[str, str]) -> None:
     program = (
         "import sys, pytest; code = pytest.main(['--collect-only', '-q', '--sweep']);"
-        "heavy = {'torch', 'tensorflow', 'torchvision', 'keras', 'openvino', 'PIL'};"
+        "heavy = {'torch', 'tensorflow', 'torchvision', 'keras', 'openvino', 'PIL', 'numpy'};"
         "print('imported:', sorted(heavy & set(sys.modules))); sys.exit(code)"
     )
     answer = subprocess.run(

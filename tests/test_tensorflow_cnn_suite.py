@@ -16,7 +16,7 @@ from tests.tensorflow_cases import IMAGES_PER_CLASS, image_folder, record_folder
 pytestmark = pytest.mark.framework
 pytest.importorskip("tensorflow", reason="pip install '.[tensorflow]' adds TensorFlow")
 
-SMALL = ("--set=model_size=18", "--set=image_size=32", "--set=micro_batch_size=4", "--steps=2")
+SMALL = ("--set=model_size=10", "--set=image_size=32", "--set=micro_batch_size=4", "--steps=2")
 TRAINING = "bench_training/bench_cnn_tensorflow.py"
 INFERENCE = "bench_inference/bench_cnn_tensorflow.py"
 
@@ -81,7 +81,7 @@ def test_validation_runs_alone_and_in_instances(tmp_path: Path, records: Path) -
     assert (facts["asked"], facts["ran"]) == (4, min(4, cores))
     assert together["items_per_round"] == 4 * 2 * facts["ran"]
     assert alone["items_per_round"] == 4 * 2
-    assert alone["effective"]["folded_norms"] == 20  # of a ResNet-18
+    assert alone["effective"]["folded_norms"] == 12  # of a ResNet-10
 
 
 def test_instances_read_different_images(tmp_path: Path, records: Path) -> None:

@@ -79,7 +79,7 @@ def test_recomputation_changes_no_update(batch_norm: bool) -> None:
 MEMORY = """
 from plugins.process import PeakMemory
 from tests.tensorflow_cases import small, trained
-options = dict(model_size="50", batch_norm=True, image_size=128, micro_batch_size=32)
+options = dict(model_size="26", batch_norm=True, image_size=128, micro_batch_size=32)
 step = trained(small(**options, xla_recompute={recompute}))
 memory = PeakMemory()
 step.compile()
@@ -247,10 +247,10 @@ def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
 
 # Every kind of layer and block, fewer of them: tracing hundreds of layers takes half a minute.
 FEWER_BLOCKS: Dict[str, Dict[str, Any]] = {
-    "resnet50": {"model_size": "26"},
-    "resnext101": {"model_size": "26"},
-    "efficientnet-b4": {"depth_coefficient": 0.3},
-    "efficientnet-b4-g16": {"depth_coefficient": 0.3},
+    "resnet50": {"model_size": "14"},
+    "resnext101": {"model_size": "14"},
+    "efficientnet-b4": {"depth_coefficient": 0.1},
+    "efficientnet-b4-g16": {"depth_coefficient": 0.1},
 }
 
 

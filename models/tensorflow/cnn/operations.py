@@ -153,13 +153,18 @@ def group_norm(
 
     def of_groups(sums: Any) -> Any:
         """Return the means [N, C] over each channel's group from sums [N, C] over pixels."""
-        means = tf.reduce_sum(tf.reshape(sums, [-1, groups, size]), 2) / count
-        return tf.repeat(means, size, axis=1)
+        means = tf.reduce_sum(tf.reshape(sums, [-1, groups, size]), 2, keepdims=True) / count
+        # Not tf.repeat, which is thirty nodes: a network has hundreds of these, and each is traced.
+        return tf.reshape(tf.tile(means, [1, 1, size]), [-1, groups * size])
+
+    def of_pixels(values: Any) -> Any:
+        """Return values [N, C] as [N, 1, C], for all pixels."""
+        return tf.expand_dims(values, 1)
 
     def shifted(images: Any) -> Any:
         """Return the pixels [N, H W, C] in float32, less their pilots."""
         pilot = height * of_groups(tf.reduce_sum(tf.cast(images[:, 0], tf.float32), 1))
-        return tf.cast(pixels_of(tf, images), tf.float32) - pilot[:, None]
+        return tf.cast(pixels_of(tf, images), tf.float32) - of_pixels(pilot)
 
     def forward(images: Any, gamma: Any, beta: Any) -> Tuple[Any, Any, Any]:
         pixels = shifted(images)
@@ -168,7 +173,7 @@ def group_norm(
         inverse = tf.math.rsqrt(tf.maximum(squares - mean * mean, 0.0) + epsilon)
         scale = inverse * tf.cast(gamma, tf.float32)
         shift = tf.cast(beta, tf.float32) - mean * scale
-        outputs = pixels * scale[:, None] + shift[:, None]
+        outputs = pixels * of_pixels(scale) + of_pixels(shift)
         return tf.reshape(tf.cast(outputs, images.dtype), tf.shape(images)), mean, inverse
 
     if not training:
@@ -187,8 +192,8 @@ def group_norm(
             # slope gamma, less its part along the mean and along the normalised images.
             along = -inverse * inverse * of_groups(of_gamma * scale)
             constant = -inverse * of_groups(of_beta * scale) - along * mean
-            inner = slope * (inverse * scale)[:, None] + pixels * along[:, None]
-            of_images = inner + constant[:, None]
+            inner = slope * of_pixels(inverse * scale) + pixels * of_pixels(along)
+            of_images = inner + of_pixels(constant)
             return (
                 tf.reshape(tf.cast(of_images, images.dtype), tf.shape(images)),
                 tf.cast(tf.reduce_sum(of_gamma, 0), gamma.dtype),
