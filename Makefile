@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 K ?= resnet50
 # Each begins with a half of the tests, in our order (tests/conftest.py); who is done first takes more.
-WORKERS ?= -n 2 --dist worksteal
+# Pytest's look for errors in destructors would collect garbage five times, of millions of objects.
+WORKERS ?= -n 2 --dist worksteal -p no:unraisableexception
 # Tests start the suite hundreds of times: without compiled files each start takes half as long again.
 unexport PYTHONDONTWRITEBYTECODE
 # Threads that wait do not keep a core busy: files run side by side on the same cores.

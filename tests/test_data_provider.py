@@ -16,6 +16,7 @@ from fixtures.data import samples
 from fixtures.data.feeds import TensorSpec
 from fixtures.data.folder import DataError, ImageFolder
 from fixtures.data.provider import Data, dataset_source, default_workers
+from tests.harness import WITHOUT_OTHERS
 
 pytest_plugins = "pytester"
 
@@ -149,7 +150,7 @@ def test_fixture_without_a_plugin_and_its_teardown(
     (tmp_path / "x.jpg").touch()
     monkeypatch.setenv("DATASETS_DIR", str(tmp_path))
     pytester.makepyfile(CASE)
-    result = pytester.runpytest_inprocess("-s", "-p", "fixtures.data.fixture")
+    result = pytester.runpytest_subprocess(*WITHOUT_OTHERS, "-s", "-p", "fixtures.data.fixture")
     result.stdout.fnmatch_lines([f"*images in {tmp_path}", "*closed*"])
     result.assert_outcomes(passed=1)
 
@@ -158,7 +159,8 @@ def test_fixture_reads_the_option(pytester: pytest.Pytester, tmp_path: Path) -> 
     (tmp_path / "x.jpg").touch()
     pytester.makepyfile(CASE)
     plugins = ("-p", "fixtures.data.fixture", "-p", "plugins.options")
-    result = pytester.runpytest_inprocess("-s", *plugins, f"--dataset-dir={tmp_path}")
+    words = (*WITHOUT_OTHERS, "-s", *plugins, f"--dataset-dir={tmp_path}")
+    result = pytester.runpytest_subprocess(*words)
     result.stdout.fnmatch_lines([f"*images in {tmp_path}"])
 
 
