@@ -7,7 +7,6 @@ Where this run is killed, the kernel ends the process.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import os
 import signal
@@ -25,11 +24,11 @@ from plugins.environment import Environment
 from plugins.journal import Results, run_key
 from plugins.lines import read_lines
 from plugins.options import measuring_arguments
+from plugins.process import end_with_parent
 from plugins.record import record_of, rounds_of
 from plugins.spec.module import arguments_of
 
 LAST_LINES = 15
-PR_SET_PDEATHSIG = 1  # prctl(2)
 # A fresh process may take this long, and this many times what the first measurement took, because
 # it imports and compiles for itself, maybe on a machine that has become busy.
 LEAST_SECONDS = 600.0
@@ -192,7 +191,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if holder is None or config.option.instance is not None:
         return
     if holder == str(os.getppid()):
-        with contextlib.suppress(OSError, AttributeError):  # not on Linux
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        end_with_parent()
     elif not os.path.exists(f"/proc/{holder}"):
         pytest.exit("the run that started this process is gone", returncode=1)

@@ -21,6 +21,7 @@ from plugins.policy import marker_thresholds, policy_of
 from plugins.record import record_of
 from plugins.samples import with_processes
 from plugins.selection import selection_key
+from plugins.turns import turns_of
 from plugins.verdicts import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -110,7 +111,8 @@ class Again:
                 self._release()
             self._progress(f"{why}, fresh process {len(self.benchmarks) + 1}")
             config = self._item.config
-            found = measure_again(config, self._item.nodeid, config.stash[cpus_key])
+            with turns_of(config).timing():
+                found = measure_again(config, self._item.nodeid, config.stash[cpus_key])
             self.benchmarks.append(found)
             config.stash[run_key].add({"type": "fresh", "benchmark": found})
         return self.benchmarks[number - 1]

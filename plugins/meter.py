@@ -133,7 +133,7 @@ class Meter:
         self._ceilings(step, step.describe()["precision"])
         memory = process.PeakMemory()
         record = self._build(step)
-        with self.turns.timing():
+        with self.turns.timing(stop=True):
             record.update(self._warm_up(step))
             seconds = self._rounds(step, record)
             if not seconds:  # --benchmark-disable: the step ran, nothing is to be recorded
@@ -171,7 +171,7 @@ class Meter:
             record["input"] = describe_input(step, items, unit, self.device.clock)
             record["data"] = step.feed.describe()
             self.close()
-            self._finish(record, step)
+        self._finish(record, step)
 
     def _profile(self, step: Step) -> None:
         """Leave a profile of one call, after one that warms up; time and record nothing."""
@@ -237,9 +237,10 @@ class Meter:
         self.progress.phase("building")
         build = timed(step.build, clock)
         self.progress.phase("compiling")
-        start = clock()
-        compiled = step.compile()
-        compile_seconds = clock() - start
+        with self.turns.stoppable(step.compiles_alone) as stood_still:
+            start = clock()
+            compiled = step.compile()
+            compile_seconds = clock() - start - stood_still()
         kept = self._kept(step, compile_seconds)
         self._save_graph(step)
         return {

@@ -9,6 +9,7 @@ import importlib.metadata
 import os
 import platform
 import resource
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Dict, Optional
 
 from fixtures.servers.allocator import ALLOCATOR
 
+PR_SET_PDEATHSIG = 1  # prctl(2)
 # Numbers of glibc's mallopt parameters, from malloc.h.
 MALLOPT = {"mmap_threshold": -3, "trim_threshold": -1}
 
@@ -33,6 +35,12 @@ PACKAGES = (
     "pytest",
     "pytest-benchmark",
 )
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends, however it ends."""
+    with contextlib.suppress(OSError, AttributeError):  # not on Linux
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def tune_allocator() -> Dict[str, bool]:

@@ -4,22 +4,32 @@ Two file locks in one folder. ``room`` is held shared by builders and exclusivel
 ``turnstile`` is passed on the way into the room; a timer that waits stands in it, so builders that
 come later wait behind the timer and cannot keep it waiting for ever. The kernel frees both locks
 of a process that ends, however it ends.
+
+A builder that compiles alone, and holds nothing that a timer may want, leaves the room and locks a
+file of its own, ``stoppable-PID``. A timer then does not wait for it, but stops it for that time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
+import time
 from pathlib import Path
-from typing import Iterator, Optional, TextIO
+from typing import Callable, Iterator, List, Optional, TextIO, Tuple
 
 import pytest
+
+from plugins import stopping
+
+STOPPABLE = "stoppable-"
 
 
 class Turns:
     """The turns of this process; without a folder it is alone, and everything is its turn."""
 
     def __init__(self, folder: Optional[Path] = None) -> None:
+        self._folder = folder
         self._turnstile: Optional[TextIO] = None
         self._room: Optional[TextIO] = None
         if folder is not None:
@@ -40,10 +50,33 @@ class Turns:
             self._leave()
 
     @contextlib.contextmanager
-    def timing(self) -> Iterator[None]:
+    def stoppable(self, allowed: bool = True) -> Iterator[Callable[[], float]]:
+        """Building that a timer may stop, in this process and what it has started.
+
+        The work waits for no other process and holds nothing that a timer may want. Yields what
+        returns how many seconds it has stood still.
+        """
+        if self._folder is None or not (allowed and self._building and stopping.possible()):
+            yield lambda: 0.0
+            return
+        path = self._folder / f"{STOPPABLE}{os.getpid()}"
+        with path.open("w", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self._leave()
+            try:
+                yield lambda: sum(map(float, path.read_text(encoding="ascii").split()))
+            finally:
+                # Before entering: a timer that would not stop us waits for this lock.
+                fcntl.flock(file, fcntl.LOCK_UN)
+                self._enter(fcntl.LOCK_SH)
+
+    @contextlib.contextmanager
+    def timing(self, stop: bool = False) -> Iterator[None]:
         """Work that runs beside nothing; within :meth:`building`, which goes on afterwards.
 
-        Other processes' turns may come first. Within itself it changes nothing.
+        Other processes' turns may come first. With ``stop`` it stops what is stoppable and does not
+        wait for it; then it must not want what a stopped process may hold. Within itself it changes
+        nothing.
         """
         if self._timing:
             yield
@@ -53,12 +86,41 @@ class Turns:
         self._enter(fcntl.LOCK_EX)
         self._timing = True
         try:
-            yield
+            with self._others(stop):
+                yield
         finally:
             self._timing = False
             self._leave()
             if self._building:
                 self._enter(fcntl.LOCK_SH)
+
+    @contextlib.contextmanager
+    def _others(self, stop: bool) -> Iterator[None]:
+        """Stop those who may be stopped, or wait for them."""
+        stopped: List[Tuple[TextIO, float, List[int]]] = []
+        with contextlib.ExitStack() as files:
+            try:
+                for path in self._stoppable():
+                    file: TextIO = files.enter_context(path.open("a", encoding="ascii"))
+                    if not stop:
+                        fcntl.flock(file, fcntl.LOCK_EX)
+                        fcntl.flock(file, fcntl.LOCK_UN)
+                    elif _is_locked(file):
+                        pid = int(path.name[len(STOPPABLE) :])
+                        stopped.append((file, time.monotonic(), stopping.stop(pid)))
+                yield
+            finally:
+                for file, since, pids in stopped:
+                    file.write(f"{time.monotonic() - since}\n")
+                    file.flush()
+                    stopping.go_on(pids)
+
+    def _stoppable(self) -> List[Path]:
+        """Return the files of the other processes."""
+        if self._folder is None:
+            return []
+        ours = f"{STOPPABLE}{os.getpid()}"
+        return sorted(p for p in self._folder.glob(f"{STOPPABLE}*") if p.name != ours)
 
     def _enter(self, how: int) -> None:
         if self._turnstile is None or self._room is None:
@@ -72,6 +134,24 @@ class Turns:
     def _leave(self) -> None:
         if self._room is not None:
             fcntl.flock(self._room, fcntl.LOCK_UN)
+
+
+def let_all_go_on(folder: Path) -> None:
+    """Let those go on whom a timer that has died may have stopped."""
+    for path in folder.glob(f"{STOPPABLE}*"):
+        with path.open("a", encoding="ascii") as file:
+            if _is_locked(file):
+                stopping.go_on_all(int(path.name[len(STOPPABLE) :]))
+
+
+def _is_locked(file: TextIO) -> bool:
+    """Whether another process, which is then alive, has the lock of a file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
 
 
 turns_key = pytest.StashKey[Turns]()

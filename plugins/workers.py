@@ -32,9 +32,10 @@ from plugins.files import write_json
 from plugins.journal import Results, Run, run_key, selected
 from plugins.lines import Journal
 from plugins.options import only_tests
+from plugins.process import end_with_parent
 from plugins.progress import progress_key
 from plugins.selection import case_of, selection_key
-from plugins.turns import Turns, turns_key
+from plugins.turns import Turns, let_all_go_on, turns_key
 
 #: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
 PART = "ipubench"
@@ -204,6 +205,7 @@ class Controller:
         """Take a worker's device back; end the run where no other worker could do better."""
         name = node.workerinput["workerid"]
         self.lost = self.lost or bool(error)
+        let_all_go_on(self.folder)
         if name in self.taken:
             self.free.append(self.taken.pop(name))
         found = getattr(node, "workeroutput", {}).get(PART, {})
@@ -272,6 +274,8 @@ class Worker:
         for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
             del os.environ[name]
         os.environ[INHERIT_VARIABLE] = str(given["lease_holder"])
+        # One that another worker has stopped would not notice that the run was killed.
+        end_with_parent()
         if given["device_id"] is not None:
             config.option.device_id = given["device_id"]
         config.stash[workers_key] = config.workerinput["workercount"]  # type: ignore[attr-defined]

@@ -14,7 +14,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from plugins.turns import Turns
+from plugins import stopping
+from plugins.turns import Turns, let_all_go_on
 from tests.harness import ROOT, Project
 
 DEADLINE = 60.0
@@ -31,12 +32,31 @@ with getattr(turns, sys.argv[2])():
 """
 
 
+# Builds what may be stopped, with a child; says how long it stood still when its input ends.
+BUILD = """
+import subprocess, sys
+from pathlib import Path
+from plugins.turns import Turns
+turns = Turns(Path(sys.argv[1]))
+with turns.building():
+    with turns.stoppable() as stood_still:
+        child = subprocess.Popen(["sleep", "600"])
+        print(child.pid, flush=True)
+        sys.stdin.read()
+        child.kill()
+        print(stood_still(), flush=True)
+"""
+
+# As TAKE, for a turn that stops others.
+STOP = TAKE.replace("getattr(turns, sys.argv[2])()", "turns.timing(stop=True)")
+
+
 class Taker:
     """A process that takes one turn."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, program: str = TAKE) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", TAKE, str(folder), kind],
+            [sys.executable, "-c", program, str(folder), kind],
             cwd=str(ROOT),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -137,6 +157,90 @@ def test_alone_everything_is_its_turn() -> None:
     turns = Turns()
     with turns.building(), turns.timing():
         pass
+
+
+class Builder(Taker):
+    """A process that may be stopped, and a child of it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "", BUILD)
+        assert self.process.stdout is not None
+        self.pids = [self.process.pid, int(self.process.stdout.readline())]
+
+    def states(self) -> List[str]:
+        """Return the states of both: T where it is stopped."""
+        stats = [Path(f"/proc/{pid}/stat").read_text() for pid in self.pids]
+        return ["T" if stat.rpartition(")")[2].split()[0] == "T" else "alive" for stat in stats]
+
+    def wait_for(self, states: List[str]) -> None:
+        deadline = time.monotonic() + DEADLINE
+        while self.states() != states:
+            assert time.monotonic() < deadline
+            os.sched_yield()
+
+    def finish(self) -> float:
+        """End it; return how long it says it stood still."""
+        return float(self.process.communicate(timeout=DEADLINE)[0])
+
+
+linux = pytest.mark.skipif(not stopping.possible(), reason="processes are found in Linux's /proc")
+
+
+@linux
+def test_a_timer_stops_what_may_be_stopped_and_lets_it_go_on(tmp_path: Path) -> None:
+    builder = Builder(tmp_path)
+    least = most = 0.0
+    for _ in range(2):
+        start = time.monotonic()
+        timer = Taker(tmp_path, "", STOP)
+        timer.wait_until_in()
+        inside = time.monotonic()
+        assert builder.states() == ["T", "T"]
+        least += time.monotonic() - inside
+        timer.leave()
+        most += time.monotonic() - start
+        builder.wait_for(["alive", "alive"])
+    assert least < builder.finish() < most
+
+
+@linux
+def test_another_timer_waits_for_what_may_be_stopped(tmp_path: Path) -> None:
+    """It may want what a stopped process holds, so it stops nobody."""
+    builder = Builder(tmp_path)
+    timer = Taker(tmp_path, "timing")
+    wait_until_held(tmp_path / "room")
+    assert builder.states() == ["alive", "alive"]
+    assert builder.process.stdin is not None
+    builder.process.stdin.close()
+    timer.wait_until_in()  # the builder has compiled, and now waits for the timer
+    timer.leave()
+    assert builder.process.stdout is not None
+    assert float(builder.process.stdout.read()) == 0
+    assert builder.process.wait(DEADLINE) == 0
+
+
+@linux
+def test_who_was_stopped_goes_on_when_its_timer_was_killed(tmp_path: Path) -> None:
+    builder = Builder(tmp_path)
+    timer = Taker(tmp_path, "", STOP)
+    timer.wait_until_in()
+    timer.process.kill()
+    timer.leave()
+    assert builder.states() == ["T", "T"]
+    let_all_go_on(tmp_path)
+    builder.wait_for(["alive", "alive"])
+    builder.finish()
+    with Turns(tmp_path).timing(stop=True):
+        pass
+
+
+def test_what_is_not_allowed_or_not_building_is_waited_for(tmp_path: Path) -> None:
+    turns = Turns(tmp_path)
+    with turns.stoppable() as outside:
+        assert not held(tmp_path / "room")
+    with turns.building(), turns.stoppable(allowed=False) as inside:
+        assert held(tmp_path / "room")
+    assert (outside(), inside()) == (0, 0)
 
 
 # Every part of the fake work writes down when it began and ended, on a clock that all processes
