@@ -20,7 +20,8 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench test test38 tf26 gate-study lint format clean
+# Both environments are installed at once: much of that is waiting.
+.PHONY: setup setup38 bench test test38 tf26 gate-study lint format clean
 
 setup: $(STAMP)
 
@@ -32,13 +33,16 @@ $(STAMP): pyproject.toml constraints.txt
 bench: setup
 	$(BIN)/python -m pytest -k $(K)
 
-test: setup lint
+test:
+	$(MAKE) --jobs=2 lint setup38
 	$(QUIETLY) $(BIN)/python -m pytest tests $(WORKERS)
 	$(MAKE) test38
 
 # The tests that need no framework, on the SDK's Python with the oldest supported pytest-benchmark.
 ifneq ($(PYTHON38),)
-test38: $(STAMP38)
+setup38: $(STAMP38)
+
+test38: setup38
 	$(VENV38)/bin/python -m pytest tests -m "not framework and not slow" $(WORKERS)
 
 $(STAMP38): pyproject.toml constraints-py38.txt
@@ -46,6 +50,8 @@ $(STAMP38): pyproject.toml constraints-py38.txt
 	$(VENV38)/bin/python -m pip install --quiet --constraint constraints-py38.txt --editable '.[report]' hypothesis pytest-xdist
 	touch $@
 else
+setup38:
+
 test38:
 	@echo "no Python 3.8 found: the tests under it were left out (PYTHON38=PATH names one)"
 endif

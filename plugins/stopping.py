@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Dict, List
 
 PROC = Path("/proc")
+# A process that has to finish a call of the kernel stops after it.
+LONGEST_WAIT = 1.0
 
 
 def possible() -> bool:
@@ -29,6 +32,7 @@ def stop(pid: int) -> List[int]:
         for one in found:
             _send(one, signal.SIGSTOP)
         stopped += found
+        _wait_until_still(found)
 
 
 def go_on(pids: List[int]) -> None:
@@ -47,14 +51,30 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
+def _wait_until_still(pids: List[int]) -> None:
+    deadline = time.monotonic() + LONGEST_WAIT
+    for pid in pids:
+        while time.monotonic() < deadline and _status(PROC / str(pid) / "stat")[0] in b"RSD":
+            os.sched_yield()
+
+
+def _status(path: Path) -> List[bytes]:
+    """Return the words behind a process's name: its state, its parent, and so on.
+
+    One that has ended is a zombie.
+    """
+    try:
+        # The name, in parentheses, may hold anything.
+        return path.read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return [b"Z", b"0"]
+
+
 def _family(pid: int) -> List[int]:
     """Return a process and its descendants, parents before their children."""
     children: Dict[int, List[int]] = {}
     for path in PROC.glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # one that has just ended
-            # The name, in parentheses, may hold anything; the parent is the second word behind it.
-            words = path.read_bytes().rpartition(b")")[2].split()
-            children.setdefault(int(words[1]), []).append(int(path.parent.name))
+        children.setdefault(int(_status(path)[1]), []).append(int(path.parent.name))
     family = [pid]
     for one in family:
         family += children.get(one, [])

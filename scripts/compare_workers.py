@@ -2,7 +2,7 @@
 
 Runs the same cases without workers and with them, in turns, and prints for each repeat the wall
 time of both, and for each case the ratio of its throughput with workers to that without: the median
-of the repeats, and their range.
+of the repeats, and their range. What two runs without workers differ by is there to compare with.
 
 Usage: python -m scripts.compare_workers [--repeats 5] [--workers 2] [pytest's words ...]
 Example: python -m scripts.compare_workers --repeats 3 bench_kernels -k "dense or lstm"
@@ -47,6 +47,11 @@ def run(words: Sequence[str]) -> Tuple[float, Dict[str, float]]:
     return seconds, rates
 
 
+def _within(ratios: Sequence[float], bound: float = 0.03) -> str:
+    """Return how many ratios are near 1."""
+    return f"{sum(abs(ratio - 1) <= bound for ratio in ratios)} of {len(ratios)}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="What two workers gain.")
     parser.add_argument("--repeats", type=int, default=5)
@@ -55,6 +60,8 @@ def main() -> None:
     words = words or ["bench_kernels"]
     seconds: Dict[bool, List[float]] = {False: [], True: []}
     ratios: Dict[str, List[float]] = {}
+    alike: List[float] = []  # ratios of cases in successive runs without workers
+    before: Dict[str, float] = {}
     for repeat in range(option.repeats):
         rates: Dict[bool, Dict[str, float]] = {}
         # Whoever goes first finds other caches: each does every other time.
@@ -64,6 +71,9 @@ def main() -> None:
             seconds[workers].append(taken)
         for nodeid, rate in rates[False].items():
             ratios.setdefault(nodeid, []).append(rates[True][nodeid] / rate)
+            if nodeid in before:
+                alike.append(rate / before[nodeid])
+        before = rates[False]
         print(
             f"repeat {repeat + 1}: {seconds[False][-1]:.1f} s without workers, "
             f"{seconds[True][-1]:.1f} s with {option.workers}",
@@ -76,6 +86,9 @@ def main() -> None:
     logs = [statistics.median(map(math.log, found)) for found in ratios.values()]
     print(f"{math.exp(statistics.median(logs)):7.3f}  median of the cases")
     print(f"{math.exp(statistics.mean(logs)):7.3f}  geometric mean of the cases")
+    both = [ratio for found in ratios.values() for ratio in found]
+    print(f"\n{_within(both)} of the ratios with workers to without are within 3%")
+    print(f"{_within(alike)} of those of a run without workers to the one before")
     alone, together = (statistics.median(seconds[workers]) for workers in (False, True))
     print(
         f"\nwall time, median of {option.repeats}: {alone:.1f} s without workers, "

@@ -315,3 +315,44 @@ def test_timed_parts_never_overlap_each_other_or_building(project: Project) -> N
     builds = [[i for i in found if i[0] == "build"] for found in intervals.values()]
     # The check above could fail: building did overlap.
     assert any(a[1] < b[2] and b[1] < a[2] for a in builds[0] for b in builds[1])
+
+
+# The worker that comes second compiles until the first one times, and writes down when it runs.
+STAMPED = """
+def stamped(step):
+    try:
+        os.mkdir("compiled")
+    except FileExistsError:
+        with open(f"stamps-{os.getpid()}", "a") as file:
+            while not any(name.startswith("intervals-") for name in os.listdir(".")):
+                file.write(f"{time.monotonic_ns()}\\n")
+    return compiling(step)
+
+
+compiling = FakeStep.compile
+FakeStep.compile = stamped
+FakeStep.compiles_alone = True
+FakeStep.__init__ = meet(FakeStep.__init__)
+FakeStep.__call__ = logged("time", FakeStep.__call__)
+
+"""
+
+
+@linux
+def test_a_compilation_stands_still_while_the_other_worker_times(project: Project) -> None:
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
+    helpers = LOGGED[: LOGGED.index("FakeStep.__init__ =")]
+    bench = project.folder / "bench_fake.py"
+    source = bench.read_text()
+    bench.write_text(source.replace("\n@dataclass", helpers + STAMPED + "\n@dataclass", 1))
+    for name in ("one", "two"):
+        os.mkfifo(str(project.folder / name))
+    project.run("-n", "2", "--steps=20").assert_code(0)
+    (path,) = [path for path in project.folder.glob("stamps-*") if path.stat().st_size]
+    stamps = [int(line) for line in path.read_text().split()]
+    other = next(p for p in project.folder.glob("intervals-*") if p.name[10:] != path.name[7:])
+    timed = [json.loads(line)[1:] for line in other.read_text().splitlines()]
+    assert stamps and timed
+    # It began before the first timed call, and saw it only when the other's turn was over.
+    assert stamps[0] < timed[0][0]
+    assert not [stamp for stamp in stamps for start, end in timed if start <= stamp <= end]
