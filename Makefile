@@ -10,7 +10,7 @@ K ?= resnet50
 WORKERS ?= -n 2 --dist worksteal -p no:unraisableexception
 # Tests start the suite hundreds of times: without compiled files each start takes half as long again.
 unexport PYTHONDONTWRITEBYTECODE
-# Threads that wait do not keep a core busy: files run side by side on the same cores.
+# Threads that wait do not keep a core busy: tests run side by side on the same cores.
 QUIETLY := OMP_WAIT_POLICY=passive KMP_BLOCKTIME=0
 # A Python 3.8, the version of the Poplar SDK, where this machine has one.
 PYTHON38 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.8.*/bin/python) $(shell command -v python3.8 2>/dev/null))
@@ -20,7 +20,6 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-# Both environments are installed at once: much of that is waiting.
 .PHONY: setup setup38 bench test test38 tf26 gate-study lint format clean
 
 setup: $(STAMP)
@@ -33,6 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 bench: setup
 	$(BIN)/python -m pytest -k $(K)
 
+# Both environments are installed at once: much of that is waiting.
 test:
 	$(MAKE) --jobs=2 lint setup38
 	$(QUIETLY) $(BIN)/python -m pytest tests $(WORKERS)

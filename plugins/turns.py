@@ -97,7 +97,7 @@ class Turns:
     @contextlib.contextmanager
     def _others(self, stop: bool) -> Iterator[None]:
         """Stop those who may be stopped, or wait for them."""
-        stopped: List[Tuple[TextIO, float, List[int]]] = []
+        stopped: List[Tuple[int, TextIO, float]] = []
         with contextlib.ExitStack() as files:
             try:
                 for path in self._stoppable():
@@ -106,21 +106,22 @@ class Turns:
                         fcntl.flock(file, fcntl.LOCK_EX)
                         fcntl.flock(file, fcntl.LOCK_UN)
                     elif _is_locked(file):
-                        pid = int(path.name[len(STOPPABLE) :])
-                        stopped.append((file, time.monotonic(), stopping.stop(pid)))
+                        # Noted before: an interruption of the stopping is made good as well.
+                        stopped.append((_pid_of(path), file, time.monotonic()))
+                        stopping.stop(_pid_of(path))
                 yield
             finally:
-                for file, since, pids in stopped:
+                for pid, file, since in stopped:
                     file.write(f"{time.monotonic() - since}\n")
                     file.flush()
-                    stopping.go_on(pids)
+                    stopping.go_on(pid)
 
     def _stoppable(self) -> List[Path]:
         """Return the files of the other processes."""
         if self._folder is None:
             return []
-        ours = f"{STOPPABLE}{os.getpid()}"
-        return sorted(p for p in self._folder.glob(f"{STOPPABLE}*") if p.name != ours)
+        paths = self._folder.glob(f"{STOPPABLE}*")
+        return sorted(path for path in paths if _pid_of(path) != os.getpid())
 
     def _enter(self, how: int) -> None:
         if self._turnstile is None or self._room is None:
@@ -141,7 +142,11 @@ def let_all_go_on(folder: Path) -> None:
     for path in folder.glob(f"{STOPPABLE}*"):
         with path.open("a", encoding="ascii") as file:
             if _is_locked(file):
-                stopping.go_on_all(int(path.name[len(STOPPABLE) :]))
+                stopping.go_on(_pid_of(path))
+
+
+def _pid_of(path: Path) -> int:
+    return int(path.name[len(STOPPABLE) :])
 
 
 def _is_locked(file: TextIO) -> bool:

@@ -205,7 +205,8 @@ class Controller:
         """Take a worker's device back; end the run where no other worker could do better."""
         name = node.workerinput["workerid"]
         self.lost = self.lost or bool(error)
-        let_all_go_on(self.folder)
+        if error:  # else it has seen to that itself, and others may be timing
+            let_all_go_on(self.folder)
         if name in self.taken:
             self.free.append(self.taken.pop(name))
         found = getattr(node, "workeroutput", {}).get(PART, {})

@@ -60,8 +60,7 @@ def main() -> None:
     words = words or ["bench_kernels"]
     seconds: Dict[bool, List[float]] = {False: [], True: []}
     ratios: Dict[str, List[float]] = {}
-    alike: List[float] = []  # ratios of cases in successive runs without workers
-    before: Dict[str, float] = {}
+    plain: List[Dict[str, float]] = []  # of the runs without workers
     for repeat in range(option.repeats):
         rates: Dict[bool, Dict[str, float]] = {}
         # Whoever goes first finds other caches: each does every other time.
@@ -71,9 +70,7 @@ def main() -> None:
             seconds[workers].append(taken)
         for nodeid, rate in rates[False].items():
             ratios.setdefault(nodeid, []).append(rates[True][nodeid] / rate)
-            if nodeid in before:
-                alike.append(rate / before[nodeid])
-        before = rates[False]
+        plain.append(rates[False])
         print(
             f"repeat {repeat + 1}: {seconds[False][-1]:.1f} s without workers, "
             f"{seconds[True][-1]:.1f} s with {option.workers}",
@@ -88,6 +85,7 @@ def main() -> None:
     print(f"{math.exp(statistics.mean(logs)):7.3f}  geometric mean of the cases")
     both = [ratio for found in ratios.values() for ratio in found]
     print(f"\n{_within(both)} of the ratios with workers to without are within 3%")
+    alike = [later[n] / earlier[n] for earlier, later in zip(plain, plain[1:]) for n in later]
     print(f"{_within(alike)} of those of a run without workers to the one before")
     alone, together = (statistics.median(seconds[workers]) for workers in (False, True))
     print(

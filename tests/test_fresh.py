@@ -53,3 +53,12 @@ def test_zero_values_and_one_line_per_failure(project: Project, tmp_path: Path) 
     outcome.line("could not be measured again in a fresh process (exit code 1)")
     outcome.line("not in a fresh process")
     assert "Traceback" not in outcome.text
+
+
+def test_a_plugin_of_the_run_is_one_of_its_fresh_processes(project: Project) -> None:
+    (project.folder / "extra.py").write_text(
+        "def pytest_configure():\n    open('extra.log', 'a').write('loaded\\n')\n"
+    )
+    words = ["-p", "extra", "-k", "beta-synthetic", "--baseline-save=main", "--processes=3"]
+    project.run(*words).assert_code(0)
+    assert (project.folder / "extra.log").read_text() == 3 * "loaded\n"

@@ -14,6 +14,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from fixtures.servers.supervisor import status
 from plugins import stopping
 from plugins.turns import Turns, let_all_go_on
 from tests.harness import ROOT, Project
@@ -26,7 +27,7 @@ import sys
 from pathlib import Path
 from plugins.turns import Turns
 turns = Turns(Path(sys.argv[1]))
-with getattr(turns, sys.argv[2])():
+with getattr(turns, sys.argv[2])(*map(bool, sys.argv[3:])):
     print("in", flush=True)
     sys.stdin.read()
 """
@@ -47,16 +48,13 @@ with turns.building():
         print(stood_still(), flush=True)
 """
 
-# As TAKE, for a turn that stops others.
-STOP = TAKE.replace("getattr(turns, sys.argv[2])()", "turns.timing(stop=True)")
-
 
 class Taker:
     """A process that takes one turn."""
 
-    def __init__(self, folder: Path, kind: str, program: str = TAKE) -> None:
+    def __init__(self, folder: Path, *words: str, program: str = TAKE) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, str(folder), kind],
+            [sys.executable, "-c", program, str(folder), *words],
             cwd=str(ROOT),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -163,14 +161,13 @@ class Builder(Taker):
     """A process that may be stopped, and a child of it."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "", BUILD)
+        super().__init__(folder, program=BUILD)
         assert self.process.stdout is not None
         self.pids = [self.process.pid, int(self.process.stdout.readline())]
 
     def states(self) -> List[str]:
         """Return the states of both: T where it is stopped."""
-        stats = [Path(f"/proc/{pid}/stat").read_text() for pid in self.pids]
-        return ["T" if stat.rpartition(")")[2].split()[0] == "T" else "alive" for stat in stats]
+        return ["T" if status(pid)[0] == "T" else "alive" for pid in self.pids]
 
     def wait_for(self, states: List[str]) -> None:
         deadline = time.monotonic() + DEADLINE
@@ -183,7 +180,9 @@ class Builder(Taker):
         return float(self.process.communicate(timeout=DEADLINE)[0])
 
 
-linux = pytest.mark.skipif(not stopping.possible(), reason="processes are found in Linux's /proc")
+linux = pytest.mark.skipif(
+    not stopping.possible(), reason="needs Linux's /proc: run it there; elsewhere a timer waits"
+)
 
 
 @linux
@@ -192,7 +191,7 @@ def test_a_timer_stops_what_may_be_stopped_and_lets_it_go_on(tmp_path: Path) -> 
     least = most = 0.0
     for _ in range(2):
         start = time.monotonic()
-        timer = Taker(tmp_path, "", STOP)
+        timer = Taker(tmp_path, "timing", "stop")
         timer.wait_until_in()
         inside = time.monotonic()
         assert builder.states() == ["T", "T"]
@@ -222,7 +221,7 @@ def test_another_timer_waits_for_what_may_be_stopped(tmp_path: Path) -> None:
 @linux
 def test_who_was_stopped_goes_on_when_its_timer_was_killed(tmp_path: Path) -> None:
     builder = Builder(tmp_path)
-    timer = Taker(tmp_path, "", STOP)
+    timer = Taker(tmp_path, "timing", "stop")
     timer.wait_until_in()
     timer.process.kill()
     timer.leave()
