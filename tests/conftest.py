@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import List
 
@@ -39,3 +41,19 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     to unwind, and OpenVINO throws thousands while it converts a network: seconds become minutes.
     """
     items.sort(key=lambda item: "torch" not in item.path.name)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Collect garbage after a test of TensorFlow that made much of it.
+
+    Graphs take a time to go that grows with the square of their number. Python collects them
+    rarely: those of many tests took 5 to 70 seconds of one that had nothing to do with them.
+    """
+    if "tensorflow" not in sys.modules:
+        return
+    if not gc.get_freeze_count():  # What the imports made stays: no collection need look at it.
+        gc.collect()
+        gc.freeze()
+    elif gc.get_count()[2] > 1:
+        gc.collect()
