@@ -45,15 +45,10 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """Collect garbage after a test of TensorFlow that made much of it.
+    """Collect garbage after a test of TensorFlow that made much of it, before more piles up.
 
-    Graphs take a time to go that grows with the square of their number. Python collects them
-    rarely: those of many tests took 5 to 70 seconds of one that had nothing to do with them.
+    What is left then are modules and caches: no later collection need look at them.
     """
-    if "tensorflow" not in sys.modules:
-        return
-    if not gc.get_freeze_count():  # What the imports made stays: no collection need look at it.
+    if "tensorflow" in sys.modules and gc.get_count()[2] > 1:
         gc.collect()
         gc.freeze()
-    elif gc.get_count()[2] > 1:
-        gc.collect()

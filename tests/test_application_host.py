@@ -17,6 +17,7 @@ import pytest
 
 from bench_training.application.options import Application
 from bench_training.application.rules import settled
+from fixtures.data.dataset_options import as_asked
 from fixtures.data.prepared import PreparedSplit, find_prepared
 from fixtures.data.provider import Data
 from fixtures.devices.cpu import CpuDevice
@@ -425,8 +426,10 @@ def plain_keras(folder: Path) -> float:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(RATE, momentum=0.9), loss, metrics=["accuracy"])
     train = split("train").map(augmented).shuffle(IMAGES).batch(BATCH, drop_remainder=True)
+    train = train.with_options(as_asked(tf))
     model.fit(train, epochs=EPOCHS, verbose=0)
-    return float(model.evaluate(split("test").batch(100), verbose=0)[1])
+    test = split("test").batch(100).with_options(as_asked(tf))
+    return float(model.evaluate(test, verbose=0)[1])
 
 
 @pytest.mark.slow
