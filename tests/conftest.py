@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import List
 
@@ -41,14 +39,3 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     to unwind, and OpenVINO throws thousands while it converts a network: seconds become minutes.
     """
     items.sort(key=lambda item: "torch" not in item.path.name)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    """Collect garbage after a test of TensorFlow that made much of it, before more piles up.
-
-    What is left then are modules and caches: no later collection need look at them.
-    """
-    if "tensorflow" in sys.modules and gc.get_count()[2] > 1:
-        gc.collect()
-        gc.freeze()

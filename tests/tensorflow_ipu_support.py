@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
+from fixtures.data.dataset_options import as_asked
 from fixtures.data.records import RecordFeed
 from fixtures.devices.ipu import IpuDevice
 from fixtures.instances.distribution import join
@@ -93,7 +94,7 @@ def use_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all feeds have the batches of :func:`batches`, again and again."""
 
     def dataset(tf: Any, feed: RecordFeed, compute: str) -> Any:
-        return tf.data.Dataset.from_tensor_slices(batches()).repeat()
+        return tf.data.Dataset.from_tensor_slices(batches()).repeat().with_options(as_asked(tf))
 
     monkeypatch.setattr("fixtures.data.tf_pipeline.image_dataset", dataset)
 

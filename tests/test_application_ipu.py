@@ -19,6 +19,7 @@ import pytest
 from bench_training.application.distributed import Job, poprun_job, under_poprun
 from bench_training.application.options import Application
 from bench_training.bench_application import IPU, POD4, POD16
+from fixtures.data.dataset_options import as_asked
 from fixtures.data.examples import ExampleFeed
 from fixtures.devices.cpu import CpuDevice
 from fixtures.devices.ipu import IpuDevice
@@ -82,7 +83,7 @@ def pipeline(feed: ExampleFeed, tf: Any, compute: str, start: int = 0) -> Any:
     images += labels[..., None, None, None] / 4.0
     if not feed.training:
         labels.ravel()[feed.total :] = feed.classes
-    dataset = tf.data.Dataset.from_tensor_slices((images, labels))
+    dataset = tf.data.Dataset.from_tensor_slices((images, labels)).with_options(as_asked(tf))
     return dataset.repeat().skip(start) if feed.training else dataset
 
 
