@@ -19,6 +19,7 @@ WITHOUT_OTHERS = tuple(
     for name in ("hypothesispytest", "anyio", "platformdirs", "unraisableexception")
     for word in ("-p", f"no:{name}")
 )
+QUIETLY = ("-p", "no:cacheprovider", *WITHOUT_OTHERS)
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,20 @@ class Outcome:
 
 def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     """Run ``pytest WORDS`` in a folder, in a process of its own."""
+    return _run(folder, environment, "-m", "pytest", *QUIETLY, *words)
+
+
+def run_program(program: str, environment: Mapping[str, str], first: str, *words: str) -> Outcome:
+    """Run a program that hands all its words but the ``first`` to pytest.main, in a process."""
+    return _run(ROOT, environment, "-c", program, first, *QUIETLY, *words)
+
+
+def _run(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     answer = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WITHOUT_OTHERS, *words],
+        [sys.executable, *words],
         cwd=str(folder),
-        env=dict(environment),
+        # What the tests were started with is not meant for the runs that they start.
+        env={name: value for name, value in environment.items() if name != "PYTEST_ADDOPTS"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -77,7 +88,7 @@ class Project:
             # suite itself has compiled is read all the same.
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        for name in ("DATASETS_DIR", "PYTEST_ADDOPTS", "CI"):
+        for name in ("DATASETS_DIR", "CI"):
             self.environment.pop(name, None)
 
     def run(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Dict
 
 import pytest
 
-from tests.harness import ROOT
+from tests.harness import Outcome, run_program
 
 PROGRAM = """
 import importlib.machinery, json, sys
@@ -31,23 +29,15 @@ LSTM = "bench_kernels/bench_popart_lstm.py"
 CONV = "bench_kernels/bench_popart_conv.py"
 
 
-def run(
-    tmp_path: Path, attach_error: str, *words: str, device: str = "ipu-model"
-) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, attach_error, "-p", "no:cacheprovider",
-         f"--device={device}", f"--results-dir={tmp_path / 'results'}", *words],
-        cwd=str(ROOT),
-        env={
-            **os.environ,
-            "IPUBENCH_LEASE_DIR": str(tmp_path),
-            "COLUMNS": "100",
-            "POPLAR_SDK_ENABLED": "/sdk",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
-    )  # fmt: skip
+def run(tmp_path: Path, attach_error: str, *words: str, device: str = "ipu-model") -> Outcome:
+    environment = {
+        **os.environ,
+        "IPUBENCH_LEASE_DIR": str(tmp_path),
+        "COLUMNS": "100",
+        "POPLAR_SDK_ENABLED": "/sdk",
+    }
+    results = f"--results-dir={tmp_path / 'results'}"
+    return run_program(PROGRAM, environment, attach_error, f"--device={device}", results, *words)
 
 
 def records(folder: Path) -> Dict[str, Any]:
@@ -67,9 +57,8 @@ def frameworks() -> None:
 
 @pytest.mark.framework
 def test_the_suite_measures_the_lstm_cases(tmp_path: Path) -> None:
-    answer = run(tmp_path, "", LSTM, "--steps=4", "--batches-per-step=3", "--set=batch_size=2")
-    text = answer.stdout.decode()
-    assert answer.returncode == 0, text
+    words = [LSTM, "--steps=4", "--batches-per-step=3", "--set=batch_size=2"]
+    text = run(tmp_path, "", *words).assert_code(0).text
     found = records(tmp_path)
     assert len(found) == 6
     for name, record in found.items():
@@ -91,15 +80,13 @@ def test_the_suite_measures_the_lstm_cases(tmp_path: Path) -> None:
 
 @pytest.mark.framework
 def test_the_suite_measures_a_small_convolution_with_the_drivers_options(tmp_path: Path) -> None:
-    answer = run(
+    run(
         tmp_path, "", CONV, "-k", "training-generated", "--steps=2", "--batches-per-step=4",
         "--set=input_width=16", "--set=input_height=8", "--set=replicas=2", "--set=shards=2",
         "--set=pipeline=yes", "--set=recompute=yes", "--set=tensor_tile_mapping=yes",
         '--set=convolution_options={"availableMemoryProportion": 0.2}',
         f"--save-graph={tmp_path / 'graphs'}",
-    )  # fmt: skip
-    text = answer.stdout.decode()
-    assert answer.returncode == 0, text
+    ).assert_code(0)  # fmt: skip
     ((name, record),) = records(tmp_path).items()
     assert record["items_per_round"] == 2 * 4
     assert record["effective"]["ipus"] == 4
@@ -110,8 +97,7 @@ def test_the_suite_measures_a_small_convolution_with_the_drivers_options(tmp_pat
 @pytest.mark.framework
 def test_cycles_are_in_the_record(tmp_path: Path) -> None:
     words = [LSTM, "-k", "inference-synthetic", "--steps=2", "--batches-per-step=5"]
-    answer = run(tmp_path, "", *words, "--set=report_hw_cycle_count=yes", device="ipu")
-    assert answer.returncode == 0, answer.stdout.decode()
+    run(tmp_path, "", *words, "--set=report_hw_cycle_count=yes", device="ipu").assert_code(0)
     (record,) = records(tmp_path).values()
     cycles = record["counters"]["cycles"]
     assert set(cycles) == {5000}
@@ -121,9 +107,7 @@ def test_cycles_are_in_the_record(tmp_path: Path) -> None:
 @pytest.mark.framework
 def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path: Path) -> None:
     words = [LSTM, "-k", "inference-synthetic"]
-    answer = run(tmp_path, "no device with 1 IPU is free", *words, device="ipu")
-    text = answer.stdout.decode()
-    assert answer.returncode == 1, text
+    text = run(tmp_path, "no device with 1 IPU is free", *words, device="ipu").assert_code(1).text
     assert "no device with 1 IPU is free" in text
     assert "gc-monitor" in text
     assert "Traceback" not in text

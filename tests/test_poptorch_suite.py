@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Dict
 
 import pytest
 
-from tests.harness import ROOT
+from tests.harness import Outcome, run_program
 
 PROGRAM = """
 import importlib.machinery, json, sys
@@ -30,17 +28,17 @@ sys.exit(code)
 RANDOM = ("--set=random_weights=yes",)
 
 
-def run(tmp_path: Path, attach_error: str, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, attach_error, "-p", "no:cacheprovider",
-         "-k", "resnet50-ipu", "--device=ipu-model", f"--results-dir={tmp_path}",
-         "--set=micro_batch_size=2", "--set=device_iterations=3", "--set=model=resnet18",
-         "--steps=4", *(() if "--set=random_weights=no" in words else RANDOM), *words],
-        cwd=str(ROOT),
-        env={**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=False,
+def run(
+    tmp_path: Path, attach_error: str, *words: str, model: str = "mobilenet-v3-small"
+) -> Outcome:
+    return run_program(
+        PROGRAM,
+        {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"},
+        attach_error,
+        "bench_inference/bench_cnn_torch.py", "-k", "resnet50-ipu", "--device=ipu-model",
+        f"--results-dir={tmp_path}", "--set=micro_batch_size=2", "--set=device_iterations=3",
+        f"--set=model={model}", "--steps=4",
+        *(() if "--set=random_weights=no" in words else RANDOM), *words,
     )  # fmt: skip
 
 
@@ -60,9 +58,7 @@ def torch() -> Any:
 
 @pytest.mark.framework
 def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
-    answer = run(tmp_path, "")
-    text = answer.stdout.decode()
-    assert answer.returncode == 0, text
+    text = run(tmp_path, "").assert_code(0).text
     found = records(tmp_path)
     assert set(found) == {"synthetic", "generated", "real"}
     for mode, record in found.items():
@@ -80,9 +76,11 @@ def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
 
 @pytest.mark.framework
 def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path: Path) -> None:
-    answer = run(tmp_path, "no device with 1 IPU is free", "-k", "resnet50-ipu-bs2-synthetic")
-    text = answer.stdout.decode()
-    assert answer.returncode == 1, text
+    text = (
+        run(tmp_path, "no device with 1 IPU is free", "-k", "resnet50-ipu-bs2-synthetic")
+        .assert_code(1)
+        .text
+    )
     assert "no device with 1 IPU is free" in text
     assert "Traceback" not in text
 
@@ -93,9 +91,7 @@ def test_weights_that_are_missing_are_one_message(
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     words = ["--set=random_weights=no", "-k", "resnet50-ipu-bs2-generated"]
-    answer = run(tmp_path, "", *words)
-    text = answer.stdout.decode()
-    assert answer.returncode == 1, text
+    text = run(tmp_path, "", *words, model="resnet18").assert_code(1).text
     assert "the pretrained weights of resnet18 are not in the local torch cache" in text
     assert "--set=random_weights=true" in text
     assert "Traceback" not in text and "poptorch_ipu.py" not in text
@@ -105,9 +101,7 @@ def test_weights_that_are_missing_are_one_message(
 def test_compiling_alone_keeps_the_program_for_later_runs(tmp_path: Path) -> None:
     words = ["--set=compile_only=yes", f"--set=model_cache_path={tmp_path / 'kept'}"]
     for found in ("", " s less than without its cache)"):
-        answer = run(tmp_path, "", "-k", "resnet50-ipu-bs2-generated", *words)
-        text = answer.stdout.decode()
-        assert answer.returncode == 0, text
+        text = run(tmp_path, "", "-k", "resnet50-ipu-bs2-generated", *words).assert_code(0).text
         assert f"{found}, not run" in text
         calls = json.loads(text.split("calls:")[1])
         assert calls["PoplarExecutor.compile"] == 1

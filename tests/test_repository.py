@@ -25,8 +25,7 @@ def environment(tmp_path: Path) -> Dict[str, str]:
         "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
         "COLUMNS": "80",
     }
-    for name in ("DATASETS_DIR", "PYTEST_ADDOPTS"):
-        variables.pop(name, None)
+    variables.pop("DATASETS_DIR", None)
     return variables
 
 

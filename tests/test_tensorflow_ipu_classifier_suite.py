@@ -30,8 +30,7 @@ def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None
         "--set=gradient_accumulation_count=2",
         "--set=pipeline_splits=b1/0/relu b2/0/relu b3/0/relu",
     ]
-    code, text = run(tmp_path, "", "bench_training/bench_cnn_tensorflow.py", *words)
-    assert code == 0, text
+    text = run(tmp_path, "", "bench_training/bench_cnn_tensorflow.py", *words).assert_code(0).text
     record = only(tmp_path)
     effective = record["effective"]
     updates = record["rounds"]["batches_per_step"]
@@ -49,8 +48,7 @@ def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None
 
 def test_the_suite_measures_the_validation_of_replicas(tmp_path: Path) -> None:
     words: List[str] = [*SMALL, "-k=resnet50-m2000-bs1-", "--set=instances=1"]
-    code, text = run(tmp_path, "", "bench_inference/bench_cnn_tensorflow.py", *words)
-    assert code == 0, text
+    run(tmp_path, "", "bench_inference/bench_cnn_tensorflow.py", *words).assert_code(0)
     record = only(tmp_path)
     batches = record["rounds"]["batches_per_step"]
     assert record["items_per_round"] == 4 * batches

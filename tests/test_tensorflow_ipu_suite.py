@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import pytest
 
 from fixtures.poplar_flags import VARIABLE
-from tests.harness import ROOT
+from tests.harness import Outcome, run_program
 
 pytestmark = pytest.mark.framework
 
@@ -35,21 +33,11 @@ sys.exit(code)
 MODEL = "--use_ipu_model"
 
 
-def run(tmp_path: Path, attach_error: str, *words: str) -> Tuple[int, str]:
+def run(tmp_path: Path, attach_error: str, *words: str) -> Outcome:
     environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"}
     environment.pop(VARIABLE, None)
-    answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM, attach_error, "-p", "no:cacheprovider",
-         "--device=ipu-model", f"--results-dir={tmp_path}", "--batches-per-step=3", "--steps=4",
-         *words],
-        cwd=str(ROOT),
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=300,
-        check=False,
-    )  # fmt: skip
-    return answer.returncode, answer.stdout.decode(errors="replace")
+    fixed = ("--device=ipu-model", f"--results-dir={tmp_path}", "--batches-per-step=3", "--steps=4")
+    return run_program(PROGRAM, environment, attach_error, *fixed, *words)
 
 
 def records(folder: Path) -> Dict[str, Any]:
@@ -78,11 +66,9 @@ def tensorflow() -> Any:
 def test_the_suite_measures_the_kernels(
     tmp_path: Path, data: str, precision: str, flags: str
 ) -> None:
-    words = [f"--data={data}", f"--precision={precision}", "--set=replicas=2"]
-    code, text = run(
-        tmp_path, "", "bench_kernels/bench_dense.py", "bench_kernels/bench_lstm.py", *words
-    )
-    assert code == 0, text
+    words = ["bench_kernels/bench_dense.py", "bench_kernels/bench_lstm.py", f"--data={data}"]
+    words += [f"--precision={precision}", "--set=replicas=2"]
+    text = run(tmp_path, "", *words).assert_code(0).text
     found = records(tmp_path)
     assert {name.split("-bps3-")[0] for name in found} == {
         f"{name}-ipu-{mode}-{data}"
@@ -109,8 +95,7 @@ def test_the_suite_measures_the_kernels(
 def test_the_fused_layer_leaves_its_graph(tmp_path: Path) -> None:
     graphs = tmp_path / "graphs"
     words: List[str] = ["--data=generated", "--set=popnn=yes", f"--save-graph={graphs}"]
-    code, text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words)
-    assert code == 0, text
+    text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words).assert_code(0).text
     found = records(tmp_path)
     assert len(found) == 2
     assert all(record["effective"]["fused_layers"] for record in found.values())
@@ -120,8 +105,7 @@ def test_the_fused_layer_leaves_its_graph(tmp_path: Path) -> None:
 
 def test_profiling_runs_one_batch_for_the_engine_to_report(tmp_path: Path) -> None:
     words = ["-k", "lstm-ipu-inference", "--data=generated", f"--profile={tmp_path / 'profiles'}"]
-    code, text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words)
-    assert code == 0, text
+    text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words).assert_code(0).text
     calls = json.loads(text.split("calls:")[1].splitlines()[0])
     assert calls["IPUStrategyV1.run"] == 3  # to compile, to warm up and to report
     assert calls["reset_ipu_configuration"] == 1
@@ -129,8 +113,11 @@ def test_profiling_runs_one_batch_for_the_engine_to_report(tmp_path: Path) -> No
 
 def test_ipus_that_cannot_be_attached_fail_their_case_with_one_message(tmp_path: Path) -> None:
     words = ["-k", "lstm-ipu-inference", "--data=generated"]
-    code, text = run(tmp_path, "no device is free", "bench_kernels/bench_lstm.py", *words)
-    assert code == 1, text
+    text = (
+        run(tmp_path, "no device is free", "bench_kernels/bench_lstm.py", *words)
+        .assert_code(1)
+        .text
+    )
     assert "TensorFlow could not attach to 1 IPU: no device is free" in text
     assert "Traceback" not in text
     calls = json.loads(text.split("calls:")[1].splitlines()[0])
