@@ -2,7 +2,9 @@
 
 Runs the same cases without workers and with them, in turns, and prints for each repeat the wall
 time of both, and for each case the ratio of its throughput with workers to that without: the median
-of the repeats, and their range. What two runs without workers differ by is there to compare with.
+of the repeats, and their range. Twice: of the throughput that is reported, and of the figure that
+the gate compares, which leaves out what the machine's speed did meanwhile (plugins.gate.cost). What
+two runs without workers differ by is there to compare with.
 
 Usage: python -m scripts.compare_workers [--repeats 5] [--workers 2] [pytest's words ...]
 Example: python -m scripts.compare_workers --repeats 3 bench_kernels -k "dense or lstm"
@@ -18,17 +20,27 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
+from plugins.gate import cost
 from plugins.journal import Results
 from plugins.lines import read_lines
+from plugins.metrics import THROUGHPUT
 from plugins.record import record_of
+from plugins.samples import processes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run(words: Sequence[str]) -> Tuple[float, Dict[str, float]]:
-    """Run the suite; return its wall seconds, and the median items/s by node id."""
+class Speed(NamedTuple):
+    """How fast a run measured a case, as logarithms: what is reported, what the gate compares."""
+
+    reported: float
+    compared: float
+
+
+def run(words: Sequence[str]) -> Tuple[float, Dict[str, Speed]]:
+    """Run the suite; return its wall seconds, and the speeds by node id."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pytest", "-q", f"--results-dir={folder}", *words]
         start = time.monotonic()
@@ -40,16 +52,33 @@ def run(words: Sequence[str]) -> Tuple[float, Dict[str, float]]:
         results = Results()
         for line in read_lines(journal):
             results.take(line)
-    rates = {
-        nodeid: float(record_of(benchmark)["throughput"]["median"])
-        for nodeid, benchmark in results.benchmarks.items()
-    }
-    return seconds, rates
+    speeds = {}
+    for nodeid, benchmark in results.benchmarks.items():
+        (process,) = processes_of(benchmark)
+        compared = cost(process, THROUGHPUT)
+        assert compared is not None  # every case has a throughput
+        reported = math.log(record_of(benchmark)["throughput"]["median"])
+        speeds[nodeid] = Speed(reported, -compared)
+    return seconds, speeds
 
 
-def _within(ratios: Sequence[float], bound: float = 0.03) -> str:
-    """Return how many ratios are near 1."""
-    return f"{sum(abs(ratio - 1) <= bound for ratio in ratios)} of {len(ratios)}"
+def _within(logs: Sequence[float], bound: float = 0.03) -> str:
+    """Return how many ratios, given by their logarithms, are near 1."""
+    return f"{sum(abs(math.expm1(log)) <= bound for log in logs)} of {len(logs)}"
+
+
+def _report(title: str, found: Dict[str, List[float]], alike: List[float]) -> None:
+    """Print the log ratios by node id, and what those of runs without workers are."""
+    print(f"\n{title}")
+    for nodeid, logs in found.items():
+        middle, low, high = map(math.exp, (statistics.median(logs), min(logs), max(logs)))
+        print(f"{middle:7.3f}  ({low:.3f} to {high:.3f})  {nodeid.split('::')[-1]}")
+    middles = [statistics.median(logs) for logs in found.values()]
+    print(f"{math.exp(statistics.median(middles)):7.3f}  median of the cases")
+    print(f"{math.exp(statistics.mean(middles)):7.3f}  geometric mean of the cases")
+    both = [log for logs in found.values() for log in logs]
+    print(f"{_within(middles)} cases are within 3%; {_within(both)} single ratios are")
+    print(f"{_within(alike)} of a run without workers to the one before are")
 
 
 def main() -> None:
@@ -59,34 +88,27 @@ def main() -> None:
     option, words = parser.parse_known_args()
     words = words or ["bench_kernels"]
     seconds: Dict[bool, List[float]] = {False: [], True: []}
-    ratios: Dict[str, List[float]] = {}
-    plain: List[Dict[str, float]] = []  # of the runs without workers
+    speeds: Dict[bool, List[Dict[str, Speed]]] = {False: [], True: []}
     for repeat in range(option.repeats):
-        rates: Dict[bool, Dict[str, float]] = {}
         # Whoever goes first finds other caches: each does every other time.
         for workers in (repeat % 2 == 1, repeat % 2 == 0):
             more = ["-n", str(option.workers)] if workers else []
-            taken, rates[workers] = run([*words, *more])
+            taken, measured = run([*words, *more])
             seconds[workers].append(taken)
-        for nodeid, rate in rates[False].items():
-            ratios.setdefault(nodeid, []).append(rates[True][nodeid] / rate)
-        plain.append(rates[False])
+            speeds[workers].append(measured)
         print(
             f"repeat {repeat + 1}: {seconds[False][-1]:.1f} s without workers, "
             f"{seconds[True][-1]:.1f} s with {option.workers}",
             flush=True,
         )
-    print(f"\nthroughput with {option.workers} workers over throughput without")
-    for nodeid, found in ratios.items():
-        name = nodeid.split("::")[-1]
-        print(f"{statistics.median(found):7.3f}  ({min(found):.3f} to {max(found):.3f})  {name}")
-    logs = [statistics.median(map(math.log, found)) for found in ratios.values()]
-    print(f"{math.exp(statistics.median(logs)):7.3f}  median of the cases")
-    print(f"{math.exp(statistics.mean(logs)):7.3f}  geometric mean of the cases")
-    both = [ratio for found in ratios.values() for ratio in found]
-    print(f"\n{_within(both)} of the ratios with workers to without are within 3%")
-    alike = [later[n] / earlier[n] for earlier, later in zip(plain, plain[1:]) for n in later]
-    print(f"{_within(alike)} of those of a run without workers to the one before")
+    without = speeds[False]
+    for which, title in enumerate(("reported throughput", "as the gate compares")):
+        found = {
+            nodeid: [w[nodeid][which] - o[nodeid][which] for w, o in zip(speeds[True], without)]
+            for nodeid in without[0]
+        }
+        alike = [b[n][which] - a[n][which] for a, b in zip(without, without[1:]) for n in b]
+        _report(f"{title}, with {option.workers} workers over without", found, alike)
     alone, together = (statistics.median(seconds[workers]) for workers in (False, True))
     print(
         f"\nwall time, median of {option.repeats}: {alone:.1f} s without workers, "

@@ -44,6 +44,8 @@ def test_shared_blocks_are_no_entries_and_merge_keys_give_what_they_hold() -> No
         "notebook_gen",
         "notebook_file_gen",
         "declared",
+        "declared_otherwise",
+        "measured_gen",
     ]
     train = ENTRIES["train_real_pod16"]
     assert [(m.name, m.skip, m.reduction) for m in train.metrics] == [
@@ -76,6 +78,8 @@ def test_names_say_what_data_is_read_how_many_ipus_and_what_takes_long() -> None
         "notebook_gen": "generated",
         "notebook_file_gen": "generated",
         "declared": "generated",
+        "declared_otherwise": "synthetic",
+        "measured_gen": "real",
     }
     assert [name for name, entry in ENTRIES.items() if entry.converges] == ["train_conv_synth"]
     assert [name for name, entry in ENTRIES.items() if entry.notebook] == [
