@@ -24,7 +24,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional
+from typing import Any, Dict, Generator, List, Optional, Tuple
 
 import pytest
 
@@ -158,6 +158,16 @@ def command_line(config: pytest.Config) -> List[str]:
     return added + [str(word) for word in config.invocation_params.args if word != "--resume"]
 
 
+def journals(folder: Path) -> List[Path]:
+    """Return the journals of a results folder, oldest first."""
+
+    def age(path: Path) -> Tuple[str, int]:
+        # Of runs in the same second, the numbers of their processes say nothing.
+        return path.name[: len("run-20261121T204357")], path.stat().st_mtime_ns
+
+    return sorted(folder.glob("run-*.jsonl"), key=age)
+
+
 def same_case(config: pytest.Config, item: pytest.Item, benchmark: Dict[str, Any]) -> bool:
     """Tell whether a stored result is that of the case as it is now, on this kind of device."""
     case, record = case_of(item), record_of(benchmark)
@@ -187,7 +197,7 @@ def _new_run(config: pytest.Config, folder: Path) -> Run:
 
 def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) -> Optional[Run]:
     """Return the latest run with the same command line, or None."""
-    for path in sorted(folder.glob("run-*.jsonl"), reverse=True):
+    for path in reversed(journals(folder)):
         journal = Journal(path)
         if not journal.claim():
             continue

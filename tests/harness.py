@@ -7,9 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from plugins.journal import journals
 
 ROOT = Path(__file__).resolve().parents[1]
 # Plugins of other packages, which take longer to import than the suite and pytest itself, and one
@@ -45,22 +48,53 @@ class Outcome:
         return self
 
 
+class SuiteServer:
+    """The process that starts runs of the suite (tests/suite_server.py); it ends with this one."""
+
+    _started: Optional[subprocess.Popen[str]] = None
+
+    @classmethod
+    def run(cls, folder: Path, environment: Mapping[str, str], words: Sequence[str]) -> Outcome:
+        """Run ``pytest WORDS`` in a folder; the process starts with its first run."""
+        if cls._started is None or cls._started.poll() is not None:
+            cls._started = cls._start()
+        server = cls._started
+        assert server.stdin and server.stdout
+        with tempfile.NamedTemporaryFile() as output:
+            request = {
+                "folder": str(folder),
+                "environment": environment,
+                "words": words,
+                "output": output.name,
+            }
+            server.stdin.write(json.dumps(request) + "\n")
+            server.stdin.flush()
+            code = int(server.stdout.readline())
+            return Outcome(code, output.read().decode(errors="replace"))
+
+    @staticmethod
+    def _start() -> subprocess.Popen[str]:
+        alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "suite_server.py"), *QUIETLY],
+            env=alone,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+
 def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     """Run ``pytest WORDS`` in a folder, in a process of its own."""
-    return _run(folder, environment, "-m", "pytest", *QUIETLY, *words)
+    return SuiteServer.run(folder, _cleaned(environment), [*QUIETLY, *words])
 
 
 def run_program(program: str, environment: Mapping[str, str], first: str, *words: str) -> Outcome:
     """Run a program that hands all its words but the ``first`` to pytest.main, in a process."""
-    return _run(ROOT, environment, "-c", program, first, *QUIETLY, *words)
-
-
-def _run(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     answer = subprocess.run(
-        [sys.executable, *words],
-        cwd=str(folder),
-        # What the tests were started with is not meant for the runs that they start.
-        env={name: value for name, value in environment.items() if name != "PYTEST_ADDOPTS"},
+        [sys.executable, "-c", program, first, *QUIETLY, *words],
+        cwd=str(ROOT),
+        env=_cleaned(environment),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -68,6 +102,11 @@ def _run(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
         check=False,
     )
     return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+
+
+def _cleaned(environment: Mapping[str, str]) -> Dict[str, str]:
+    """Leave out what the tests were started with and no run that they start is meant to have."""
+    return {name: value for name, value in environment.items() if name != "PYTEST_ADDOPTS"}
 
 
 class Project:
@@ -98,7 +137,7 @@ class Project:
 
     def journals(self) -> List[Path]:
         """Return the journals, oldest first."""
-        return sorted((self.folder / "results").glob("run-*.jsonl"))
+        return journals(self.folder / "results")
 
     def journal(self) -> List[Dict[str, Any]]:
         """Return the lines of the latest journal."""

@@ -134,7 +134,8 @@ def test_an_error_ends_all(make: Any, folder: Path) -> None:
     instances.stop()
 
 
-def test_one_that_leaves_ends_all(make: Any) -> None:
+def test_one_that_leaves_ends_all(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fixtures.instances.controller.LAST_WORDS_SECONDS", 0.5)
     instances = make("leave")
     instances.start()
     with pytest.raises(CaseError, match=r"instance 2 of 3 \(process \d+\) ended.* while the case"):

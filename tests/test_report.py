@@ -402,14 +402,15 @@ def test_a_folder_that_cannot_be_looked_at_costs_no_measurement(
 def test_without_plotly_nothing_is_measured(project: Project) -> None:
     hidden = project.folder / "hidden"
     hidden.mkdir()
-    (hidden / "sitecustomize.py").write_text(
+    (hidden / "without_plotly.py").write_text(
         "import importlib.util\n"
         "find = importlib.util.find_spec\n"
         "importlib.util.find_spec = lambda name, *rest: None if name == 'plotly' "
         "else find(name, *rest)\n"
     )
     path = f"{hidden}:{project.environment['PYTHONPATH']}"
-    outcome = project.run("-k", "beta", "--report=out", env={"PYTHONPATH": path}).assert_code(4)
+    words = ["-p", "without_plotly", "-k", "beta", "--report=out"]
+    outcome = project.run(*words, env={"PYTHONPATH": path}).assert_code(4)
     assert "report.html needs plotly: pip install" in outcome.text
     assert not project.journals()
 

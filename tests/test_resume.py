@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from plugins.journal import Results
+from plugins.journal import Results, journals
 from plugins.lines import Journal, read_lines
 from tests.harness import ROOT, Project
 
@@ -265,3 +266,14 @@ def test_a_line_that_does_not_fit_on_the_disk_leaves_nothing_of_itself(
     monkeypatch.undo()
     journal.append({"type": "outcome"})
     assert read_lines(journal.path) == [{"type": "run"}, {"type": "outcome"}]
+
+
+def test_runs_of_one_second_are_in_the_order_of_their_last_lines(tmp_path: Path) -> None:
+    """The number of a later process may be the smaller one, as a number or as a word."""
+    names = ["run-20261121T204356-7.jsonl"]
+    names += [f"run-20261121T204357-{number}.jsonl" for number in (9999, 10000, 300)]
+    for age, name in enumerate(names):
+        path = tmp_path / name
+        path.touch()
+        os.utime(path, ns=(0, 10 - age if age == 0 else age))
+    assert [path.name for path in journals(tmp_path)] == names
