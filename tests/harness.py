@@ -69,8 +69,10 @@ class SuiteServer:
             }
             server.stdin.write(json.dumps(request) + "\n")
             server.stdin.flush()
-            code = int(server.stdout.readline())
-            return Outcome(code, output.read().decode(errors="replace"))
+            code = server.stdout.readline()
+            text = output.read().decode(errors="replace")
+        assert code, f"tests/suite_server.py ended during the run:\n{text}"
+        return Outcome(int(code), text)
 
     @staticmethod
     def _start() -> subprocess.Popen[str]:
