@@ -76,7 +76,8 @@ class SuiteServer:
 
     @staticmethod
     def _start() -> subprocess.Popen[str]:
-        alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        alone = _cleaned(os.environ)
+        alone.pop("PYTHONPATH", None)  # each request has its own
         return subprocess.Popen(
             [sys.executable, str(ROOT / "tests" / "suite_server.py"), *QUIETLY],
             env=alone,
