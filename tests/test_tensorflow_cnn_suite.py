@@ -72,17 +72,25 @@ def test_updates_of_training_are_recorded(tmp_path: Path, records: Path) -> None
 
 
 def test_validation_runs_alone_and_in_instances(tmp_path: Path, records: Path) -> None:
-    words = ["-k", "resnet50", "--data=real", f"--dataset-dir={records}"]
+    words = ["-k", "resnet50 and (real or instances4)", f"--dataset-dir={records}"]
     run(tmp_path, INFERENCE, *words, "--batches-per-step=2").assert_code(0)
     together, alone = recorded(tmp_path)
-    running = min(4, len(os.sched_getaffinity(0)))
+    cores = len(os.sched_getaffinity(0))
     facts = together["effective"]["instances"]
-    assert (facts["asked"], facts["ran"]) == (4, running)
-    assert together["items_per_round"] == 4 * 2 * running
-    assert together["data"]["part"] == f"1 of {running}"  # each reads images of its own
+    assert (facts["asked"], facts["ran"]) == (4, min(4, cores))
+    assert together["items_per_round"] == 4 * 2 * facts["ran"]
     assert alone["items_per_round"] == 4 * 2
     assert alone["effective"]["folded_norms"] == 12  # of a ResNet-10
-    assert "part" not in alone["data"]
+
+
+def test_instances_read_different_images(tmp_path: Path, records: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores that this process may use")
+    words = ["-k", "resnet50-bs4-real", f"--dataset-dir={records}", "--set=instances=2"]
+    run(tmp_path, INFERENCE, *words, "--batches-per-step=1").assert_code(0)
+    (record,) = recorded(tmp_path)
+    assert record["effective"]["instances"]["ran"] == 2
+    assert record["data"]["part"] == "1 of 2"
 
 
 def test_a_training_that_diverges_is_said(tmp_path: Path) -> None:
@@ -117,8 +125,7 @@ def test_a_damaged_shard_fails_its_case_and_no_other(tmp_path: Path, records: Pa
     shutil.copytree(records, folder)
     damaged = folder / "train-00000-of-00002"
     damaged.write_bytes(damaged.read_bytes()[:-3])
-    words = ["-k", "resnet50 and not synthetic", f"--dataset-dir={folder}"]
-    outcome = run(tmp_path, TRAINING, *words).assert_code(1)
+    outcome = run(tmp_path, TRAINING, "-k", "resnet50", f"--dataset-dir={folder}").assert_code(1)
     assert "train-00000-of-00002" in outcome.text
     assert "Traceback" not in outcome.text
-    assert [record["data"]["mode"] for record in recorded(tmp_path)] == ["generated"]
+    assert [record["data"]["mode"] for record in recorded(tmp_path)] == ["synthetic", "generated"]
