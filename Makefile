@@ -20,7 +20,7 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup setup38 bench test test38 tf26 gate-study lint format clean
+.PHONY: setup bench test test38 tf26 gate-study lint format clean
 
 setup: $(STAMP)
 
@@ -39,9 +39,7 @@ test:
 
 # The tests that need no framework, on the SDK's Python with the oldest supported pytest-benchmark.
 ifneq ($(PYTHON38),)
-setup38: $(STAMP38)
-
-test38: setup38
+test38: $(STAMP38)
 	$(VENV38)/bin/python -m pytest tests -m "not framework and not slow" $(WORKERS)
 
 $(STAMP38): pyproject.toml constraints-py38.txt
@@ -49,8 +47,6 @@ $(STAMP38): pyproject.toml constraints-py38.txt
 	$(VENV38)/bin/python -m pip install --quiet --constraint constraints-py38.txt --editable '.[report]' hypothesis pytest-xdist
 	touch $@
 else
-setup38:
-
 test38:
 	@echo "no Python 3.8 found: the tests under it were left out (PYTHON38=PATH names one)"
 endif
