@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from plugins.progress import NARROWEST_NAME, fitting
 from plugins.remaining import Remaining, in_words
-from tests.harness import WITHOUT_OTHERS, Project
+from tests.harness import QUIETLY, Project
 
 
 def test_before_a_case_has_ended_nothing_is_known() -> None:
@@ -122,7 +122,7 @@ def test_a_file_gets_whole_lines_with_what_is_left(project: Project) -> None:
     assert "\x1b" not in outcome.text
 
 
-OPTIONS = ("-p", "no:cacheprovider", *WITHOUT_OTHERS, "-k", "bs8")
+OPTIONS = (*QUIETLY, "-k", "bs8")
 
 
 def on_a_terminal(project: Project, columns: int, *words: str) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from plugins.baseline.entries import is_gone
 from plugins.spec.columns import csv_text
-from tests.harness import ROOT, WITHOUT_OTHERS, Outcome, Project, run_pytest
+from tests.harness import QUIETLY, ROOT, Outcome, Project, run_pytest
 
 NEEDED = "pytest_benchmark.plugin,plugins.options"
 PROGRAM = """\
@@ -302,7 +302,7 @@ def test_workers_measure_commands_one_at_a_time(specs: Specs) -> None:
 
 
 def test_nothing_is_left_of_a_command_whose_run_was_killed(specs: Specs) -> None:
-    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *WITHOUT_OTHERS]
+    words = [sys.executable, "-m", "pytest", *QUIETLY]
     words += ["vision/benchmarks.yml", "--device=fake", "-k", "hangs", "--set=timeout=0"]
     spec = specs.folder / "benchmarks.yml"
     spec.write_text(spec.read_text(encoding="utf-8").replace("timeout: 1}", "timeout: 500}"))
