@@ -52,10 +52,10 @@ test38:
 endif
 
 # The TensorFlow cases on the SDK's versions, Python 3.8 and TensorFlow 2.6, on this CPU.
-TESTS26 := tests/test_tensorflow_host.py tests/test_tensorflow_cnn.py tests/test_tensorflow_training.py \
-	tests/test_training_mathematics.py tests/test_tf_pipeline.py tests/test_build_tfrecords.py \
-	tests/test_examples_pipeline.py tests/test_named_networks.py tests/test_application_recipe.py \
-	tests/test_application_host.py
+TESTS26 := tests/runtimes/tensorflow/host/test_loop.py tests/models/test_tensorflow_cnn.py tests/runtimes/tensorflow/host/test_training.py \
+	tests/models/test_training_mathematics.py tests/stored/imagenet/test_pipeline.py tests/stored/imagenet/test_build_tfrecords.py \
+	tests/stored/tfds/test_pipeline.py tests/models/test_named_networks.py tests/models/test_application_recipe.py \
+	tests/runtimes/tensorflow/application/test_on_host.py
 tf26: $(STAMP26)
 	$(VENV26)/bin/python -m pytest $(TESTS26) $(wildcard tests/test_kernel*.py tests/test_tensorflow_ipu*.py)
 	$(VENV26)/bin/python -m pytest bench_kernels -m tensorflow --precision=32.32 --budget=0.5

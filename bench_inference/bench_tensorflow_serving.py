@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any, Dict
-
-from bench_inference.serving import UNUSED, Serving, default
-from bench_training.bench_application import PRESETS
-from fixtures.config import cases
-from fixtures.presets import load_presets
-
+from ipubench.bench_inference.serving import UNUSED
+from ipubench.bench_inference.serving import Serving
+from ipubench.bench_inference.serving import default
+from ipubench.bench_training.bench_application import PRESETS
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.presets import load_presets
 
 def configurations(group: str, clients: int, port: int) -> Dict[str, Serving]:
     """Return name -> case of the networks of a group of presets, with the original's requests.
@@ -52,7 +52,11 @@ def for_few_cores(config: Serving) -> Serving:
 
 
 IPU = configurations("ipu", clients=16, port=8502)
+
+
 HOST = {name: for_few_cores(config) for name, config in configurations("host", 2, 0).items()}
+
+
 USUAL = ("resnet50_infer_bs16", "resnet50_infer_bs1-latency")
 
 

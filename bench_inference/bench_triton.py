@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-
-from bench_inference.classifier import Classifier
-from fixtures.config import Sweep, cases, option
-from fixtures.presets import load_presets
-
+from ipubench.bench_inference.classifier import Classifier
+from ipubench.fixtures.case.cases import Sweep
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.case.presets import load_presets
 
 @dataclass(frozen=True)
 class TritonClassifier(Classifier):
@@ -62,8 +62,14 @@ class TritonClassifier(Classifier):
 
 
 PRESETS = Path(__file__).with_name("triton.yml")
+
+
 HOST = load_presets(PRESETS, "host", TritonClassifier)
+
+
 IPU = load_presets(PRESETS, "ipu", TritonClassifier)
+
+
 CLIENTS = (1, 4, 8)
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from bench_training.classifier import Classifier
-from fixtures.config import option
+from ipubench.bench_training.classifier import Classifier
+from ipubench.fixtures.case.options import option
 
 VALIDATION_IMAGES = 50000  # of ImageNet
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, List, Tuple
-
-from bench_kernels.kernel import TensorFlowKernel
-from fixtures.config import cases, option
-from fixtures.data.feeds import ArrayFeed, TensorSpec
-from fixtures.data.provider import Data
-from models.tensorflow.cnn.operations import has_grouped_gradient
+from ipubench.bench_kernels.kernel import TensorFlowKernel
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.provider import Data
+from ipubench.models.tensorflow.cnn.operations import has_grouped_gradient
 
 # Up to about this many values of a batch, two images of the default, launching ten convolutions
 # costs more than one program compiled by XLA needs for them.

@@ -10,14 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict
-
-from bench_kernels.kernel import TensorFlowKernel
-from fixtures.config import cases, option
-from fixtures.data.feeds import ArrayFeed, TensorSpec
-from fixtures.data.provider import Data
-from models.tensorflow.lstm import lstm_layer
-from models.tensorflow.recurrent import form_for, sequence_loss, xla_is_faster
-
+from ipubench.bench_kernels.kernel import TensorFlowKernel
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.provider import Data
+from ipubench.models.tensorflow.lstm import lstm_layer
+from ipubench.models.tensorflow.recurrent import form_for
+from ipubench.models.tensorflow.recurrent import sequence_loss
+from ipubench.models.tensorflow.recurrent import xla_is_faster
 
 @dataclass(frozen=True)
 class Lstm(TensorFlowKernel):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Tuple
-
-from bench_kernels.popart_kernel import PopartKernel
-from fixtures.config import cases, option
-from fixtures.data.feeds import ArrayFeed, TensorSpec
-from fixtures.data.provider import Data
-
+from ipubench.bench_kernels.popart_kernel import PopartKernel
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.provider import Data
 
 @dataclass(frozen=True)
 class PopartConv(PopartKernel):
@@ -79,7 +79,7 @@ class PopartConv(PopartKernel):
 
 def conv(config: PopartConv, dtype: str) -> Any:
     """Return the network; ``dtype`` of its tensors is float16 or float32."""
-    from models.onnx.conv import conv_network
+    from ipubench.models.onnx.conv import conv_network
 
     return conv_network(
         config.batch_size,

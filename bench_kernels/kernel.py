@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from fixtures.config import CaseConfig, option
-from fixtures.data.feeds import ArrayFeed, TensorSpec
-from fixtures.data.provider import Data
-from fixtures.poplar import PARTIALS, parse_options
-
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.poplar.options import PARTIALS
+from ipubench.fixtures.poplar.options import parse_options
 
 @dataclass(frozen=True)
 class Kernel(CaseConfig):

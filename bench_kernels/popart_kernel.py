@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from bench_kernels.kernel import Kernel
-from fixtures.config import option
-from fixtures.data.feeds import ArrayFeed, TensorSpec
-from fixtures.data.provider import Data
-
+from ipubench.bench_kernels.kernel import Kernel
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.provider import Data
 
 @dataclass(frozen=True)
 class PopartKernel(Kernel):

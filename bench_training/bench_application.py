@@ -10,23 +10,41 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-
-from bench_training.application.distributed import poprun_job, under_poprun
-from bench_training.application.options import Application
-from bench_training.application.rules import settled
-from fixtures.config import Sweep, cases
-from fixtures.presets import load_presets
+from ipubench.bench_training.application.distributed import poprun_job
+from ipubench.bench_training.application.distributed import under_poprun
+from ipubench.bench_training.application.options import Application
+from ipubench.bench_training.application.rules import settled
+from ipubench.fixtures.case.cases import Sweep
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("application.yml")
+
+
 IPU = load_presets(PRESETS, "ipu", Application)
+
+
 POD4 = load_presets(PRESETS, "pod4", Application)
+
+
 POD16 = load_presets(PRESETS, "pod16", Application)
+
+
 HOST = load_presets(PRESETS, "host", Application)
+
+
 LOGS = load_presets(PRESETS, "logs", Application)
 
+
 ALL_MODES = ("synthetic", "generated", "real")
+
+
 LARGE = ("resnet50_16ipus_8k_bn_pipeline", "resnet50_infer_bs16")
+
+
 USUAL = ("resnet8_test", *LARGE)
+
+
 EACH_32_4_1_UPDATES = (Fraction(1), Fraction(8), Fraction(32))
 
 

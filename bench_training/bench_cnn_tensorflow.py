@@ -8,14 +8,19 @@ one weight update. The command lines of the published tables are the cases of m2
 from __future__ import annotations
 
 from pathlib import Path
-
-from bench_training.training import Training
-from fixtures.config import cases
-from fixtures.presets import load_presets
+from ipubench.bench_training.training import Training
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("configs.yml")
+
+
 HOST = load_presets(PRESETS, "host", Training)
+
+
 M2000 = load_presets(PRESETS, "m2000", Training)
+
+
 POD16 = load_presets(PRESETS, "pod16", Training)
 
 

@@ -1,0 +1,1 @@
+"""How a run is chosen, measured, stored, judged and shown."""

@@ -17,10 +17,10 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from bench_training.bench_application import LOGS
-from fixtures.capture import uncaptured
-from fixtures.config import cases
-from plugins.measure import timed
+from ipubench.bench_training.bench_application import LOGS
+from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.fixtures.case.cases import cases
+from ipubench.plugins.measure.rounds import timed
 
 TURNS = 15
 UPDATES = LOGS["resnet8_test"].program.updates_per_epoch

@@ -15,12 +15,14 @@ from typing import Any, List
 
 import pytest
 
-from bench_inference import bench_cnn_tensorflow, bench_cnn_torch
-from fixtures.capture import uncaptured
-from fixtures.config import cases
-from fixtures.instances.step import InstancesStep
-from fixtures.runtimes.base import Step
-from plugins.measure import calibrate, timed
+from ipubench.bench_inference import bench_cnn_tensorflow
+from ipubench.bench_inference import bench_cnn_torch
+from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.instances.step import InstancesStep
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.measure.rounds import calibrate
+from ipubench.plugins.measure.rounds import timed
 
 TURNS = 21
 DATA = ("synthetic", "generated")

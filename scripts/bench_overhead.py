@@ -17,12 +17,12 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
-from bench_inference.bench_cnn_torch import HOST
-from fixtures.capture import uncaptured
-from fixtures.config import cases
-from fixtures.runtimes.base import Step
-from plugins.journal import run_key
-from plugins.record import record_of
+from ipubench.bench_inference.bench_cnn_torch import HOST
+from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.record.record import record_of
 from scripts.kernel_cases import kernel_cases
 
 KERNELS = {case.config.name: case for case in kernel_cases()}
@@ -138,7 +138,7 @@ def resnet50(config: Any, pytorch: Any, data: Any) -> Ready:
     """Return the network's step and a loop over its compiled code."""
     import torch
 
-    from models.torch.classification import build_classifier
+    from ipubench.models.torch.classification import build_classifier
 
     step = pytorch.inference(lambda: build_classifier("resnet50"), config, data.images(config))
     step.build()
@@ -222,7 +222,7 @@ def onnx_loop(step: Any) -> Callable[[int], object]:
 
     import torch
 
-    from models.onnx.network import LOSS
+    from ipubench.models.onnx.network import LOSS
 
     training = step._config.mode == "training"
     parameters = engine.graph.parameters

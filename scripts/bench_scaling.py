@@ -13,9 +13,10 @@ from typing import Any, Dict, List
 
 import pytest
 
-from fixtures.capture import uncaptured
-from fixtures.config import cases
-from plugins.measure import calibrate, timed
+from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.fixtures.case.cases import cases
+from ipubench.plugins.measure.rounds import calibrate
+from ipubench.plugins.measure.rounds import timed
 from scripts.kernel_cases import kernel_cases
 
 CASES = {case.config.name: case for case in kernel_cases()}

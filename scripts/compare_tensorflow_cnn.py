@@ -22,12 +22,12 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
-from bench_inference.validation import Validation
-from bench_training.training import Training
-from fixtures.data.provider import Data
-from fixtures.devices.cpu import CpuDevice
-from fixtures.runtimes.tensorflow_host import TensorFlowHost
-from plugins.process import tune_allocator
+from ipubench.bench_inference.validation import Validation
+from ipubench.bench_training.training import Training
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.plugins.measure.conditions import tune_allocator
 
 # A program runs so many batches of inference, or weight updates of one micro batch.
 Program = Callable[[int], Any]

@@ -23,14 +23,15 @@ from typing import Any, Callable, Dict, List, Optional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench_inference.bench_cnn_torch import HOST
-from bench_inference.classifier import Classifier
-from fixtures.devices.cpu import CpuDevice
-from fixtures.errors import CaseError
-from fixtures.runtimes.torch_engines import build_engine, default_engine
-from plugins.process import tune_allocator
-from plugins.statistics import median
-from plugins.units import short_number
+from ipubench.bench_inference.bench_cnn_torch import HOST
+from ipubench.bench_inference.classifier import Classifier
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.runtimes.torch.engines import build_engine
+from ipubench.fixtures.runtimes.torch.engines import default_engine
+from ipubench.plugins.measure.conditions import tune_allocator
+from ipubench.plugins.record.statistics import median
+from ipubench.plugins.record.text import short_number
 
 Run = Callable[[], Any]
 
@@ -160,7 +161,7 @@ def _call(run: Callable[[Any], Any], images: Any) -> Run:
 
 def _torchvision_network(config: Classifier) -> Optional[Any]:
     """Return torchvision's network; None for the modified ones, which it does not have."""
-    from models.torch.torchvision_import import import_torchvision
+    from ipubench.models.torch.torchvision_import import import_torchvision
 
     if config.norm_type != "batch":
         return None
@@ -171,7 +172,7 @@ def _torchvision_network(config: Classifier) -> Optional[Any]:
 def _timm_network(config: Classifier) -> Optional[Any]:
     if config.norm_type != "batch" or config.model not in TIMM:
         return None
-    from models.torch.torchvision_import import import_torchvision
+    from ipubench.models.torch.torchvision_import import import_torchvision
 
     import_torchvision()
     try:

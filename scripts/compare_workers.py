@@ -3,7 +3,7 @@
 Runs the same cases without workers and with them, in turns, and prints for each repeat the wall
 time of both, and for each case the ratio of its throughput with workers to that without: the median
 of the repeats, and their range. Twice: of the throughput that is reported, and of the figure that
-the gate compares, which leaves out what the machine's speed did meanwhile (plugins.gate.cost). What
+the gate compares, which leaves out what the machine's speed did meanwhile (ipubench.plugins.gate.rule.log_cost). What
 two runs without workers differ by is there to compare with.
 
 Usage: python -m scripts.compare_workers [--repeats 5] [--workers 2] [pytest's words ...]
@@ -22,12 +22,12 @@ import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
-from plugins.gate import cost
-from plugins.journal import Results
-from plugins.lines import read_lines
-from plugins.metrics import THROUGHPUT
-from plugins.record import record_of
-from plugins.samples import processes_of
+from ipubench.plugins.gate.rule import log_cost
+from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.process_sample import THROUGHPUT
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.process_sample import processes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -49,13 +49,13 @@ def run(words: Sequence[str]) -> Tuple[float, Dict[str, Speed]]:
         if answer.returncode != 0:
             raise SystemExit(f"{' '.join(command)} ended with exit code {answer.returncode}")
         (journal,) = Path(folder).glob("run-*.jsonl")
-        results = Results()
+        results = SessionResults()
         for line in read_lines(journal):
             results.take(line)
     speeds = {}
     for nodeid, benchmark in results.benchmarks.items():
         (process,) = processes_of(benchmark)
-        compared = cost(process, THROUGHPUT)
+        compared = log_cost(process, THROUGHPUT)
         assert compared is not None  # every case has a throughput
         reported = math.log(record_of(benchmark)["throughput"]["median"])
         speeds[nodeid] = Speed(reported, -compared)

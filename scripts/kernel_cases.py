@@ -9,9 +9,11 @@ import pkgutil
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator, List
 
-import bench_kernels
-from fixtures.config import CaseConfig, Family, Sweep
-from plugins.selection import FRAMEWORKS
+from ipubench import bench_kernels
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.case.cases import Family
+from ipubench.fixtures.case.cases import Sweep
+from ipubench.plugins.selection.expand import FRAMEWORKS
 
 # What a declaration of cases says that is no option of theirs.
 NO_AXES = ("quick", "further")

@@ -9,15 +9,18 @@ import dataclasses
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-from bench_kernels.bench_dense import Dense
-from bench_kernels.bench_grouped_conv import GroupedConv
-from bench_kernels.bench_gru import Gru
-from bench_kernels.bench_hmc import START, STEP_SIZE, Hmc, probability
-from bench_kernels.bench_lstm import Lstm
-from bench_kernels.bench_lstm_multi import LstmMulti
-from fixtures.data.folder import ImageFolder
-from fixtures.data.provider import Data
-from fixtures.runtimes.tensorflow_model import RING
+from ipubench.bench_kernels.bench_dense import Dense
+from ipubench.bench_kernels.bench_grouped_conv import GroupedConv
+from ipubench.bench_kernels.bench_gru import Gru
+from ipubench.bench_kernels.bench_hmc import START
+from ipubench.bench_kernels.bench_hmc import STEP_SIZE
+from ipubench.bench_kernels.bench_hmc import Hmc
+from ipubench.bench_kernels.bench_hmc import probability
+from ipubench.bench_kernels.bench_lstm import Lstm
+from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
+from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.runtimes.tensorflow.model import RING
 
 Program = Callable[[int], None]  # runs so many batches
 

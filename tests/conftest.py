@@ -10,7 +10,7 @@ from typing import List
 import pytest
 from hypothesis import settings
 
-from tests.harness import Project
+from tests.support.harness import Project
 
 # A shared machine may stand still for longer than hypothesis allows an example.
 settings.register_profile("ipubench", deadline=None)

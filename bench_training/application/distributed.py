@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, TypeVar
-
-from bench_training.application import rules
-from fixtures.errors import CaseError
-from fixtures.instances.distribution import join, popdist_instance
+from ipubench.bench_training.application import rules
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.instances.distribution import join
+from ipubench.fixtures.instances.distribution import popdist_instance
 
 if TYPE_CHECKING:
-    from bench_training.application.options import Application
+    from ipubench.bench_training.application.options import Application
+
 
 Config = TypeVar("Config", bound="Application")
 

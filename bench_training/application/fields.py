@@ -4,20 +4,20 @@ Names are those of the original program's command line. Where it has "none", an 
 empty and its help says what that means.
 """
 
-# ruff: noqa: RUF009  (option() makes a field; fractions and parameters are immutable)
-
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Tuple
-
-from bench_training.application.datasets import DATASETS
-from fixtures.config import CaseConfig, option
-from fixtures.parameters import Parameters
-from models.tensorflow.cnn.named import MODEL_NAMES
+from ipubench.bench_training.application.datasets import DATASETS
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.case.values import Parameters
+from ipubench.models.tensorflow.cnn.named import MODEL_NAMES
 
 OPTIMIZERS = ("sgd", "lars", "rmsprop")
+
+
 SCHEDULES = ("const", "cosine", "stepped", "polynomial")
 
 

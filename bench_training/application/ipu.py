@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Tuple
 
 if TYPE_CHECKING:
-    from bench_training.application.options import Application
+    from ipubench.bench_training.application.options import Application
 
 
 @dataclass(frozen=True)

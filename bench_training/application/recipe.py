@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict
-
-from bench_training.application.datasets import DATASETS
-from models.tensorflow.training.application import ApplicationRecipe
+from ipubench.bench_training.application.datasets import DATASETS
+from ipubench.models.tensorflow.training.application import ApplicationRecipe
 
 if TYPE_CHECKING:
-    from bench_training.application.options import Application
+    from ipubench.bench_training.application.options import Application
+
 
 # What an optimiser's parameters are called in a recipe.
 LARS = {"weight_decay": "lars_weight_decay", "eeta": "lars_eeta", "epsilon": "lars_epsilon"}
+
+
 RMSPROP = {"base_decay_exponent": "rmsprop_base_decay_exponent", "epsilon": "rmsprop_epsilon"}
+
+
 RENAMED: Dict[str, Dict[str, str]] = {"sgd": {}, "lars": LARS, "rmsprop": RMSPROP}
 
 

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, Iterator, Tuple, TypeVar
-
-from bench_training.application.parameters import GROUPS, check_parameters
-from fixtures.config import IPUS_OF_SYSTEM
-from models.tensorflow.cnn.blocks import cut_at
-from models.tensorflow.cnn.named_blocks import norm_channels
-from models.tensorflow.training.recipe import FLOAT32_MAX
+from ipubench.bench_training.application.parameters import GROUPS
+from ipubench.bench_training.application.parameters import check_parameters
+from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
+from ipubench.models.tensorflow.cnn.blocks import cut_at
+from ipubench.models.tensorflow.cnn.named_blocks import norm_channels
+from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX
 
 if TYPE_CHECKING:
-    from bench_training.application.options import Application
+    from ipubench.bench_training.application.options import Application
+
 
 MAX_SEED = 2**31 - 1  # TensorFlow's seeds are int32
+
+
 MAX_EPOCHS = 10**6
+
+
 # The proportions of memory of one stage: for convolutions and for matrix products.
 PROPORTIONS_PER_STAGE = 2
 

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Dict, Sequence
-
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 # The newest operators that PopART takes, and the format of ONNX 1.6, which came with them.
 OPSET = 11
+
+
 IR_VERSION = 6
+
+
 INPUTS, OUTPUT, LABELS, LOSS = "inputs", "output", "labels", "loss"
+
+
 NEGATIVE_LOG_LIKELIHOOD = "negative log likelihood"
+
+
 SQUARED_ERROR = "squared error"
+
+
 WEIGHT_SEED = 42  # of NumPy, as in the original programs
+
 
 TENSOR_TYPES = {
     "float16": TensorProto.FLOAT16,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict
-
-from models.torch.torchvision_import import import_torchvision
+from ipubench.models.torch.torchvision_import import import_torchvision
 
 if TYPE_CHECKING:
     from torch import nn
@@ -82,8 +81,8 @@ def build_classifier(
     """
     import torch
 
-    from models.torch.layers import pad_input
-    from models.torch.norms import apply_norm
+    from ipubench.models.torch.layers import pad_input
+    from ipubench.models.torch.norms import apply_norm
 
     with torch.random.fork_rng(devices=[]):
         # The generator of CPUs only: torch.manual_seed would seed a GPU's too.
@@ -130,19 +129,19 @@ def pretrained_path(model: str) -> Path:
 
 def _untrained(model: str, expand_ratio: int, group_dim: int) -> nn.Module:
     """Build a network with random weights and the batch norms of its publication."""
-    from models.torch.layers import initialise
+    from ipubench.models.torch.layers import initialise
 
     architecture = ARCHITECTURES[model]
     variant = architecture.variant
     network: nn.Module
     if architecture.family == "efficientnet":
-        from models.torch.efficientnet import EfficientNet
+        from ipubench.models.torch.efficientnet import EfficientNet
 
         network = EfficientNet(variant, architecture.image_size, expand_ratio, group_dim)
     elif (expand_ratio, group_dim) != (6, 1):
         raise ValueError(f"expand_ratio and group_dim need an EfficientNet, not {model}")
     elif architecture.family == "mobilenet_v3":
-        from models.torch.mobilenet_v3 import MobileNetV3
+        from ipubench.models.torch.mobilenet_v3 import MobileNetV3
 
         network = MobileNetV3(variant)
     else:

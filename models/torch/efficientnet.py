@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 from functools import partial
 from typing import Dict, List, NamedTuple
-
 import torch
 from torch import nn
-
-from models.torch.layers import SqueezeExcite, multiple_of_8
+from ipubench.models.torch.layers import SqueezeExcite
+from ipubench.models.torch.layers import multiple_of_8
 
 BATCH_NORM = partial(nn.BatchNorm2d, eps=1e-3)
 
@@ -38,6 +37,8 @@ class Stage(NamedTuple):
 
 
 SCALES: Dict[str, Scale] = {"b0": Scale(1.0, 1.0, 0.2), "b4": Scale(1.4, 1.8, 0.4)}
+
+
 STAGES = (
     Stage(1, 3, 1, 16),
     Stage(2, 3, 2, 24),
@@ -47,8 +48,14 @@ STAGES = (
     Stage(4, 5, 2, 192),
     Stage(1, 3, 1, 320),
 )
+
+
 STEM_CHANNELS = 32
+
+
 HEAD_CHANNELS = 1280
+
+
 CLASSES = 1000
 
 

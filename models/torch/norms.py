@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-
-from models.torch.classification import Norm
-from models.torch.layers import replace_layer
-
+from ipubench.models.torch.classification import Norm
+from ipubench.models.torch.layers import replace_layer
 
 class StridedGroupNorm(nn.Module):
     """A group norm whose groups are strided: channel c belongs to group c % groups.

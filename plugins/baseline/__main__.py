@@ -1,4 +1,4 @@
-"""``python -m plugins.baseline COMMAND``, also installed as ``ipubench-baseline``.
+"""``python -m ipubench.plugins.baseline COMMAND``, also installed as ``ipubench-baseline``.
 
 Exit codes as the suite's: 0; 1, a case regressed or is missing (diff); 4, the command line or a
 file cannot be used; 6, nothing was compared (diff).
@@ -10,10 +10,10 @@ import argparse
 import os
 import sys
 from typing import Any, NoReturn, Optional, Sequence
-
-from plugins.baseline import commands, history
-from plugins.baseline.form import BaselineError
-from plugins.policy import percentage_argument
+from ipubench.plugins.baseline import commands
+from ipubench.plugins.baseline.history import command as history
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.record.values import percentage_argument
 
 LAST_RUNS = 100
 

@@ -1,4 +1,4 @@
-"""What the commands of ``python -m plugins.baseline`` do. Each returns its exit code."""
+"""What the commands of ``python -m ipubench.plugins.baseline`` do. Each returns its exit code."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, Iterable, List
-
-from fixtures.paths import user_path
-from plugins.baseline import runs, show, store
-from plugins.baseline.collected import all_cases
-from plugins.baseline.difference import differences, exit_code
-from plugins.baseline.entries import Benchmark, is_gone, key_of
-from plugins.baseline.form import BaselineError
-from plugins.baseline.store import baseline_path, load_all, load_document
-from plugins.baseline.table import table, terminal_width
-from plugins.files import write_atomically
-from plugins.record import record_of
-from plugins.units import percent, short_number
-from plugins.verdicts import EXIT_NOTHING_COMPARED
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins.baseline import runs
+from ipubench.plugins.baseline import show
+from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.collected import all_cases
+from ipubench.plugins.baseline.difference import differences
+from ipubench.plugins.baseline.difference import exit_code
+from ipubench.plugins.baseline.entries import Benchmark
+from ipubench.plugins.baseline.entries import is_gone
+from ipubench.plugins.baseline.entries import key_of
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.store import baseline_path
+from ipubench.plugins.baseline.store import load_all
+from ipubench.plugins.baseline.store import load_document
+from ipubench.plugins.record.text import table
+from ipubench.plugins.record.text import terminal_width
+from ipubench.fixtures.machine.files import write_atomically
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
 
 EXIT_USAGE = 4
 
@@ -208,7 +216,7 @@ def diff(args: Namespace) -> int:
 
 def export(args: Namespace) -> int:
     """Write a baseline in the format of another tool."""
-    from plugins.report.exports import EXPORTS
+    from ipubench.plugins.baseline.exports import EXPORTS
 
     if args.format not in EXPORTS:
         raise BaselineError(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence
-
-from plugins import gate
-from plugins.baseline.entries import Benchmark, find, is_gone, key_of
-from plugins.metrics import THROUGHPUT
-from plugins.record import record_of
-from plugins.verdicts import (
-    COMPARED,
-    EXIT_NOTHING_COMPARED,
-    MISSING,
-    NEW,
-    REGRESSED,
-    Verdict,
-)
+from ipubench.plugins.gate import rule as gate
+from ipubench.plugins.baseline.entries import Benchmark
+from ipubench.plugins.baseline.entries import find
+from ipubench.plugins.baseline.entries import is_gone
+from ipubench.plugins.baseline.entries import key_of
+from ipubench.plugins.record.process_sample import THROUGHPUT
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.verdict import COMPARED
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
+from ipubench.plugins.record.verdict import MISSING
+from ipubench.plugins.record.verdict import NEW
+from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.record.verdict import Verdict
 
 EXIT_CHANGED = 1
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
-
-from plugins.journal import Results
-from plugins.record import record_of
-from plugins.samples import with_processes
+from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.process_sample import with_processes
 
 #: A finished benchmark in pytest-benchmark's format, with our record in it.
 Benchmark = Dict[str, Any]
@@ -26,7 +25,7 @@ def key_of(benchmark: Benchmark) -> Key:
     return Key(benchmark["fullname"], record["config_hash"], record["device"]["fingerprint"])
 
 
-def measured(results: Results) -> List[Benchmark]:
+def measured(results: SessionResults) -> List[Benchmark]:
     """Return what a baseline keeps of a run: its credible cases, each with all its processes."""
     return [
         with_processes(benchmark, results.fresh.get(nodeid, ()))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
-
-from plugins import journal
-from plugins.baseline.entries import measured
-from plugins.baseline.form import BaselineError
-from plugins.baseline.store import load_document
-from plugins.lines import read_lines
-from plugins.record import record_of
-from plugins.verdicts import REGRESSED
-
+from ipubench.plugins.run import journal
+from ipubench.plugins.baseline.entries import measured
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.store import load_document
+from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.verdict import REGRESSED
 
 def read_run(path: Path) -> Tuple[Dict[str, Any], List[str]]:
     """Return a run's document and its cases that regressed. Raises BaselineError."""

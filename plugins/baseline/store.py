@@ -5,18 +5,25 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
-
 from filelock import FileLock, Timeout
-
-from fixtures.paths import user_path
-from plugins.baseline import form
-from plugins.baseline.entries import Benchmark, complete, in_order, replaced
-from plugins.baseline.form import FORMAT, BaselineError
-from plugins.files import finite, write_json
-from plugins.record import NAMESPACE
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins.baseline import format as form
+from ipubench.plugins.baseline.entries import Benchmark
+from ipubench.plugins.baseline.entries import complete
+from ipubench.plugins.baseline.entries import in_order
+from ipubench.plugins.baseline.entries import replaced
+from ipubench.plugins.baseline.format import FORMAT
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.record.files import finite
+from ipubench.plugins.record.files import write_json
+from ipubench.plugins.record.record import NAMESPACE
 
 LOCK_SECONDS = 60.0
+
+
 SHOWN_PROBLEMS = 3
+
+
 MOST_NAMES = 10
 
 

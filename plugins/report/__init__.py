@@ -1,1 +1,1 @@
-"""Reports that people and other tools read; ``python -m plugins.report`` makes them later."""
+"""Reports that people and other tools read; ``python -m ipubench.plugins.report`` makes them later."""

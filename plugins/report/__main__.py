@@ -1,4 +1,4 @@
-"""``python -m plugins.report DOCUMENT.json --out=DIR [--baseline=BEFORE.json] [--gate=2%]``."""
+"""``python -m ipubench.plugins.report DOCUMENT.json --out=DIR [--baseline=BEFORE.json] [--gate=2%]``."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import argparse
 import sys
 from pathlib import Path
 from typing import List, Optional
-
-from fixtures.paths import user_path
-from plugins import baseline
-from plugins.baseline.difference import differences
-from plugins.baseline.entries import newest
-from plugins.baseline.runs import read_run
-from plugins.policy import percentage_argument
-from plugins.report.files import ReportError, check, write
-from plugins.report.model import Report
-from plugins.units import percent
-
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins import baseline
+from ipubench.plugins.baseline.difference import differences
+from ipubench.plugins.baseline.entries import newest
+from ipubench.plugins.baseline.runs import read_run
+from ipubench.plugins.record.values import percentage_argument
+from ipubench.plugins.report.files import ReportError
+from ipubench.plugins.report.files import check
+from ipubench.plugins.report.files import write
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.record.text import percent
 
 def main(words: Optional[List[str]] = None) -> int:
     """Make the files of a report from stored results; return the exit code: 0, or 4."""
     parser = argparse.ArgumentParser(
-        prog="python -m plugins.report", description="Make a report of stored results."
+        prog="python -m ipubench.plugins.report", description="Make a report of stored results."
     )
     parser.add_argument(
         "document", type=_path, help="baseline.json, or a run's results/run-*.jsonl"

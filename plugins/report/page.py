@@ -10,26 +10,29 @@ from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any, Dict, List, Sequence, Tuple
-
-from plugins.files import finite
-from plugins.record import record_of
-from plugins.report.markdown import change_text, compile_text, number_text
-from plugins.report.model import (
-    BAD,
-    Report,
-    by_change,
-    conclusion,
-    counts,
-    dig,
-    environment,
-    process_rows,
-)
-from plugins.units import percent
-from plugins.verdicts import how_compared
+from ipubench.plugins.record.files import finite
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.report.markdown import change_text
+from ipubench.plugins.report.markdown import compile_text
+from ipubench.plugins.report.markdown import number_text
+from ipubench.plugins.baseline.rows import BAD
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.rows import by_change
+from ipubench.plugins.baseline.rows import conclusion
+from ipubench.plugins.baseline.rows import counts
+from ipubench.plugins.baseline.rows import dig
+from ipubench.plugins.baseline.rows import environment
+from ipubench.plugins.baseline.rows import process_rows
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.verdict import how_compared
 
 WEB = Path(__file__).with_name("web")
+
+
 # Of a process; beyond this many every n-th is shown, so that the file stays small.
 MOST_ROUNDS = 300
+
+
 # Keys of a row that the charts and the filters use.
 CHART_KEYS = (
     "id",
@@ -58,7 +61,11 @@ CHART_KEYS = (
     "change_high",
     "threshold",
 )
+
+
 FILTERS = (("kind", "Verdict"), ("framework", "Framework"), ("mode", "Mode"), ("data", "Data"))
+
+
 # Heading, key by which the column sorts, whether it holds numbers.
 COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
     ("case", "name", False),

@@ -6,18 +6,22 @@ import shlex
 import time
 from pathlib import Path
 from typing import Any, Generator, Optional
-
 import pytest
-
-from fixtures.paths import user_path
-from plugins import pedantic
-from plugins.gating import missing_cases
-from plugins.journal import Run, run_key
-from plugins.report.files import ReportError, append_summary, check, write
-from plugins.report.model import Report
-from plugins.report.words import compared_with, judged_by
-from plugins.samples import with_processes
-from plugins.verdicts import MISSING, Verdict
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.compare.baseline_plugin import missing_cases
+from ipubench.plugins.run.results import Run
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.report.files import ReportError
+from ipubench.plugins.report.files import append_summary
+from ipubench.plugins.report.files import check
+from ipubench.plugins.report.files import write
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.report.terminal import compared_with
+from ipubench.plugins.report.terminal import judged_by
+from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.record.verdict import MISSING
+from ipubench.plugins.record.verdict import Verdict
 
 started_key = pytest.StashKey[float]()
 
@@ -57,7 +61,7 @@ def pytest_runtest_makereport(
     yield
 
 
-# Registered after plugins/gating.py, so that the verdicts of the session are known.
+# Registered after plugins/compare/baseline_plugin.py, so that the verdicts of the session are known.
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Write the report of a run that measured something, however it ended."""
@@ -90,7 +94,7 @@ def report_of(config: pytest.Config, run: Run, exitstatus: Optional[int] = None)
     missing = Verdict(MISSING).as_dict()
     words = [str(word) for word in config.invocation_params.args]
     return Report(
-        document=pedantic.document(config, benchmarks),
+        document=pytest_benchmark_adapter.document(config, benchmarks),
         verdicts={**results.verdicts, **dict.fromkeys(missing_cases(config), missing)},
         outcomes=dict(results.outcomes),
         baseline=compared_with(config),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
-
-from plugins.record import record_of
-from plugins.report.model import interval_text, place
-from plugins.units import cut_middle, percent, short_number
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.baseline.rows import interval_text
+from ipubench.plugins.baseline.rows import place
+from ipubench.plugins.record.text import cut_middle
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import short_number
 
 HEADINGS = (
     "case",
@@ -20,13 +22,23 @@ HEADINGS = (
     "change",
     "interval",
 )
+
+
 # Left out in this order on a terminal that is too narrow: the interval and the verdict as soon as a
 # name would be cut, the others only where less than this would be left of it.
 FOR_ROOM = ("compile s", "peak", "p99 ms", "p50 ms", "±")
+
+
 NARROWEST_NAME = 24
+
+
 SHORTEST_NAME = 12
+
+
 # In the column of changes, for want of a column of verdicts.
 SHORT_KINDS = {"incomparable": "incomp."}
+
+
 GAPS = (2, 1)  # between columns; the narrow one where a name would be cut
 
 

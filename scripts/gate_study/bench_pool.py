@@ -20,22 +20,23 @@ from typing import Any, Callable, Dict, Iterator, List
 import numpy as np
 import pytest
 
-from bench_inference.bench_cnn_tensorflow import bench_cnn_tensorflow  # noqa: F401
-from bench_inference.bench_cnn_torch import bench_cnn_torch  # noqa: F401
-from bench_kernels.bench_dense import bench_dense  # noqa: F401
-from bench_kernels.bench_grouped_conv import bench_grouped_conv  # noqa: F401
-from bench_kernels.bench_gru import bench_gru  # noqa: F401
-from bench_kernels.bench_lstm import bench_lstm  # noqa: F401
-from bench_kernels.bench_lstm_multi import bench_lstm_multi  # noqa: F401
-from bench_kernels.bench_popart_conv import bench_popart_conv  # noqa: F401
-from bench_kernels.bench_popart_lstm import bench_popart_lstm  # noqa: F401
-from bench_kernels.bench_rnn import bench_rnn  # noqa: F401
-from fixtures.config import Case
-from fixtures.devices.base import Device
-from fixtures.runtimes.base import Step
-from plugins import measure, pedantic
-from plugins.journal import run_key
-from plugins.measure import timed
+from ipubench.bench_inference.bench_cnn_tensorflow import bench_cnn_tensorflow
+from ipubench.bench_inference.bench_cnn_torch import bench_cnn_torch
+from ipubench.bench_kernels.bench_dense import bench_dense
+from ipubench.bench_kernels.bench_grouped_conv import bench_grouped_conv
+from ipubench.bench_kernels.bench_gru import bench_gru
+from ipubench.bench_kernels.bench_lstm import bench_lstm
+from ipubench.bench_kernels.bench_lstm_multi import bench_lstm_multi
+from ipubench.bench_kernels.bench_popart_conv import bench_popart_conv
+from ipubench.bench_kernels.bench_popart_lstm import bench_popart_lstm
+from ipubench.bench_kernels.bench_rnn import bench_rnn
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.measure import rounds
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.measure.rounds import timed
 
 #: Extra work as a share of a round; 0 is the code as it is.
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.10)
@@ -103,13 +104,13 @@ class PoolMeter:
         step.compile()
         step.batches_per_step = 1
         step()
-        measure.calibrate(step, clock)
-        measure.warm_up(step, clock)
+        rounds.calibrate(step, clock)
+        rounds.warm_up(step, clock)
         suites = step.canary()
         assert suites is not None
         canaries = {self.device.canary_kind: suites, "memory": memory_canary()}
         for canary in canaries.values():
-            measure.canary_times(canary, clock, 3)
+            rounds.canary_times(canary, clock, 3)
         extra = ExtraWork(clock)
         usual = statistics.median(timed(step, clock) for _ in range(5))
         levels: Dict[str, Any] = {}
@@ -118,7 +119,7 @@ class PoolMeter:
             slowed()
             levels[str(share)] = _rounds(slowed, canaries, clock)
         step.close()
-        pedantic.leave_out(self.benchmark)
+        pytest_benchmark_adapter.leave_out(self.benchmark)
         self.item.config.stash[run_key].add(
             {
                 "type": "pool",

@@ -22,7 +22,7 @@ from typing import Any, Dict, List, Sequence
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from plugins.lines import read_lines  # noqa: E402
+from ipubench.plugins.record.files import read_lines
 
 #: The first four take a fresh process least time: QUICK=1 of the Makefile.
 CASES = (

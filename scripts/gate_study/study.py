@@ -22,11 +22,13 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tupl
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from plugins import gate  # noqa: E402
-from plugins.metrics import THROUGHPUT  # noqa: E402
-from plugins.record import NAMESPACE  # noqa: E402
-from plugins.samples import sample_of, with_processes  # noqa: E402
-from plugins.verdicts import INCONCLUSIVE, REGRESSED  # noqa: E402
+from ipubench.plugins.gate import rule as gate
+from ipubench.plugins.record.process_sample import THROUGHPUT
+from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.process_sample import sample_of
+from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.record.verdict import INCONCLUSIVE
+from ipubench.plugins.record.verdict import REGRESSED
 from scripts.gate_study.collect import read_pool  # noqa: E402
 
 SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")

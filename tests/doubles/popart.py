@@ -478,14 +478,16 @@ class _Session:
 
     def _returned(self) -> Dict[str, Tuple[Tuple[int, ...], str]]:
         """Return shape and type of the tensors that come back, by name."""
-        from models.onnx.network import dtype_of, shape_of
+        from ipubench.models.onnx.network import dtype_of
+        from ipubench.models.onnx.network import shape_of
 
         values = {value.name: value for value in self._model.graph.output}
         names = self._flow._anchors
         return {name: (tuple(shape_of(values[name])), dtype_of(values[name])) for name in names}
 
     def _check_arrays(self, stepio: PyStepIO) -> None:
-        from models.onnx.network import dtype_of, shape_of
+        from ipubench.models.onnx.network import dtype_of
+        from ipubench.models.onnx.network import shape_of
 
         expected = {v.name: (tuple(shape_of(v)), dtype_of(v)) for v in self._model.graph.input}
         count = self._flow._batches * self._replicas
@@ -503,7 +505,7 @@ class _Session:
                     )
 
     def _run_batch(self, stepio: PyStepIO, batch: int) -> None:
-        from models.onnx.network import shape_of
+        from ipubench.models.onnx.network import shape_of
 
         results = []
         for replica in range(self._replicas):
@@ -578,8 +580,9 @@ def _evaluator(model: Any, training: bool) -> Any:
     """Return the graph as a function of tensors, in float32."""
     import torch
 
-    from fixtures.runtimes.onnx_operators import FUNCTIONS, Target
-    from fixtures.runtimes.onnx_torch import TorchGraph
+    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS
+    from ipubench.fixtures.runtimes.onnx.operators import Target
+    from ipubench.fixtures.runtimes.onnx.torch_engine import TorchGraph
 
     def nll(node: Any, target: Any) -> Any:
         assert node.attributes == {"reduction": "Sum"}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
-
-from models.tensorflow.cnn.blocks import (
-    MAX_DEPTH,
-    Shape,
-    cut_at,
-    efficientnet_blocks,
-    resnet_blocks,
-)
-from models.tensorflow.cnn.run import Run
+from ipubench.models.tensorflow.cnn.blocks import MAX_DEPTH
+from ipubench.models.tensorflow.cnn.blocks import Shape
+from ipubench.models.tensorflow.cnn.blocks import cut_at
+from ipubench.models.tensorflow.cnn.blocks import efficientnet_blocks
+from ipubench.models.tensorflow.cnn.blocks import resnet_blocks
+from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 if TYPE_CHECKING:
-    from models.tensorflow.cnn.layers import Classifier, GroupNormFunction, Unit
+    from ipubench.models.tensorflow.cnn.layers import Classifier
+    from ipubench.models.tensorflow.cnn.layers import GroupNormFunction
+    from ipubench.models.tensorflow.cnn.layers import Unit
+
 
 __all__ = ["MODELS", "Network", "Run", "build_classifier", "split_units"]
 
@@ -39,17 +39,27 @@ EFFICIENTNETS: Dict[str, Scale] = {
     "B6": Scale(1.8, 2.6, 0.5, 528),
     "B7": Scale(2.0, 3.1, 0.5, 600),
 }
+
+
 #: Model -> its sizes.
 MODELS: Dict[str, Sequence[str]] = {
     "resnet": ("10", "14", "18", "26", "34", "50", "101", "152"),
     "resnext": ("14", "26", "50", "101", "152"),
     "efficientnet": tuple(EFFICIENTNETS),
 }
+
+
 # Per model: the norm's epsilon, and the gain of random kernels. Gain 2 keeps the size of what
 # passes a convolution and a ReLU (He et al., arXiv 1502.01852); a ResNet adds up too many branches.
 _EPSILON = {"resnet": 1e-5, "resnext": 1e-5, "efficientnet": 1e-3}
+
+
 _GAIN = {"resnet": 1.0, "resnext": 1.0, "efficientnet": 2.0}
+
+
 _GROUP_DIM = {"resnext": 4, "efficientnet": 1}
+
+
 # Channels hundreds of times as many fit into no memory.
 _MAX_WIDTH = 100.0
 
@@ -155,8 +165,8 @@ def build_classifier(
     ``group_norm(images, gamma, beta, groups, epsilon) -> images`` computes group norms in place of
     our own. Raises ValueError where groups do not divide the channels of a layer.
     """
-    from models.tensorflow.cnn.factory import LayerFactory
-    from models.tensorflow.cnn.layers import Classifier
+    from ipubench.models.tensorflow.cnn.factory import LayerFactory
+    from ipubench.models.tensorflow.cnn.layers import Classifier
 
     model = network.model
     make = LayerFactory(
@@ -170,10 +180,10 @@ def build_classifier(
         group_norm=group_norm,
     )
     if model == "efficientnet":
-        from models.tensorflow.cnn.efficientnet import efficientnet_units
+        from ipubench.models.tensorflow.cnn.efficientnet import efficientnet_units
 
         return Classifier(efficientnet_units(make, network.shape, network.classes))
-    from models.tensorflow.cnn.resnet import resnet_units
+    from ipubench.models.tensorflow.cnn.resnet import resnet_units
 
     if model == "resnet":
         return Classifier(resnet_units(make, network.size, network.classes))

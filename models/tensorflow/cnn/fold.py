@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 from typing import Any, Callable
-
 import numpy as np
-
-from models.tensorflow.cnn.operations import ACTIVATIONS, convolve, has_onednn_by_default
-from models.tensorflow.cnn.run import Run
-
+from ipubench.models.tensorflow.cnn.operations import ACTIVATIONS
+from ipubench.models.tensorflow.cnn.operations import convolve
+from ipubench.models.tensorflow.cnn.operations import has_onednn_by_default
+from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 class FoldedConvolution:
     """``conv`` with a folded kernel, a bias and an activation; fused into one on a CPU."""
@@ -23,7 +22,7 @@ class FoldedConvolution:
         self._stride, self._padding = conv.stride, conv.padding
         self._activation = ACTIVATIONS[activation]
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the activations."""
         tf = self._tf
         sums = convolve(tf, images, tf.constant(self._kernel), self._stride, False, self._padding)
@@ -43,7 +42,7 @@ def fold(tf: Any, classifier: Any, dtype: Any) -> Callable[[Any], Any]:
     folded = _folded(tf, classifier, dtype)
 
     def infer(images: Any) -> Any:
-        return folded(images, Run(training=False))
+        return folded(images, ForwardPass(training=False))
 
     return infer
 
@@ -55,7 +54,8 @@ def folded_norms(classifier: Any) -> int:
 
 def _folds(part: Any) -> bool:
     """Whether a part is a convolution whose norm can be folded into it."""
-    from models.tensorflow.cnn.layers import BatchNorm, ConvNorm
+    from ipubench.models.tensorflow.cnn.layers import BatchNorm
+    from ipubench.models.tensorflow.cnn.layers import ConvNorm
 
     return isinstance(part, ConvNorm) and isinstance(part.norm, BatchNorm)
 

@@ -7,24 +7,22 @@ Imported only where TensorFlow is loaded already: a module class cannot be decla
 from __future__ import annotations
 
 from typing import Any, Callable, List, Optional
-
 import numpy as np
 import tensorflow as tf
-
-from models.tensorflow.cnn.distributed_norm import group_statistics
-from models.tensorflow.cnn.operations import (
-    ACTIVATIONS,
-    batch_norm,
-    batch_statistics,
-    convolve,
-    group_norm,
-    spatial_mean,
-    ungrouped,
-)
-from models.tensorflow.cnn.run import Run
+from ipubench.models.tensorflow.cnn.distributed_norm import group_statistics
+from ipubench.models.tensorflow.cnn.operations import ACTIVATIONS
+from ipubench.models.tensorflow.cnn.operations import batch_norm
+from ipubench.models.tensorflow.cnn.operations import batch_statistics
+from ipubench.models.tensorflow.cnn.operations import convolve
+from ipubench.models.tensorflow.cnn.operations import group_norm
+from ipubench.models.tensorflow.cnn.operations import spatial_mean
+from ipubench.models.tensorflow.cnn.operations import ungrouped
+from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 #: (images, gamma [C], beta [C], groups, epsilon) -> images, in place of our group norm.
 GroupNormFunction = Callable[[Any, Any, Any, int, float], Any]
+
+
 #: Spreads the layers' numbers, so that no two layers share a draw at neighbouring seeds.
 _SEED_STRIDE = 0x1E3779B1
 
@@ -32,7 +30,7 @@ _SEED_STRIDE = 0x1E3779B1
 class Layer(tf.Module):
     """A part of a network: images in, images out."""
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return what the layer makes of images."""
         raise NotImplementedError
 
@@ -49,7 +47,7 @@ class Convolution(Layer):
         self.stride = stride
         self.padding = padding
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the convolution."""
         kernel = cast(self.kernel, images.dtype)
         groups = images.shape[3] // kernel.shape[2]
@@ -80,7 +78,7 @@ class BatchNorm(Layer):
         self.decay, self.epsilon = decay, epsilon
         self.replica_group = replica_group
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Normalise by the batch's statistics in training, else by the moving averages."""
         gamma, beta = cast(self.gamma, tf.float32), cast(self.beta, tf.float32)
         if not run.training:
@@ -120,7 +118,7 @@ class GroupNorm(Layer):
         self.groups, self.epsilon = groups, epsilon
         self._function = function
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the normalised images."""
         gamma, beta = cast(self.gamma, images.dtype), cast(self.beta, images.dtype)
         if self._function is not None:
@@ -137,7 +135,7 @@ class ConvNorm(Layer):
         self.norm = norm
         self.activation = activation
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the activations."""
         return ACTIVATIONS[self.activation](tf, self.norm(self.conv(images, run), run))
 
@@ -151,7 +149,7 @@ class ConvBias(Layer):
         self.bias = bias
         self.activation = activation
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the activations."""
         sums = self.conv(images, run)
         sums = tf.nn.bias_add(sums, cast(self.bias, images.dtype))
@@ -165,7 +163,7 @@ class Dense(Layer):
         super().__init__()
         self.kernel, self.bias = kernel, bias
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the products plus the bias."""
         products = tf.matmul(images, cast(self.kernel, images.dtype))
         return tf.nn.bias_add(products, cast(self.bias, images.dtype))
@@ -179,7 +177,7 @@ class SqueezeExcite(Layer):
         self.squeeze, self.excite = squeeze, excite
         self.activation = activation
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the scaled images."""
         squeezed = self.squeeze(spatial_mean(tf, images), run)
         scales = tf.sigmoid(self.excite(ACTIVATIONS[self.activation](tf, squeezed), run))
@@ -199,7 +197,7 @@ class Dropout(Layer):
         self.number = number
         self.whole = whole
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the images, in training with a seed some of their elements zeroed."""
         if not run.random or self.keep >= 1.0:
             return images
@@ -233,7 +231,7 @@ class Chain(Unit):
         super().__init__(path)
         self.layers = layers
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return what the last layer makes."""
         for layer in self.layers:
             images = layer(images, run)
@@ -251,7 +249,7 @@ class Top(Unit):
         self.dropout = dropout
         self.dense = dense
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the logits [N, classes]."""
         for layer in self.layers:
             images = layer(images, run)
@@ -276,7 +274,7 @@ class Classifier(tf.Module):
         """The units that can be the first of a pipeline stage after the first stage."""
         return [unit.name for unit in self.units[1:]]
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the logits."""
         for unit in self.units:
             images = unit(images, run)

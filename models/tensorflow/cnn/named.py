@@ -5,22 +5,22 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, List, Optional, Tuple
-
-from models.tensorflow.cnn.named_blocks import (
-    BOTTLENECKS,
-    CIFAR_RESNETS,
-    MODEL_NAMES,
-    RESNETS,
-    TOYS,
-    norm_channels,
-    toy_features,
-    unit_names,
-)
+from ipubench.models.tensorflow.cnn.named_blocks import BOTTLENECKS
+from ipubench.models.tensorflow.cnn.named_blocks import CIFAR_RESNETS
+from ipubench.models.tensorflow.cnn.named_blocks import MODEL_NAMES
+from ipubench.models.tensorflow.cnn.named_blocks import RESNETS
+from ipubench.models.tensorflow.cnn.named_blocks import TOYS
+from ipubench.models.tensorflow.cnn.named_blocks import norm_channels
+from ipubench.models.tensorflow.cnn.named_blocks import toy_features
+from ipubench.models.tensorflow.cnn.named_blocks import unit_names
 
 if TYPE_CHECKING:
-    from models.tensorflow.cnn.layers import Classifier, GroupNormFunction
+    from ipubench.models.tensorflow.cnn.layers import Classifier
+    from ipubench.models.tensorflow.cnn.layers import GroupNormFunction
+
 
 __all__ = ["MODEL_NAMES", "NORMS", "NamedNetwork", "build_named"]
+
 
 #: The first two compute the same. In the original they differ in who assigns the moving averages,
 #: the layer or the optimiser; here it is never the layer.
@@ -128,8 +128,8 @@ def build_named(
     Its last unit, "top", gives the logits. ``group_norm(images, gamma, beta, groups, epsilon) ->
     images`` computes group norms in place of our own.
     """
-    from models.tensorflow.cnn.factory import LayerFactory
-    from models.tensorflow.cnn.layers import Classifier
+    from ipubench.models.tensorflow.cnn.factory import LayerFactory
+    from ipubench.models.tensorflow.cnn.layers import Classifier
 
     make = LayerFactory(
         tf.float32 if dtype is None else dtype,
@@ -145,13 +145,13 @@ def build_named(
     )
     name, classes, channels = network.model_name, network.classes, network.image_shape[2]
     if name in RESNETS:
-        from models.tensorflow.cnn.named_resnet import named_resnet_units
+        from ipubench.models.tensorflow.cnn.named_resnet import named_resnet_units
 
         return Classifier(named_resnet_units(make, name, name in BOTTLENECKS, channels, classes))
     if name in CIFAR_RESNETS:
-        from models.tensorflow.cnn.named_cifar import cifar_units
+        from ipubench.models.tensorflow.cnn.named_cifar import cifar_units
 
         return Classifier(cifar_units(make, name, channels, classes))
-    from models.tensorflow.cnn.named_toy import toy_units
+    from ipubench.models.tensorflow.cnn.named_toy import toy_units
 
     return Classifier(toy_units(make, name, network.image_shape, classes))

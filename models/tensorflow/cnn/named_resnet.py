@@ -8,21 +8,23 @@ identity. Imported only where TensorFlow is loaded already.
 from __future__ import annotations
 
 from typing import Any, List
-
 import tensorflow as tf
-
-from models.tensorflow.cnn.factory import LayerFactory
-from models.tensorflow.cnn.layers import Chain, Unit
-from models.tensorflow.cnn.named_blocks import STEM_CHANNELS, NamedBlock, resnet_blocks
-from models.tensorflow.cnn.operations import spatial_mean
-from models.tensorflow.cnn.resnet import MaxPool, Relu, ResidualSum
-from models.tensorflow.cnn.run import Run
-
+from ipubench.models.tensorflow.cnn.factory import LayerFactory
+from ipubench.models.tensorflow.cnn.layers import Chain
+from ipubench.models.tensorflow.cnn.layers import Unit
+from ipubench.models.tensorflow.cnn.named_blocks import STEM_CHANNELS
+from ipubench.models.tensorflow.cnn.named_blocks import NamedBlock
+from ipubench.models.tensorflow.cnn.named_blocks import resnet_blocks
+from ipubench.models.tensorflow.cnn.operations import spatial_mean
+from ipubench.models.tensorflow.cnn.resnet import MaxPool
+from ipubench.models.tensorflow.cnn.resnet import Relu
+from ipubench.models.tensorflow.cnn.resnet import ResidualSum
+from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 class ChannelMeans(Unit):
     """The means [N, C] of each image's channels."""
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the features."""
         return spatial_mean(tf, images)
 

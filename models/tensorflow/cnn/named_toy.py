@@ -6,20 +6,17 @@ Imported only where TensorFlow is loaded already.
 from __future__ import annotations
 
 from typing import Any, List, Tuple
-
 import tensorflow as tf
-
-from models.tensorflow.cnn.factory import LayerFactory
-from models.tensorflow.cnn.layers import Chain, Layer, Unit
-from models.tensorflow.cnn.named_blocks import (
-    TOY_CHANNELS,
-    TOY_KERNEL,
-    TOY_POOL,
-    toy_features,
-    unit_names,
-)
-from models.tensorflow.cnn.run import Run
-
+from ipubench.models.tensorflow.cnn.factory import LayerFactory
+from ipubench.models.tensorflow.cnn.layers import Chain
+from ipubench.models.tensorflow.cnn.layers import Layer
+from ipubench.models.tensorflow.cnn.layers import Unit
+from ipubench.models.tensorflow.cnn.named_blocks import TOY_CHANNELS
+from ipubench.models.tensorflow.cnn.named_blocks import TOY_KERNEL
+from ipubench.models.tensorflow.cnn.named_blocks import TOY_POOL
+from ipubench.models.tensorflow.cnn.named_blocks import toy_features
+from ipubench.models.tensorflow.cnn.named_blocks import unit_names
+from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 class WindowMax(Layer):
     """Maxima of windows that do not overlap; what fills no window is left out."""
@@ -28,7 +25,7 @@ class WindowMax(Layer):
         super().__init__()
         self.size = size
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the smaller images."""
         return tf.nn.max_pool2d(images, self.size, self.size, "VALID")
 
@@ -36,7 +33,7 @@ class WindowMax(Layer):
 class Flatten(Layer):
     """All values of an image as its features."""
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the features [N, H W C]."""
         _, height, width, channels = images.shape
         return tf.reshape(images, [-1, height * width * channels])

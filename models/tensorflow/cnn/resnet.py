@@ -6,20 +6,23 @@ Imported only where TensorFlow is loaded already.
 from __future__ import annotations
 
 from typing import Any, List, Optional
-
 import tensorflow as tf
-
-from models.tensorflow.cnn.blocks import BASIC, RESNET_STEM_CHANNELS, resnet_blocks
-from models.tensorflow.cnn.factory import LayerFactory
-from models.tensorflow.cnn.layers import Chain, ConvNorm, Layer, Top, Unit
-from models.tensorflow.cnn.operations import max_pool
-from models.tensorflow.cnn.run import Run
-
+from ipubench.models.tensorflow.cnn.blocks import BASIC
+from ipubench.models.tensorflow.cnn.blocks import RESNET_STEM_CHANNELS
+from ipubench.models.tensorflow.cnn.blocks import resnet_blocks
+from ipubench.models.tensorflow.cnn.factory import LayerFactory
+from ipubench.models.tensorflow.cnn.layers import Chain
+from ipubench.models.tensorflow.cnn.layers import ConvNorm
+from ipubench.models.tensorflow.cnn.layers import Layer
+from ipubench.models.tensorflow.cnn.layers import Top
+from ipubench.models.tensorflow.cnn.layers import Unit
+from ipubench.models.tensorflow.cnn.operations import max_pool
+from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 class MaxPool(Layer):
     """Maxima of 3 x 3 windows, 2 apart."""
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return images of half the size."""
         return max_pool(tf, images)
 
@@ -32,7 +35,7 @@ class ResidualSum(Unit):
         self.branch = branch
         self.shortcut = shortcut
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the branch's output plus the images, projected where the shape changes."""
         outputs = images
         for layer in self.branch:
@@ -43,7 +46,7 @@ class ResidualSum(Unit):
 class Relu(Unit):
     """The last ReLU of a block."""
 
-    def __call__(self, images: Any, run: Run) -> Any:
+    def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return max(x, 0)."""
         return tf.nn.relu(images)
 

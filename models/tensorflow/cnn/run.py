@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple
 
 if TYPE_CHECKING:
-    from models.tensorflow.cnn.layers import BatchNorm
+    from ipubench.models.tensorflow.cnn.layers import BatchNorm
 
 
-class Run:
+class ForwardPass:
     """One forward pass.
 
     In ``training`` batch norms use their batch's statistics and add them to ``statistics``: a

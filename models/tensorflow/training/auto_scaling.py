@@ -12,15 +12,26 @@ where an IPU's arithmetic saturates. It counts as any other, and so lowers the s
 from __future__ import annotations
 
 from typing import Any, List, Sequence
-
-from models.tensorflow.training.application_optimisers import Sgd
+from ipubench.models.tensorflow.training.application_optimisers import Sgd
 
 FIRST = 1.0
+
+
 UPDATES = 8
+
+
 RAISE = 2.0
+
+
 LOWER = 0.5
+
+
 MOST = 32768.0
+
+
 THRESHOLD = 1e-5
+
+
 EDGE = 2.0**13
 
 

@@ -1,14 +1,15 @@
 """What a device does to the pixels of a batch before the network, for each data set.
 
-The arithmetic is in float32, as in :mod:`models.tensorflow.training.inputs`.
+The arithmetic is in float32, as in :mod:`ipubench.models.tensorflow.training.inputs`.
 """
 
 from __future__ import annotations
 
 import math
 from typing import Any, Optional
-
-from models.tensorflow.training.inputs import DEVIATION, MEAN, normalise
+from ipubench.models.tensorflow.training.inputs import DEVIATION
+from ipubench.models.tensorflow.training.inputs import MEAN
+from ipubench.models.tensorflow.training.inputs import normalise
 
 #: Data sets of which something can be left to the device.
 DATASETS = ("imagenet", "cifar10", "mnist")

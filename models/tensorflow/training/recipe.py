@@ -5,17 +5,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any, Dict, NamedTuple, Optional, Tuple
-
-from models.tensorflow.training import schedules
-from models.tensorflow.training.averaging import WeightAverages
-from models.tensorflow.training.inputs import network_input
-from models.tensorflow.training.losses import cross_entropy
-from models.tensorflow.training.mixing import mix, mixup_coefficients
-from models.tensorflow.training.optimisers import SKIPPED, Optimiser, make_optimiser
+from ipubench.models.tensorflow.training import schedules
+from ipubench.models.tensorflow.training.averaging import WeightAverages
+from ipubench.models.tensorflow.training.inputs import network_input
+from ipubench.models.tensorflow.training.losses import cross_entropy
+from ipubench.models.tensorflow.training.mixing import mix
+from ipubench.models.tensorflow.training.mixing import mixup_coefficients
+from ipubench.models.tensorflow.training.optimisers import SKIPPED
+from ipubench.models.tensorflow.training.optimisers import Optimiser
+from ipubench.models.tensorflow.training.optimisers import make_optimiser
 
 IMAGENET_IMAGES = 1281167
+
+
 FLOAT32_MAX = 3.4028235e38
+
+
 MAX_EPOCHS = 1e9  # more have no meaning, and updates are still counted exactly
+
+
 # Words in the names of variables without weight decay: those of norms. Biases have it.
 NOT_DECAYED = ("beta", "gamma")
 

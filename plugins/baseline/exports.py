@@ -1,0 +1,190 @@
+"""The formats of other tools, each made of a whole document.
+
+- pytest-benchmark: its own JSON; other readers of it (Bencher's adapter ``python_pytest``,
+  github-action-benchmark's tool ``pytest``) show seconds per batch only.
+- github-action-benchmark: tool ``customBiggerIsBetter``, a list of name, unit, value, range, extra.
+- bencher: Bencher Metric Format, name -> measure -> value, lower_value, upper_value, where the
+  built-in measures throughput and latency are in operations per second and nanoseconds.
+- csv: one row per case.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any, Callable, Dict, List, Sequence, Tuple
+from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.rows import row_of
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import short_number
+
+# Heading -> key of a row. Throughput is in items per second; the column `unit` names the items.
+COLUMNS: Tuple[Tuple[str, str], ...] = (
+    ("case", "id"),
+    ("name", "name"),
+    ("function", "function"),
+    ("network", "network"),
+    ("framework", "framework"),
+    ("mode", "mode"),
+    ("data", "data"),
+    ("batch size", "batch_size"),
+    ("instances", "instances"),
+    ("precision", "precision"),
+    ("unit", "unit"),
+    ("throughput (items/s)", "throughput"),
+    ("throughput low (items/s)", "low"),
+    ("throughput high (items/s)", "high"),
+    ("throughput mean (items/s)", "mean"),
+    ("throughput min (items/s)", "min"),
+    ("throughput max (items/s)", "max"),
+    ("latency p50 (ms)", "p50_ms"),
+    ("latency p90 (ms)", "p90_ms"),
+    ("latency p99 (ms)", "p99_ms"),
+    ("latency samples", "latency_samples"),
+    ("latency source", "latency_source"),
+    ("build (s)", "build_seconds"),
+    ("compile (s)", "compile_seconds"),
+    ("compile", "compile"),
+    ("first step (s)", "first_step_seconds"),
+    ("rounds", "rounds"),
+    ("batches per step", "batches_per_step"),
+    ("stopped by", "stopped_by"),
+    ("processes", "processes"),
+    ("canary (ms)", "canary_ms"),
+    ("host memory peak (bytes)", "host_memory_bytes"),
+    ("device memory peak (bytes)", "device_memory_bytes"),
+    ("work (FLOP/item)", "flops_per_item"),
+    ("achieved (FLOP/s)", "achieved_flops"),
+    ("peak (FLOP/s)", "peak_flops"),
+    ("share of peak (1)", "share"),
+    ("loader alone (items/s)", "loader"),
+    ("model alone (items/s)", "model_alone"),
+    ("implausible", "implausible"),
+    ("device", "device"),
+    ("fingerprint", "fingerprint"),
+    ("allocator", "allocator"),
+    ("configuration", "config_hash"),
+    ("git", "git"),
+    ("time (UTC)", "time"),
+)
+
+
+VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
+    ("verdict", "kind"),
+    ("before (items/s)", "before"),
+    ("now (items/s)", "now"),
+    ("change (1)", "change"),
+    ("change low (1)", "change_low"),
+    ("change high (1)", "change_high"),
+    ("gate (1)", "threshold"),
+    ("allowed (1)", "allowed"),
+    ("decided by", "metric"),
+    ("processes now", "processes_now"),
+    ("processes before", "processes_before"),
+    ("reasons", "reasons"),
+)
+
+
+# What a spreadsheet takes for the start of a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def csv_text(document: Dict[str, Any]) -> str:
+    """Return one row per case with all key figures."""
+    return _csv(COLUMNS, [row_of(benchmark) for benchmark in document["benchmarks"]])
+
+
+def csv_with_verdicts(report: Report) -> str:
+    """Return the same, and what the gate said of each case."""
+    return _csv((*COLUMNS, *VERDICT_COLUMNS), report.rows())
+
+
+def _csv(columns: Sequence[Tuple[str, str]], rows: List[Dict[str, Any]]) -> str:
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow([heading for heading, _ in columns])
+    for row in rows:
+        writer.writerow([csv_cell(row[key]) for _, key in columns])
+    return output.getvalue()
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value as a cell that no spreadsheet takes for a formula."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        value = "; ".join(map(str, value))
+    if isinstance(value, str) and value.startswith(FORMULA):
+        return "'" + value
+    return value
+
+
+def pytest_benchmark(document: Dict[str, Any]) -> str:
+    """Return the document with what pytest-benchmark knows, and our records without processes."""
+    kept = {key: value for key, value in document.items() if key != NAMESPACE}
+    kept["benchmarks"] = [_one_process(benchmark) for benchmark in document["benchmarks"]]
+    return json.dumps(kept, indent=1, sort_keys=True) + "\n"
+
+
+def _one_process(benchmark: Dict[str, Any]) -> Dict[str, Any]:
+    record = {key: value for key, value in record_of(benchmark).items() if key != "processes"}
+    return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: record}}
+
+
+def github_action_benchmark(document: Dict[str, Any]) -> str:
+    """Return the list that the tool ``customBiggerIsBetter`` reads: throughput by case."""
+    entries = []
+    for row in map(row_of, document["benchmarks"]):
+        half = (row["high"] - row["low"]) / 2 if None not in (row["low"], row["high"]) else None
+        facts = {
+            "latency p50 (ms)": row["p50_ms"],
+            "latency p99 (ms)": row["p99_ms"],
+            "compile (s)": row["compile_seconds"],
+            "rounds": row["rounds"],
+            "processes": row["processes"],
+        }
+        lines = [f"{key}: {short_number(value)}" for key, value in facts.items() if value]
+        if row["share"] is not None:
+            lines.append(f"share of peak: {percent(row['share'])}")
+        entry = {
+            "name": row["id"],
+            "unit": row["unit"],
+            "value": row["throughput"],
+            "extra": "\n".join([*lines, f"device: {row['fingerprint']}"]),
+        }
+        if half is not None:
+            entry["range"] = f"± {short_number(half)}"
+        entries.append(entry)
+    return json.dumps(entries, indent=1, sort_keys=True) + "\n"
+
+
+def bencher(document: Dict[str, Any]) -> str:
+    """Return Bencher Metric Format; a compilation that was reused has no time of its own."""
+    metrics: Dict[str, Dict[str, Dict[str, float]]] = {}
+    for row in map(row_of, document["benchmarks"]):
+        measures = {"throughput": {"value": row["throughput"]}}
+        if None not in (row["low"], row["high"]):
+            measures["throughput"].update(lower_value=row["low"], upper_value=row["high"])
+        if row["p50_ms"] is not None:
+            measures["latency"] = {"value": 1e6 * row["p50_ms"]}
+        if row["p99_ms"] is not None:
+            measures["latency-p99"] = {"value": 1e6 * row["p99_ms"]}
+        if row["compile"] == "fresh":
+            measures["compile-time"] = {"value": row["compile_seconds"]}
+        if row["host_memory_bytes"] is not None:
+            measures["host-memory"] = {"value": row["host_memory_bytes"]}
+        metrics[row["id"]] = measures
+    return json.dumps(metrics, indent=1, sort_keys=True) + "\n"
+
+
+EXPORTS: Dict[str, Callable[[Dict[str, Any]], str]] = {
+    "pytest-benchmark": pytest_benchmark,
+    "github-action-benchmark": github_action_benchmark,
+    "bencher": bencher,
+    "csv": csv_text,
+}

@@ -1,0 +1,153 @@
+"""The form of a baseline file: its versions, how an older one is migrated, what makes one sound.
+
+Format history:
+
+- 1: the first. A case has one process, whose rounds are ``stats["data"]``; one machine a file.
+- 2: a record holds the ``processes`` that measured the case (see plugins/record/process_sample.py), and a file
+  may hold several machines and configurations.
+
+plugins/baseline/schema.json describes the newest one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Set
+from ipubench.plugins.baseline.entries import Key
+from ipubench.plugins.baseline.entries import key_of
+from ipubench.plugins.record.record import NAMESPACE
+
+FORMAT = 2
+
+
+SCHEMA = Path(__file__).with_name("schema.json")
+
+
+# The schemas of which a positive number is sound.
+NUMBERS = ({"$ref": "#/$defs/positive"}, {"$ref": "#/$defs/amount"})
+
+
+LONGEST_REASON = 100
+
+
+class BaselineError(Exception):
+    """A baseline cannot be used; the message says which file, why and what to do."""
+
+
+def decode(path: Path, text: str) -> Dict[str, Any]:
+    """Return the document in a file's text, migrated to the newest format and not yet checked."""
+    try:
+        document = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise BaselineError(
+            f"the baseline {path} is not valid JSON ({error}); restore it, or delete it and write "
+            "it again with --baseline-save"
+        ) from error
+    part = document.get(NAMESPACE) if isinstance(document, dict) else None
+    version = part.get("format") if isinstance(part, dict) else None
+    if type(version) is not int or version < 1 or not isinstance(document.get("benchmarks"), list):
+        raise BaselineError(
+            f"{path} is not a baseline of this suite; write one with --baseline-save"
+        )
+    if version > FORMAT:
+        raise BaselineError(
+            f"the baseline {path} has format {version}, this version reads up to {FORMAT}: use a "
+            "newer ipubench, or write the baseline again"
+        )
+    for step in range(version, FORMAT):
+        MIGRATIONS[step](document)
+    return {**document, NAMESPACE: {**document[NAMESPACE], "format": FORMAT}}
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _from_1_to_2(document: Dict[str, Any]) -> None:
+    """Give each record its one process; a damaged one is left for the check to name."""
+    for benchmark in document["benchmarks"]:
+        with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, OverflowError):
+            record, stats = benchmark["extra_info"][NAMESPACE], benchmark["stats"]
+            record["processes"] = [
+                {
+                    "fresh": False,
+                    "time": record["time"],
+                    "items_per_round": record["items_per_round"],
+                    "seconds": [float(v) * float(stats["iterations"]) for v in stats["data"]],
+                    "canaries": record["canary"]["seconds"],
+                    "compile": record["compile"],
+                    "compile_seconds": record["compile_seconds"],
+                    "latency_p99_ms": record["latency"]["p99_ms"],
+                    "memory_bytes": record["memory"]["host_peak_rss_bytes"],
+                }
+            ]
+
+
+#: Version -> what makes the next one of a document, in place.
+MIGRATIONS: Dict[int, Callable[[Dict[str, Any]], None]] = {1: _from_1_to_2}
+
+
+def problems(document: Dict[str, Any]) -> List[str]:
+    """Return what is wrong with a document of the newest format: which case, where, what."""
+    # Of several problems with one value the outermost says most.
+    errors = sorted(_validator().iter_errors(document), key=lambda error: len(error.absolute_path))
+    found = [_describe(document, list(error.absolute_path), error.message) for error in errors]
+    return found or _repeated(document["benchmarks"])
+
+
+def _describe(document: Dict[str, Any], path: List[Any], message: str) -> str:
+    case = ""
+    if path[:1] == ["benchmarks"] and len(path) > 1:
+        benchmark = document["benchmarks"][path[1]]
+        name = benchmark.get("fullname") if isinstance(benchmark, dict) else None
+        case = name if isinstance(name, str) and name else f"case number {path[1] + 1}"
+        path = path[2:]
+    # The reason is at the end of the message, after the value, which may be long.
+    reason = message if len(message) <= LONGEST_REASON else f"...{message[-LONGEST_REASON:]}"
+    return ": ".join(filter(None, (case, ".".join(map(str, path)), reason)))
+
+
+def _repeated(benchmarks: List[Dict[str, Any]]) -> List[str]:
+    seen: Set[Key] = set()
+    found = []
+    for key in map(key_of, benchmarks):
+        if key in seen:
+            found.append(f"{key.nodeid}: stored twice for {key.fingerprint} and one configuration")
+        seen.add(key)
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def _validator() -> Any:
+    # Imported only where a file is read or written: collection must stay quick.
+    from jsonschema import Draft202012Validator, validators
+
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    quick = {"items": _items, "$ref": _reference}
+    return validators.extend(Draft202012Validator, quick)(schema)
+
+
+# The library takes seconds for a file's numbers one by one: what is plainly sound is left out.
+
+
+def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import Draft202012Validator
+
+    if items == NUMBERS[0] and isinstance(instance, list) and all(map(_positive, instance)):
+        return
+    yield from Draft202012Validator.VALIDATORS["items"](validator, items, instance, schema)
+
+
+def _reference(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import Draft202012Validator
+
+    if {"$ref": reference} in NUMBERS and _positive(instance):
+        return
+    yield from Draft202012Validator.VALIDATORS["$ref"](validator, reference, instance, schema)
+
+
+def _positive(value: Any) -> bool:
+    return type(value) in (float, int) and 1e-30 <= value <= 1e30

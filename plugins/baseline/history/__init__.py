@@ -1,0 +1,1 @@
+"""Results of many revisions, and where their level changed."""

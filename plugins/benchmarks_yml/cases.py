@@ -1,0 +1,290 @@
+"""Entries of a benchmarks.yml as configurations and cases, under the command line's options."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.case.options import resolve_key
+from ipubench.fixtures.devices import IPU_KINDS
+from ipubench.plugins.command_line.set_option import convert
+from ipubench.plugins.benchmarks_yml import template
+from ipubench.plugins.benchmarks_yml.entry import Entry
+from ipubench.plugins.benchmarks_yml.figures import word_read
+from ipubench.plugins.benchmarks_yml.figures import ORDER
+from ipubench.plugins.benchmarks_yml.figures import SKIPS
+from ipubench.plugins.benchmarks_yml.figures import VALUE
+import math
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from ipubench.plugins.benchmarks_yml.errors import short
+from ipubench.plugins.benchmarks_yml.yaml_reader import Value
+import hashlib
+import re
+
+#: What --set can change beside the parameters of an entry.
+SETTABLE = ("skip_by", "allow_wandb", "timeout", "compile_only")
+
+
+# A command decides these; the options that ask for them are refused.
+ITS_OWN = {
+    "steps": "the command decides how often it reports",
+    "batches_per_step": "the command decides what it runs at a time",
+}
+
+
+@dataclass(frozen=True)
+class SpecConfig(CaseConfig):
+    """A command of a benchmarks.yml, and what its output means."""
+
+    mode: str = option("command", "what a command does is its own")
+    precision: str = option("unknown", "the command's own")
+    entry: str = option("", "name in the file")
+    command: str = option("", "cmd with the parameters filled in; variables are replaced later")
+    parameters: Tuple[Tuple[str, str], ...] = option(
+        (), "of this variant; --set=NAME=VALUE replaces one"
+    )
+    environment: Tuple[Tuple[str, str], ...] = option((), "variables of its own")
+    metrics: Tuple[Tuple[str, str, int, str], ...] = option(
+        (), "name, regular expression, skip, reduction"
+    )
+    ipus_in_name: int = option(1, "N of podN")
+    skip_by: str = option(
+        ORDER,
+        f"what skip drops: the earliest values ({ORDER}), or the lowest ones, of a latency the "
+        f"highest ({VALUE}, as the original runner)",
+        choices=SKIPS,
+    )
+    allow_wandb: bool = option(False, "keep the command's options for Weights & Biases")
+    timeout: float = option(0.0, "seconds after which the command is ended; 0: never", minimum=0)
+    compile_only: bool = option(False, "append --compile-only, and read no metric")
+
+    @property
+    def ipus(self) -> int:
+        """IPUs that the name speaks of, on an IPU system."""
+        return 0 if self.system == "host" else self.ipus_in_name
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for."""
+
+    assignments: Mapping[str, Sequence[str]]
+    device: str
+    data: Optional[str] = None
+    precision: Optional[str] = None
+
+
+def cases_of(entry: Entry, wanted: Wanted) -> Iterator[Case]:
+    """Yield the cases of an entry, in the order of its variants."""
+    for variant in entry.variants:
+        parameters = {name.replace("-", "_"): name for name in variant}
+        own = [key for key in wanted.assignments if key in parameters]
+        options = {
+            key: name
+            for key in wanted.assignments
+            if key not in own
+            for name in [resolve_key(SpecConfig, key)]
+            if name in SETTABLE
+        }
+        lacks = frozenset(set(wanted.assignments) - {*own, *options})
+        for texts in itertools.product(*(wanted.assignments[key] for key in own)):
+            changed = {parameters[key]: text for key, text in zip(own, texts)}
+            for values in itertools.product(*(wanted.assignments[key] for key in options)):
+                given = dict(zip(options.values(), values))
+                yield _case(entry, variant, changed, given, lacks, wanted)
+
+
+def _case(
+    entry: Entry,
+    variant: Variant,
+    changed: Mapping[str, str],
+    given: Mapping[str, str],
+    lacks: frozenset[str],
+    wanted: Wanted,
+) -> Case:
+    config = _config(entry, {**variant, **changed}, wanted.device)
+    error = next((f"--{key.replace('_', '-')}: {ITS_OWN[key]}" for key in lacks & {*ITS_OWN}), "")
+    metrics = [metric.name for metric in entry.metrics]
+    for expression in entry.derived.values():
+        unfit = word_read(expression, dict(config.parameters), metrics) if changed else ""
+        if unfit:
+            error = error or f"--set: {entry.name}: {expression.text!r}: {unfit}"
+    for name, text in given.items():
+        try:
+            value = convert(SpecConfig, name, text)
+        except ValueError as problem:
+            error = error or f"--set={name}={text}: {problem}"
+            continue
+        if name == "timeout" and config.timeout:
+            value = min(value, config.timeout) if value else config.timeout
+        changes = {name: value}
+        config = dataclasses.replace(config, **changes)
+    excluded = ""
+    if wanted.data not in (None, config.data):
+        excluded = f"--data={wanted.data}"
+    elif wanted.precision is not None:
+        excluded = f"--precision={wanted.precision}"
+    identifier = identifier_of(config)
+    return Case(
+        config,
+        f"{identifier}-invalid" if error else identifier,
+        overrides=frozenset([*changed, *given]),
+        lacks=lacks - {*ITS_OWN},
+        excluded=excluded,
+        error=error,
+        base_id=identifier_of(_config(entry, variant, wanted.device)),
+    )
+
+
+def _config(entry: Entry, variant: Mapping[str, str], device: str) -> SpecConfig:
+    return SpecConfig(
+        name=variant_name(entry.name, variant),
+        system="ipu" if device in IPU_KINDS else "host",
+        data=entry.data,
+        entry=entry.name,
+        command=template.fill(entry.command, variant),
+        parameters=tuple(variant.items()),
+        environment=tuple(sorted(entry.environment.items())),
+        metrics=tuple((m.name, m.regexp, m.skip, m.reduction) for m in entry.metrics),
+        ipus_in_name=entry.ipus,
+        allow_wandb=entry.allow_wandb,
+        timeout=entry.timeout or 0.0,
+    )
+
+
+def identifier_of(config: SpecConfig) -> str:
+    """Return the original's name of the variant, and what was set beside its parameters.
+
+    It is the name of a file, too: only letters, digits, ``-``, ``_`` and ``.``.
+    """
+    return safe_name(config.name) + (f"-skipby{config.skip_by}" if config.skip_by != ORDER else "")
+
+
+def unknown_option(key: str, configs: List[SpecConfig]) -> str:
+    """Return the message for a --set key that none of the commands has."""
+    names = sorted({name for config in configs for name, _ in config.parameters})
+    return (
+        f"--set: {key!r} is no parameter of the selected commands; they have "
+        f"{', '.join([*names, *SETTABLE])}"
+    )
+
+
+MOST = 10_000  # variants of one entry
+
+
+SCALARS = (str, int, float, bool)
+
+
+FORMS = 'a mapping NAME: "v1,v2" or a list of rows, the first one with the names'
+
+
+Variant = Dict[str, str]
+
+
+class ParameterError(ValueError):
+    """Parameters of no known form; ``line`` is where."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+def variants(node: Value) -> List[Variant]:
+    """Return parameter -> value of each variant; one without parameters where there are none.
+
+    A mapping is the product of its values, of which the first name's change fastest. Raises
+    ParameterError.
+    """
+    if node.data is None:
+        return [{}]
+    if isinstance(node.data, dict):
+        found = _product(node)
+    elif isinstance(node.data, list):
+        found = _rows(node)
+    else:
+        raise ParameterError(node.line, f"parameters are {FORMS}")
+    _refuse_alike(node.line, list(found[0]))
+    return found
+
+
+def _refuse_alike(line: int, names: Sequence[str]) -> None:
+    """Refuse names that --set, where ``-`` and ``_`` are the same, could not tell apart."""
+    known: Dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.replace("-", "_"), name)
+        if other != name:
+            raise ParameterError(line, f"--set cannot tell {short(other)} from {short(name)}")
+
+
+def variant_name(entry: str, variant: Mapping[str, str]) -> str:
+    """Return the original's name of a variant: its parameters in alphabetical order."""
+    return entry + "".join(f"_{name}_{variant[name]}" for name in sorted(variant))
+
+
+def _product(node: Value) -> List[Variant]:
+    values: Dict[str, List[str]] = {}
+    for name, value in node.data.items():
+        if isinstance(value.data, list):
+            raise ParameterError(
+                value.line, f'{short(name)}: write the values as "v1,v2"; parameters are {FORMS}'
+            )
+        values[name] = [text.strip() for text in _text(value, name).split(",")]
+        if "" in values[name]:
+            raise ParameterError(value.line, f"{short(name)} has an empty value")
+    if math.prod(map(len, values.values())) > MOST:
+        raise ParameterError(node.line, f"these parameters have more than {MOST:,} variants")
+    names = list(reversed(list(values)))
+    found = [dict(zip(names, row)) for row in itertools.product(*(values[n] for n in names))]
+    return [{name: row[name] for name in values} for row in found]
+
+
+def _rows(node: Value) -> List[Variant]:
+    rows: List[Tuple[int, List[str]]] = []
+    for row in node.data:
+        if not isinstance(row.data, list):
+            raise ParameterError(row.line, f"this row is no list; parameters are {FORMS}")
+        rows.append((row.line, [_text(value, "a row") for value in row.data]))
+    if len(rows) < 2 or not rows[0][1]:
+        raise ParameterError(node.line, f"there are no rows of values; parameters are {FORMS}")
+    names = rows[0][1]
+    if len(set(names)) < len(names):
+        raise ParameterError(rows[0][0], "a name stands twice in the first row")
+    for line, values in rows[1:]:
+        if len(values) != len(names):
+            raise ParameterError(
+                line, f"{len(values)} values for {len(names)} parameters ({', '.join(names)})"
+            )
+    return [dict(zip(names, values)) for _, values in rows[1:]]
+
+
+def _text(value: Value, name: str) -> str:
+    data: Any = value.data
+    if not isinstance(data, SCALARS):
+        raise ParameterError(value.line, f"{short(name)} holds a value that is no text or number")
+    return str(data)
+
+
+LONGEST = 200  # characters; a file's name has at most 255, and options of a run are added
+
+
+DIGITS, DIGITS_OF_CUT = 6, 12  # of the digest; many long names begin alike
+
+
+def safe_name(text: str) -> str:
+    """Return a text as the name of one file: letters, digits, ``-``, ``_`` and ``.``.
+
+    Where that is another text a digest is added, so that two texts never become one name: for other
+    characters, for more than 200, and for dots at the beginning, which lead to another folder or
+    hide a file.
+    """
+    safe = re.sub(r"^\.+|[^A-Za-z0-9_.-]", "_", text)[:LONGEST] or "_"
+    if safe == text:
+        return text
+    digits = DIGITS_OF_CUT if len(text) > LONGEST else DIGITS
+    # What a command line cannot decode is half a character.
+    digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
+    return f"{safe}.{digest[:digits]}"

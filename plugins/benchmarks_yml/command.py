@@ -1,0 +1,213 @@
+"""The command of one case: what it needs, its environment, one run of it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, Optional
+from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.loopback import tuned
+from ipubench.fixtures.machine.process import LAST_LINES
+from ipubench.fixtures.machine.process import ServerProcess
+from ipubench.fixtures.machine.process import last_lines
+from ipubench.plugins.benchmarks_yml import template
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig
+from ipubench.plugins.benchmarks_yml.entry import Entry
+from typing import List, Optional, Tuple
+import pytest
+from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.benchmarks_yml.module import entry_of
+from ipubench.plugins.benchmarks_yml.module import is_spec
+
+DATASETS = "DATASETS_DIR"
+
+
+COMPILE_ONLY = "--compile-only"
+
+
+# Between two looks at a command that runs.
+LOOK_SECONDS = 1.0
+
+
+# Between asking a command to end and killing all of it.
+GRACE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that ended well."""
+
+    words: List[str]
+    stdout: Path
+    stderr: Path
+    seconds: float
+    peak_bytes: int
+
+
+def base_environment(dataset_dir: Optional[str]) -> Dict[str, str]:
+    """Return this process's environment for commands: this Python first, nothing of pytest."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    folders = [os.path.dirname(sys.executable), found.get("PATH", os.defpath)]
+    found["PATH"] = os.pathsep.join(folders)
+    if dataset_dir is not None:
+        found[DATASETS] = str(Path(dataset_dir).expanduser().absolute())
+    return found
+
+
+def environment(
+    config: SpecConfig, device: Device, base: Mapping[str, str], keep: bool
+) -> Dict[str, str]:
+    """Return the environment of a command; ``keep``: its C library keeps freed memory."""
+    found = dict(tuned(base) if keep else base)
+    # The run that started the command holds its device.
+    found[INHERIT_VARIABLE] = str(os.getpid())
+    if device.kind == "cuda" and device.device_id is not None:
+        found["CUDA_VISIBLE_DEVICES"] = str(device.device_id)
+    found.update(config.environment)
+    return found
+
+
+def needs(entry: Entry, config: SpecConfig, base: Mapping[str, str]) -> str:
+    """Return what is missing before a command can run, in one sentence, or ''."""
+    where = f"{entry.file}, line {entry.line}: {config.name}"
+    known = {**base, **dict(config.environment)}
+    if DATASETS not in known and (
+        config.data == "real" or DATASETS in template.variables(config.command)
+    ):
+        hint = "set it, or give --dataset-dir=PATH"
+        if DATASETS not in template.variables(config.command):
+            hint += "; an entry that reads no data set says generated: true"
+        return f"{where} needs a data set, and {DATASETS} is not set: {hint}"
+    unset = [name for name in template.variables(config.command) if name not in known]
+    if unset:
+        return f"{where}: its command uses ${unset[0]}, which is not set"
+    if not entry.folder.is_dir():
+        return f"{where} runs in {entry.folder}, which is no folder"
+    if entry.requirements is not None:
+        return _unmet(where, entry.requirements)
+    return ""
+
+
+def _unmet(where: str, path: Path) -> str:
+    """Return which requirement of a file this Python does not meet, or ''.
+
+    Lines that only pip understands (options, addresses) are not looked at.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        return f"{where}: its requirements_file cannot be read: {error}"
+    for line in lines:
+        text = re.split(r"(?:^|\s)#", line)[0].strip()
+        try:
+            wanted = Requirement(text)
+        except InvalidRequirement:
+            continue
+        if wanted.url or (wanted.marker and not wanted.marker.evaluate()):
+            continue
+        try:
+            version = importlib.metadata.version(wanted.name)
+        except importlib.metadata.PackageNotFoundError:
+            version = ""
+        if not version or not wanted.specifier.contains(version, prereleases=True):
+            found = f"this Python has {version}" if version else "this Python has none"
+            return (
+                f"{where} needs {text}, and {found}; nothing is installed here: "
+                f"{sys.executable} -m pip install -r {path}"
+            )
+    return ""
+
+
+def words_of(config: SpecConfig, environ: Mapping[str, str]) -> List[str]:
+    """Return the words of a command under the options of the run. Raises CaseError."""
+    known = {**environ, **dict(config.environment)}
+    try:
+        words = template.words(config.command, known)
+    except ValueError as error:
+        raise CaseError(f"{config.name}: its command cannot be split: {error}") from None
+    if config.compile_only:
+        words = [*words, COMPILE_ONLY]
+    return (
+        words if config.allow_wandb and not config.compile_only else template.without_wandb(words)
+    )
+
+
+def run(
+    entry: Entry,
+    config: SpecConfig,
+    environ: Mapping[str, str],
+    logs: Path,
+    progress: Callable[[str], None],
+) -> Ran:
+    """Run the command of a case to its end. Raises CaseError where that is no good one.
+
+    The command has a session of its own. Whatever ends the wait, an interruption or the death of
+    this process included, nothing that it started is left.
+    """
+    words = words_of(config, environ)
+    stdout, stderr = logs / "stdout", logs / "stderr"
+    what = f"{entry.file}: the command of {config.name}"
+    process = ServerProcess(
+        what, words, stdout, environ, GRACE_SECONDS, folder=entry.folder, errors=stderr
+    )
+    start = time.perf_counter()
+    try:
+        process.start()
+        while not process.ends_within(_wait(config, start)):
+            spent = time.perf_counter() - start
+            if config.timeout and spent >= config.timeout:
+                process.stop()
+                raise _failure(
+                    f"{what} had not ended after {config.timeout:g} s (timeout), and was ended "
+                    "with everything it had started",
+                    stderr,
+                )
+            progress(f"running for {spent:.0f} s")
+        seconds = time.perf_counter() - start
+    finally:
+        process.stop()
+    if process.exit_code != 0:
+        raise _failure(f"{what} {process.how_it_ended()} after {seconds:.1f} s", stderr)
+    return Ran(words, stdout, stderr, seconds, process.peak_bytes or 0)
+
+
+def _wait(config: SpecConfig, start: float) -> float:
+    if not config.timeout:
+        return LOOK_SECONDS
+    return min(LOOK_SECONDS, max(0.0, start + config.timeout - time.perf_counter()))
+
+
+def _failure(problem: str, stderr: Path) -> CaseError:
+    lines = "".join(f"\n    {line}" for line in last_lines(stderr, LAST_LINES))
+    said = f"; the last lines of its standard error:{lines}" if lines else ""
+    return CaseError(f"{problem}. Its output is in {stderr.parent}{said}")
+
+
+def unreadable(entry: Entry, config: SpecConfig, problem: str, ran: Ran) -> CaseError:
+    """Return the error of a command whose output does not hold what the entry says."""
+    return _failure(f"{entry.file}: {config.name}: {problem}", ran.stderr)
+
+
+def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
+    """Return where a case runs its command, and the command's words; None of another case."""
+    case = case_of(item)
+    if case is None or not is_spec(item):
+        return None
+    assert isinstance(case.config, SpecConfig)
+    where = os.path.relpath(str(entry_of(item).folder), str(item.config.invocation_params.dir))
+    variables = [f"{name}={value}" for name, value in case.config.environment]
+    with_them = f" with {' '.join(variables)}" if variables else ""
+    try:
+        words = words_of(case.config, base_environment(item.config.option.dataset_dir))
+    except CaseError as error:
+        return f"  cannot run: {error}", []
+    return f"  which runs, in {where}{with_them}:", words

@@ -1,0 +1,128 @@
+"""Arithmetic of derived values: an expression is parsed and walked, and never run as Python."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import warnings
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple, Type
+
+LONGEST = 500  # characters
+
+
+FORM = "numbers, names, + - * / // % **, brackets, abs, min, max, round, int and float"
+
+
+def _power(base: float, exponent: float) -> float:
+    found = base**exponent
+    if isinstance(found, complex):
+        raise ValueError("a root of a negative number is no real number")
+    return float(found)
+
+
+OPERATORS: Dict[Type[ast.AST], Callable[..., float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
+
+
+def _round(value: float, digits: float = 0.0) -> float:
+    return float(round(value, int(digits)))
+
+
+#: Name -> (the function, fewest and most arguments).
+FUNCTIONS: Dict[str, Tuple[Callable[..., float], int, int]] = {
+    "abs": (abs, 1, 1),
+    "min": (min, 2, 100),
+    "max": (max, 2, 100),
+    "round": (_round, 1, 2),
+    "int": (math.trunc, 1, 1),
+    "float": (float, 1, 1),
+}
+
+
+class Expression:
+    """One expression. All arithmetic is of floats, so that no number can grow without bound."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError for anything but arithmetic."""
+        self.text = text.strip()
+        if len(self.text) > LONGEST:
+            raise ValueError(f"the expression is longer than {LONGEST} characters")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(self.text, mode="eval")
+            self._body = tree.body
+            #: What it reads.
+            self.names: FrozenSet[str] = frozenset(_names(self._body))
+        # A null character is a ValueError, deep nesting one of the last two.
+        except (SyntaxError, RecursionError, MemoryError) as error:
+            problem = getattr(error, "msg", None) or "it is nested too deeply"
+            raise ValueError(
+                f"{self.text!r} is no expression: {problem}; it holds {FORM}"
+            ) from None
+
+    def value(self, values: Mapping[str, float]) -> float:
+        """Return what it comes to, given the values of its names. Raises ValueError."""
+        try:
+            found = _value(self._body, values)
+        except ZeroDivisionError:
+            raise ValueError(f"{self.text!r} divides by zero") from None
+        except (OverflowError, RecursionError):
+            raise ValueError(f"{self.text!r} has no finite value") from None
+        except ValueError as error:
+            raise ValueError(f"{self.text!r}: {error}") from None
+        if not math.isfinite(found):
+            raise ValueError(f"{self.text!r} has no finite value")
+        return float(found)
+
+
+def _names(node: ast.AST) -> FrozenSet[str]:
+    """Return the names that are read; ValueError at the first thing that is no arithmetic."""
+    if isinstance(node, ast.Constant):
+        _number(node.value)
+        return frozenset()
+    if isinstance(node, ast.Name):
+        return frozenset([node.id])
+    if isinstance(node, (ast.BinOp, ast.UnaryOp)) and type(node.op) in OPERATORS:
+        parts = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
+        return frozenset().union(*map(_names, parts))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        _, fewest, most = FUNCTIONS.get(node.func.id, (None, 1, 0))
+        if fewest <= len(node.args) <= most:
+            return frozenset().union(*map(_names, node.args))
+    raise ValueError(f"an expression holds {FORM}")
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"{str(value)[:40]!r} is no number; an expression holds {FORM}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError("a number of the expression is too large") from None
+
+
+def _value(node: ast.AST, values: Mapping[str, float]) -> float:
+    if isinstance(node, ast.Constant):
+        return _number(node.value)
+    if isinstance(node, ast.Name):
+        if node.id not in values:
+            raise ValueError(f"{node.id} has no value")
+        return float(values[node.id])
+    if isinstance(node, ast.BinOp):
+        return OPERATORS[type(node.op)](_value(node.left, values), _value(node.right, values))
+    if isinstance(node, ast.UnaryOp):
+        return OPERATORS[type(node.op)](_value(node.operand, values))
+    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    function = FUNCTIONS[node.func.id][0]
+    return function(*(float(_value(part, values)) for part in node.args))

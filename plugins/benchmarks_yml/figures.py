@@ -1,0 +1,269 @@
+"""What an entry says of its figures: ``data``, ``derived`` and ``output``."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Dict, List, Mapping, Sequence, Tuple
+from ipubench.fixtures.case.options import nearest
+from ipubench.plugins.benchmarks_yml.entry import ROW
+from ipubench.plugins.benchmarks_yml.errors import short
+from ipubench.plugins.benchmarks_yml.expression import Expression
+from ipubench.plugins.benchmarks_yml.reader import Fields
+from ipubench.plugins.benchmarks_yml.cases import Variant
+from ipubench.plugins.benchmarks_yml.yaml_reader import Value
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterable, List, Sequence
+
+def metrics_of(fields: Fields, found: Mapping[str, Value]) -> List[Metric]:
+    """Return the metrics of an entry with the keys ``found``. Raises SpecError."""
+    if "data" not in found:
+        return []
+    data = fields.mapping(found["data"], "data")
+    return [_metric(fields, name, value, found["data"].lines[name]) for name, value in data.items()]
+
+
+def _metric(fields: Fields, name: str, value: Value, line: int) -> Metric:
+    what = f"the metric {short(name)}"
+    _refuse_reserved(fields, name, what, line)
+    found = fields.keys(value, what, ("regexp", "skip", "reduction_type"))
+    if "regexp" not in found:
+        raise fields.error(value.line, f"{what} needs a regexp")
+    regexp, line = fields.text(found["regexp"], f"{what}: regexp"), found["regexp"].line
+    try:
+        groups = re.compile(regexp).groups
+    # A repeat count may be too large for a C int, and brackets too many.
+    except (re.error, OverflowError, RecursionError) as error:
+        raise fields.error(line, f"{what}: regexp: {error}") from None
+    if groups > 1:
+        raise fields.error(
+            line, f"{what}: regexp has {groups} groups; write (?:...) for all but the number's"
+        )
+    skip = found["skip"].data if "skip" in found else 0
+    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
+        raise fields.error(found["skip"].line, f"{what}: skip is a whole number from 0 up")
+    return Metric(name, regexp, skip, _reduction(fields, found, what))
+
+
+def _refuse_reserved(fields: Fields, name: str, what: str, line: int) -> None:
+    if name in ROW:
+        raise fields.error(line, f"{what}: every row of specs.csv has a column of this name")
+
+
+def _reduction(fields: Fields, found: Mapping[str, Value], what: str) -> str:
+    if "reduction_type" not in found:
+        return "mean"
+    word = fields.scalar(found["reduction_type"], f"{what}: reduction_type")
+    if word not in REDUCTIONS:
+        raise fields.error(
+            found["reduction_type"].line,
+            f"{what}: reduction_type {short(word)} is none of {', '.join(REDUCTIONS)}"
+            f"{nearest(word, REDUCTIONS)}",
+        )
+    return word
+
+
+def derived_of(
+    fields: Fields, found: Mapping[str, Value], metrics: Sequence[str], every: Sequence[Variant]
+) -> Dict[str, Expression]:
+    """Return the expressions, each after those that it reads. Raises SpecError.
+
+    ``metrics`` are the names of the entry's, ``every`` its variants.
+    """
+    if "derived" not in found:
+        return {}
+    parameters = list(every[0])
+    given, lines = fields.mapping(found["derived"], "derived"), found["derived"].lines
+    known = [*metrics, *parameters, *given]
+    made: Dict[str, Expression] = {}
+    for name, value in given.items():
+        what = f"the derived value {short(name)}"
+        _refuse_reserved(fields, name, what, lines[name])
+        for kind, others in (("metric", metrics), ("parameter", parameters)):
+            if name in others:
+                raise fields.error(lines[name], f"{what}: a {kind} has this name")
+        inner = fields.keys(value, what, ("expr", "reduction_type"))
+        _reduction(fields, inner, what)
+        if "expr" not in inner:
+            raise fields.error(value.line, f"{what} needs an expr")
+        text, line = fields.scalar(inner["expr"], f"{what}: expr"), inner["expr"].line
+        try:
+            made[name] = Expression(text)
+        except ValueError as error:
+            raise fields.error(line, f"{what}: {error}") from None
+        for unknown in sorted(made[name].names - set(known)):
+            raise fields.error(
+                line,
+                f"{what}: {unknown} is no metric, parameter or derived value"
+                f"{nearest(unknown, known)}",
+            )
+        problem = next(filter(None, (word_read(made[name], v, metrics) for v in every)), "")
+        if problem:
+            raise fields.error(line, f"{what}: {problem}")
+    return _in_order(fields, made, lines)
+
+
+def word_read(expression: Expression, variant: Variant, metrics: Sequence[str]) -> str:
+    """Return which parameter of a variant an expression reads though it is no number, or ''."""
+    for name in sorted(expression.names - set(metrics)):
+        if name in variant and not _is_number(variant[name]):
+            return f"{name} is {short(variant[name])}, which is no number"
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _in_order(
+    fields: Fields, made: Mapping[str, Expression], lines: Mapping[str, int]
+) -> Dict[str, Expression]:
+    ordered: Dict[str, Expression] = {}
+    while len(ordered) < len(made):
+        ready = [
+            name
+            for name, one in made.items()
+            if name not in ordered and not (one.names & set(made)) - set(ordered)
+        ]
+        if not ready:
+            circle = next(name for name in made if name not in ordered)
+            raise fields.error(
+                lines[circle], f"the derived value {short(circle)} depends on itself"
+            )
+        ordered.update({name: made[name] for name in ready})
+    return ordered
+
+
+def output_of(
+    fields: Fields, found: Mapping[str, Value], figures: Sequence[str]
+) -> List[Tuple[int, str, str]]:
+    """Return (line, title, name) of each column. Raises SpecError.
+
+    ``figures`` are the metrics and derived values of the entry. What a name stands for is not
+    looked at: a shared block may name what only some of its entries have.
+    """
+    if "output" not in found:
+        return []
+    pairs = found["output"].data if isinstance(found["output"].data, list) else None
+    if pairs is None or not all(isinstance(p.data, list) and len(p.data) == 2 for p in pairs):
+        raise fields.error(
+            found["output"].line, "output is a list of pairs [title, metric or parameter]"
+        )
+    columns: List[Tuple[int, str, str]] = []
+    for pair in pairs:
+        title, name = (fields.scalar(part, "a pair of output") for part in pair.data)
+        problem = _problem_of(title, name, [known for _, known, _ in columns], figures)
+        if problem:
+            raise fields.error(pair.line, f"output: {problem}; write another title")
+        columns.append((pair.line, title, name))
+    return columns
+
+
+def _problem_of(title: str, name: str, titles: Sequence[str], figures: Sequence[str]) -> str:
+    """Return why a row of specs.csv cannot have a column, or ''."""
+    if title in ROW:
+        return f"every row of specs.csv has a column {short(title)}"
+    if title in titles:
+        return f"there are two columns {short(title)}"
+    if title in figures and title != name:
+        return f"the title {short(title)} is the name of another value, which has a column too"
+    return ""
+
+
+def unknown_column(
+    fields: Fields, columns: Sequence[Tuple[int, str, str]], known: Sequence[str]
+) -> None:
+    """Raise SpecError for a column of what no entry of the file has."""
+    for line, _, name in columns:
+        if name not in known:
+            raise fields.error(
+                line,
+                f"output: no entry has a metric, parameter or derived value {short(name)}"
+                f"{nearest(name, known)}",
+            )
+
+
+REDUCTIONS = ("mean", "final", "min", "value")
+
+
+THROUGHPUT, LATENCY = "throughput", "latency"
+
+
+#: How ``skip`` drops values: the first ones, or as the original runner, which sorts them before.
+ORDER, VALUE = "order", "value"
+
+
+SKIPS = (ORDER, VALUE)
+
+
+class MetricError(ValueError):
+    """An output does not hold a metric; the message says which and why."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of an entry."""
+
+    name: str
+    regexp: str
+    skip: int = 0
+    reduction: str = "mean"
+
+    def values(self, words: Sequence[str], factor: float = 1.0) -> List[float]:
+        """Return the numbers that matched, times ``factor``. Raises MetricError."""
+        found = []
+        for word in words:
+            try:
+                value = float(word)
+            except ValueError:
+                value = math.nan
+            if not math.isfinite(value):
+                raise MetricError(f"{self.name}: {word[:60]!r} matched, which is no number")
+            if not math.isfinite(value * factor):
+                raise MetricError(f"{self.name}: {word[:60]!r} matched, which is too large")
+            found.append(value * factor)
+        if len(found) <= self.skip:
+            needed = f"more than skip: {self.skip}" if self.skip else "at least one"
+            raise MetricError(
+                f"{self.name}: {len(found)} value{'' if len(found) == 1 else 's'} matched "
+                f"{self.regexp!r}, {needed} must"
+            )
+        return found
+
+    def kept(self, values: Sequence[float], skip_by: str) -> List[float]:
+        """Return the values that its figure is made of: of ``final``, ``min``, ``value`` the one.
+
+        ``mean`` leaves out ``skip``: the earliest, or with ``skip_by`` value the lowest, of a
+        latency the highest.
+        """
+        if self.reduction == "final":
+            return [values[-1]]
+        if self.reduction == "min":
+            return [min(values)]
+        if self.reduction == "value":
+            return [values[0]]
+        if skip_by == VALUE:
+            values = sorted(values, reverse=self.name == LATENCY)
+        return list(values[self.skip :])
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the arithmetic mean."""
+    return math.fsum(values) / len(values)
+
+
+def search(metrics: Iterable[Metric], streams: Iterable[Path]) -> Dict[str, List[str]]:
+    """Return metric -> every match of every line, stream after stream."""
+    patterns = {metric.name: re.compile(metric.regexp) for metric in metrics}
+    found: Dict[str, List[str]] = {name: [] for name in patterns}
+    for stream in streams:
+        # Carriage returns of progress bars end lines too.
+        with stream.open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                for name, pattern in patterns.items():
+                    found[name] += pattern.findall(line.rstrip("\n"))
+    return found

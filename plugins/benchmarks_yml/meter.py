@@ -1,0 +1,223 @@
+"""The `command_meter` fixture: run a command, record what it reports, let the gate judge it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+import pytest
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
+from ipubench.fixtures.poplar.options import engine_options
+from ipubench.plugins.measure import looking_inside
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record import host_process
+from ipubench.plugins.compare.baseline_plugin import conclude
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.record import describe_case
+from ipubench.plugins.record.record import describe_throughput
+from ipubench.plugins.benchmarks_yml import command
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig
+from ipubench.plugins.benchmarks_yml.figures import MetricError
+from ipubench.plugins.benchmarks_yml.module import entry_of
+from ipubench.plugins.benchmarks_yml.cases import safe_name
+from ipubench.plugins.benchmarks_yml.results import CommandResults
+from ipubench.plugins.benchmarks_yml.results import columns
+from ipubench.plugins.benchmarks_yml.results import described
+from ipubench.plugins.benchmarks_yml.results import results_of
+from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.measure.conditions import describe_conditions
+from ipubench.plugins.processes.turns import turns_of
+
+#: What a record says of its compilation: it is part of the command.
+WITHIN = "within the command"
+
+
+@pytest.fixture
+def command_meter(
+    request: pytest.FixtureRequest,
+    benchmark: Any,
+    case: Case,
+    device: Device,
+    conditions: Dict[str, Any],
+) -> Callable[[SpecConfig], None]:
+    """Measures one command."""
+    return CommandMeter(request.node, case, benchmark, device, conditions)
+
+
+class CommandMeter:
+    """Measures the command of one case."""
+
+    def __init__(
+        self,
+        item: pytest.Item,
+        case: Case,
+        benchmark: Any,
+        device: Device,
+        conditions: Dict[str, Any],
+    ) -> None:
+        self.item = item
+        self.config = item.config
+        self.case = case
+        self.benchmark = benchmark
+        self.device = device
+        self.conditions = conditions
+        self.entry = entry_of(item)
+        self.progress = item.config.stash[progress_key].phase
+
+    def __call__(self, config: SpecConfig) -> None:
+        """Run the command once and record its figures as the rounds of this process."""
+        option = self.config.option
+        environ = self._environment(config)
+        measured = not config.compile_only and option.profile is None
+        # Reading a long output takes a processor, and so is part of the turn.
+        with turns_of(self.config).timing():
+            ran = command.run(self.entry, config, environ, self._logs(), self.progress)
+            try:
+                results = results_of(self.entry, config, ran) if measured else None
+            except MetricError as error:
+                raise command.unreadable(self.entry, config, str(error), ran) from None
+        if results is None:
+            pytest_benchmark_adapter.leave_out(self.benchmark)
+            how = "compiled" if config.compile_only else "profiled"
+            line = f"{self.case.id}: {how} in {ran.seconds:.1f} s, and not measured"
+            self.config.stash[run_key].closing.append(line)
+            return
+        record = self._record(config, ran, results)
+        seconds = self._replay(results.rounds, record)
+        if seconds:  # none with --benchmark-disable
+            self._finish(record)
+
+    def _environment(self, config: SpecConfig) -> Dict[str, str]:
+        option = self.config.option
+        base = command.base_environment(option.dataset_dir)
+        missing = command.needs(self.entry, config, base)
+        if missing:
+            raise CaseError(missing)
+        tuned = self.conditions["allocator"] != "system"
+        environ = command.environment(config, self.device, base, tuned)
+        if option.profile is not None:
+            folder = looking_inside.folder_of("--profile", option.profile, self.case)
+            environ[ENGINE_OPTIONS] = json.dumps(engine_options(environ, folder))
+        return environ
+
+    def _logs(self) -> Path:
+        """Return a folder for the output, which stays with the results.
+
+        Cases of two files may have one name, so the file has a part in it.
+        """
+        journal = self.config.stash[run_key].journal.path.stem
+        root = user_path(self.config.option.results_dir).absolute()
+        file = safe_name(self.item.nodeid.split("::")[0])
+        folder = root / "specs" / journal / file / self.case.id
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name in ("stdout", "stderr"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(folder / name)
+        except OSError as error:
+            raise CaseError(
+                f"the output of the command cannot be kept: {error}; name another folder with "
+                "--results-dir=PATH"
+            ) from None
+        return folder
+
+    def _record(self, config: SpecConfig, ran: command.Ran, results: CommandResults) -> Dict[str, Any]:
+        summary = describe_throughput(results.rounds, 1.0, results.unit)
+        return {
+            "format": 1,
+            **describe_case(self.case),
+            "framework": "command",
+            **describe_conditions(self.config, self.device, self.conditions),
+            "effective": {"precision": config.precision},
+            "build_seconds": 0.0,
+            "compile_seconds": 0.0,
+            "compile": WITHIN,
+            "first_step_seconds": 0.0,
+            "rounds": {
+                "count": len(results.rounds),
+                "batches_per_step": 1,
+                "stopped_by": "the command",
+                "dropped_seconds": [],
+            },
+            "canary": {"kind": self.device.canary_kind, "seconds": [], "when": "never"},
+            "items_per_round": 1.0,
+            "throughput": summary,
+            "throughput_mean": summary["mean"],
+            "latency": {"source": results.source, **latency(results.latencies)},
+            "compute": None,
+            "implausible": False,
+            "memory": {
+                "host_peak_rss_bytes": ran.peak_bytes,
+                "since": "process start",
+                "device_peak_bytes": None,
+            },
+            "counters": {**results.figures, **results.derived},
+            "input": None,
+            "data": {"mode": config.data},
+            "spec": {
+                "file": self.entry.file,
+                "entry": self.entry.name,
+                "variant": config.name,
+                "command": ran.words,
+                "folder": str(self.entry.folder),
+                "seconds": ran.seconds,
+                "git": host_process.git_revision(self.entry.folder),
+                "copies": results.copies,
+                "metrics": {m.name: described(m, results) for m in self.entry.metrics},
+                "derived": results.derived,
+                "columns": columns(self.entry, config, results),
+                "stdout": str(ran.stdout),
+                "stderr": str(ran.stderr),
+            },
+        }
+
+    def _replay(self, rounds: List[float], record: Dict[str, Any]) -> List[float]:
+        """Put the rounds into pytest-benchmark's statistics: a clock shows each one's seconds."""
+        clock = Replay(rounds)
+        return pytest_benchmark_adapter.run_rounds(
+            self.benchmark,
+            clock.step,
+            clock.before_round,
+            clock,
+            dict(record["effective_options"]),
+            batches=1,
+        )
+
+    def _finish(self, record: Dict[str, Any]) -> None:
+        self.benchmark.extra_info[NAMESPACE] = record
+        benchmark = pytest_benchmark_adapter.as_dict(self.benchmark)
+        self.config.stash[run_key].add({"type": "case", "benchmark": benchmark})
+        conclude(self.item, benchmark, lambda: None, self.progress)
+
+
+class Replay:
+    """A clock that goes forward by the seconds of one round after the other."""
+
+    def __init__(self, rounds: List[float]) -> None:
+        self._rounds: Iterator[float] = iter(rounds)
+        self._left = len(rounds)
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        return self._now
+
+    def step(self) -> None:
+        """Let the next round's time pass."""
+        # From zero each time: a sum of many would round the small ones away.
+        self._now = next(self._rounds, 0.0)
+        self._left -= 1
+
+    def before_round(self, seconds: List[float]) -> None:
+        """End the rounds once all were shown."""
+        self._now = 0.0
+        if self._left <= 0:
+            raise EnoughRounds

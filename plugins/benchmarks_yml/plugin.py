@@ -1,0 +1,229 @@
+"""`pytest FILE.yml`: collect the entries of a benchmarks.yml that the command line names.
+
+Only such a file is read, never one that lies in a folder that is collected. It is read before
+anything else happens, so that a malformed one is a usage error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+import pytest
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.devices import IPU_KINDS
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import write_atomically
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig
+from ipubench.plugins.benchmarks_yml.cases import Wanted
+from ipubench.plugins.benchmarks_yml.cases import cases_of
+from ipubench.plugins.benchmarks_yml.cases import unknown_option
+from ipubench.plugins.benchmarks_yml.columns import csv_text
+from ipubench.plugins.benchmarks_yml.columns import lines
+from ipubench.plugins.benchmarks_yml.command import base_environment
+from ipubench.plugins.benchmarks_yml.command import needs
+from ipubench.plugins.benchmarks_yml.errors import SpecError
+from ipubench.plugins.benchmarks_yml.meter import command_meter
+from ipubench.plugins.benchmarks_yml.module import SpecFile
+from ipubench.plugins.benchmarks_yml.module import SpecSource
+from ipubench.plugins.benchmarks_yml.module import entry_of
+from ipubench.plugins.selection.named_files import files_key
+from ipubench.plugins.benchmarks_yml.module import is_spec
+from ipubench.plugins.benchmarks_yml.reader import read_entries
+
+SUFFIXES = (".yml", ".yaml")
+
+
+CSV_NAME = "specs.csv"
+
+
+NOTEBOOK = "need a notebook's kernel, and a notebook is not run: put its cells into a script"
+
+
+CONVERGENCE = "need --include-convergence or -k with the full name: they train to convergence"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the option of benchmarks.yml files."""
+    group = parser.getgroup("ipubench", "ipubench: what to run")
+    group.addoption(
+        "--include-convergence",
+        action="store_true",
+        help="also run the entries of a benchmarks.yml that train to convergence (_conv)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the files of the command line."""
+    config.addinivalue_line("markers", "spec: commands of a benchmarks.yml")
+    config.stash[files_key] = files = {}
+    try:
+        for given, path in _named(config):
+            if path not in files:
+                entries = read_entries(path, given)
+                files[path] = SpecSource(path, _nodeid(config, path), entries)
+    except SpecError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _named(config: pytest.Config) -> List[Any]:
+    """Return (as it was written, path) of the YAML files of the command line."""
+    found = []
+    for word in config.args:
+        given = word.split("::")[0]
+        # As pytest does it: links stay as they are.
+        path = Path(os.path.abspath(config.invocation_params.dir / given))
+        if path.suffix in SUFFIXES and path.is_file():
+            found.append((given, path))
+    return found
+
+
+def _nodeid(config: pytest.Config, path: Path) -> str:
+    """Return a path from the project's folder, of a file outside it as well.
+
+    So no two files have one, whatever else the command line names, and a baseline that moves with
+    the project fits files that move with it.
+    """
+    return Path(os.path.relpath(path, config.rootpath)).as_posix()
+
+
+def pytest_collect_file(file_path: Path, parent: Any) -> Optional[SpecFile]:
+    """Collect a file that was read; no other YAML file is one of ours."""
+    source = parent.config.stash[files_key].get(file_path)
+    return SpecFile.of(parent, source) if source is not None else None
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Turn the entries of a file into cases."""
+    file = metafunc.definition.getparent(SpecFile)
+    if file is None:
+        return
+    selection = metafunc.config.stash[selection_key]
+    option = metafunc.config.option
+    wanted = Wanted(selection.assignments, selection.device, option.data, option.precision)
+    found: Dict[str, Case] = {}
+    for entry in file.source.entries.values():
+        for case in cases_of(entry, wanted):
+            for identifier in (case.base_id, case.id):
+                selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")
+            other = found.setdefault(case.id, case)
+            if other.config != case.config:
+                # One without the option of a --set is left out anyway.
+                found[case.id], second = (case, other) if other.lacks else (other, case)
+                found[f"{second.base_id}-invalid"] = _refused(found[case.id], second)
+    params = [pytest.param(case, id=case.id, marks=pytest.mark.spec) for case in found.values()]
+    metafunc.parametrize("case", params, indirect=True)
+
+
+def _refused(first: Case, second: Case) -> Case:
+    """Return a case whose name is another command's: it is refused where it is selected."""
+    assert isinstance(first.config, SpecConfig) and isinstance(second.config, SpecConfig)
+    entries = f"{first.config.entry} and {second.config.entry}"
+    return dataclasses.replace(
+        second,
+        id=f"{second.base_id}-invalid",
+        error=f"--set: {entries} would both be {first.id}; rename one of them in the file",
+    )
+
+
+# After -k; and before plugins/selection/deselect.py, which is trylast too and registered afterwards.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Leave out notebooks, and trainings to convergence that nobody asked for."""
+    selection = config.stash[selection_key]
+    dropped = []
+    for item in filter(is_spec, items):
+        entry = entry_of(item)
+        reason = NOTEBOOK if entry.notebook else ""
+        if entry.converges and not config.option.include_convergence and not _asked(config, item):
+            reason = CONVERGENCE
+        if reason:
+            selection.left_out[reason] += 1
+            dropped.append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+    _judge_options(config, items)
+
+
+def _asked(config: pytest.Config, item: pytest.Item) -> bool:
+    """Tell whether the command line names a case: by its node id, or its name in ``-k``."""
+    case = case_of(item)
+    assert case is not None and isinstance(case.config, SpecConfig)
+    if any(word.endswith(f"[{case.id}]") for word in config.args):
+        return True
+    words = re.findall(r"[^\s()]+", config.option.keyword)
+    return case.config.entry in words or case.id in words
+
+
+def _judge_options(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Refuse a --set key that no command has, where nothing but commands is selected."""
+    cases = [case for case in map(case_of, items) if case is not None]
+    configs = [case.config for case in cases if isinstance(case.config, SpecConfig)]
+    if not cases or len(configs) < len(cases):
+        return
+    for key in config.stash[selection_key].assignments:
+        if all(key in case.lacks for case in cases):
+            raise pytest.UsageError(unknown_option(key, configs))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Look at what the selected commands need before any of them runs."""
+    option = session.config.option
+    items = list(filter(is_spec, session.items))
+    if not items or option.collectonly or option.describe or option.dry_run:
+        return
+    if option.save_graph is not None:
+        raise pytest.UsageError("--save-graph: a command has no graph that can be saved")
+    if option.profile is not None and session.config.stash[selection_key].device not in IPU_KINDS:
+        raise pytest.UsageError(
+            "--profile: a command on a host has no profile; give it the options of its own "
+            "profiler as parameters"
+        )
+    base = base_environment(option.dataset_dir)
+    for item in items:
+        case = case_of(item)
+        assert case is not None and isinstance(case.config, SpecConfig)
+        missing = needs(entry_of(item), case.config, base)
+        if missing:
+            raise pytest.UsageError(missing)
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+    """Say which keys of the files nothing is done about."""
+    found: Dict[str, Dict[str, None]] = {}
+    for item in filter(is_spec, items):
+        entry = entry_of(item)
+        found.setdefault(entry.file, {}).update(dict.fromkeys(entry.unused))
+    return [
+        f"{file}: {', '.join(keys)}: not done here; prepare the environment before the run"
+        for file, keys in found.items()
+        if keys
+    ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Show the columns that the files ask for, and keep them beside the report."""
+    config = session.config
+    run = config.stash.get(run_key, None)
+    if run is None or hasattr(config, "workerinput"):
+        return
+    benchmarks = list(run.results.benchmarks.values())
+    run.closing += lines(benchmarks)
+    text = csv_text(benchmarks)
+    if config.option.report is None or not text:
+        return
+    path = user_path(config.option.report) / CSV_NAME
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        run.closing.append(f"{path} could not be written: {error}")
+    else:
+        run.closing.append(f"the columns of the commands: {path}")

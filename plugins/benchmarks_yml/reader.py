@@ -1,0 +1,215 @@
+"""A benchmarks.yml as entries, or what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
+from ipubench.fixtures.case.options import nearest
+from ipubench.plugins.benchmarks_yml import figures
+from ipubench.plugins.benchmarks_yml import template
+from ipubench.plugins.benchmarks_yml import yaml_reader
+from ipubench.plugins.benchmarks_yml.entry import KEYS
+from ipubench.plugins.benchmarks_yml.entry import MADE_UP
+from ipubench.plugins.benchmarks_yml.entry import PREPARATION
+from ipubench.plugins.benchmarks_yml.entry import SHARED
+from ipubench.plugins.benchmarks_yml.entry import Entry
+from ipubench.plugins.benchmarks_yml.errors import SpecError
+from ipubench.plugins.benchmarks_yml.errors import short
+from ipubench.plugins.benchmarks_yml.cases import ParameterError
+from ipubench.plugins.benchmarks_yml.cases import Variant
+from ipubench.plugins.benchmarks_yml.cases import variant_name
+from ipubench.plugins.benchmarks_yml.cases import variants
+from ipubench.plugins.benchmarks_yml.yaml_reader import Value
+from typing import Dict, Sequence
+from ipubench.plugins.benchmarks_yml.cases import SCALARS
+
+LONGEST_TIMEOUT = 366 * 24 * 3600  # seconds
+
+
+def read_entries(path: Path, name: str) -> List[Entry]:
+    """Return the benchmarks of a file that messages call ``name``. Raises SpecError."""
+    return entries_of(yaml_reader.read(path, name), name, path.parent)
+
+
+def entries_of(root: Value, name: str, folder: Path) -> List[Entry]:
+    """Return the benchmarks of a document, whose paths begin in ``folder``. Raises SpecError."""
+    reader = _Reader(Fields(name), folder)
+    entries = [
+        reader.entry(key, root.lines[key], value)
+        for key, value in reader.fields.mapping(root, "a benchmarks.yml").items()
+        if SHARED not in key
+    ]
+    if not entries:
+        raise SpecError(
+            name, 0, f"has no benchmark: a name with {SHARED!r} in it is a shared block"
+        )
+    titles = set()
+    for entry in entries:
+        for variant in entry.variants:
+            title = variant_name(entry.name, variant)
+            if title in titles:
+                raise SpecError(name, entry.line, f"there are two variants {short(title)}")
+            titles.add(title)
+    shown = [known for entry in entries for known in (*entry.figures, *entry.variants[0])]
+    figures.unknown_column(reader.fields, reader.columns, shown)
+    return entries
+
+
+class _Reader:
+    """Reads the entries of one file."""
+
+    def __init__(self, fields: Fields, folder: Path) -> None:
+        self.fields = fields
+        self.folder = folder
+        #: (line, title, name) of the columns of all entries.
+        self.columns: List[Tuple[int, str, str]] = []
+
+    def entry(self, name: str, line: int, value: Value) -> Entry:
+        fields = self.fields
+        found = fields.keys(value, short(name), KEYS)
+        if ("cmd" in found) == ("notebook" in found):
+            problem = "has both cmd and notebook" if "cmd" in found else "has no cmd"
+            raise fields.error(
+                line, f"{short(name)} {problem}; a shared block has {SHARED!r} in its name"
+            )
+        command = fields.text(found["cmd"], f"{short(name)}: cmd") if "cmd" in found else ""
+        try:
+            every = variants(found.get("parameters", Value(line, None)))
+        except ParameterError as error:
+            raise fields.error(error.line, f"{short(name)}: {error}") from None
+        if command:
+            self._check_command(name, found["cmd"].line, command, every)
+        metrics = figures.metrics_of(fields, found)
+        names = [metric.name for metric in metrics]
+        derived = figures.derived_of(fields, found, names, every)
+        columns = figures.output_of(fields, found, [*names, *derived])
+        self.columns += columns
+        return Entry(
+            name=name,
+            line=line,
+            file=fields.name,
+            folder=self._folder(found),
+            command=command,
+            variants=tuple(every),
+            metrics=tuple(metrics),
+            derived=derived,
+            output=tuple((title, shown) for _, title, shown in columns),
+            environment=self._environment(found),
+            timeout=self._timeout(found),
+            requirements=self._requirements(found),
+            allow_wandb="allow_wandb" in found
+            and fields.flag(found["allow_wandb"], f"{short(name)}: allow_wandb"),
+            data=self._data(name, found),
+            notebook="notebook" in found,
+            unused=tuple(key for key in PREPARATION if key in found),
+        )
+
+    def _check_command(self, name: str, line: int, command: str, every: Sequence[Variant]) -> None:
+        try:
+            missing = sorted(template.fields(command) - set(every[0]))
+        except ValueError as error:
+            raise self.fields.error(line, f"{short(name)}: cmd: {error}") from None
+        if missing:
+            raise self.fields.error(
+                line,
+                f"{short(name)}: cmd: there is no parameter {missing[0]}"
+                f"{nearest(missing[0], every[0])}; write {{{{ and }}}} for braces",
+            )
+        for variant in every:
+            problem = template.problem(template.fill(command, variant))
+            if problem:
+                what = short(variant_name(name, variant))
+                raise self.fields.error(line, f"{what}: cmd: {problem}")
+
+    def _environment(self, found: Dict[str, Value]) -> Dict[str, str]:
+        if "env" not in found:
+            return {}
+        variables = self.fields.mapping(found["env"], "env")
+        for name in variables:
+            if "=" in name or not name:
+                raise self.fields.error(
+                    found["env"].lines[name], f"{short(name)} is no variable's name"
+                )
+        return {name: self.fields.scalar(v, f"env: {name}") for name, v in variables.items()}
+
+    def _timeout(self, found: Dict[str, Value]) -> Optional[float]:
+        if "timeout" not in found:
+            return None
+        seconds = found["timeout"].data
+        number = not isinstance(seconds, bool) and isinstance(seconds, (int, float))
+        if not number or not 0 < seconds <= LONGEST_TIMEOUT:
+            raise self.fields.error(
+                found["timeout"].line, "timeout is a positive number of seconds, at most a year"
+            )
+        return float(seconds)
+
+    def _folder(self, found: Dict[str, Value]) -> Path:
+        folder = self.folder
+        for key in ("reference_directory", "location"):
+            if key in found:
+                folder = folder / self.fields.text(found[key], key)
+        return folder
+
+    def _requirements(self, found: Dict[str, Value]) -> Optional[Path]:
+        key = "requirements_file"
+        return self._folder(found) / self.fields.text(found[key], key) if key in found else None
+
+    def _data(self, name: str, found: Dict[str, Value]) -> str:
+        words = re.split(r"[^A-Za-z0-9]+", name.lower())
+        for mode, word in MADE_UP.items():
+            if mode in found:
+                if self.fields.flag(found[mode], f"{short(name)}: {mode}"):
+                    return mode
+            elif any(map(word.fullmatch, words)):
+                return mode
+        return "real"
+
+
+class Fields:
+    """The values of one file."""
+
+    def __init__(self, name: str) -> None:
+        """``name``: what messages call the file."""
+        self.name = name
+
+    def error(self, line: int, problem: str) -> SpecError:
+        """Return the error of a line."""
+        return SpecError(self.name, line, problem)
+
+    def mapping(self, value: Value, what: str) -> Dict[str, Value]:
+        """Return a mapping. Raises SpecError, as all of these do."""
+        if not isinstance(value.data, dict):
+            raise self.error(value.line, f"{what} holds names with values")
+        found: Dict[str, Value] = value.data
+        return found
+
+    def keys(self, value: Value, what: str, known: Sequence[str]) -> Dict[str, Value]:
+        """Return a mapping that has known keys only; those without a value are left out."""
+        found = self.mapping(value, what)
+        for key in found:
+            if key not in known:
+                raise self.error(
+                    value.lines[key],
+                    f"{what}: {short(key)} is no key{nearest(key, known)}; there are "
+                    f"{', '.join(known)}",
+                )
+        return {key: inner for key, inner in found.items() if inner.data is not None}
+
+    def text(self, value: Value, what: str) -> str:
+        """Return a text that is not blank."""
+        if not isinstance(value.data, str) or not value.data.strip():
+            raise self.error(value.line, f"{what} is a text")
+        return value.data
+
+    def flag(self, value: Value, what: str) -> bool:
+        """Return true or false."""
+        if not isinstance(value.data, bool):
+            raise self.error(value.line, f"{what} is true or false")
+        return value.data
+
+    def scalar(self, value: Value, what: str) -> str:
+        """Return a text, a number, or true or false, as text."""
+        if not isinstance(value.data, SCALARS):
+            raise self.error(value.line, f"{what} is a text or a number")
+        return str(value.data)

@@ -1,0 +1,1 @@
+"""Judges each case after its call and sets the exit code."""

@@ -1,0 +1,237 @@
+"""`--baseline`, `--gate`, `--processes`, `--baseline-save`: judge each case in its own test.
+
+Exit codes: 1 where a case regressed, failed, or is missing from the run although the baseline has
+it; 6 where a gate was asked for and nothing could be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Set
+import pytest
+from ipubench.fixtures.devices.cpu import allowed_cpus
+from ipubench.plugins import baseline
+from ipubench.plugins.gate import rule as gate
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.compare.against_plugin import against_key
+from ipubench.plugins.processes.fresh import measure_again
+from ipubench.plugins.run.results import Run
+from ipubench.plugins.run.results import is_complete
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.results import selected
+from ipubench.plugins.compare.policy import marker_thresholds
+from ipubench.plugins.compare.policy import policy_of
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.processes.turns import turns_of
+from ipubench.plugins.record.verdict import COMPARED
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
+from ipubench.plugins.record.verdict import NEW
+from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.record.verdict import message
+
+#: Processes that measure each case of a baseline: its own and fresh ones.
+BASELINE_PROCESSES = 9
+
+
+@dataclass
+class Comparison:
+    """The baseline of this run."""
+
+    path: Path
+    entries: List[Dict[str, Any]]
+    threshold: Optional[float]  # of --gate
+    stored: Set[str] = field(init=False)  # the cases that it has
+
+    def __post_init__(self) -> None:
+        self.stored = {benchmark["fullname"] for benchmark in self.entries}
+
+    def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """Return the entry that a measured case is compared with; None where it is new."""
+        key = baseline.key_of(benchmark)
+        return baseline.find(self.entries, key.nodeid, key.config_hash, key.fingerprint)
+
+    def missing(self, collected: Set[str], root: Path) -> List[str]:
+        """Return stored cases that no longer exist, given all that were collected before ``-k``.
+
+        A file that was not collected says nothing of its cases.
+        """
+        files = {nodeid.split("::")[0] for nodeid in collected}
+
+        def was_collected(name: str) -> bool:
+            return name in files or not (root / name).exists()
+
+        return sorted(
+            {
+                entry["fullname"]
+                for entry in self.entries
+                if baseline.is_gone(entry, collected)
+                and was_collected(entry["fullname"].split("::")[0])
+            }
+        )
+
+
+comparison_key = pytest.StashKey[Comparison]()
+
+
+cpus_key = pytest.StashKey[FrozenSet[int]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the baseline before anything runs: a bad file must not cost a measurement."""
+    # Before the device pins this process.
+    config.stash[cpus_key] = frozenset(allowed_cpus())
+    option = config.option
+    try:
+        if option.baseline_save is not None:
+            target = baseline.baseline_path(option.baseline_save, config.rootpath)
+            if baseline.exists(target):
+                baseline.load_all(target)  # what is there is kept, so it must be sound
+        if option.baseline is not None:
+            path = baseline.baseline_path(option.baseline, config.rootpath)
+            config.stash[comparison_key] = Comparison(path, baseline.load_all(path), option.gate)
+    except baseline.BaselineError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+class FreshProcesses:
+    """Measures one case again and again, each time in a fresh process."""
+
+    def __init__(
+        self, item: pytest.Item, release: Callable[[], None], progress: Callable[[str], None]
+    ) -> None:
+        self._item = item
+        self._release = release
+        self._progress = progress
+        self.benchmarks: List[Dict[str, Any]] = []
+
+    def __call__(self, number: int, why: str = "looks slower") -> Dict[str, Any]:
+        """Return the benchmark of the fresh process with this number, from 1 up."""
+        while len(self.benchmarks) < number:
+            if not self.benchmarks:
+                self._release()
+            self._progress(f"{why}, fresh process {len(self.benchmarks) + 1}")
+            config = self._item.config
+            with turns_of(config).timing():
+                found = measure_again(config, self._item.nodeid, config.stash[cpus_key])
+            self.benchmarks.append(found)
+            config.stash[run_key].add({"type": "fresh", "benchmark": found})
+        return self.benchmarks[number - 1]
+
+
+def conclude(
+    item: pytest.Item,
+    benchmark: Dict[str, Any],
+    release: Callable[[], None],
+    progress: Callable[[str], None],
+) -> None:
+    """Measure a case in as many processes as are wanted, then let the gate judge it.
+
+    ``release`` lets go of what fresh processes need. A regressed case fails here.
+    """
+    config = item.config
+    run = config.stash[run_key]
+    again = FreshProcesses(item, release, progress)
+    for number in range(1, processes_wanted(config)):
+        again(number, "measured once")
+    against = config.stash.get(against_key, None)
+    if against is not None:
+        release()
+        verdict = against.judge(item.nodeid, benchmark, progress)
+    elif comparison_key in config.stash:
+        verdict = _judge(item, benchmark, again)
+    else:
+        return
+    run.add({"type": "verdict", "case": item.nodeid, "verdict": verdict.as_dict()})
+    if verdict.kind == REGRESSED:
+        name = record_of(benchmark)["name"]
+        pytest.fail(message(name, verdict, str(run.journal.path)), pytrace=False)
+
+
+def processes_wanted(config: pytest.Config) -> int:
+    """Return how many processes measure each case, the session's own among them."""
+    option = config.option
+    if option.processes is not None:
+        return int(option.processes)
+    return BASELINE_PROCESSES if option.baseline_save is not None else 1
+
+
+def _judge(item: pytest.Item, benchmark: Dict[str, Any], again: FreshProcesses) -> Verdict:
+    comparison = item.config.stash[comparison_key]
+    before = comparison.find(benchmark)
+    if before is None:
+        return Verdict(NEW)
+    thresholds = thresholds_of(item)
+    cases = len(comparison.stored.intersection(selected(item.config)))
+    rule = gate.Rule(thresholds, cases, item.config.option.gate_cap)
+    measured = with_processes(benchmark, again.benchmarks)
+    # Without a threshold the change is shown and judged by nothing.
+    return gate.judge(measured, before, rule, again if thresholds else None)
+
+
+def thresholds_of(item: pytest.Item) -> Dict[str, float]:
+    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``."""
+    policy = policy_of(item.config)
+    return policy.limits(item.nodeid, marker_thresholds(item)).thresholds if policy else {}
+
+
+def missing_cases(config: pytest.Config) -> List[str]:
+    """Return the stored cases that no longer exist, or that ran here without being measured."""
+    comparison = config.stash.get(comparison_key, None)
+    run = config.stash.get(run_key, None)
+    if comparison is None or run is None:
+        return []
+    results = run.results
+    unmeasured = [
+        nodeid
+        for nodeid in sorted(comparison.stored)
+        if nodeid in results.outcomes and nodeid not in results.benchmarks
+    ]
+    collected = config.stash[selection_key].nodeids
+    return comparison.missing(collected, config.rootpath) + unmeasured
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the baseline asked for and set the exit code of session-level verdicts."""
+    config = session.config
+    run = config.stash.get(run_key, None)
+    if run is None or hasattr(config, "workerinput"):  # of pytest-xdist: the controller does it
+        return
+    ended = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    finished = ended and is_complete(config)
+    if ended and not finished and config.option.baseline_save is not None:
+        run.closing.append("no baseline was written: the run ended before its last case")
+    if finished and not _save_baseline(config, run) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    if policy_of(config) is None or session.exitstatus != pytest.ExitCode.OK:
+        return
+    kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
+    if missing_cases(config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    elif not kinds & set(COMPARED):
+        session.exitstatus = EXIT_NOTHING_COMPARED
+
+
+def _save_baseline(config: pytest.Config, run: Run) -> bool:
+    """Write the baseline where one was asked for; return False if that failed."""
+    name = config.option.baseline_save
+    if name is None:
+        return True
+    sound = baseline.measured(run.results)
+    regressed = [v for v in run.results.verdicts.values() if v["kind"] == REGRESSED]
+    if regressed or not sound:
+        why = f"{len(regressed)} cases regressed" if regressed else "no case was measured"
+        run.closing.append(f"no baseline was written: {why}")
+        return True
+    path = baseline.baseline_path(name, config.rootpath)
+    try:
+        baseline.save(path, pytest_benchmark_adapter.document(config, sound))
+    except baseline.BaselineError as error:
+        run.closing.append(f"{error}; the results are in {run.journal.path}")
+        return False
+    run.closing.append(f"baseline with {len(sound)} cases written to {path}")
+    return True

@@ -1,0 +1,148 @@
+"""`gate.yml` and `@pytest.mark.gate`: how much slower each case may become, by metric.
+
+    default: {throughput: 2%}
+    cases:
+      "*resnet50*": {throughput: 3%, latency_p99: 10%}
+      "*hmc*": ignore
+
+Thresholds are fractions in Python (3% is 0.03). What is said of fewer cases wins over what is said
+of more: the file's ``default``, then ``--gate`` (which replaces its throughput for one run), then a
+case's marker, then the file's ``cases``, of which the last that matches wins, metric by metric.
+A file wins over a marker because the marker's author knows the case, and the file's the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+import pytest
+import yaml
+from ipubench.fixtures.case.options import nearest
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins.baseline import BaselineError
+from ipubench.plugins.baseline import baseline_path
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.record.process_sample import METRICS
+from ipubench.plugins.record.process_sample import THROUGHPUT
+from ipubench.plugins.run.resume import depends_on
+from ipubench.plugins.run.resume import digest
+from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.compare.policy_file import FILE_NAME
+from ipubench.plugins.compare.policy_file import Policy
+from ipubench.plugins.compare.policy_file import PolicyError
+from ipubench.plugins.compare.policy_file import _short
+from ipubench.plugins.record.values import fraction
+
+def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
+    """Return what ``@pytest.mark.gate(metric="3%")`` says of a case; the nearest marker wins.
+
+    Raises PolicyError, which names the case.
+    """
+    found: Dict[str, float] = {}
+    for marker in reversed(list(item.iter_markers("gate"))):
+        where = f"the marker gate of {item.nodeid}"
+        if marker.args:
+            raise PolicyError(f'{where} takes thresholds by name: gate(throughput="3%")')
+        for metric, value in marker.kwargs.items():
+            if metric not in METRICS:
+                raise PolicyError(
+                    f"{where}: {metric!r} is no metric{nearest(metric, METRICS)}; there are "
+                    f"{', '.join(METRICS)}"
+                )
+            if not isinstance(value, str):
+                raise PolicyError(f'{where}: {metric} is a percentage in quotes, such as "3%"')
+            try:
+                found[metric] = fraction(value)
+            except ValueError as error:
+                raise PolicyError(f"{where}: {metric}: {error}") from None
+    return found
+
+
+policy_key = pytest.StashKey[Policy]()
+
+
+def policy_of(config: pytest.Config) -> Optional[Policy]:
+    """Return the run's policy; None: nothing is judged, changes are only shown."""
+    return config.stash.get(policy_key, None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the policy before anything runs: a bad file must not cost a measurement."""
+    option = config.option
+    compares = option.baseline is not None or option.against is not None
+    if option.gate_policy is not None and not compares:
+        raise pytest.UsageError(
+            "--gate-policy needs something to compare with: add --baseline=NAME or --against=PYTHON"
+        )
+    if not compares:
+        return
+    if option.baseline is not None:
+        try:
+            path_before = baseline_path(option.baseline, config.rootpath)
+        except BaselineError as error:
+            raise pytest.UsageError(str(error)) from None
+        depends_on(config, "the baseline", digest(path_before))
+    try:
+        path = policy_path(option.gate_policy, config)
+        if path is not None:
+            depends_on(config, "the policy", digest(path))
+            config.stash[policy_key] = Policy.load(path, option.gate)
+        elif option.gate is not None:
+            config.stash[policy_key] = Policy(gate=option.gate)
+    except PolicyError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
+    """Return the file that ``--gate-policy`` names, else gate.yml of the project's folder.
+
+    Raises PolicyError where that is no path.
+    """
+    if given is not None:
+        try:
+            return user_path(given)
+        except OSError as error:
+            raise PolicyError(f"the policy {given} cannot be read: {error}") from None
+    path = config.rootpath / FILE_NAME
+    return path if path.exists() else None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Judge the markers of the selected cases: a bad one must not cost a measurement."""
+    if policy_of(session.config) is None:
+        return
+    try:
+        for item in session.items:
+            if case_of(item) is not None:
+                marker_thresholds(item)
+    except PolicyError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Name the patterns that no case of the suite has: most are misspelt."""
+    config = session.config
+    policy, run = policy_of(config), config.stash.get(run_key, None)
+    if policy is None or run is None or not _whole_suite(config):
+        return
+    run.closing += [
+        f"{policy.name}: no case matches {_short(pattern)}"
+        for pattern in policy.unused(config.stash[selection_key].nodeids)
+    ]
+
+
+def _whole_suite(config: pytest.Config) -> bool:
+    """Whether every bench file was collected: a pattern may mean cases of one that was not."""
+    collected = {nodeid.split("::")[0] for nodeid in config.stash[selection_key].nodeids}
+    folders = [config.rootpath / name for name in config.getini("testpaths")]
+    return all(
+        path.relative_to(config.rootpath).as_posix() in collected
+        for folder in folders
+        for path in folder.rglob("bench_*.py")
+    )

@@ -1,0 +1,1 @@
+"""Decides whether the code is slower; pure functions."""

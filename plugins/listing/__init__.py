@@ -1,0 +1,1 @@
+"""Lists the selected cases or their commands and runs nothing."""

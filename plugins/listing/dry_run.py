@@ -1,0 +1,97 @@
+"""`--dry-run`: print the command of each selected case and run nothing.
+
+No device is touched, so an IPU's commands can be read on a machine without one.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from typing import List, Optional, Sequence
+import pytest
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.instances.plan import instances_of
+from ipubench.fixtures.instances.plan import plan
+from ipubench.plugins.measure.instance import instance_command
+from ipubench.plugins.command_line.options import given_arguments
+from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.selection.named_files import arguments_of
+from ipubench.plugins.benchmarks_yml.command import launched
+
+WIDTH = 80
+
+
+# Stands for what the run chooses when it starts.
+ADDRESS = "127.0.0.1:PORT"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
+    """Print the commands and end the session without running a case."""
+    if not session.config.option.dry_run:
+        return None
+    terminal = session.config.pluginmanager.getplugin("terminalreporter")
+    for item in session.items:
+        for line in commands(item):
+            terminal.write_line(line)
+    return True
+
+
+def commands(item: pytest.Item) -> List[str]:
+    """Return the lines of a case: what a user types, and below it what it launches."""
+    case = case_of(item)
+    if case is None:
+        return []
+    if case.error:
+        return ["", case.id, f"  cannot run: {case.error}"]
+    words = [python(), "-m", "pytest", *test_paths(item), *given_arguments(item.config)]
+    lines = ["", *wrapped(words + ["--sweep"] * case.inner)]
+    command = launched(item)
+    if command is not None:
+        heading, started = command
+        return [*lines, heading, *wrapped(started, indent="    ")]
+    if instances_of(case.config) == 1:
+        return lines
+    try:
+        planned = plan(
+            case.config, item.config.stash[selection_key].device, os.sched_getaffinity(0)
+        )
+    except CaseError as error:
+        return [*lines, f"  cannot run: {error}"]
+    program = instance_command(item.config, item.nodeid, ADDRESS)
+    count = f"{planned.ran} instances"
+    if planned.ran < planned.asked:
+        count = f"{planned.ran} of {planned.asked} instances, one per core,"
+    return [
+        *lines,
+        f"  which starts {count} with",
+        *wrapped([*planned.launcher.words, *program], indent="    "),
+    ]
+
+
+def python() -> str:
+    """Return what a user types for this Python."""
+    found = shutil.which("python")
+    return "python" if found and os.path.samefile(found, sys.executable) else sys.executable
+
+
+def test_paths(item: pytest.Item) -> List[str]:
+    """Return the words that name the case from the folder of this run."""
+    here = str(item.config.invocation_params.dir)
+    return [os.path.relpath(word, here) for word in arguments_of(item.config, item.nodeid)]
+
+
+def wrapped(words: Sequence[str], indent: str = "") -> List[str]:
+    r"""Return a command as lines of a shell, with `\` at the end of all but the last."""
+    lines = [indent]
+    for word in map(shlex.quote, words):
+        separator = "" if lines[-1].strip() == "" else " "
+        if separator and len(lines[-1]) + len(word) + 3 > WIDTH:
+            lines[-1] += " \\"
+            lines.append(f"{indent}  ")
+            separator = ""
+        lines[-1] += separator + word
+    return lines

@@ -1,0 +1,1 @@
+"""Takes one case from its step to its record."""

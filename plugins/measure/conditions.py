@@ -1,0 +1,83 @@
+"""The conditions a case is measured under: device, versions, threads, allocator."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict
+import pytest
+from ipubench.fixtures.devices.base import Device
+from ipubench.plugins.record import host_process
+from ipubench.plugins.processes.workers import workers_key
+import contextlib
+import ctypes
+import functools
+import importlib.metadata
+import os
+import platform
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, Optional
+from ipubench.fixtures.machine.loopback import ALLOCATOR
+
+def describe_conditions(
+    config: pytest.Config, device: Device, conditions: Dict[str, Any]
+) -> Dict[str, Any]:
+    """Return the device, the conditions that hold, the versions, the revision and the time."""
+    return {
+        "device": {
+            "kind": device.info.kind,
+            "name": device.info.name,
+            "fingerprint": device.info.fingerprint,
+            "details": device.info.details,
+        },
+        "conditions": conditions,
+        "workers": config.stash.get(workers_key, 1),
+        "versions": host_process.versions(),
+        "git": host_process.git_revision(config.rootpath),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+# Numbers of glibc's mallopt parameters, from malloc.h.
+MALLOPT = {"mmap_threshold": -3, "trim_threshold": -1}
+
+
+def tune_allocator() -> Dict[str, bool]:
+    """Make glibc keep large freed buffers instead of unmapping them; return what was accepted.
+
+    By default each large activation is mapped, faulted in page by page and unmapped at each call,
+    or not, depending on the heap's history: one process draws one of several speeds. A C library
+    without mallopt accepts nothing.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return dict.fromkeys(ALLOCATOR, False)
+    return {name: mallopt(MALLOPT[name], value) == 1 for name, value in ALLOCATOR.items()}
+
+
+def apply_conditions(kind: str, affinity: str, allocator: str) -> Dict[str, Any]:
+    """Tune this process for measuring on a kind of device; return what holds, for the record.
+
+    ``affinity`` and ``allocator`` are the options; the device is attached.
+    """
+    if kind not in ("cpu", "ipu-model"):
+        return {"allocator": "system"}
+    found = {
+        "allocator": "system",
+        "affinity": affinity,
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
+    }
+    if allocator == "tuned":
+        accepted = tune_allocator()
+        found["allocator"] = "tuned" if all(accepted.values()) else f"tuned in part: {accepted}"
+    return found
+
+
+def _give_back_free_memory() -> None:
+    """Return what earlier cases freed: the tuned allocator keeps it, and it would count as ours."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,145 @@
+"""`--instance=HOST:PORT`: this pytest process is one of several that run a case together.
+
+The run at that address measures; this process builds the same step and does what it is told. The
+option is set by the fixture `instances` and is of no use by hand.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, Generator, List, Optional, Sequence
+import pytest
+from ipubench.fixtures.data.provider import part_key
+from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.instances.distribution import cluster_variables
+from ipubench.fixtures.instances.fixture import command_key
+from ipubench.fixtures.instances.instance import Instance
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.fixtures.runtimes.step import Work
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.processes.fresh import fresh_command
+from ipubench.plugins.measure.rounds import timed
+from ipubench.plugins.record.host_process import PeakMemory
+
+member_key = pytest.StashKey[Instance]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Become an instance before any framework is imported, or be ready to start some."""
+    command: Callable[[str, str], Sequence[str]] = partial(instance_command, config)
+    config.stash[command_key] = command
+    if config.option.instance is None:
+        return
+    try:
+        member = Instance(config.option.instance, os.environ)
+    except CaseError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[member_key] = member
+    config.stash[part_key] = (member.rank, member.count)
+    member.settle()
+    if member.peers:
+        os.environ.update(cluster_variables(member.peers, member.rank))
+    config.pluginmanager.register(FailureReporter(member))
+    # The run that started the launcher, which is our parent, holds the device for all of us.
+    os.environ[INHERIT_VARIABLE] = str(os.getppid())
+
+
+def instance_command(config: pytest.Config, nodeid: str, address: str) -> List[str]:
+    """Return the command that runs one case as an instance of the run at HOST:PORT."""
+    words = fresh_command(config, nodeid, str(Path(config.option.results_dir).absolute()))
+    # Nothing is captured: all output belongs into the instance's log.
+    return [*words, "-s", f"--instance={address}"]
+
+
+class InstanceMeter:
+    """Stands in for the meter in an instance: works on the step when it is told to."""
+
+    def __init__(self, member: Instance, device: Device, benchmark: Any) -> None:
+        self._member = member
+        self._device = device
+        self._benchmark = benchmark
+        self._step: Optional[Step] = None
+
+    def __call__(self, step: Step, **_: Any) -> None:
+        """Obey until the controlling run has what it wants; it knows the items and the unit."""
+        self._step = step
+        pytest_benchmark_adapter.leave_out(self._benchmark)
+        if not self._member.obey(self._orders(step)):
+            pytest.exit("the run that started this instance is gone", returncode=1)
+
+    def close(self) -> None:
+        """Close the step, once."""
+        if self._step is not None:
+            step, self._step = self._step, None
+            step.close()
+
+    def _orders(self, step: Step) -> Dict[str, Callable[[Any], Any]]:
+        memory = PeakMemory()
+
+        def run(batches: int) -> float:
+            step.batches_per_step = batches
+            return timed(step, self._device.clock)
+
+        def facts(_: Any) -> Dict[str, Any]:
+            return {
+                "describe": step.describe(),
+                "flops_per_item": step.flops_per_item(),
+                "prefetched_batches": step.prefetched_batches,
+                "burst": step.burst,
+            }
+
+        halves: List[Work] = []
+
+        def parts(_: Any) -> Optional[List[float]]:
+            halves[:] = step.parts() or ()
+            return [half.amount for half in halves] or None
+
+        def save_graph(folder: Optional[str]) -> None:
+            if folder is not None:
+                step.save_graph(Path(folder))
+
+        return {
+            "build": lambda _: step.build(),
+            "compile": lambda _: step.compile(),
+            "facts": facts,
+            "run": run,
+            "most_rounds": lambda _: step.most_rounds,
+            "latencies": lambda _: step.latencies(),
+            "parts": parts,
+            "part": lambda number: halves[number].run(),
+            "memory": lambda _: memory.read(),
+            "device_memory": lambda _: step.device_memory(),
+            "counters": lambda _: step.counters(),
+            "finish": lambda _: step.finish(),
+            "data": lambda _: step.feed.describe(),
+            "save_graph": save_graph,
+            "profile": lambda folder: step.profile(Path(folder)),
+            "close": lambda _: self.close(),
+        }
+
+
+class FailureReporter:
+    """Tells the controlling run what went wrong in this instance, wherever in the case it did."""
+
+    def __init__(self, member: Instance) -> None:
+        self._member = member
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+        """The case failed; its report goes to the log."""
+        yield
+        if call.excinfo is not None:
+            self._tell(call.excinfo.value)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """The whole session ends, as it does without a device."""
+        self._tell(excinfo.value)
+
+    def _tell(self, error: BaseException) -> None:
+        expected = isinstance(error, (CaseError, pytest.exit.Exception))
+        self._member.fail(str(error) if expected else f"{type(error).__name__}: {error}")

@@ -1,0 +1,55 @@
+"""Figures of a case beside its rounds: latency, and what its loader and its model reach alone."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.measure import rounds
+from ipubench.plugins.record.statistics import latency
+
+def describe_latency(
+    step: Step,
+    seconds: List[float],
+    warmed_up: int,
+    from_throughput: bool,
+    clock: rounds.Clock,
+    budget: float,
+) -> Dict[str, Any]:
+    """Return quantiles of seconds per batch, and how they were obtained.
+
+    ``seconds`` are the rounds, ``warmed_up`` is how many values the step reported before them.
+    ``from_throughput``: latency is time over batches, and is not measured by itself.
+    """
+    reported = None if from_throughput else step.latencies()
+    if reported:
+        return {"source": step.latency_source, **latency(reported[warmed_up:])}
+    if step.batches_per_step == 1:
+        return {"source": "rounds", **latency(seconds)}
+    if from_throughput or not step.calibrated or step.prefetched_batches:
+        # An IPU's program always runs this many batches, and workers hand over that many.
+        per_batch = [value / step.batches_per_step for value in seconds]
+        return {"source": "rounds over batches per step", **latency(per_batch)}
+    times = rounds.batch_latencies(step, clock, budget)
+    return {"source": "single-batch calls", **latency(times)}
+
+
+def describe_input(
+    step: Step, items: float, unit: str, clock: rounds.Clock
+) -> Optional[Dict[str, Any]]:
+    """Return what loading and the model reach alone, in items per second; None without workers.
+
+    The lower of the two limits. On a CPU they share the cores, so together they are slower.
+    """
+    parts = step.parts()
+    if parts is None:
+        return None
+    # The loader's queue is empty after its turn; the workers fill it while the model warms up.
+    loader, model = (
+        items * rounds.steady_rate(part, clock, step.prefetched_batches) for part in parts
+    )
+    return {
+        "unit": f"{unit}/s",
+        "loader": loader,
+        "model": model,
+        "limit": "loader" if loader < model else "model",
+    }

@@ -1,0 +1,82 @@
+"""The device's measured ceilings: matrix product and copy, once per session, kept on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from pathlib import Path
+from typing import Callable, ContextManager, Dict, Optional
+from ipubench.fixtures.runtimes.step import Work
+from ipubench.plugins.record.files import write_json
+from ipubench.plugins.measure.rounds import best_rate
+
+Clock = Callable[[], float]
+
+
+class Peaks:
+    """Rates in units per second by name, the best ever seen on devices of one fingerprint.
+
+    A ceiling is what the device can do, so a session on a busy machine may raise a value that is
+    kept on disk but never lowers it.
+    """
+
+    def __init__(
+        self,
+        path: Optional[Path],
+        fingerprint: str,
+        clock: Clock,
+        timing: Callable[[], ContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        """``timing``: the context in which work may be timed."""
+        self.path = path
+        self.fingerprint = fingerprint
+        self.clock = clock
+        self.timing = timing
+        self._session: Dict[str, float] = {}
+
+    def get(
+        self, name: str, make_work: Callable[[], Optional[Work]], again: bool = False
+    ) -> Optional[float]:
+        """Return the ceiling, measured on first use in a session and once more with ``again``.
+
+        None where the device offers no such work.
+        """
+        if name not in self._session or again:
+            work = make_work()
+            rate = math.inf
+            if work is not None:
+                with self.timing():
+                    rate = best_rate(work, self.clock)
+            if not math.isfinite(rate):
+                return None
+            self._session[name] = self._store(name, rate)
+        return self._session[name]
+
+    def _store(self, name: str, rate: float) -> float:
+        known = self._read()
+        device = known.setdefault(self.fingerprint, {})
+        best = max(rate, device.get(name, 0.0))
+        if self.path is not None and best != device.get(name):
+            device[name] = best
+            # A value that cannot be kept still serves this session.
+            with contextlib.suppress(OSError):
+                write_json(self.path, known)
+        return best
+
+    def _read(self) -> Dict[str, Dict[str, float]]:
+        if self.path is None:
+            return {}
+        try:
+            known = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return {
+            device: {name: float(rate) for name, rate in rates.items() if _is_rate(rate)}
+            for device, rates in (known.items() if isinstance(known, dict) else ())
+            if isinstance(rates, dict)
+        }
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0

@@ -1,0 +1,212 @@
+"""How one case is measured: warm-up, calibration, rounds with a canary before each, the stop rule.
+
+Nothing here knows pytest; ``plugins/measure/meter.py`` does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Callable, List, Optional
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.fixtures.runtimes.step import Work
+from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from ipubench.plugins.record.statistics import relative_half_width
+from ipubench.plugins.record.statistics import still_falling
+
+Clock = Callable[[], float]
+
+
+# A round is long against the timer and the scheduler, and short enough for many per budget.
+TARGET_ROUND_SECONDS = 0.1
+
+
+LARGEST_BATCHES_PER_STEP = 1 << 20
+
+
+# A call that is longer than this many rounds is long by itself.
+MOST_OF_A_DISTURBANCE = 5
+
+
+# The gate compares 10% quantiles of rounds: fewer rounds would make them a matter of luck.
+LEAST_ROUNDS_FOR_PRECISION = 20
+
+
+LEAST_ROUNDS = 3
+
+
+# While rounds still get faster, this many more are dropped at most.
+MOST_EXTRA_WARM_UP = 10
+
+
+CANARY_WARM_UP = 3
+
+
+CANARIES_AROUND_BACKGROUND_WORK = 20
+
+
+LEAST_LATENCY_SAMPLES = 10
+
+
+MOST_LATENCY_SAMPLES = 200
+
+
+LATENCY_SHARE_OF_BUDGET = 0.1
+
+
+# A measured ceiling is the best of several tries within this time.
+PEAK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop: exactly ``steps`` rounds, or at ``precision`` or after ``budget`` seconds.
+
+    In any case after ``most`` rounds, where the work has an end.
+    """
+
+    budget: float = 5.0
+    precision: float = 0.01
+    steps: Optional[int] = None
+    most: Optional[int] = None
+
+
+@dataclass
+class Rounds:
+    """The rounds of one case as they come to be."""
+
+    limits: Limits
+    clock: Clock
+    canary: Optional[Callable[[], None]]
+    canaries: List[float] = field(default_factory=list)
+    stopped_by: str = ""
+    canary_seconds: float = 0.0
+
+    def before_round(self, seconds: List[float]) -> None:
+        """End the rounds when the rule says so, given those so far; else time the canary."""
+        self.stopped_by = stop_reason(seconds, self.limits, self.canary_seconds)
+        if self.stopped_by:
+            raise EnoughRounds
+        if self.canary is not None:
+            self.canaries.append(timed(self.canary, self.clock))
+            self.canary_seconds += self.canaries[-1]
+
+
+def timed(work: Callable[[], object], clock: Clock) -> float:
+    """Return the seconds that one call takes."""
+    start = clock()
+    work()
+    return clock() - start
+
+
+def stop_reason(seconds: List[float], limits: Limits, canary_seconds: float = 0.0) -> str:
+    """Return why no further round is wanted ('steps', 'end', 'precision' or 'budget'), or ''.
+
+    Canaries count towards the budget. With many rounds the rule looks only at every twentieth part
+    of them, because looking costs more the more there are.
+    """
+    if limits.most is not None and len(seconds) >= max(1, limits.most):
+        return "end"
+    if limits.steps is not None:
+        return "steps" if len(seconds) >= limits.steps else ""
+    if len(seconds) % max(1, len(seconds) // 20):
+        return ""
+    if (
+        len(seconds) >= LEAST_ROUNDS_FOR_PRECISION
+        and relative_half_width(seconds) <= limits.precision
+    ):
+        return "precision"
+    if len(seconds) >= LEAST_ROUNDS and math.fsum(seconds) + canary_seconds >= limits.budget:
+        return "budget"
+    return ""
+
+
+def calibrate(step: Step, clock: Clock, target: float = TARGET_ROUND_SECONDS) -> None:
+    """Choose ``batches_per_step`` so that a round takes about ``target`` seconds.
+
+    With background workers that hand over batches in bursts it stays a multiple of the burst, or
+    rounds would alternate between waiting and not waiting.
+    """
+    batches = step.burst
+    while True:
+        step.batches_per_step = batches
+        seconds = timed(step, clock)
+        if target / 2 <= seconds < MOST_OF_A_DISTURBANCE * target:
+            # One call that something disturbed must not end the search with far too short rounds.
+            seconds = min(seconds, timed(step, clock))
+        if seconds >= target / 2 or batches >= LARGEST_BATCHES_PER_STEP:
+            break
+        growth = min(10.0, max(2.0, target / seconds if seconds > 0 else 10.0))
+        batches = min(LARGEST_BATCHES_PER_STEP, math.ceil(batches * growth))
+    wanted = batches * target / seconds if seconds > 0 else batches
+    bursts = min(LARGEST_BATCHES_PER_STEP, max(1, round(wanted / step.burst)))
+    step.batches_per_step = bursts * step.burst
+
+
+def warm_up(step: Step, clock: Clock) -> List[float]:
+    """Run and drop rounds: as many as the original program drops, and until none gets faster.
+
+    Batches that background workers prepared before the first round are used up as well.
+    """
+    seconds: List[float] = []
+    # Two at least: one value shows no trend.
+    least = max(2, step.dropped, math.ceil(step.prefetched_batches / step.batches_per_step))
+    while len(seconds) < least or (
+        len(seconds) < least + MOST_EXTRA_WARM_UP and still_falling(seconds)
+    ):
+        seconds.append(timed(step, clock))
+    return seconds
+
+
+def canary_times(canary: Optional[Callable[[], None]], clock: Clock, count: int) -> List[float]:
+    """Return ``count`` times of the canary, after a few that are dropped."""
+    if canary is None:
+        return []
+    times = [timed(canary, clock) for _ in range(CANARY_WARM_UP + count)]
+    return times[CANARY_WARM_UP:]
+
+
+def batch_latencies(step: Step, clock: Clock, budget: float) -> List[float]:
+    """Return seconds per batch of calls of one batch each: 10 to 200, by a share of the budget."""
+    chosen = step.batches_per_step
+    step.batches_per_step = 1
+    try:
+        step()
+        seconds: List[float] = []
+        while len(seconds) < LEAST_LATENCY_SAMPLES or (
+            len(seconds) < MOST_LATENCY_SAMPLES
+            and math.fsum(seconds) < budget * LATENCY_SHARE_OF_BUDGET
+        ):
+            seconds.append(timed(step, clock))
+        return seconds
+    finally:
+        step.batches_per_step = chosen
+
+
+def steady_rate(work: Work, clock: Clock, ahead: float) -> float:
+    """Return the amount per second of repeated runs, after the ``ahead`` that was waiting."""
+    waiting = ahead
+    while waiting > 0:
+        work.run()
+        waiting -= work.amount
+    runs, spent = 0, 0.0
+    while spent < PEAK_SECONDS:
+        spent += timed(work.run, clock)
+        runs += 1
+        if spent <= 0:
+            break
+    return runs * work.amount / spent if spent > 0 else math.inf
+
+
+def best_rate(work: Work, clock: Clock) -> float:
+    """Return the highest amount per second of repeated runs, the first one dropped."""
+    work.run()
+    best = math.inf
+    spent = 0.0
+    while spent < PEAK_SECONDS:
+        seconds = timed(work.run, clock)
+        best = min(best, seconds)
+        spent += seconds
+        if seconds <= 0:
+            break
+    return work.amount / best if best > 0 else math.inf

@@ -1,0 +1,1 @@
+"""Other processes that measure: fresh ones, those of another Python, workers."""

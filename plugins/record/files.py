@@ -1,0 +1,88 @@
+"""Files of which a reader, or a crash, never meets half."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+import fcntl
+from typing import Any, BinaryIO, Dict, List, Optional
+from ipubench.fixtures.machine.files import write_atomically
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file with stable formatting, in one step. Raises ValueError for NaN."""
+    write_atomically(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """Return a value with null for each number that JSON has not: NaN and the infinities."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class JsonLinesFile:
+    """An append-only file of JSON lines; each is on disk when the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._claim: Optional[BinaryIO] = None
+
+    def claim(self) -> bool:
+        """Make the file this run's for as long as its process lives; False: another run has it."""
+        file = self.path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        except OSError:
+            pass  # a file system without locks
+        self._claim = file
+        return True
+
+    def leave(self) -> None:
+        """Let another run have the file."""
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
+
+    def append(self, line: Dict[str, Any]) -> None:
+        """Add one line, or nothing of it. Raises OSError."""
+        text = (json.dumps(line, allow_nan=False) + "\n").encode()
+        with self.path.open("rb+", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            try:
+                # A full disk takes a part of it and says so, and fails at the next part.
+                while text:
+                    text = text[file.write(text) or 0 :]
+                os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(end)
+                raise
+
+    def drop_half_line(self) -> None:
+        """Cut a last line without its end, so that the next line starts on one of its own."""
+        with self.path.open("rb+") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+
+
+def read_lines(path: Path) -> List[Dict[str, Any]]:
+    """Return the journal's sound lines; damaged ones, and a half-written last one, are left out."""
+    lines = []
+    with path.open("rb") as file:
+        for text in file:
+            try:
+                line = json.loads(text.decode("utf-8"))
+            except ValueError:
+                continue
+            if text.endswith(b"\n") and isinstance(line, dict) and "type" in line:
+                lines.append(line)
+    return lines

@@ -1,0 +1,94 @@
+"""The measuring process itself: its allocator, its memory, what it runs with."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib.metadata
+import os
+import platform
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, Optional
+from ipubench.fixtures.machine.loopback import ALLOCATOR
+from ipubench.plugins.measure.conditions import _give_back_free_memory
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "tensorflow",
+    "tensorflow-probability",
+    "onnxruntime",
+    "openvino",
+    "poptorch",
+    "nvidia-pytriton",
+    "tritonclient",
+    "numpy",
+    "pytest",
+    "pytest-benchmark",
+)
+
+
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends, however it ends."""
+    with contextlib.suppress(OSError, AttributeError):  # not on Linux
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class PeakMemory:
+    """The highest resident memory of this process since the object was made, in bytes."""
+
+    def __init__(self) -> None:
+        self.since = "case"
+        _give_back_free_memory()
+        try:
+            # 5 resets the peak (proc(5), clear_refs).
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        except OSError:
+            self.since = "process start"
+
+    def read(self) -> int:
+        """Return the peak so far; ``since`` says from when it counts."""
+        try:
+            for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        except OSError:
+            self.since = "process start"
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+@functools.lru_cache(maxsize=None)
+def versions() -> Dict[str, str]:
+    """Return the version of Python and of every installed package that can change a number."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def git_revision(folder: Path) -> Optional[str]:
+    """Return the commit of the project's checkout, with -dirty where files differ, or None."""
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=str(folder),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    except OSError:
+        return None
+    return answer.stdout.decode().strip() or None if answer.returncode == 0 else None

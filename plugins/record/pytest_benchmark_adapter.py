@@ -1,0 +1,149 @@
+"""The one place that touches pytest-benchmark beyond its public fixture (4.0 to 5.3).
+
+``benchmark.pedantic`` fixes its number of rounds at the call. Ours is decided while it runs, so
+the rule lives in ``setup``, which runs before each round and ends the rounds by an exception.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Callable, Dict, List
+import pytest
+
+class EnoughRounds(Exception):
+    """Raised by ``before_round`` when no further round is wanted."""
+
+
+def run_rounds(
+    benchmark: Any,
+    step: Callable[[], None],
+    before_round: Callable[[List[float]], None],
+    clock: Callable[[], float],
+    params: Dict[str, Any],
+    batches: int,
+) -> List[float]:
+    """Time ``step`` until ``before_round(rounds so far)`` raises EnoughRounds; return seconds.
+
+    A round runs ``batches`` batches; pytest-benchmark is told that these are its iterations, so its
+    own figures are seconds per batch and can be compared between runs.
+    The case stays in pytest-benchmark's session and so in its JSON. With ``--benchmark-disable``
+    the step runs once more, untimed, and the list is empty.
+    """
+    if benchmark.disabled:
+        benchmark.pedantic(step)
+        return []
+    benchmark.params = params
+    # The clock belongs to the device; pytest-benchmark's own option would only name a host timer.
+    benchmark._timer = clock
+
+    seconds: List[float] = []
+
+    def setup() -> None:
+        benchmark.stats.iterations = batches
+        data = benchmark.stats.stats.data
+        seconds.extend(value * batches for value in data[len(seconds) :])
+        before_round(seconds)
+
+    try:
+        benchmark.pedantic(step, setup=setup, rounds=sys.maxsize)
+    except EnoughRounds:
+        benchmark.has_error = False
+    return seconds
+
+
+def leave_out(benchmark: Any) -> None:
+    """Have pytest-benchmark know that this test measures nothing."""
+    benchmark.disabled = True
+    benchmark.pedantic(lambda: None)
+
+
+def as_dict(benchmark: Any) -> Dict[str, Any]:
+    """Return the finished benchmark as pytest-benchmark writes it, with its rounds, as plain JSON.
+
+    Raises TypeError for a value that JSON cannot hold: silently it would become a string.
+    """
+    plain: Dict[str, Any] = json.loads(json.dumps(benchmark.stats.as_dict(include_data=True)))
+    return plain
+
+
+def hide_table(config: pytest.Config) -> None:
+    """Leave the final table to ours, unless the user asked for pytest-benchmark's."""
+    session = getattr(config, "_benchmarksession", None)
+    words = [str(word) for word in config.invocation_params.args]
+    asked = any(word.startswith(("--benchmark-columns", "--benchmark-sort")) for word in words)
+    if session is not None and not session.verbose and not asked:
+        session.quiet = True
+
+
+def document(config: pytest.Config, benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Return a whole document in pytest-benchmark's format around finished benchmarks."""
+    hook = config.hook
+    machine_info = hook.pytest_benchmark_generate_machine_info(config=config)
+    hook.pytest_benchmark_update_machine_info(config=config, machine_info=machine_info)
+    commit_info = hook.pytest_benchmark_generate_commit_info(config=config)
+    hook.pytest_benchmark_update_commit_info(config=config, commit_info=commit_info)
+    output: Dict[str, Any] = hook.pytest_benchmark_generate_json(
+        config=config,
+        benchmarks=[],
+        include_data=True,
+        machine_info=machine_info,
+        commit_info=commit_info,
+    )
+    output["benchmarks"] = benchmarks
+    return output
+
+
+def measure_elsewhere(config: pytest.Config) -> None:
+    """In a controller of workers, which measures nothing itself: say so before it is asked.
+
+    Otherwise it warns that workers cannot measure (4.0) and refuses ``--benchmark-only``. To be
+    called before pytest-benchmark is configured.
+    """
+    config.option.benchmark_disable = True
+    config.option.benchmark_enable = False
+    config.option.benchmark_only = False
+
+
+def leave_files_alone(config: pytest.Config) -> None:
+    """In a worker: saving and comparing are the controller's; to be called as above."""
+    for name in ("json", "save", "autosave", "compare"):
+        setattr(config.option, f"benchmark_{name}", None)
+    config.option.benchmark_compare_fail = []
+
+
+class Measured:
+    """A benchmark that another process measured, as pytest-benchmark's session uses one."""
+
+    has_error = False
+
+    def __init__(self, plain: Dict[str, Any]) -> None:
+        """``plain``: what :func:`as_dict` returned there."""
+        self._plain = plain
+        self.fullname = plain["fullname"]
+
+    def __getitem__(self, field: str) -> Any:
+        """Return one of the statistics, for ``--benchmark-compare-fail``."""
+        return self._plain["stats"][field]
+
+    def as_dict(
+        self,
+        include_data: bool = True,
+        flat: bool = False,
+        stats: bool = True,
+        cprofile: Any = None,
+    ) -> Dict[str, Any]:
+        """Return a copy for a file or, ``flat``, for a table."""
+        plain = {key: value for key, value in self._plain.items() if key != "stats"}
+        if stats:
+            kept = dict(self._plain["stats"])
+            if not include_data:
+                del kept["data"]
+            plain.update(kept if flat else {"stats": kept})
+        return plain
+
+
+def adopt(config: pytest.Config, plain: Dict[str, Any]) -> None:
+    """Put a benchmark of another process into this session's table, files and comparisons."""
+    session: Any = config._benchmarksession  # type: ignore[attr-defined]
+    session.benchmarks.append(Measured(plain))

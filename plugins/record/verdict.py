@@ -1,0 +1,104 @@
+"""What the gate can say of a case, and how it says so."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional, Tuple
+from ipubench.plugins.record.process_sample import SCALARS
+from ipubench.plugins.record.process_sample import THROUGHPUT
+
+PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
+
+
+NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
+
+
+#: Compared without a threshold: the change is shown.
+UNJUDGED = "not judged"
+
+
+#: What a gate has said something of.
+COMPARED = (PASS, REGRESSED, IMPROVED, INCONCLUSIVE)
+
+
+#: The exit code where a gate was asked for and no case was compared.
+EXIT_NOTHING_COMPARED = 6
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate says of a case; the numbers are those of its throughput.
+
+    Rates in items per second; ``change`` is relative, + is faster, ``low`` and ``high`` are its 95%
+    interval. ``metric`` decided; ``also`` has the other metrics that were judged.
+    """
+
+    kind: str
+    before: float = math.nan
+    now: float = math.nan
+    unit: str = ""
+    change: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    threshold: float = math.nan
+    allowed: float = math.nan  # the threshold, or the case's A/A floor where that is larger
+    processes: int = 1
+    processes_before: int = 1
+    in_turns: bool = False  # the two sides were measured in turns, not at two times
+    metric: str = THROUGHPUT
+    also: Tuple[Dict[str, Any], ...] = field(default_factory=tuple)
+    reasons: Tuple[str, ...] = field(default_factory=tuple)
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Return JSON values; unknown numbers are null."""
+        return {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in dataclasses.asdict(self).items()
+        }
+
+
+def message(name: str, verdict: Verdict, record: str) -> str:
+    """Return the paragraph with which a regressed case fails."""
+    lines = []
+    if verdict.metric == THROUGHPUT or not verdict.also:
+        lines.append(
+            f"{name} has become slower: {verdict.before:.4g} {verdict.unit} before, "
+            f"{verdict.now:.4g} {verdict.unit} now. Its speed "
+            f"{how_compared(verdict.in_turns)} changed by {verdict.change:+.1%} ("
+            f"{verdict.low:+.1%} to {verdict.high:+.1%} at 95% confidence, "
+            f"{_count(verdict.processes)} now, {verdict.processes_before} before); the gate allows "
+            f"{100 * verdict.allowed:.3g}% more time per item{_why_allowed(verdict)}."
+        )
+    for other in verdict.also:
+        if other["kind"] == REGRESSED:
+            lines.append(
+                f"{name}: its {SCALARS[other['metric']].words} has grown: {other['before']:.4g} "
+                f"{other['unit']} before, {other['now']:.4g} {other['unit']} now, "
+                f"{other['change']:+.1%} ({other['low']:+.1%} to {other['high']:+.1%}); the gate "
+                f"allows {100 * other['threshold']:.3g}% more."
+            )
+    return " ".join([*lines, f"The full record is in {record}."])
+
+
+def how_compared(in_turns: bool) -> str:
+    """Return what makes the two sides of a comparison alike."""
+    return "measured in turns" if in_turns else "at equal machine speed"
+
+
+def noisier(threshold: Optional[float], allowed: Optional[float]) -> bool:
+    """Tell whether a case's own noise allows it more than its threshold does."""
+    if threshold is None or allowed is None:
+        return False
+    return allowed > 1.001 * threshold
+
+
+def _count(processes: int) -> str:
+    return f"{processes} process{'es' if processes > 1 else ''}"
+
+
+def _why_allowed(verdict: Verdict) -> str:
+    if not noisier(verdict.threshold, verdict.allowed):
+        return ""
+    return f" (equal code differs by as much; the threshold is {100 * verdict.threshold:.3g}%)"

@@ -1,0 +1,246 @@
+"""The end of a run on the terminal: the table, what the gate found, what went wrong with data."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+import pytest
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.compare.baseline_plugin import comparison_key
+from ipubench.plugins.compare.baseline_plugin import missing_cases
+from ipubench.plugins.run.results import Run
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.compare.policy import policy_of
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import rounds_of
+from ipubench.plugins.baseline.rows import CHANGED
+from ipubench.plugins.baseline.rows import interval_text
+from ipubench.plugins.baseline.rows import own_noise
+from ipubench.plugins.baseline.rows import reasons_of
+from ipubench.plugins.report.table import Row
+from ipubench.plugins.report.table import layout
+from ipubench.plugins.report.table import table_rows
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.verdict import COMPARED
+from ipubench.plugins.record.verdict import MISSING
+from ipubench.plugins.compare.baseline_plugin import comparison_key
+from ipubench.plugins.record.text import percent
+
+LARGEST_PRECISE_SPREAD = 0.05
+
+
+MOST_LINES = 6  # of one kind of note
+
+
+COLOURS: Dict[str, Dict[str, bool]] = {
+    "regressed": {"red": True},
+    "missing": {"red": True},
+    "inconclusive": {"yellow": True},
+    "incomparable": {"yellow": True},
+    "improved": {"green": True},
+}
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Ours is the table that people read."""
+    pytest_benchmark_adapter.hide_table(session.config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Write the table and everything that a number alone does not say; with -qq the verdicts."""
+    run = config.stash.get(run_key, None)
+    if run is None:
+        return
+    terse = config.getoption("verbose", 0) <= -2
+    lines = [] if terse else summary(run, terminalreporter._tw.fullwidth)
+    lines += gate_lines(config, run)
+    lines += [Row((line,)) for line in run.closing]
+    if lines and not terse:
+        terminalreporter.section("benchmarks")
+    for line in lines:
+        # pytest leaves the colours out where the output is no terminal, and with NO_COLOR.
+        terminalreporter.write_line(line.cells[0], **COLOURS.get(line.kind, {}))
+
+
+def summary(run: Run, width: int) -> List[Row]:
+    """Return the table of all measured cases as lines, and notes on them."""
+    rows = table_rows(list(run.results.benchmarks.values()), run.results.verdicts)
+    return layout(rows, width) + [Row((note,)) for note in _notes(run)]
+
+
+def _notes(run: Run) -> List[str]:
+    lines = []
+    corrupt: Dict[str, None] = {}
+    imprecise = []
+    for benchmark in run.results.benchmarks.values():
+        record = record_of(benchmark)
+        corrupt.update(dict.fromkeys(record["data"].get("corrupt", ())))
+        if record["implausible"]:
+            lines.append(f"{record['name']}: implausible, see its failure")
+        spread = record["throughput"]["spread"]
+        if record["rounds"]["stopped_by"] == "budget" and spread > LARGEST_PRECISE_SPREAD:
+            imprecise.append(benchmark)
+    records = [record_of(benchmark) for benchmark in run.results.benchmarks.values()]
+    lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
+    lines += [
+        f"{record['name']}: the loss was not finite at the end: training diverged; "
+        "--set=abs_learning_rate=RATE lowers the rate"
+        for record in records
+        if "loss" in record.get("counters", {}) and record["counters"]["loss"] is None
+    ]
+    if imprecise:
+        lines.append(_imprecise(imprecise))
+    if corrupt:
+        names = ", ".join(Path(path).name for path in list(corrupt)[:5])
+        more = f" and {len(corrupt) - 5} more" if len(corrupt) > 5 else ""
+        lines.append(f"{len(corrupt)} images could not be read and were replaced: {names}{more}")
+    if run.results.resumed:
+        lines.append(f"{len(run.results.resumed)} cases were measured before this run was resumed")
+    return lines
+
+
+def _fewer_instances(records: List[Dict[str, Any]]) -> List[str]:
+    """Say which cases ran fewer processes than they asked for."""
+    found: Dict[Tuple[int, int], List[str]] = {}
+    for record in records:
+        facts = record["effective"].get("instances") or {}
+        if facts and facts["ran"] < facts["asked"]:
+            found.setdefault((facts["asked"], facts["ran"]), []).append(record["name"])
+    return [
+        f"{names[0] if len(names) == 1 else f'{len(names)} cases'}: {ran} of {asked} instances "
+        "ran, one per core that this run may use"
+        for (asked, ran), names in found.items()
+    ]
+
+
+def _input_limits(records: List[Dict[str, Any]]) -> List[str]:
+    """Say of cases that read from disk what loading and the model reach alone, and which limits."""
+    found = [record for record in records if record.get("input")]
+    lines = []
+    for record in found[:MOST_LINES]:
+        facts = record["input"]
+        rates = {part: short_number(facts[part]) for part in ("loader", "model")}
+        lines.append(
+            f"{record['name']}: loader {rates['loader']}, model {rates['model']} {facts['unit']} "
+            f"alone: the {facts['limit']} limits"
+        )
+    if len(found) > MOST_LINES:
+        limited = sum(record["input"]["limit"] == "loader" for record in found)
+        lines.append(
+            f"{len(found) - MOST_LINES} more read from disk; of all {len(found)} the loader limits "
+            f"{limited}, the model {len(found) - limited}"
+        )
+    return lines
+
+
+def _saved_seconds(records: List[Dict[str, Any]]) -> List[str]:
+    saved = [record["compile_saved_seconds"] or 0 for record in records if _cached(record)]
+    if not saved:
+        return []
+    return [f"{len(saved)} compiled models were kept from earlier: {sum(saved):.1f} s saved"]
+
+
+def _cached(record: Dict[str, Any]) -> bool:
+    return bool(record["compile"] == "cached")
+
+
+def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:
+    """Say which cases, at least how many, ended before their figure was precise."""
+    records = [record_of(benchmark) for benchmark in benchmarks]
+    budget = max(_longer_budget(benchmark) for benchmark in benchmarks)
+    helps = f"a quieter machine or --budget={budget:.0f} helps"
+    if len(records) > 1:
+        return f"{len(records)} cases are not precise (± above 5%); {helps}"
+    (record,) = records
+    return (
+        f"{record['name']}: ±{record['throughput']['spread']:.1%} after "
+        f"{record['rounds']['count']} rounds is not precise; {helps}"
+    )
+
+
+def _longer_budget(benchmark: Dict[str, Any]) -> float:
+    return max(10.0, 4 * math.fsum(rounds_of(benchmark)))
+
+
+def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
+    """Return the verdicts: how many of each kind, and by name every case that did not pass."""
+    against = compared_with(config)
+    if not against:
+        return []
+    verdicts = dict(run.results.verdicts)
+    verdicts.update({nodeid: {"kind": MISSING} for nodeid in missing_cases(config)})
+    by_kind: Dict[str, List[str]] = {}
+    for nodeid, verdict in verdicts.items():
+        by_kind.setdefault(verdict["kind"], []).append(nodeid)
+    counts = ", ".join(f"{len(names)} {kind}" for kind, names in sorted(by_kind.items()))
+    text = f"against {against} ({judged_by(config)}): {counts or 'nothing to compare'}"
+    lines = [Row(("",)), Row((text,))]
+    for kind in CHANGED:
+        found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}
+        lines += [Row((f"  {kind}: {text}",), kind) for text in _named(found)]
+    noisy = own_noise((_short_name(run, nodeid), verdict) for nodeid, verdict in verdicts.items())
+    lines += [Row((f"  {noisy}",))] if noisy else []
+    comparison = config.stash.get(comparison_key, None)
+    stored = set() if comparison is None else set(comparison.stored)
+    left = stored - {*run.results.benchmarks, *run.results.outcomes, *verdicts}
+    if left:
+        cases = (
+            "1 case of the baseline was"
+            if len(left) == 1
+            else f"{len(left)} cases of the baseline were"
+        )
+        lines.append(Row((f"  {cases} not selected in this run",)))
+    if policy_of(config) is not None and not set(by_kind) & set(COMPARED):
+        lines.append(Row(("  nothing was compared, so the gate says nothing",)))
+    return lines
+
+
+def _short_name(run: Run, nodeid: str) -> str:
+    benchmark = run.results.benchmarks.get(nodeid)
+    return nodeid if benchmark is None else str(record_of(benchmark)["name"])
+
+
+def verdict_text(verdict: Dict[str, Any]) -> str:
+    """Return the numbers and reasons of a verdict; '' where it has none."""
+    parts = []
+    if verdict.get("change") is not None:
+        change = percent(verdict["change"], sign=True)
+        interval = interval_text(verdict)
+        change += "" if interval == "-" else f" ({interval})"
+        processes = verdict.get("processes") or 1
+        parts.append(change + (f" in {processes} processes" if processes > 1 else ""))
+    return "; ".join([*parts, *reasons_of(verdict)])
+
+
+def _named(found: Dict[str, str]) -> List[str]:
+    """Return a line per case; one for all where many cases have one reason."""
+    cases: Dict[str, List[str]] = {}
+    for nodeid, text in found.items():
+        cases.setdefault(text, []).append(nodeid)
+    lines = []
+    for text, nodeids in cases.items():
+        why = f": {text}" if text else ""
+        if text and len(nodeids) > MOST_LINES:
+            lines.append(f"{len(nodeids)} cases{why}")
+        else:
+            lines += [f"{nodeid}{why}" for nodeid in nodeids]
+    return lines
+
+
+def compared_with(config: pytest.Config) -> str:
+    """Return the baseline, or the other interpreter; '' where nothing is compared."""
+    comparison = config.stash.get(comparison_key, None)
+    if comparison is not None:
+        return str(comparison.path)
+    return str(config.option.against or "")
+
+
+def judged_by(config: pytest.Config) -> str:
+    """Return what judges the run: the gate, a policy, or nothing."""
+    policy = policy_of(config)
+    if policy is None:
+        return "no gate"
+    return policy.name if policy.gate is None else f"gate {percent(policy.gate)}"

@@ -1,0 +1,1 @@
+"""One session: its journal, its progress and its end."""

@@ -1,0 +1,87 @@
+"""A run that is ended early ends well: SIGTERM is answered as Ctrl-C is.
+
+The table is printed, the device released, fresh processes and servers ended, and every file is
+whole. The exit code is then 143, as a shell reports SIGTERM; Ctrl-C keeps pytest's 2.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any, Optional
+import pytest
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.results import selected
+
+EXIT_TERMINATED = 128 + signal.SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived. Like Ctrl-C it is no Exception: a case that handles errors lets it pass."""
+
+
+class Sigterm:
+    """The handler of SIGTERM while a session measures."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self.session = session
+        self.finishing = False
+        self.arrived = False
+        self._before: Any = signal.signal(signal.SIGTERM, self)
+
+    def __call__(self, number: int, frame: Optional[FrameType]) -> None:
+        """End the session, once; what its end does (release the device, write) is not cut short."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.arrived = True
+        if not self.finishing:
+            raise Terminated("SIGTERM")
+
+    def leave(self) -> None:
+        """Give the signal back to whoever had it before, and set the exit code."""
+        signal.signal(signal.SIGTERM, self._before)
+        # Not earlier: what writes files at the end asks the exit code whether the run is whole.
+        if self.arrived:
+            self.session.exitstatus = EXIT_TERMINATED
+
+
+sigterm_key = pytest.StashKey[Sigterm]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Answer SIGTERM in a session that measures; the end of an instance is its launcher's."""
+    option = session.config.option
+    idle = option.collectonly or option.describe or option.dry_run or option.instance is not None
+    worker = hasattr(session.config, "workerinput")  # ends with its controller
+    if not idle and not worker and threading.current_thread() is threading.main_thread():
+        session.config.stash[sigterm_key] = Sigterm(session)
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_sessionfinish")
+def pytest_sessionfinish_begins(session: pytest.Session) -> None:
+    """From here on SIGTERM changes the exit code only."""
+    handler = session.config.stash.get(sigterm_key, None)
+    if handler is not None:
+        handler.finishing = True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Say what an early end left undone."""
+    config = session.config
+    run = config.stash.get(run_key, None)
+    if run is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
+        cases = selected(config)
+        done = [nodeid for nodeid in cases if run.results.outcomes.get(nodeid) == "passed"]
+        if config.option.baseline_save is not None:
+            run.closing.append("no baseline was written: the run was interrupted")
+        run.closing.append(
+            f"interrupted with {len(done)} of {len(cases)} cases done; the same command with "
+            "--resume goes on"
+        )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The signal is somebody else's again."""
+    if sigterm_key in config.stash:
+        config.stash[sigterm_key].leave()

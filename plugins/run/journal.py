@@ -1,0 +1,226 @@
+"""The journal: every finished case is on disk at once, and a run can be continued.
+
+One JSON-lines file per run under the results folder. Line types:
+
+- ``run``: first line; format version, command line, when, and the circumstances that a run which
+  continues this one must share (see plugins/run/resume.py);
+- ``case``: a measured case, a benchmark in pytest-benchmark's format (see plugins/record/record.py);
+- ``fresh``: the same, measured once more in a fresh process;
+- ``pair``: the same, measured in this environment and in another one (see plugins/compare/against_plugin.py);
+- ``verdict``: what the gate said of a case;
+- ``resume``: a later run goes on here; its process, its circumstances, and the cases that it kept;
+  what the lines before it say of others no longer holds;
+- ``outcome``: how the case's test ended (passed, failed, skipped), and why in one line.
+
+A number that is not finite is null. The file is locked for as long as its run goes on.
+
+Format history: 1 (first); 2: ``circumstances``, ``kept``, ``pair``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Generator, List, Optional, Tuple
+import pytest
+from ipubench.fixtures.case.cases import config_hash
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins.run import resume
+from ipubench.plugins.record.files import finite
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.run.results import Run
+from ipubench.plugins.run.results import run_key
+
+FORMAT = 2
+
+
+def command_line(config: pytest.Config) -> List[str]:
+    """Return the words that decide what this run measures, without ``--resume``."""
+    added = [
+        f"{name}={os.environ[name]}"
+        for name in ("PYTEST_ADDOPTS", "DATASETS_DIR")
+        if name in os.environ
+    ]
+    return added + [str(word) for word in config.invocation_params.args if word != "--resume"]
+
+
+def journals(folder: Path) -> List[Path]:
+    """Return the journals of a results folder, oldest first."""
+
+    def age(path: Path) -> Tuple[str, int]:
+        # Of runs in the same second, the numbers of their processes say nothing.
+        return path.name[: len("run-20261121T204357")], path.stat().st_mtime_ns
+
+    return sorted(folder.glob("run-*.jsonl"), key=age)
+
+
+def same_case(config: pytest.Config, item: pytest.Item, benchmark: Dict[str, Any]) -> bool:
+    """Tell whether a stored result is that of the case as it is now, on this kind of device."""
+    case, record = case_of(item), record_of(benchmark)
+    return (
+        case is not None
+        and record["config_hash"] == config_hash(case.config, case.overrides)
+        and record["device"]["kind"] == config.stash[selection_key].device
+    )
+
+
+def _new_run(config: pytest.Config, folder: Path) -> Run:
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    journal = JsonLinesFile(folder / f"run-{stamp}-{os.getpid()}.jsonl")
+    journal.claim()
+    journal.append(
+        {
+            "type": "run",
+            "format": FORMAT,
+            "command": command_line(config),
+            "started": time.time(),
+            "pid": os.getpid(),
+            "circumstances": resume.circumstances(config),
+        }
+    )
+    return Run(journal, SessionResults())
+
+
+def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) -> Optional[Run]:
+    """Return the latest run with the same command line, or None."""
+    for path in reversed(journals(folder)):
+        journal = JsonLinesFile(path)
+        if not journal.claim():
+            continue
+        lines = read_lines(path)
+        if not lines or lines[0].get("format") != FORMAT or not _same_command(config, lines[0]):
+            journal.leave()
+            continue
+        run = Run(journal, SessionResults())
+        for line in lines:
+            run.results.take(line)
+        _continue(config, run, lines, items)
+        return run
+    return None
+
+
+def _same_command(config: pytest.Config, first: Dict[str, Any]) -> bool:
+    return bool(first.get("command") == command_line(config))
+
+
+def _continue(
+    config: pytest.Config, run: Run, lines: List[Dict[str, Any]], items: List[pytest.Item]
+) -> None:
+    """Keep what still holds of an earlier run, say what does not, and go on in its journal."""
+    results = run.results
+    finished = [
+        item
+        for item in items
+        if results.outcomes.get(item.nodeid) == "passed" and item.nodeid in results.benchmarks
+    ]
+    same = [i for i in finished if same_case(config, i, results.benchmarks[i.nodeid])]
+    before = [line for line in lines if line["type"] in ("run", "resume")][-1]
+    # The device is only looked at where something depends on it.
+    since = resume.Since.of(config, before.get("circumstances")) if same else resume.Since()
+    changed = {i.nodeid: since.changed(results.benchmarks[i.nodeid]) for i in same}
+    changed.update({i.nodeid: "its configuration changed" for i in finished if i not in same})
+    results.resumed = [i.nodeid for i in finished if not changed[i.nodeid]]
+    results.keep(results.resumed)
+    run.note = f"resuming {run.journal.path}: {len(results.resumed)} cases are done"
+    reasons = sorted({reason for reason in changed.values() if reason})
+    if reasons:
+        anew = len(finished) - len(results.resumed)
+        run.note += f"; {anew} measured anew, since {', '.join(reasons)}"
+    if results.resumed and since.note:
+        run.note += f"; {since.note}"
+    run.journal.drop_half_line()
+    run.journal.append(
+        {
+            "type": "resume",
+            "pid": os.getpid(),
+            "circumstances": resume.circumstances(config),
+            "kept": results.resumed,
+        }
+    )
+
+
+def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
+    """Open the run's journal; return the items that a resumed run has already done."""
+    folder = Path(config.option.results_dir)
+    try:
+        folder = user_path(config.option.results_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        resumed = _resumed_run(config, folder, items) if config.option.resume else None
+        run = resumed or _new_run(config, folder)
+        run.order = [item.nodeid for item in items if case_of(item) is not None]
+    except OSError as error:
+        raise pytest.UsageError(
+            f"--results-dir={folder}: results cannot be written there: {error}; name another "
+            "folder with --results-dir=PATH"
+        ) from error
+    if config.option.resume and resumed is None:
+        run.note = f"nothing to resume in {folder} with this command line: a new run"
+    config.stash[run_key] = run
+    return [item for item in items if item.nodeid in run.results.resumed]
+
+
+# After plugins/selection/deselect.py, which is registered before and is trylast too.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Once the selection is final, start the run and leave out what was resumed."""
+    option = config.option
+    # An instance measures nothing: the run that started it records what all of them did.
+    idle = option.collectonly or option.describe or option.dry_run or option.instance is not None
+    # A worker's lines go to the controller, which has started the run.
+    if idle or run_key in config.stash or not any(map(case_of, items)):
+        return
+    done = start(config, items)
+    if done:
+        config.hook.pytest_deselected(items=done)
+        items[:] = [item for item in items if item not in done]
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
+    """Say where results go and what was resumed."""
+    run = config.stash.get(run_key, None)
+    if run is None:
+        return []
+    return [line for line in (run.note, f"results: {run.journal.path}") if line]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Record how a case ended: passed after its call, anything else whenever it happens."""
+    report = (yield).get_result()
+    run = item.config.stash.get(run_key, None)
+    if run is None or case_of(item) is None:
+        return
+    if report.when == "call" or report.outcome != "passed":
+        why = {} if report.outcome == "passed" else {"why": _why(report)}
+        run.add({"type": "outcome", "case": item.nodeid, "outcome": report.outcome, **why})
+
+
+def _why(report: pytest.TestReport) -> str:
+    """Return the first line of what a test that did not pass says."""
+    said: Any = report.longrepr
+    if isinstance(said, tuple):  # where it was skipped, and why
+        said = said[2]
+    crash = getattr(said, "reprcrash", None)
+    return (str(crash.message if crash is not None else said).splitlines() or [""])[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A resumed run with nothing left to do has succeeded; one that lost lines has not."""
+    run = session.config.stash.get(run_key, None)
+    if run is None:
+        return
+    # As in a run that nothing interrupted.
+    run.results.arrange(run.order)
+    if run.results.resumed and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
+    if run.broken and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

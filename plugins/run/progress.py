@@ -1,0 +1,226 @@
+"""One line per case while the suite runs, and how long the rest will take.
+
+Live rewriting, colours and names cut to the width are for terminals; in a file each case has one
+whole line.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+import pytest
+from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.record.text import cut_middle
+from ipubench.plugins.record.text import short_number
+import math
+from typing import Dict, List, Optional
+
+NARROWEST_NAME = 16
+
+
+progress_key = pytest.StashKey["Progress"]()
+
+
+class Progress:
+    """Writes to the terminal past pytest's capture; several cases may run at a time."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.terminal: Any = config.pluginmanager.getplugin("terminalreporter")
+        self.config = config
+        # A worker of pytest-xdist has a terminal that nobody sees.
+        nobody = self.terminal is None or hasattr(config, "workerinput")
+        self.quiet = nobody or config.getoption("verbose", 0) < 0
+        self.live = not self.quiet and self.terminal.isatty and self.terminal.hasmarkup
+        self.running: List[str] = []
+        self.expect({})
+
+    def expect(self, names: Dict[str, str]) -> None:
+        """Take the cases that are to run: their names by node id."""
+        self.names = names
+        self.positions: Dict[str, int] = {}  # of those that have ended
+        self.seconds: Dict[str, float] = {}
+        self.remaining = Remaining({nodeid: _function(nodeid) for nodeid in names})
+
+    def begin(self, nodeid: str) -> None:
+        """Show that a case starts."""
+        self.running.append(nodeid)
+        self.remaining.begin(nodeid, time.monotonic())
+        self.phase("starting")
+
+    def phase(self, text: str) -> None:
+        """Show what the case is doing now; only where a line can be rewritten."""
+        if not self.live or not self.running:
+            return
+        several = len(self.running) > 1
+        names = ", ".join(self.names[nodeid] for nodeid in self.running)
+        start = f"[{len(self.positions) + 1}/{len(self.names)}] "
+        tail = f" {len(self.running)} at a time" if several else f" {text}"
+        with uncaptured(self.config):
+            self.terminal.rewrite(fitting(start, names, [tail], self._width()), erase=True)
+
+    def end(self, nodeid: str, result: str, **markup: bool) -> None:
+        """Write a case's line: of one that fails after its end, a second one."""
+        now = time.monotonic()
+        if nodeid not in self.positions:
+            self.positions[nodeid] = len(self.positions) + 1
+            self.seconds[nodeid] = self.remaining.finish(nodeid, now)
+        if nodeid in self.running:
+            self.running.remove(nodeid)
+        if self.quiet:
+            return
+        left = self.remaining.left(now)
+        tails = [f" {result} ({self.seconds[nodeid]:.0f} s)"]
+        if left is not None:
+            tails.insert(0, f"{tails[0][:-1]}, {in_words(left)} left)")
+        start = f"[{self.positions[nodeid]}/{len(self.names)}] "
+        with uncaptured(self.config):
+            if self.live:
+                line = fitting(start, self.names[nodeid], tails, self._width())
+                self.terminal.rewrite(line, erase=True, **markup)
+                self.terminal.write_line("")
+            else:
+                self.terminal.ensure_newline()
+                self.terminal.write_line(f"{start}{self.names[nodeid]}{tails[0]}", **markup)
+        self.phase("")
+
+    def reported(self, report: pytest.TestReport) -> None:
+        """Write the line of a case whose end this report is."""
+        if (report.when != "setup" and report.when != "teardown") or report.outcome != "passed":
+            text, markup = _result(self.config, report)
+            self.end(report.nodeid, text, **markup)
+
+    def _width(self) -> int:
+        width: int = self.terminal._tw.fullwidth
+        return width - 1
+
+
+def fitting(start: str, name: str, tails: Iterable[str], width: int) -> str:
+    """Return a line within ``width`` columns: the name is cut in its middle, the figures never.
+
+    ``tails`` are tried in turn, so the first is the one that says most.
+    """
+    for tail in tails:
+        room = width - len(start) - len(tail)
+        if room >= min(len(name), NARROWEST_NAME):
+            break
+    return start + cut_middle(name, max(room, NARROWEST_NAME)) + tail
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Make the progress line of this session; pytest's reporter exists by now."""
+    session.config.stash[progress_key] = Progress(session.config)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count the cases; without ordinary tests among them, pytest's own dots are not needed."""
+    progress = session.config.stash[progress_key]
+    cases = [(item.nodeid, case_of(item)) for item in session.items]
+    progress.expect({nodeid: f"{_function(nodeid)}[{case.id}]" for nodeid, case in cases if case})
+    if progress.names and len(progress.names) == len(cases) and progress.terminal is not None:
+        progress.terminal.showfspath = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Start the line of a case."""
+    if case_of(item) is not None:
+        item.config.stash[progress_key].begin(item.nodeid)
+
+
+def _function(nodeid: str) -> str:
+    return nodeid.split("::")[-1].split("[")[0]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Finish the line of a case with its throughput, or with how it failed."""
+    report = (yield).get_result()
+    if case_of(item) is None:
+        return
+    report.ipubench_case = True
+    item.config.stash[progress_key].reported(report)
+
+
+def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]:
+    if report.outcome == "skipped":
+        return "skipped", {"yellow": True}
+    if report.outcome == "failed":
+        if report.when in ("setup", "teardown"):
+            return f"ERROR in {report.when}", {"red": True}
+        return "FAILED" if report.when == "call" else "CRASHED", {"red": True}
+    run = config.stash.get(run_key, None)
+    benchmark = run.results.benchmarks.get(report.nodeid) if run is not None else None
+    if benchmark is None:
+        return "ran, not measured", {}
+    throughput = record_of(benchmark)["throughput"]
+    rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+    return f"{rate} ±{throughput['spread']:.1%}", {}
+
+
+def pytest_report_teststatus(report: Any) -> Optional[Tuple[str, str, str]]:
+    """Count a case without a letter: it has its own line."""
+    if not getattr(report, "ipubench_case", False):
+        return None
+    # The word is what the short summary calls a failure.
+    if report.when in ("setup", "teardown"):
+        return ("error", "", "ERROR") if report.failed else None
+    return report.outcome, "", "FAILED" if report.failed else ""
+
+
+class Remaining:
+    """Seconds that are left, by the mean of each bench function's finished cases.
+
+    A function without a finished case counts as the mean of all. Times are seconds of any clock
+    that goes forward; cases may overlap.
+    """
+
+    def __init__(self, functions: Dict[str, str]) -> None:
+        """``functions``: the bench function of each case that is to run."""
+        self._functions = dict(functions)
+        self._running: Dict[str, float] = {}
+        self._finished: Dict[str, List[float]] = {}
+        self._first: Optional[float] = None
+
+    def begin(self, case: str, now: float) -> None:
+        """Note that a case starts."""
+        if self._first is None:
+            self._first = now
+        self._running[case] = now
+
+    def finish(self, case: str, now: float) -> float:
+        """Note that a case has ended, once; return its seconds."""
+        seconds = now - self._running.pop(case, now)
+        function = self._functions.pop(case, None)
+        if function is not None:
+            self._finished.setdefault(function, []).append(seconds)
+        return seconds
+
+    def left(self, now: float) -> Optional[float]:
+        """Return the seconds to go; None where there is no case to go by, or none is left."""
+        known = [seconds for times in self._finished.values() for seconds in times]
+        if not known or not self._functions or self._first is None:
+            return None
+        spent = {case: now - start for case, start in self._running.items()}
+        work = 0.0
+        for case, function in self._functions.items():
+            times = self._finished.get(function, known)
+            work += max(0.0, math.fsum(times) / len(times) - spent.get(case, 0.0))
+        # How many cases ran at a time so far; with workers more than one.
+        wall = now - self._first
+        busy = math.fsum(known) + math.fsum(spent.values())
+        return work * wall / busy if busy > 0 else None
+
+
+def in_words(seconds: float) -> str:
+    """Return a rough duration: the digits that an estimate deserves."""
+    if seconds < 10:
+        return "a few seconds"
+    if seconds < 95:
+        return f"about {10 * round(seconds / 10):.0f} s"
+    minutes = seconds / 60
+    if minutes < 90:
+        return f"about {minutes:.0f} min"
+    return f"about {minutes / 60:.1f} h"

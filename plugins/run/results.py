@@ -1,0 +1,128 @@
+"""What a session has measured so far, by case."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Generator, List, Optional, Tuple
+import pytest
+from ipubench.fixtures.case.cases import config_hash
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins.run import resume
+from ipubench.plugins.record.files import finite
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.expand import selection_key
+
+@dataclass
+class SessionResults:
+    """What this run has measured, by node id, in order."""
+
+    benchmarks: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    #: The same cases measured again, each benchmark by a fresh process.
+    fresh: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
+    #: Their pairs: each a benchmark ``here`` and one ``there``, in another environment.
+    pairs: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
+    verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    outcomes: Dict[str, str] = field(default_factory=dict)
+    #: Why a case did not pass, in one line.
+    reasons: Dict[str, str] = field(default_factory=dict)
+    resumed: List[str] = field(default_factory=list)
+
+    def take(self, line: Dict[str, Any]) -> None:
+        """Add what one journal line says; a line that lacks its parts says nothing."""
+        with contextlib.suppress(KeyError, TypeError, AttributeError):
+            self._take(line)
+
+    def _take(self, line: Dict[str, Any]) -> None:
+        if line["type"] == "case":
+            nodeid = line["benchmark"]["fullname"]
+            self.forget([nodeid])
+            self.benchmarks[nodeid] = line["benchmark"]
+        elif line["type"] == "fresh":
+            self.fresh.setdefault(line["benchmark"]["fullname"], []).append(line["benchmark"])
+        elif line["type"] == "pair":
+            self.pairs.setdefault(line["case"], []).append(
+                {"here": line["here"], "there": line["there"]}
+            )
+        elif line["type"] == "verdict":
+            self.verdicts[line["case"]] = line["verdict"]
+        elif line["type"] == "outcome":
+            self.outcomes[line["case"]] = line["outcome"]
+            if line.get("why"):
+                self.reasons[line["case"]] = line["why"]
+        elif line["type"] == "resume":
+            self.keep(line["kept"])
+
+    def keep(self, nodeids: List[str]) -> None:
+        """Forget all cases but these."""
+        self.forget([nodeid for part in self._parts() for nodeid in part if nodeid not in nodeids])
+
+    def forget(self, nodeids: List[str]) -> None:
+        """Forget these cases: they are measured anew."""
+        for part in self._parts():
+            for nodeid in nodeids:
+                part.pop(nodeid, None)
+
+    def arrange(self, nodeids: List[str]) -> None:
+        """Put the cases into an order; those that it does not name come first."""
+        position = {nodeid: number for number, nodeid in enumerate(nodeids)}
+        for part in self._parts():
+            entries = sorted(part.items(), key=lambda entry: position.get(entry[0], -1))
+            part.clear()
+            part.update(entries)
+
+    def _parts(self) -> List[Dict[str, Any]]:
+        parts: List[Dict[str, Any]] = [self.benchmarks, self.fresh, self.pairs]
+        return [*parts, self.verdicts, self.outcomes, self.reasons]
+
+
+@dataclass
+class Run:
+    """The journal of this session and what is in it."""
+
+    journal: JsonLinesFile
+    results: SessionResults
+    #: The node ids of all selected cases, those that a resumed run has already done included.
+    order: List[str] = field(default_factory=list)
+    note: str = ""
+    broken: bool = False  # the journal could not take every line
+    closing: List[str] = field(default_factory=list)  # lines for the end of the summary
+
+    def add(self, line: Dict[str, Any]) -> None:
+        """Put one line into the results and on disk; a disk that fails is reported once."""
+        line = finite(line)
+        self.results.take(line)
+        try:
+            self.journal.append(line)
+        except OSError as error:
+            if not self.broken:
+                self.broken = True
+                self.closing.append(
+                    f"results could no longer be written to {self.journal.path}: {error}; what is "
+                    "missing there is only in this table"
+                )
+
+
+run_key = pytest.StashKey[Run]()
+
+
+def selected(config: pytest.Config) -> List[str]:
+    """Return the node ids of the cases that this run is about, with those that were resumed.
+
+    It is the same in each worker of pytest-xdist. Empty before the end of the collection, and where
+    nothing is measured.
+    """
+    run = config.stash.get(run_key, None)
+    return list(run.order) if run is not None else []
+
+
+def is_complete(config: pytest.Config) -> bool:
+    """Tell whether every case that this run is about has ended; with ``-x`` some may not have."""
+    run = config.stash.get(run_key, None)
+    return run is not None and set(run.order) <= set(run.results.outcomes)

@@ -1,0 +1,1 @@
+"""Which cases exist, and which of them run here."""

@@ -1,0 +1,142 @@
+"""Leaves out the cases that cannot or should not run here, and says why."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
+import pytest
+from ipubench.fixtures import devices
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.case.cases import Family
+from ipubench.fixtures.case.options import check_value
+from ipubench.fixtures.case.options import resolve_key
+from ipubench.plugins.command_line.set_option import assign
+from ipubench.plugins.command_line.set_option import convert
+from ipubench.plugins.command_line.set_option import parse_assignments
+from ipubench.plugins.command_line.set_option import unknown_key_message
+from ipubench.plugins.selection.expand import FRAMEWORKS
+from ipubench.plugins.selection.expand import Selection
+from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.expand import selection_key
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Keep what this device can run; judge ``--set`` on what is left."""
+    selection = config.stash[selection_key]
+    kept: List[pytest.Item] = []
+    dropped: List[pytest.Item] = []
+    for item in items:
+        case = case_of(item)
+        reason = _why_left_out(case, selection.device, config.option) if case else ""
+        if case and selection.device == "fake" and set(FRAMEWORKS) & set(_fixtures(item)):
+            reason = "need a framework, which the fake device has none of"
+        if reason:
+            selection.left_out[reason] += 1
+        (dropped if reason else kept).append(item)
+    kept, lacking = _judge_overrides(selection, kept, config.option.dry_run)
+    dropped += lacking
+    if not config.option.dry_run:  # each printed command is a run of its own
+        kept, mixed = _one_data_mode(selection, kept)
+        dropped += mixed
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+    items[:] = kept
+    for case in filter(None, map(case_of, kept)):
+        for warning in case.config.warnings if not case.error else ():
+            selection.warnings.setdefault(warning, []).append(case.id)
+    selection.unused = {
+        field.name
+        for case in filter(None, map(case_of, kept))
+        for field in dataclasses.fields(case.config)
+        if field.metadata.get("ipu_only") and field.name in case.overrides and not case.config.ipus
+    }
+
+
+def _fixtures(item: pytest.Item) -> List[str]:
+    names: List[str] = getattr(item, "fixturenames", [])
+    return names
+
+
+def _why_left_out(case: Case, device: str, option: Any) -> str:
+    """Return what a case needs to run, or '' if it runs."""
+    needs = case.config.ipus
+    if case.excluded:
+        return f"left out by {case.excluded}"
+    if device in devices.IPU_KINDS:
+        if not needs:
+            return "for a host: --device=cpu or --device=cuda"
+    elif needs:
+        return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu"
+    if case.inner and not option.sweep:
+        return "inner points of a batch-size sweep: --sweep"
+    named = any(case.config.name in text for text in (option.keyword, *option.file_or_dir))
+    if case.further and not option.sweep and not named:
+        return "further configurations: --sweep, or -k with a full name"
+    return ""
+
+
+def _one_data_mode(
+    selection: Selection, items: List[pytest.Item]
+) -> Tuple[List[pytest.Item], List[pytest.Item]]:
+    """Keep one data mode of TensorFlow's cases on an IPU: the first that is selected.
+
+    The SDK's TensorFlow reads once a process whether data is synthetic (TF_POPLAR_FLAGS).
+    """
+    kept: List[pytest.Item] = []
+    mixed: List[pytest.Item] = []
+    mode = ""
+    for item in items:
+        case = case_of(item)
+        if selection.device in devices.IPU_KINDS and case and "tensorflow" in _fixtures(item):
+            mode = mode or case.config.data
+            if case.config.data != mode:
+                reason = f"need a run of their own on an IPU: --data={case.config.data}"
+                selection.left_out[reason] += 1
+                mixed.append(item)
+                continue
+        kept.append(item)
+    return kept, mixed
+
+
+def _judge_overrides(
+    selection: Selection, items: List[pytest.Item], dry_run: bool
+) -> Tuple[List[pytest.Item], List[pytest.Item]]:
+    """Return (kept, left out). Of a contradiction a dry run tells where it shows the case."""
+    found = [(item, case_of(item)) for item in items]
+    selected = [case for _, case in found if case is not None]
+    if not selected:
+        return items, []
+    for key in selection.assignments:
+        if all(key in case.lacks for case in selected):
+            classes = {type(case.config) for case in selected}
+            raise pytest.UsageError(unknown_key_message(key, classes))
+    kept: List[pytest.Item] = []
+    lacking: List[pytest.Item] = []
+    for item, case in found:
+        if case is not None and case.lacks:
+            selection.left_out[f"without the option {', '.join(sorted(case.lacks))}"] += 1
+            lacking.append(item)
+            continue
+        if case is not None and case.error and not dry_run:
+            raise pytest.UsageError(case.error)
+        kept.append(item)
+    return kept, lacking
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
+    """Say what was left out and what it needs."""
+    selection = config.stash[selection_key]
+    lines = [
+        f"{count} cases {reason}" if count > 1 else f"1 case {reason.replace('need ', 'needs ', 1)}"
+        for reason, count in sorted(selection.left_out.items())
+    ]
+    if selection.unused:
+        names = ", ".join(sorted(selection.unused))
+        lines.append(f"recorded and not used on a host, where they change nothing: {names}")
+    for warning, cases in selection.warnings.items():
+        more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
+        lines.append(f"{cases[0]}{more}: {warning}")
+    return lines

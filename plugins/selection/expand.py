@@ -1,0 +1,200 @@
+"""Turns the declarations of a bench file into cases, one for each combination of options."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
+import pytest
+from ipubench.fixtures import devices
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.case.cases import Family
+from ipubench.fixtures.case.options import check_value
+from ipubench.fixtures.case.options import resolve_key
+from ipubench.plugins.command_line.set_option import assign
+from ipubench.plugins.command_line.set_option import convert
+from ipubench.plugins.command_line.set_option import parse_assignments
+from ipubench.plugins.command_line.set_option import unknown_key_message
+
+# Fixture name -> marker: a case's framework is the runtime it asks for.
+FRAMEWORKS = {
+    "tensorflow": "tensorflow",
+    "pytorch": "torch",
+    "popart": "popart",
+    "triton": "triton",
+}
+
+
+@dataclasses.dataclass
+class Selection:
+    """What was asked for and what was left out, for the header and for the gate."""
+
+    assignments: Dict[str, List[str]]
+    device: str
+    #: All cases of the collected files, with the command line's overrides and without.
+    nodeids: Set[str] = dataclasses.field(default_factory=set)
+    unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
+    left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
+
+
+selection_key = pytest.StashKey[Selection]()
+
+
+def case_of(item: pytest.Item) -> Optional[Case]:
+    """Return the case that a collected item runs, or None for an ordinary test."""
+    callspec = getattr(item, "callspec", None)
+    case = callspec.params.get("case") if callspec is not None else None
+    return case if isinstance(case, Case) else None
+
+
+def framework_of(item: pytest.Item) -> Optional[str]:
+    """Return the framework that a case is marked with: tensorflow, torch, popart, triton."""
+    marked = (name for name in FRAMEWORKS.values() if item.get_closest_marker(name))
+    return next(marked, None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Parse ``--set``; a syntax error ends here."""
+    option = config.option
+    assignments = parse_assignments(option.case_options)
+    for key in ("batches_per_step", "steps"):
+        if getattr(option, key) is not None:
+            flag = f"--{key.replace('_', '-')}={getattr(option, key)}"
+            assign(assignments, key, [str(getattr(option, key))], flag)
+    if option.zero_values:
+        assign(assignments, "use_zero_values", ["true"], "--zero-values")
+    device = devices.choose(option.device)
+    if option.device_id is not None and device == "cpu":
+        raise pytest.UsageError(
+            "--device-id: a CPU has no number; a run takes it as a whole, taskset chooses cores"
+        )
+    if option.profile is not None and device in devices.IPU_KINDS:
+        # A report of thousands of batches fills a disk and shows no more than one batch does.
+        assignments.setdefault("batches_per_step", ["1"])
+    config.stash[selection_key] = Selection(assignments, device)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Turn the declared configurations into cases. Never raises: bad values are judged later."""
+    marks = list(metafunc.definition.iter_markers("cases"))
+    if not marks:
+        return
+    selection = metafunc.config.stash[selection_key]
+    option = metafunc.config.option
+    params: Dict[str, Any] = {}
+    for mark in marks:
+        axes = dict(mark.kwargs)
+        quick = axes.pop("quick", None)
+        further = axes.pop("further", False)
+        for entry in mark.args:
+            family = Family.of(entry, axes)
+            for case in expand(family, selection.assignments, option.data, option.precision, quick):
+                for identifier in (case.base_id, case.id):
+                    selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")
+                case = dataclasses.replace(case, further=further)
+                params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
+    metafunc.parametrize("case", list(params.values()), indirect=True)
+
+
+def _parameter(case: Case, fixturenames: Sequence[str]) -> Any:
+    marks = [getattr(pytest.mark, case.config.mode)]
+    marks += [getattr(pytest.mark, FRAMEWORKS[name]) for name in fixturenames if name in FRAMEWORKS]
+    if case.config.ipus:
+        marks.append(pytest.mark.ipus(case.config.ipus))
+    if case.inner or case.further:
+        marks.append(pytest.mark.sweep)
+    if case.quick:
+        marks.append(pytest.mark.quick)
+    return pytest.param(case, id=case.id, marks=marks)
+
+
+def expand(
+    family: Family,
+    assignments: Dict[str, List[str]],
+    data: Optional[str] = None,
+    precision: Optional[str] = None,
+    quick_names: Optional[Sequence[str]] = None,
+) -> Iterator[Case]:
+    """Yield the cases of a family under the command line's options.
+
+    ``data`` and ``precision`` narrow a family that has cases in several modes (the others are
+    yielded as excluded) and override the one mode of any other family that accepts the value.
+    """
+    cls = type(family.points[0][0])
+    keys = {key: resolve_key(cls, key) for key in assignments}
+    lacks = frozenset(key for key, name in keys.items() if name is None)
+    wanted = {"data": data, "precision": precision}
+    usual = [config for config, inner in family.points if not inner]
+    last_swept = getattr(usual[-1], family.swept) if family.swept else None
+    for config, inner in family.points:
+        start, excluded = config, ""
+        overrides: Set[str] = set()
+        for key, value in wanted.items():
+            if value is None or getattr(config, key) == value:
+                continue
+            if len(family.axes.get(key, ())) > 1 or not _accepts(config, key, value):
+                excluded = f"--{key}={value}"
+            else:
+                changes: Dict[str, Any] = {key: value}
+                start = dataclasses.replace(start, **changes)
+                overrides.add(key)
+        swept_here = family.swept in keys.values()
+        modes = family.axes.get("data", (config.data,))
+        quick = (
+            config.system == "host"
+            and (quick_names is None or config.name in quick_names)
+            # The last mode does what the others do, and more.
+            and config.mode == family.axes.get("mode", (config.mode,))[-1]
+            and config.data == (data if data in modes else modes[0])
+            and (swept_here or not family.swept or getattr(config, family.swept) == last_swept)
+        )
+        common = {
+            "inner": inner and not swept_here,
+            "quick": quick,
+            "lacks": lacks,
+            "excluded": excluded,
+            "base_id": family.identifier(config, frozenset()),
+        }
+        settable = [(name, assignments[key]) for key, name in keys.items() if name is not None]
+        for values in itertools.product(*(texts for _, texts in settable)):
+            names = [name for name, _ in settable]
+            yield _overridden(family, start, frozenset(overrides), names, values, common)
+
+
+def _accepts(config: CaseConfig, key: str, value: Any) -> bool:
+    try:
+        check_value(type(config), key, value)
+    except ValueError:
+        return False
+    return True
+
+
+def _overridden(
+    family: Family,
+    config: CaseConfig,
+    overrides: FrozenSet[str],
+    names: Sequence[str],
+    texts: Sequence[str],
+    common: Dict[str, Any],
+) -> Case:
+    error = ""
+    values: Dict[str, Any] = {}
+    for name, text in zip(names, texts):
+        try:
+            values[name] = convert(type(config), name, text)
+        except ValueError as problem:
+            error = error or f"--set={name}={text}: {problem}"
+    config = dataclasses.replace(config, **values)
+    try:
+        config.check()
+    except ValueError as problem:
+        error = error or f"{config.name}: {problem}"
+    changed = overrides | frozenset(names)
+    identifier = family.identifier(config, changed)
+    if error:
+        # The configuration kept its old value, so its identifier is another case's.
+        identifier += "-invalid"
+    return Case(config, identifier, overrides=changed, error=error, **common)

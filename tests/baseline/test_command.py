@@ -1,0 +1,359 @@
+"""The command line of baselines, run as a user does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.plugins.baseline import Benchmark
+from ipubench.plugins.baseline import key_of
+from ipubench.plugins.baseline import load_all
+from ipubench.plugins.baseline import save
+from ipubench.plugins.record.text import table
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.text import cut_middle
+from tests.support.baselines import document, entry, load
+from tests.support.harness import Outcome, Project
+
+A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
+
+
+class Shell:
+    """Runs ``python -m ipubench.plugins.baseline`` in a project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.folder = project.folder
+
+    def __call__(self, *words: str) -> Outcome:
+        answer = subprocess.run(
+            [sys.executable, "-m", "ipubench.plugins.baseline", *words],
+            cwd=str(self.folder),
+            env=self.project.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+            check=False,
+        )
+        outcome = Outcome(answer.returncode, answer.stdout.decode())
+        assert "Traceback" not in outcome.text, outcome.text
+        return outcome
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(*words, "--json").assert_code(0).text)
+
+    def store(self, name: str, *benchmarks: Benchmark) -> None:
+        save(self.path(name), document(*benchmarks))
+
+    def path(self, name: str) -> Path:
+        return self.folder / "baselines" / f"{name}.json"
+
+
+@pytest.fixture
+def shell(project: Project) -> Shell:
+    return Shell(project)
+
+
+def run(project: Project, *words: str, **env: str) -> None:
+    project.run("-k", "beta", "--budget=0.3", "--processes=1", *words, env=env)
+
+
+def test_list_shows_each_baseline(shell: Shell) -> None:
+    shell.store("main", entry("a"), entry("b"), entry("a", machine="cpu/y"))
+    shell.store("other", entry())
+    outcome = shell("list").assert_code(0)
+    assert outcome.line("main").split()[:3] == ["main", "2", "2"]
+    assert outcome.line("other").split()[3:5] == ["2026-01-02", "03:04"]
+    assert [row["machines"] for row in shell.json("list")] == [["cpu/x", "cpu/y"], ["cpu/x"]]
+
+
+def test_list_names_a_damaged_file_and_shows_the_others(shell: Shell) -> None:
+    shell.store("main", entry())
+    shell.path("broken").write_text("{")
+    outcome = shell("list").assert_code(4)
+    outcome.line("broken.json is not valid JSON")
+    outcome.line("main  ")
+
+
+def test_an_empty_folder_says_what_to_do(shell: Shell) -> None:
+    shell("list").assert_code(0).line("--baseline-save=NAME writes one")
+
+
+def test_show_lists_the_cases_by_machine_within_80_columns(shell: Shell) -> None:
+    long = "resnet50-instances4-bs16-generated-with-a-very-long-name-that-goes-on-and-on-and-on"
+    shell.store("main", entry(long, processes=5), entry("b", machine="cpu/y"))
+    outcome = shell("show", "main").assert_code(0)
+    assert all(len(line) <= 80 for line in outcome.lines)
+    outcome.line("cpu/x (1 entries)")
+    assert outcome.line("..").split()[1:5] == ["796.5", "items/s", "3.0%", "5"]
+
+
+def test_show_a_case_has_its_configuration_and_each_process(shell: Shell) -> None:
+    shell.store("main", entry("a", processes=3), entry("b"))
+    outcome = shell("show", "main", "bench_x[a]").assert_code(0)
+    assert all(len(line) <= 80 for line in outcome.lines)
+    outcome.line("machine        cpu/x")
+    assert "batch_size 8" in outcome.text and B not in outcome.text
+    assert [line.split()[-1] for line in outcome.lines[-3:]] == ["no", "yes", "yes"]
+    (only,) = shell.json("show", "main", "bench_x[a]")
+    assert only == load(shell.path("main"))[A]
+
+
+def test_show_without_a_match_is_one_message(shell: Shell) -> None:
+    shell.store("main", entry())
+    shell("show", "main", "zzz").assert_code(4).line("no case of main has 'zzz' in its name")
+    shell("show", "nope").assert_code(4).line("there are: main")
+
+
+@pytest.mark.parametrize("words", [[], ["nothing"], ["show"], ["diff", "a", "b", "--gate=x"]])
+def test_a_wrong_command_line_is_one_message_and_exit_code_4(
+    shell: Shell, words: List[str]
+) -> None:
+    outcome = shell(*words).assert_code(4)
+    assert len(outcome.lines) == 1 and "--help" in outcome.text
+
+
+# merge
+
+
+def test_merge_joins_shards(shell: Shell) -> None:
+    shell.store("one", entry("a"))
+    shell.store("two", entry("b"), entry("a", machine="cpu/y"), entry("a", config_hash="g"))
+    shell("merge", "all", "one", "two").assert_code(0).line("all.json has 4 entries now")
+    expected = load_all(shell.path("one")) + load_all(shell.path("two"))
+    assert sorted(map(key_of, load_all(shell.path("all")))) == sorted(map(key_of, expected))
+
+
+def test_merge_into_a_file_that_exists_keeps_its_cases(shell: Shell) -> None:
+    shell.store("all", entry("a"))
+    shell.store("two", entry("b"))
+    shell("merge", "all", "two").assert_code(0)
+    shell("merge", "all", "two").assert_code(0)  # the same content is no conflict
+    assert set(load(shell.path("all"))) == {A, B}
+
+
+def test_merge_refuses_two_results_of_one_case_unless_told_to_take_the_newer(shell: Shell) -> None:
+    shell.store("old", entry(time="2026-01-01T00:00:00Z"))
+    shell.store("new", entry(time="2026-01-02T00:00:00Z", slower=2))
+    outcome = shell("merge", "all", "new", "old").assert_code(4)
+    outcome.line(f"{A} was measured twice on cpu/x (2026-01-02T00:00:00Z and 2026-01-01T00:00:00Z)")
+    assert not shell.path("all").exists()
+    for inputs in (["new", "old"], ["old", "new"]):
+        shell("merge", "all", *inputs, "--newest").assert_code(0).line("the newer kept")
+        assert load(shell.path("all"))[A] == entry(time="2026-01-02T00:00:00Z", slower=2)
+
+
+def test_commands_that_change_one_file_at_once_lose_nothing(shell: Shell) -> None:
+    names = [f"part{number}" for number in range(4)]
+    for name in names:
+        shell.store(name, entry(name))
+    commands = [["merge", "all", name] for name in names[:2]]
+    commands += [["promote", str(shell.path(name)), "all"] for name in names[2:]]
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "ipubench.plugins.baseline", *words],
+            cwd=str(shell.folder),
+            env=shell.project.environment,
+            stdout=subprocess.DEVNULL,
+        )
+        for words in commands
+    ]
+    assert [process.wait(timeout=120) for process in running] == [0] * 4
+    assert len(load(shell.path("all"))) == 4
+
+
+# promote
+
+
+def test_promote_makes_a_journal_the_baseline(shell: Shell) -> None:
+    run(shell.project, "--baseline-save=saved")
+    (journal,) = shell.project.journals()
+    for word in (journal.name, journal.stem, str(journal)):
+        shell("promote", word, "main").assert_code(0).line("2 cases of")
+    saved = load(shell.path("saved"))
+    promoted = load(shell.path("main"))
+    assert promoted == saved
+    program = str(Path(sys.executable).with_name("pytest-benchmark"))
+    answer = subprocess.run(
+        [program, "compare", str(shell.path("main"))],
+        cwd=str(shell.folder / "baselines"),
+        env=shell.project.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert b"bench_fake[beta-synthetic]" in answer.stdout
+
+
+def test_promote_takes_a_reports_document(shell: Shell) -> None:
+    shell.store("main", entry("b"), entry("a", machine="cpu/y"))
+    report = shell.folder / "report" / "baseline.json"
+    save(report, document(entry("a", slower=2)))
+    shell("promote", "report/baseline.json", "main").assert_code(0)
+    assert len(load_all(shell.path("main"))) == 3
+
+
+def test_promote_refuses_a_regressed_run_unless_told_otherwise(shell: Shell) -> None:
+    run(shell.project, "--baseline-save=main")
+    run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.2")
+    journal = shell.project.journals()[-1].name
+    outcome = shell("promote", journal, "main").assert_code(4)
+    outcome.line("regressed (bench_fake.py::bench_fake[beta-synthetic], bench_fake.py::bench_fake[")
+    before = load(shell.path("main"))
+    shell("promote", journal, "main", "--accept-regressed").assert_code(0)
+    after = load(shell.path("main"))
+    for nodeid, benchmark in before.items():
+        ratio = record_of(after[nodeid])["throughput"]["median"]
+        assert ratio < 0.9 * record_of(benchmark)["throughput"]["median"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read"),
+        ("nothing\n", "is not the journal of a run"),
+        ('{"type": "run", "format": 99}\n', "has format 99, this version reads up to"),
+        ('{"type": "run", "format": 1}\n', "measured no case"),
+        (
+            '{"type": "run", "format": 1}\n'
+            '{"type": "case", "benchmark": {"fullname": "x", "extra_info": {}}}\n',
+            "is damaged",
+        ),
+    ],
+)
+def test_promote_what_is_no_run_is_one_message(shell: Shell, content: Any, message: str) -> None:
+    if content is not None:
+        (shell.folder / "run.jsonl").write_text(content)
+    shell("promote", "./run.jsonl", "main").assert_code(4).line(message)
+
+
+# prune
+
+
+def test_prune_takes_out_the_cases_that_no_longer_exist(shell: Shell) -> None:
+    shell.project.run("--baseline-save=main", "--budget=0.3", "--processes=1").assert_code(0)
+    assert "0 cases were pruned" in shell("prune", "main").assert_code(0).text
+    bench = shell.folder / "bench_fake.py"
+    bench.write_text(bench.read_text().replace('"beta"', '"renamed"'))
+    kept = [nodeid for nodeid in load(shell.path("main")) if "beta" not in nodeid]
+    outcome = shell("prune", "main", "--dry-run").assert_code(0)
+    outcome.line("bench_fake.py::bench_fake[beta-generated]")
+    outcome.line("2 cases would be pruned")
+    assert len(load(shell.path("main"))) == len(kept) + 2
+    shell("prune", "main").assert_code(0).line("2 cases were pruned")
+    assert list(load(shell.path("main"))) == kept
+
+
+def test_prune_keeps_cases_of_other_devices_and_of_other_options(shell: Shell) -> None:
+    """gamma needs IPUs, alpha-bs4 is an inner sweep point, and options change a case's name."""
+    names = ["gamma-pod4-inference-synthetic", "alpha-bs4-synthetic", "beta-synthetic-noise0.02"]
+    entries = [entry(name, time="2026-01-01T00:00:00Z") for name in names]
+    for benchmark, name in zip(entries, names):
+        benchmark["fullname"] = f"bench_fake.py::bench_fake[{name}]"
+    record_of(entries[2])["overrides"] = ["noise"]
+    gone = entry("c")
+    gone["fullname"] = "bench_fake.py::bench_gone[c-noise0.02]"
+    record_of(gone)["overrides"] = ["noise"]
+    shell.store("main", *entries, gone)
+    outcome = shell("prune", "main").assert_code(0)
+    outcome.line("  bench_fake.py::bench_gone[c-noise0.02]")
+    assert set(load(shell.path("main"))) == {benchmark["fullname"] for benchmark in entries}
+
+
+def test_prune_of_a_suite_that_cannot_be_collected_changes_nothing(shell: Shell) -> None:
+    shell.store("main", entry())
+    (shell.folder / "bench_fake.py").write_text("import nothing_of_this_name")
+    outcome = shell("prune", "main").assert_code(4)
+    outcome.line("nothing was pruned: the suite in")
+    assert "nothing_of_this_name" in outcome.text
+    assert set(load(shell.path("main"))) == {A}
+
+
+# diff
+
+
+def kinds(found: List[Dict[str, Any]]) -> Dict[str, str]:
+    return {difference["case"]: difference["kind"] for difference in found}
+
+
+def test_diff_says_what_the_gate_says(shell: Shell) -> None:
+    shell.store("before", entry("a", processes=6), entry("gone", processes=6))
+    shell.store("now", entry("a", processes=6, slower=1.5), entry("added"))
+    outcome = shell("diff", "before", "now", "--gate=5%").assert_code(1)
+    assert all(len(line) <= 80 for line in outcome.lines)
+    assert outcome.line("regressed").split()[:4] == ["a", "796.5", "531.0", "-33.3%"]
+    outcome.line("before against now (gate 5.0%): 1 missing, 1 new, 1 regressed")
+    shell("diff", "before", "now").assert_code(0).line("(no gate): 1 missing, 1 new, 1 not judged")
+    assert shell("diff", "now", "now", "--gate=5%").code == 0
+
+
+def test_a_case_made_by_options_is_missing_only_with_its_bench_function(shell: Shell) -> None:
+    made, gone = entry("a-noise0.02"), entry("c-noise0.02")
+    gone["fullname"] = "bench_gone.py::bench_gone[c-noise0.02]"
+    for benchmark in (made, gone):
+        record_of(benchmark)["overrides"] = ["noise"]
+    shell.store("before", entry("a"), made, gone)
+    shell.store("now", entry("a"))
+    found = kinds(shell.json("diff", "before", "now"))
+    assert found == {A: "not judged", gone["fullname"]: "missing"}
+
+
+def test_diff_of_other_machines_compares_nothing(shell: Shell) -> None:
+    shell.store("before", entry("a", machine="cpu/y"))
+    shell.store("now", entry("a"))
+    outcome = shell("diff", "before", "now", "--gate=5%").assert_code(6)
+    outcome.line(f"incomparable: {A}: another machine (cpu/y, now cpu/x)")
+    outcome.line("nothing was compared")
+
+
+def test_diff_takes_the_entry_of_the_same_machine_and_configuration(shell: Shell) -> None:
+    shell.store("before", entry(machine="cpu/y"), entry(), entry(config_hash="g", slower=3))
+    shell.store("now", entry())
+    (found,) = shell.json("diff", "before", "now", "--gate=5%")
+    assert found["kind"] in ("pass", "inconclusive")
+    assert found["change"] == pytest.approx(0)
+
+
+# export
+
+
+def test_export_prints_or_writes_another_tools_format(shell: Shell) -> None:
+    shell.store("main", entry())
+    printed = shell("export", "main", "--format=github-action-benchmark").assert_code(0).text
+    (exported,) = json.loads(printed)
+    assert exported["value"] == pytest.approx(796.5, rel=0.001)
+    shell("export", "main", "--format=csv", "--output=out.csv").assert_code(0)
+    assert (shell.folder / "out.csv").read_text().count("\n") == 2
+    shell("export", "main", "--format=xml").assert_code(4).line("there are: bencher, csv")
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "~nobody2/main"],
+        ["promote", "~nobody2/run.jsonl", "main"],
+        ["promote", LONG, "main"],
+        ["promote", "baselines/main.json", f"./{LONG}"],
+        ["export", "main", "--format=csv", "-o", "~nobody2/out.csv"],
+        ["export", "main", "--format=csv", "-o", LONG],
+    ],
+)
+def test_a_path_that_cannot_be_used_is_one_message(shell: Shell, words: List[str]) -> None:
+    shell.store("main", entry())
+    assert len(shell(*words).assert_code(4).lines) == 1
+
+
+def test_a_table_fits_and_cuts_names_in_their_middle() -> None:
+    rows = [("case", "n"), ("a-name-that-is-long", "12")]
+    assert table(rows, 20) == ["case               n", "a-name-..is-long  12"]
+    assert cut_middle("short", 10) == "short"

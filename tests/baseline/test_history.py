@@ -1,0 +1,291 @@
+"""Runs kept over time, the trend of each case, and where its level changed."""
+
+from __future__ import annotations
+
+import builtins
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+
+from ipubench.plugins.baseline import BaselineError
+from ipubench.plugins.baseline import Key
+from ipubench.plugins.baseline.history import change_points as changes
+from ipubench.plugins.baseline import load_document
+from ipubench.plugins.baseline import save
+from ipubench.plugins.baseline.history import store
+from ipubench.plugins.baseline.history.change_points import ChangesUnavailable
+from ipubench.plugins.baseline.history.change_points import change_points
+from ipubench.plugins.baseline.history.change_points import noise
+from ipubench.plugins.baseline.history.store import Trend
+from ipubench.plugins.baseline.history.store import short_revision
+from ipubench.plugins.baseline.history.store import slug
+from tests.support.baselines import document, entry
+from tests.support.harness import Project
+from tests.baseline.test_command import Shell
+
+A = "bench_x.py::bench_x[a]"
+
+
+def series(levels: List[float], runs: int, spread: float, seed: int = 1) -> List[float]:
+    """Return logarithms of throughput: ``runs`` at each level, with normal noise."""
+    generator = random.Random(seed)
+    return [math.log(level) + generator.gauss(0, spread) for level in levels for _ in range(runs)]
+
+
+def all_close(path: Path) -> List[str]:
+    return sorted(str(file.relative_to(path)) for file in path.rglob("*.json"))
+
+
+# Change points.
+
+
+def needs_ruptures() -> None:
+    pytest.importorskip("ruptures", reason="pip install 'ipubench[report]' brings ruptures")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("step", [0.9, 1.1])
+def test_a_step_is_found_where_it_is(step: float, seed: int) -> None:
+    """10% at 1% noise, the fifteenth run of thirty being the first of the new level."""
+    needs_ruptures()
+    (found,) = change_points(series([100, 100 * step], 15, 0.01, seed))
+    assert abs(found - 15) <= 1
+
+
+def test_each_of_several_steps_is_found() -> None:
+    needs_ruptures()
+    values = series([100, 90, 110], 12, 0.01)
+    assert change_points(values) == pytest.approx([12, 24], abs=1)
+
+
+def test_equal_runs_have_none() -> None:
+    """One in a hundred series of thirty may; of twenty, three would be very many."""
+    needs_ruptures()
+    found = [change_points(series([100], 30, 0.01, seed)) for seed in range(20)]
+    assert sum(map(bool, found)) <= 2
+
+
+@pytest.mark.parametrize("position", [0, 1, 12, 28, 29])
+def test_one_bad_run_is_no_change(position: int) -> None:
+    needs_ruptures()
+    values = series([100], 30, 0.01, seed=3)
+    values[position] -= 0.5
+    assert change_points(values) == []
+
+
+def test_runs_that_agree_to_the_last_digit_have_none() -> None:
+    needs_ruptures()
+    assert change_points([math.log(100 + 1e-9 * number) for number in range(20)]) == []
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_a_level_needs_three_runs(count: int) -> None:
+    needs_ruptures()
+    assert change_points([0.0, 1.0, 2.0, 3.0, 4.0, 5.0][:count]) == []
+
+
+@pytest.mark.parametrize(("slow_runs", "found"), [(1, []), (2, [19]), (3, [20]), (4, [20])])
+def test_a_change_shows_with_its_second_run_and_is_in_place_with_its_third(
+    slow_runs: int, found: List[int]
+) -> None:
+    needs_ruptures()
+    values = series([100], 20, 0.01)
+    assert change_points(values + [math.log(80)] * slow_runs) == found
+
+
+def test_noise_is_that_of_the_runs_whatever_the_steps() -> None:
+    one = series([100], 200, 0.01)
+    stepped = [value + 0.5 * (index >= 100) for index, value in enumerate(one)]
+    assert noise(one) == pytest.approx(0.01, rel=0.2)
+    assert noise(stepped) == pytest.approx(noise(one), rel=0.05)
+    assert noise([1.0] * 10) == changes.SMALLEST_NOISE
+
+
+def without_ruptures(monkeypatch: pytest.MonkeyPatch) -> None:
+    really_import = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "ruptures":
+            raise ImportError(name)
+        return really_import(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+
+
+def test_without_the_library_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_ruptures(monkeypatch)
+    with pytest.raises(ChangesUnavailable, match=r"pip install 'ipubench\[report\]'"):
+        change_points([0.0] * 10)
+
+
+# Trends.
+
+
+def test_equal_configuration_and_machine_make_one_trend_in_order_of_time() -> None:
+    runs = [
+        entry(time="2026-01-03T00:00:00Z", slower=2),
+        entry(time="2026-01-01T00:00:00Z", processes=3),
+        entry(time="2026-01-02T00:00:00Z", machine="cpu/y"),
+        entry(time="2026-01-02T00:00:00Z", config_hash="g"),
+        entry("b", time="2026-01-02T00:00:00Z"),
+    ]
+    found = store.trends_of(runs)
+    assert len(found) == 4
+    (both,) = [trend for trend in found if len(trend.points) == 2]
+    assert both.key == (A, "h", "cpu/x")
+    assert [point.time[:10] for point in both.points] == ["2026-01-01", "2026-01-03"]
+    assert [point.processes for point in both.points] == [3, 1]
+    assert both.points[1].throughput == pytest.approx(both.points[0].throughput / 2)
+    assert both.points[0].revision == "0123456"
+
+
+def test_a_run_counts_with_the_median_of_its_processes() -> None:
+    run = entry(processes=3)
+    for process, slower in zip(run["extra_info"]["ipubench"]["processes"], (1.0, 5.0, 2.0)):
+        process["seconds"] = [0.1 * slower] * 5
+    (trend,) = store.trends_of([run])
+    assert trend.points[0].throughput == pytest.approx(80 / 0.2)
+
+
+def test_the_change_of_a_level_is_that_of_medians() -> None:
+    rates = [100.0, 101.0, 50.0, 80.0, 81.0, 82.0]
+    points = tuple(store.Point("t", "r", rate, 1) for rate in rates)
+    trend = Trend(Key(A, "h", "m"), "items/s", points)
+    assert store.level_change(trend, [3], 0) == pytest.approx(-0.19)
+    (change,) = store.as_dict(trend, [3])["changes"]
+    assert change["run"] == 3 and change["change"] == pytest.approx(-0.19)
+
+
+def test_names_are_fit_for_files_and_distinct() -> None:
+    assert slug("cpu/Intel(R) Xeon(R)/amx/2 threads").startswith(
+        "cpu-intel-r-xeon-r-amx-2-threads-"
+    )
+    assert slug("cpu/a b") != slug("cpu/a-b")
+    assert len(slug("x" * 500)) < 80 and "/" not in slug("../../etc\ud800")
+    assert short_revision("0123456789abcdef-dirty") == "0123456-dirty"
+    assert short_revision(None) == ""
+
+
+# Whole runs.
+
+
+def test_a_run_is_kept_and_shown(project: Project) -> None:
+    shell = Shell(project)
+    folder = project.folder / "baselines"
+    outcome = project.run("-k", "beta", "--budget=0.3", "--history").assert_code(0)
+    (name,) = all_close(folder)
+    assert name.startswith(f"history/{slug('fake/fake device')}/2")
+    assert "unversioned" in name
+    outcome.line("kept for the history in")
+    project.run("-k", "beta", "--budget=0.3", "--history", env={"IPUBENCH_FAKE_NAME": "other"})
+    assert len({Path(name).parent for name in all_close(folder)}) == 2
+    shown = shell("history").assert_code(0)
+    shown.line("fake/other (2 trends)")
+    assert shown.line("beta-synthetic").split()[1:4] == ["1", "4,000", "items/s"]
+    shell("list").assert_code(0).line("no baselines in")
+    # It is a baseline like any other.
+    shell("show", f"./baselines/{name}").assert_code(0)
+
+
+def test_a_run_without_the_option_keeps_nothing(project: Project) -> None:
+    project.run("-k", "beta", "--budget=0.3").assert_code(0)
+    assert all_close(project.folder / "baselines") == []
+
+
+def test_an_interrupted_run_is_no_point_of_a_trend(project: Project) -> None:
+    source = (project.folder / "bench_fake.py").read_text()
+    interrupted = source.replace(
+        'if config.trouble == "error":\n        raise CaseError(',
+        'if "beta-generated" in str(meter.case):\n        raise KeyboardInterrupt(',
+    )
+    (project.folder / "bench_fake.py").write_text(interrupted)
+    project.run("-k", "beta", "--history").assert_code(2)
+    assert all_close(project.folder / "baselines") == []
+
+
+def test_a_history_that_cannot_be_written_keeps_the_results(project: Project) -> None:
+    (project.folder / "baselines").mkdir()
+    (project.folder / "baselines" / "history").write_text("in the way")
+    outcome = project.run("-k", "beta", "--budget=0.3", "--history").assert_code(4)
+    outcome.line("cannot be written")
+    assert "Traceback" not in outcome.text and len(project.records()) == 2
+
+
+@pytest.fixture
+def kept(project: Project) -> Shell:
+    """Twelve runs of two cases, of which one became 10% slower with the seventh run."""
+    folder = project.folder / store.FOLDER / "machine"
+    generator = random.Random(7)
+    for number in range(12):
+        stamp = f"2026-02-{number + 1:02}T00:00:00Z"
+        noisy = [math.exp(generator.gauss(0, 0.01)) for _ in range(2)]
+        revision = f"{number:07x}abc"
+        a = entry("a", time=stamp, git=revision, slower=noisy[0] * (1.1 if number >= 6 else 1))
+        b = entry("b", time=stamp, git=revision, slower=noisy[1])
+        save(folder / f"202602{number + 1:02}T000000Z-x.json", document(a, b))
+    return Shell(project)
+
+
+def test_the_trend_of_a_case_has_its_change_marked(kept: Shell) -> None:
+    needs_ruptures()
+    outcome = kept("history", "bench_x[a]").assert_code(0)
+    assert all(len(line) <= 80 for line in outcome.lines)
+    (marked,) = [line for line in outcome.lines if "<--" in line]
+    assert marked.split()[:3] == ["2026-02-07", "00:00", "0000006"]
+    (trend,) = kept.json("history", "bench_x[a]")
+    (change,) = trend["changes"]
+    assert change["run"] == 6 and change["change"] == pytest.approx(-0.09, abs=0.02)
+    assert len(trend["runs"]) == 12
+
+
+def test_all_trends_are_shown_with_their_last_change(kept: Shell) -> None:
+    needs_ruptures()
+    outcome = kept("history").assert_code(0)
+    assert outcome.line("bench_x[a]").split()[-1] == "0000006"
+    assert outcome.line("bench_x[b]").split()[1:] == [
+        "12", outcome.line("bench_x[b]").split()[2], "items/s", "-",
+    ]  # fmt: skip
+    assert len(kept.json("history", "--last=5")[0]["runs"]) == 5
+
+
+def test_a_damaged_run_is_left_out_and_named(kept: Shell) -> None:
+    broken = kept.folder / store.FOLDER / "machine" / "20260201T000000Z-x.json"
+    broken.write_text("{")
+    outcome = kept("history", "bench_x[b]").assert_code(0)
+    outcome.line("left out: the baseline")
+    assert len([line for line in outcome.lines if line.startswith("  2026-02")]) == 11
+
+
+def test_a_history_without_the_case_is_one_message(kept: Shell) -> None:
+    kept("history", "zzz").assert_code(4).line("holds no case with 'zzz' in its name")
+    kept("history", "--last=0").assert_code(4).line("'0' is not a whole number from 1 up")
+
+
+def test_trends_are_shown_without_the_library_too(
+    kept: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ipubench.plugins.baseline.__main__ import main
+
+    without_ruptures(monkeypatch)
+    monkeypatch.chdir(kept.folder)
+    assert main(["history", "bench_x[a]"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.count("no change points are marked: ") == 1
+    assert "2026-02-12" in printed.out and "<--" not in printed.out
+
+
+def test_only_the_wanted_cases_of_a_file_are_read(kept: Shell) -> None:
+    path = kept.folder / store.FOLDER / "machine" / "20260201T000000Z-x.json"
+    stored = json.loads(path.read_text())
+    stored["benchmarks"][0]["stats"] = None  # of case a
+    path.write_text(json.dumps(stored))
+    found, notes = store.read(kept.folder, lambda nodeid: "[b]" in nodeid, 1)
+    assert len(found) == 1 and not notes
+    found, notes = store.read(kept.folder, lambda nodeid: True, 12)
+    assert len(found) == 22 and len(notes) == 1
+    with pytest.raises(BaselineError, match="is damaged"):
+        load_document(path)

@@ -1,0 +1,136 @@
+"""Configurations, identifiers and hashes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, FrozenSet, List, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.case.cases import Family
+from ipubench.fixtures.case.cases import Sweep
+from ipubench.fixtures.case.cases import config_hash
+from ipubench.fixtures.case.cases import effective_options
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.case.options import resolve_key
+
+NONE: FrozenSet[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Sample(CaseConfig):
+    """A kernel-like configuration."""
+
+    batch_size: int = option(2, "items", minimum=1)
+    text: str = option("", "anything")
+    words: Tuple[str, ...] = option((), "words")
+
+
+@dataclass(frozen=True)
+class Network(CaseConfig):
+    """A network-like configuration."""
+
+    micro_batch_size: int = option(1, "images", minimum=1)
+
+
+def identifiers(family: Family) -> List[str]:
+    return [family.identifier(config, NONE) for config, _ in family.points]
+
+
+def test_a_plain_case_shows_its_name_and_its_data() -> None:
+    assert identifiers(Family.of(Sample(name="x"), {})) == ["x-synthetic"]
+
+
+def test_a_case_without_a_name_has_its_class() -> None:
+    assert identifiers(Family.of(Sample(), {})) == ["sample-synthetic"]
+
+
+def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
+    family = Family.of(
+        Sample(name="x"), {"data": ("synthetic", "real"), "mode": ("inference", "training")}
+    )
+    assert identifiers(family) == [
+        "x-inference-synthetic",
+        "x-training-synthetic",
+        "x-inference-real",
+        "x-training-real",
+    ]
+
+
+def test_a_sweep_shows_its_batch_size_and_marks_its_inner_points() -> None:
+    family = Family.of(Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8)), {})
+    assert identifiers(family) == ["n-bs1-synthetic", "n-bs4-synthetic", "n-bs8-synthetic"]
+    assert [inner for _, inner in family.points] == [False, True, False]
+
+
+def test_a_sweep_may_say_which_points_always_run() -> None:
+    sweep = Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8, 64), usual=(1, 8))
+    family = Family.of(sweep, {})
+    assert [inner for _, inner in family.points] == [False, True, False, True]
+
+
+def test_a_system_other_than_the_host_is_shown() -> None:
+    assert identifiers(Family.of(Sample(name="x", system="pod16"), {})) == ["x-pod16-synthetic"]
+
+
+def test_overrides_are_shown_and_the_number_of_steps_is_not() -> None:
+    family = Family.of(Sample(name="x"), {})
+    config = Sample(name="x", batch_size=32, steps=7, precision="32.32", batches_per_step=9)
+    changed = frozenset({"batch_size", "steps", "precision", "batches_per_step"})
+    assert family.identifier(config, changed) == "x-synthetic-bs32-bps9-32.32"
+
+
+@given(st.text(), st.text())
+def test_identifiers_hold_only_what_k_can_select_and_stay_distinct(one: str, two: str) -> None:
+    family = Family.of(Sample(name="x"), {})
+    names = {
+        text: family.identifier(Sample(name="x", text=text), frozenset({"text"}))
+        for text in (one, two)
+    }
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", name) for name in names.values())
+    assert len(set(names.values())) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("cls", "key", "found"),
+    [
+        (Sample, "batch_size", "batch_size"),
+        (Sample, "batch-size", "batch_size"),
+        (Sample, "micro_batch_size", "batch_size"),
+        (Network, "batch-size", "micro_batch_size"),
+        (Network, "device_iterations", "batches_per_step"),
+        (Sample, "repeat", "steps"),
+        (Sample, "iterations", "steps"),
+        (Sample, "batchsize", None),
+        (Network, "text", None),
+    ],
+)
+def test_aliases_work_both_ways(cls: Any, key: str, found: Any) -> None:
+    assert resolve_key(cls, key) == found
+
+
+def test_the_hash_follows_what_is_measured() -> None:
+    base = Sample(name="x")
+    assert config_hash(base, NONE) == config_hash(Sample(name="x"), NONE)
+    assert config_hash(base, NONE) != config_hash(Sample(name="x", batch_size=3), NONE)
+    assert config_hash(base, NONE) == config_hash(Sample(name="x", steps=99), NONE)
+
+
+def test_a_host_calibrates_batches_per_step_unless_it_was_given() -> None:
+    one, other = Sample(batches_per_step=1), Sample(batches_per_step=5)
+    assert config_hash(one, NONE) == config_hash(other, NONE)
+    given_here = frozenset({"batches_per_step"})
+    assert config_hash(one, given_here) != config_hash(other, given_here)
+    assert "batches_per_step" not in effective_options(one, NONE)
+    ipu = Sample(system="ipu", batches_per_step=5)
+    assert effective_options(ipu, NONE)["batches_per_step"] == 5
+
+
+def test_a_host_runs_one_replica() -> None:
+    with pytest.raises(ValueError, match="replicas=2 needs an IPU"):
+        Sample(replicas=2).check()
+    Sample(system="pod4", replicas=2).check()

@@ -1,0 +1,140 @@
+"""The classification cases hold the numbers of the original program's configuration files."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, Tuple
+
+import pytest
+
+from ipubench.bench_inference.bench_cnn_torch import BATCHES
+from ipubench.bench_inference.bench_cnn_torch import HOST
+from ipubench.bench_inference.bench_cnn_torch import IPU
+from ipubench.bench_inference.bench_cnn_torch import POD4
+from ipubench.bench_inference.bench_cnn_torch import POD4_BATCHES
+from ipubench.bench_inference.bench_cnn_torch import ipu_sweep
+from ipubench.bench_inference.classifier import Classifier
+
+# micro batch, device iterations, samples per host call
+PRESETS = {
+    "resnet50": ("resnet50", 90, 128, 11520),
+    "efficientnet-b0": ("efficientnet-b0", 49, 128, 6272),
+    "efficientnet-b4": ("efficientnet-b4", 12, 128, 1536),
+    "efficientnet-b0-g16-gn": ("efficientnet-b0", 106, 128, 13568),
+    "efficientnet-b4-g16-gn": ("efficientnet-b4", 26, 128, 3328),
+    "mobilenet-v3-small": ("mobilenet-v3-small", 224, 64, 14336),
+    "mobilenet-v3-large": ("mobilenet-v3-large", 64, 128, 8192),
+    "common": ("resnet18", 1, 128, 128),
+}
+GROUPED = {
+    "efficientnet_group_dim": 16,
+    "efficientnet_expand_ratio": 4,
+    "norm_type": "group",
+    "norm_num_groups": 4,
+    "norm_eps": 0.001,
+    "enable_fast_groupnorm": True,
+    "random_weights": True,
+}
+# benchmarks.yml: preset it names, tiles for transfers, prefetch of the exchange
+BENCHMARKS = {
+    "resnet50_infer_gen_pod4": ("resnet50", 64, True),
+    "resnet50_minlatency": ("resnet50", 0, False),
+    "efficientnet_b0": ("efficientnet-b0", 64, True),
+    "efficientnet_b0_minlatency": ("efficientnet-b0", 0, False),
+    "efficientnet_b0_gn": ("efficientnet-b0-g16-gn", 64, True),
+    "efficientnet_b4": ("efficientnet-b4", 32, True),
+    "efficientnet_b4_minlatency": ("efficientnet-b4", 0, False),
+    "efficientnet_b4_gn": ("efficientnet-b4-g16-gn", 32, True),
+}
+LATEST_BATCHES = {
+    "resnet50_infer_gen_pod4": {1, 64},
+    "resnet50_minlatency": {1, 4},
+    "efficientnet_b0": {1, 48},
+    "efficientnet_b0_minlatency": {1, 4},
+    "efficientnet_b0_gn": {1, 100},
+    "efficientnet_b4": {1, 12},
+    "efficientnet_b4_minlatency": {1, 4},
+    "efficientnet_b4_gn": {1, 21},
+}
+
+
+def options(config: Classifier) -> Dict[str, Any]:
+    return dataclasses.asdict(config)
+
+
+@pytest.mark.parametrize(("name", "facts"), PRESETS.items())
+def test_the_presets_are_the_originals(name: str, facts: Tuple[str, int, int, int]) -> None:
+    model, micro_batch, iterations, samples = facts
+    config = IPU[name]
+    assert (config.model, config.micro_batch_size) == (model, micro_batch)
+    assert config.batches_per_step == iterations
+    assert micro_batch * iterations * config.replicas == samples
+    assert (config.precision, config.half_partial, config.eight_bit_io) == ("16.16", True, True)
+    assert (config.normalization_location, config.system) == ("ipu", "ipu")
+    assert config.norm_type == ("group" if name.endswith("-gn") else "batch")
+
+
+def test_there_is_no_other_preset() -> None:
+    assert set(IPU) == {*PRESETS, "resnext101"}
+
+
+@pytest.mark.parametrize("name", ["efficientnet-b0-g16-gn", "efficientnet-b4-g16-gn"])
+def test_the_modified_networks_are_the_originals(name: str) -> None:
+    for config in (IPU[name], HOST[name]):
+        assert {key: options(config)[key] for key in GROUPED} == GROUPED
+
+
+@pytest.mark.parametrize(("name", "facts"), BENCHMARKS.items())
+def test_the_benchmarks_are_the_originals(name: str, facts: Tuple[str, int, bool]) -> None:
+    preset, tiles, prefetch = facts
+    config = POD4[name]
+    assert (config.num_io_tiles, config.exchange_prefetch) == (tiles, prefetch)
+    assert (config.system, config.replicas, config.instances) == ("pod4", 4, 2)
+    assert (config.data, config.dataloader_worker) == ("generated", 16)
+    differs = {
+        *("name", "system", "micro_batch_size", "num_io_tiles", "exchange_prefetch", "replicas"),
+        *("instances", "data", "dataloader_worker"),
+    }
+    ours = {key: value for key, value in options(config).items() if key not in differs}
+    theirs = {key: value for key, value in options(IPU[preset]).items() if key not in differs}
+    assert ours == theirs
+
+
+def test_every_batch_size_of_both_versions_is_a_case() -> None:
+    for name, sizes in LATEST_BATCHES.items():
+        assert sizes <= set(POD4_BATCHES[name])
+    assert set(POD4_BATCHES) == set(POD4)
+
+
+def test_every_network_has_a_host_variant_and_the_published_batch_sizes() -> None:
+    from ipubench.models.torch.classification import ARCHITECTURES
+
+    assert {config.model for config in HOST.values()} == set(ARCHITECTURES)
+    assert set(PRESETS) - {"common"} <= set(HOST)
+    assert BATCHES["resnet50"] == (1, 4, 16, 32, 64, 90)
+    assert BATCHES["resnext101"] == (1, 2, 4, 8, 16)
+    assert BATCHES["efficientnet-b0"] == (1, 8, 16, 32)
+    assert all({1, 16} <= set(sizes) for sizes in BATCHES.values())
+
+
+def test_an_ipu_runs_the_published_batch_sizes_and_always_the_presets_own() -> None:
+    sweep = ipu_sweep("efficientnet-b0", IPU["efficientnet-b0"])
+    assert sweep.values == (1, 8, 16, 32, 49)
+    assert sweep.usual == (49,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_io_tiles": 16}, "num_io_tiles=16: give 0, or an even number from 32"),
+        ({"num_io_tiles": 33}, "num_io_tiles=33: give 0, or an even number"),
+        ({"num_io_tiles": 194}, "num_io_tiles=194: give 0, or an even number"),
+        ({"enable_fast_groupnorm": True}, "enable_fast_groupnorm needs norm_type=group"),
+        ({"efficientnet_group_dim": 16}, "need an EfficientNet, not resnet18"),
+        ({"efficientnet_expand_ratio": 4}, "need an EfficientNet, not resnet18"),
+        ({"replicas": 2}, "replicas=2 needs an IPU"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(changes: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(Classifier(), **changes).check()

@@ -1,0 +1,401 @@
+"""The published command lines of the TensorFlow CNN tables, number by number."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, List
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipubench.bench_inference import bench_cnn_tensorflow as inference
+from ipubench.bench_inference.validation import Validation
+from ipubench.bench_training import bench_cnn_tensorflow as training
+from ipubench.bench_training.requirements import NEEDS
+from ipubench.bench_training.training import Training
+from ipubench.fixtures.case.cases import Family
+from ipubench.fixtures.case.options import option_types
+from ipubench.models.tensorflow.cnn.classification import Network
+from ipubench.plugins.command_line.set_option import convert
+
+FACTS = ("gbs", "per_epoch", "per_call", "replicas", "instances", "shards", "micro")
+# Per line: global batch size, weight updates per epoch and per host call, replicas, instances,
+# shards, micro batch. The standard EfficientNet's are those published later (it had none of its
+# own), with updates per epoch 1281167 // 768 and an interval of 1668 // 16.
+LINES = {
+    ("resnet50", "m2000"): (16384, 78, 4, 1, 1, 4, 16),
+    ("resnet50", "pod16"): (16384, 78, 4, 4, 4, 4, 16),
+    ("resnext101", "m2000"): (768, 1668, 104, 2, 1, 2, 6),
+    ("resnext101", "pod16"): (768, 1668, 104, 8, 8, 2, 6),
+    ("efficientnet-b4", "m2000"): (768, 1668, 104, 1, 1, 4, 3),
+    ("efficientnet-b4", "pod16"): (768, 1668, 104, 4, 4, 4, 3),
+    ("efficientnet-b4-g16", "m2000"): (200, 6405, 400, 1, 1, 4, 5),
+    ("efficientnet-b4-g16", "pod16"): (800, 1601, 100, 4, 4, 4, 5),
+}
+SYSTEMS: Dict[str, Dict[str, Training]] = {"m2000": training.M2000, "pod16": training.POD16}
+SAME_IN_ALL = {
+    "pipeline": True,
+    "pipeline_schedule": "Grouped",
+    "xla_recompute": True,
+    "enable_half_partials": True,
+    "stable_norm": True,
+    "disable_variable_offloading": True,
+    "internal_exchange_optimisation_target": "balanced",
+    "loss_scaling": 128.0,
+    "data": "real",
+}
+OF_MODEL: Dict[str, Dict[str, Any]] = {
+    "resnet50": {
+        "model": "resnet",
+        "model_size": "50",
+        "batch_norm": True,
+        "precision": "16.32",
+        "pipeline_splits": ("b1/2/relu", "b2/3/relu", "b3/3/relu"),
+        "optimiser": "momentum",
+        "momentum": 0.9,
+        "lr_schedule": "stepped",
+        "normalise_input": True,
+        "eight_bit_io": True,
+        "dataset_cache": False,
+        "pipeline_num_parallel": 32,
+        "available_memory_proportion": (0.15,),
+        "label_smoothing": 0.0,
+        "epochs": 1.0,
+    },
+    "resnext101": {
+        "model": "resnext",
+        "model_size": "101",
+        "batch_norm": False,
+        "precision": "16.16",
+        "pipeline_splits": ("b3/3/relu",),
+        "optimiser": "momentum",
+        "lr_schedule": "cosine",
+        "label_smoothing": 0.1,
+        "normalise_input": True,
+        "eight_bit_io": True,
+        "dataset_cache": True,
+        "available_memory_proportion": (),
+        "epochs": 2.0,
+    },
+    "efficientnet-b4": {
+        "group_dim": 1,
+        "expand_ratio": 6,
+        "pipeline_splits": ("block2b", "block4b", "block6c"),
+    },
+    "efficientnet-b4-g16": {
+        "group_dim": 16,
+        "expand_ratio": 4,
+        "pipeline_splits": ("block2c", "block4c", "block6a"),
+    },
+}
+EFFICIENTNET = {
+    "model": "efficientnet",
+    "model_size": "B4",
+    "batch_norm": False,
+    "precision": "16.32",
+    "optimiser": "RMSprop",
+    "lr_schedule": "exponential",
+    "cutmix_lambda": 0.85,
+    "mixup_alpha": 0.2,
+    "weight_avg_exp": 0.97,
+    "enable_conv_dithering": True,
+    "available_memory_proportion": (0.15,),
+    "normalise_input": False,
+    "eight_bit_io": False,
+    "label_smoothing": 0.1,
+}
+
+
+@pytest.mark.parametrize("name, system", LINES)
+def test_a_training_line_is_a_case_with_its_numbers(name: str, system: str) -> None:
+    """What a line sets, and what the original works out from it."""
+    config = SYSTEMS[system][name]
+    config.check()
+    found = (
+        config.global_batch_size,
+        config.updates_per_epoch,
+        config.updates_per_call,
+        config.replicas,
+        config.instances,
+        config.shards,
+        config.micro_batch_size,
+    )
+    assert dict(zip(FACTS, found)) == dict(zip(FACTS, LINES[name, system]))
+    wanted = {**SAME_IN_ALL, **(EFFICIENTNET if "efficient" in name else {}), **OF_MODEL[name]}
+    assert {key: getattr(config, key) for key in wanted} == wanted
+    assert config.ipus == {"m2000": 4, "pod16": 16}[system]
+    assert Family.of(config, {}).identifier(config, frozenset()) == f"{name}-{system}-real"
+
+
+def test_an_efficientnet_on_a_pod_runs_one_epoch() -> None:
+    """The lines of one system differ in length only."""
+    assert training.M2000["efficientnet-b4-g16"].epochs == 2.0
+    assert training.POD16["efficientnet-b4-g16"].epochs == 1.0
+
+
+@pytest.mark.parametrize("name", sorted(training.HOST))
+def test_a_host_variant_trains_as_its_line_does(name: str) -> None:
+    """It differs in what needs IPUs, or more memory, or much time."""
+    host, line = training.HOST[name], training.M2000[name]
+    host.check()
+    differ = {
+        field.name
+        for field in dataclasses.fields(host)
+        if getattr(host, field.name) != getattr(line, field.name)
+    }
+    assert differ <= {
+        "system",
+        "replicas",
+        "shards",
+        "pipeline",
+        "pipeline_splits",
+        "pipeline_schedule",
+        "gradient_accumulation_count",
+        "xla_recompute",
+    }
+    assert host.ipus == 0
+
+
+def test_rates_are_those_of_the_original() -> None:
+    """2^N times the global batch size, N by optimiser and model where it is not given."""
+    assert training.M2000["resnet50"].recipe.base_rate == 16384 / 2048
+    assert training.M2000["resnext101"].recipe.base_rate == 768 / 2048
+    b4 = training.POD16["efficientnet-b4-g16"].recipe
+    assert training.POD16["efficientnet-b4-g16"].network.groups == 4
+    assert b4.base_rate == 800 / 16384
+    assert b4.rmsprop_decay == pytest.approx(1 - 800 / 16384)
+    assert b4.weight_decay == 1e-5
+    assert training.POD16["resnet50"].recipe.weight_decay == 1e-4
+    assert b4.rate(0) == 0.0
+    # One epoch of five that warm up, a few drops of the exponential schedule at its end.
+    assert b4.rate(1600) == pytest.approx(b4.base_rate * 1600 / 8005 * 0.97**145)
+
+
+@pytest.mark.parametrize("data, mixes", [("real", True), ("generated", False)])
+def test_images_that_repeat_are_not_mixed(data: str, mixes: bool) -> None:
+    """As in the original."""
+    config = dataclasses.replace(training.HOST["efficientnet-b4"], data=data)
+    assert config.recipe.mixes is mixes
+
+
+@pytest.mark.parametrize(
+    "system, batch, batches", [("ipu", 1, 1000), ("ipu", 90, 555), ("m2000", 80, 156)]
+)
+def test_a_call_of_validation_is_an_equal_part_of_a_pass(
+    system: str, batch: int, batches: int
+) -> None:
+    """50000 images in equal parts of about 1000 batches; four IPUs share a batch's images."""
+    configs: Dict[str, Validation] = {"ipu": inference.IPU, "m2000": inference.M2000}[system]
+    config = dataclasses.replace(configs["resnet50"], micro_batch_size=batch)
+    config.check()
+    assert config.batches_per_call == batches
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"pipeline_splits": ("b1/2/relu",)}, "4 shards need 3"),
+        ({"shards": 2}, "8 IPUs, pod16 has 16"),
+        ({"instances": 3}, "do not divide into instances=3"),
+        ({"pipeline": False}, "one needs both"),
+        ({"available_memory_proportion": (0.1, 0.2)}, "has 2 values"),
+        ({"available_memory_proportion": (1.5,)}, "above 0 and up to 1"),
+        ({"model_size": "51"}, "51"),
+        ({"micro_batch_size": 1, "mixup_alpha": 0.2}, "micro_batch_size must be 2"),
+        ({"label_smoothing": 1.0}, "label_smoothing=1"),
+        ({"cutmix_lambda": 0.0}, "cutmix_lambda=0"),
+        ({"loss_scaling": 0.0}, "loss_scaling=0"),
+        ({"weight_avg_exp": 1.0}, "weight_avg_exp=1"),
+        ({"hostside_norm": True}, "integers"),
+        ({"optimiser": "RMSprop"}, "RMSprop"),  # its decay at a batch of 16384 is 0
+        ({"optimiser": "LARS"}, "learning rate"),  # no default
+        ({"epochs": 0.0}, "epochs=0"),
+        ({"epochs": 1e308}, r"epochs=1e\+308"),
+        ({"seed": 2**31}, "seed=2147483648 is above the largest, 2147483647"),
+        ({"base_learning_rate": 2000}, r"2\^2000 \* 16384 is too large"),
+        ({"base_learning_rate": 1000}, "not a float32 above 0"),
+        ({"base_learning_rate": -2000}, "learning rate 0 is not"),
+        (
+            {"optimiser": "RMSprop", "rmsprop_base_decay_exp": 2000, "abs_learning_rate": 0.1},
+            "2000",
+        ),
+        ({"learning_rate_decay": 1e200}, "stepped schedule grows"),
+    ],
+)
+def test_contradictions_are_refused(changes: Dict[str, Any], message: str) -> None:
+    """Each says which option, and what would do."""
+    config = dataclasses.replace(training.POD16["resnet50"], **changes)
+    with pytest.raises(ValueError, match=message):
+        config.check()
+
+
+def test_instances_of_a_host_do_not_train_together() -> None:
+    """Their gradients would have to be exchanged."""
+    config = dataclasses.replace(training.HOST["resnet50"], instances=2)
+    with pytest.raises(ValueError, match="instances=2"):
+        config.check()
+
+
+@pytest.mark.parametrize(
+    "name, changes, message",
+    [
+        ("resnet50", {"expand_ratio": 4}, "expand_ratio=4 has no effect with model=resnet: it "),
+        ("resnet50", {"top_width": 0}, "it needs model=efficientnet"),
+        ("resnet50", {"no_se": True}, "no_se=true has no effect with model=resnet"),
+        ("resnet50", {"group_dim": 4}, "needs model=resnext or efficientnet"),
+        ("efficientnet-b4", {"convolution_groups": 4}, "needs model=resnext"),
+        ("resnet50", {"groups": 8}, "no effect with batch_norm=true: it needs batch_norm=false"),
+        ("resnext101", {"bn_decay": 0.9}, "it needs batch_norm=true"),
+        ("resnet50", {"rmsprop_epsilon": 0.1}, "needs optimiser=RMSprop"),
+        ("resnet50", {"lars_skip_list": ("beta",)}, "lars_skip_list=beta .* optimiser=LARS"),
+        ("resnet50", {"optimiser": "SGD", "momentum": 0.5}, "optimiser=momentum or RMSprop or L"),
+        ("resnet50", {"lr_drops": 10}, "needs lr_schedule=exponential"),
+        ("resnext101", {"learning_rate_decay": 0.5}, "needs lr_schedule=stepped"),
+        ("resnet50", {"poly_lr_end_ratio": 0.1}, "needs lr_schedule=polynomial_decay_lr"),
+        ("resnet50", {"abs_learning_rate": 0.1, "base_learning_rate": -9}, "abs_learning_rate=0$"),
+        (
+            "efficientnet-b4",
+            {"rmsprop_decay": 0.9, "rmsprop_base_decay_exp": -12},
+            "rmsprop_base_decay_exp=-12 has no effect with rmsprop_decay=0.9",
+        ),
+    ],
+)
+def test_an_option_of_something_else_is_refused(
+    name: str, changes: Dict[str, Any], message: str
+) -> None:
+    """It would only change the name of the case."""
+    config = dataclasses.replace(training.HOST[name], **changes)
+    with pytest.raises(ValueError, match=message):
+        config.check()
+
+
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        ("efficientnet-b4", {"expand_ratio": 4, "top_width": 0, "block_survival_prob": 0.5}),
+        ("efficientnet-b4", {"batch_norm": True}),
+        ("resnext101", {"group_dim": 8, "convolution_groups": 16, "groups": 16}),
+        ("resnext101", {"abs_learning_rate": 0.1}),
+        ("resnet50", {"bn_decay": 0.9, "optimiser": "SGD"}),
+        ("resnet50", {"optimiser": "LARS", "base_learning_rate": -9, "lars_eeta": 0.1}),
+        ("resnet50", {"lr_schedule": "polynomial_decay_lr", "abs_end_learning_rate": 1e-3}),
+    ],
+)
+def test_the_same_options_where_they_count(name: str, changes: Dict[str, Any]) -> None:
+    """No preset sets what another choice would make useless."""
+    dataclasses.replace(training.HOST[name], **changes).check()
+
+
+def test_needs_name_options_and_values_that_there_are() -> None:
+    """A misspelt name in the table would refuse an option everywhere, or nowhere."""
+    fields = {field.name: field for field in dataclasses.fields(Training)}
+    for name, needs in NEEDS.items():
+        assert name in fields
+        for other, values in needs.items():
+            choices = fields[other].metadata["choices"]
+            assert all(value in choices if choices else True for value in values)
+
+
+def test_options_of_training_are_not_those_of_validation() -> None:
+    """There they would do nothing."""
+    of_validation = set(option_types(Validation))
+    only_training = {"bn_decay", "dropout_rate", "block_survival_prob"}
+    assert only_training | {"train_with_valid_preprocessing"} <= set(option_types(Training))
+    assert not (only_training | {"train_with_valid_preprocessing"}) & of_validation
+    assert Validation().train_with_valid_preprocessing is False
+    changed = dataclasses.replace(
+        training.HOST["efficientnet-b4"], dropout_rate=0.1, block_survival_prob=0.5
+    )
+    assert (changed.network.dropout_rate, changed.network.block_survival_prob) == (0.1, 0.5)
+    assert dataclasses.replace(training.HOST["resnet50"], bn_decay=0.5).network.bn_decay == 0.5
+
+
+# ------------------------------------------------------------------ pipeline splits
+
+
+@pytest.mark.parametrize(
+    "splits, message",
+    [
+        ("b1/2/rel b2/3/relu b3/3/relu", "'b1/2/rel' does not exist; did you mean b1/2/relu"),
+        ("b1/2/relu b2/3/relu b3/6/relu", r"'b3/6/relu' does not exist.*\npossible splits: b1/0 b"),
+        ("stem b2/3/relu b3/3/relu", "'stem' does not exist"),
+        ("b2/3/relu b1/2/relu b3/3/relu", "'b1/2/relu' comes too late"),
+        ("b2/3/relu b2/3/relu b3/3/relu", "'b2/3/relu' stands there twice"),
+    ],
+)
+@pytest.mark.parametrize("configs", [training.HOST, training.M2000, training.POD16])
+def test_misspelt_splits_are_refused(
+    configs: Dict[str, Training], splits: str, message: str
+) -> None:
+    """On a host too, which only records them."""
+    named = convert(Training, "pipeline_splits", splits)
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(configs["resnet50"], pipeline_splits=named).check()
+
+
+def test_splits_of_validation_are_judged_too() -> None:
+    """The options are the same."""
+    config = inference.M2000["efficientnet-b0"]
+    config = dataclasses.replace(config, replicas=2, instances=2, shards=2, pipeline=True)
+    dataclasses.replace(config, pipeline_splits=("block4b",)).check()
+    with pytest.raises(ValueError, match="'block4z' does not exist; did you mean block4"):
+        dataclasses.replace(config, pipeline_splits=("block4z",)).check()
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(
+    "network",
+    [
+        Network("resnet", "10"),
+        Network("resnext", "14"),
+        Network("efficientnet", "B0"),
+        Network("efficientnet", "B0", group_dim=16, expand_ratio=1, squeeze_excite=False),
+        Network("efficientnet", "B0", depth_divisor=64, depth_coefficient=1.5),
+    ],
+    ids=str,
+)
+def test_units_have_the_names_that_splits_are_judged_by(network: Network) -> None:
+    """What is built without TensorFlow and with it."""
+    tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install tensorflow")
+    from ipubench.models.tensorflow.cnn.classification import build_classifier
+
+    assert [unit.name for unit in build_classifier(tf, network).units] == network.unit_names
+
+
+# ------------------------------------------------------------------ any value
+
+
+def test_a_network_deeper_than_the_alphabet_is_refused() -> None:
+    """Blocks of a stage are told apart by a letter."""
+    config = dataclasses.replace(training.HOST["efficientnet-b4"], depth_coefficient=10.0)
+    with pytest.raises(ValueError, match=r"depth_coefficient=10.0: .* at most 6.5"):
+        config.check()
+    names = dataclasses.replace(config, depth_coefficient=6.5).network.unit_names
+    assert "block6z" in names
+
+
+WORDS = {
+    int: ["0", "1", "-1", "2000", "-2000", str(2**62), str(2**63)],
+    float: ["0", "1", "-1", "1e308", "-1e308", "1e-308", "0.5"],
+}
+NUMBERS: List[str] = [name for name, kind in option_types(Training).items() if kind in WORDS]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_number_is_accepted_or_refused_in_words(data: st.DataObject) -> None:
+    """Also several at a time; a traceback at collection would tell a user nothing."""
+    config: Training = data.draw(st.sampled_from(list(training.HOST.values())))
+    for name in data.draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=3)):
+        text = data.draw(st.sampled_from(WORDS[option_types(Training)[name]]))
+        try:
+            config = dataclasses.replace(config, **{name: convert(Training, name, text)})
+        except ValueError:
+            continue
+    try:
+        config.check()
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert config.recipe.rate(1) <= config.recipe.base_rate

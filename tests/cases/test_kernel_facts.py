@@ -1,0 +1,220 @@
+"""What the TensorFlow kernels say of themselves: defaults, feeds, operation counts, limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipubench.bench_kernels import bench_lstm_multi
+from ipubench.bench_kernels.bench_dense import Dense
+from ipubench.bench_kernels.bench_grouped_conv import GroupedConv
+from ipubench.bench_kernels.bench_grouped_conv import covered
+from ipubench.bench_kernels.bench_gru import Gru
+from ipubench.bench_kernels.bench_hmc import Hmc
+from ipubench.bench_kernels.bench_lstm import Lstm
+from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
+from ipubench.bench_kernels.bench_rnn import Rnn
+from ipubench.fixtures.case.cases import Family
+from ipubench.fixtures.case.cases import Sweep
+from ipubench.plugins.selection.expand import expand
+from tests.support.kernels import DATA
+
+KERNELS: List[Any] = [Dense(), GroupedConv(), Gru(), Lstm(), LstmMulti(), Rnn()]
+DEFAULTS: Dict[type, Dict[str, Any]] = {
+    Dense: {"batches_per_step": 5000, "batch_size": 32, "size": 1024, "include_activation": False},
+    GroupedConv: {
+        "batch_size": 1,
+        "filter_in": 64,
+        "filter_out": 64,
+        "kernel_size": 3,
+        "stride": 1,
+        "input_size": 56,
+        "block_repeats": 10,
+        "group_dim": 1,
+        "learning_rate": 1e-30,
+    },
+    Gru: {"batch_size": 1, "timesteps": 5, "hidden_size": 128, "input_size": 128, "popnn": False},
+    Lstm: {"batch_size": 1, "timesteps": 5, "hidden_size": 128, "popnn": False},
+    LstmMulti: {
+        "batch_size": 1,
+        "timesteps": 200,
+        "input_size": 16,
+        "hidden_size": 256,
+        "num_layers": 2,
+    },
+    Rnn: {"batch_size": 1, "timesteps": 5, "hidden_size": 128},
+}
+SHAPES: Dict[type, Tuple[Tuple[int, ...], Tuple[int, ...]]] = {
+    Dense: ((32, 1024), ()),
+    GroupedConv: ((1, 56, 56, 64), ()),
+    Gru: ((5, 1, 128), (5, 1, 128)),
+    Lstm: ((5, 1, 128), (5, 1, 128)),
+    LstmMulti: ((200, 1, 16), (1, 1)),
+    Rnn: ((5, 1, 128), (5, 1, 128)),
+}
+
+
+def name(config: Any) -> str:
+    return str(config.name)
+
+
+@pytest.mark.parametrize("config", KERNELS, ids=name)
+def test_defaults_are_the_original_programs(config: Any) -> None:
+    shared = {"batches_per_step": 1000, "steps": 5, "learning_rate": 0.01, "replicas": 1}
+    for key, value in {**shared, **DEFAULTS[type(config)]}.items():
+        assert getattr(config, key) == value, key
+    config.check()
+
+
+@pytest.mark.parametrize("config", KERNELS, ids=name)
+def test_labels_are_fed_for_training_only(config: Any) -> None:
+    inputs, labels = SHAPES[type(config)]
+    specs = [(spec.name, spec.shape) for spec in config.feed(DATA).specs]
+    assert specs == [("inputs", inputs)]
+    training = dataclasses.replace(config, mode="training").feed(DATA)
+    specs = [(spec.name, spec.shape) for spec in training.specs]
+    assert specs == [("inputs", inputs)] + ([("labels", labels)] if labels else [])
+    assert training.period == 7 * config.batches_per_step
+
+
+@pytest.mark.parametrize("config", KERNELS, ids=name)
+def test_zero_values_are_asked_for(config: Any) -> None:
+    assert not config.feed(DATA).zero_values
+    assert dataclasses.replace(config, use_zero_values=True).feed(DATA).zero_values
+
+
+@pytest.mark.parametrize(
+    ("config", "inference", "training"),
+    [
+        (Dense(size=10), 200, 400),
+        # Each timestep: [1, 3] x [3, 12] for the inputs and for the state; in training the
+        # gradients of both weights and of the state.
+        (Lstm(timesteps=2, hidden_size=3), 2 * 2 * 72, 2 * 5 * 72),
+        (Rnn(timesteps=2, hidden_size=3), 2 * 2 * 18, 2 * 5 * 18),
+        # [1, 4] x [4, 9] for the inputs, [1, 3] x [3, 9] for the state.
+        (Gru(timesteps=2, hidden_size=3, input_size=4), 2 * (72 + 54), 2 * (144 + 162)),
+        # Layer 1: [1, 4] x [4, 12] and [1, 3] x [3, 12]; layer 2: twice the latter; [1, 3] x [3].
+        (
+            LstmMulti(timesteps=2, input_size=4, hidden_size=3),
+            2 * (96 + 72 + 144) + 6,
+            2 * (2 * 96 + 3 * 72 + 3 * 144) + 18,
+        ),
+    ],
+    ids=lambda value: value.name if hasattr(value, "name") else "",
+)
+def test_operations_per_item(config: Any, inference: int, training: int) -> None:
+    assert config.flops_per_item() == inference
+    assert dataclasses.replace(config, mode="training").flops_per_item() == training
+
+
+@pytest.mark.parametrize("side", [1, 2, 5, 8])
+@pytest.mark.parametrize("kernel_size", [1, 2, 3, 4])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_pixels_that_a_kernel_covers(side: int, kernel_size: int, stride: int) -> None:
+    from tests.support.kernel_reference import convolution
+
+    ones = np.ones((1, side, side, 1))
+    counted = convolution(ones, np.ones((kernel_size, kernel_size, 1, 1)), stride).sum()
+    assert covered(side, kernel_size, stride) ** 2 == counted
+
+
+def test_operations_of_grouped_convolutions() -> None:
+    # 3 x 3 pixels: 2, 3 and 2 of a row are covered, so 49 in two dimensions.
+    one = GroupedConv(input_size=3, filter_in=4, filter_out=6, group_dim=3, block_repeats=1)
+    assert one.flops_per_item() == 2 * 49 * (4 // 2) * 6
+    training = dataclasses.replace(one, mode="training")
+    assert training.flops_per_item() == 2 * one.flops_per_item()  # and the kernel's gradient
+    # The second convolution has 6 channels; an item is an image through one convolution.
+    two = dataclasses.replace(one, block_repeats=2)
+    first, second = 2 * 49 * 2 * 6, 2 * 49 * 3 * 6
+    assert two.flops_per_item() == (first + second) / 2
+    training = dataclasses.replace(two, mode="training")
+    assert training.flops_per_item() == (2 * first + 3 * second) / 2
+    # Each convolution strides again: 7, 4 and 2 pixels.
+    strided = GroupedConv(input_size=7, stride=2, block_repeats=2)
+    assert strided.layers == [(7, 64), (4, 64)]
+
+
+def test_a_groups_width_holds_in_every_convolution() -> None:
+    # The original program ends this test of its own with groups of another width.
+    config = GroupedConv(input_size=112, stride=3, filter_in=32, filter_out=16)
+    config.check()
+    assert config.groups == 16
+    assert [channels // config.groups for _, channels in config.layers] == [2] + [1] * 9
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (GroupedConv(filter_out=10, group_dim=4), "filter_out=10 does not divide into groups of"),
+        (GroupedConv(filter_in=6, filter_out=8, group_dim=2), "filter_in=6 does not divide into 4"),
+        (GroupedConv(filter_out=4, group_dim=8), "filter_out=4 does not divide into groups of"),
+        (Hmc(mode="training"), "mode training: hmc has inference only"),
+        (Hmc(data="generated"), "data generated: hmc has synthetic only"),
+        (Hmc(precision="16.16"), "precision 16.16: hmc has 32.32 only"),
+        (Hmc(system="pod4"), "system pod4: hmc has host and ipu"),
+        (Hmc(replicas=2), "replicas=2 needs an IPU"),
+        (Hmc(replicas=2, system="ipu"), "replicas: hmc is one chain, only 1 is possible"),
+        (Hmc(xla="off", system="ipu"), "xla off: an IPU runs programs compiled by XLA only"),
+    ],
+)
+def test_what_cannot_be_is_refused(config: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        config.check()
+
+
+@pytest.mark.parametrize("config", [*KERNELS, Hmc()], ids=name)
+def test_every_size_has_to_be_positive(config: Any) -> None:
+    sizes = [item for item in dataclasses.fields(config) if item.type == "int"]
+    assert all(item.metadata["minimum"] == 1 for item in sizes)
+
+
+def test_the_original_defaults_of_hmc() -> None:
+    config = Hmc()
+    config.check()
+    assert (config.hmc_steps, config.leapfrog_steps, config.steps) == (10000, 5, 100)
+    assert config.feed(DATA).describe() == {"mode": "synthetic", "values": "none"}
+    assert config.use_xla and not Hmc(xla="off").use_xla
+
+
+def test_hmc_is_left_out_where_other_data_or_precisions_are_asked_for() -> None:
+    family = Family.of(Hmc(), {})
+    (generated,) = expand(family, {}, data="generated")
+    assert (generated.excluded, generated.error) == ("--data=generated", "")
+    (sixteen,) = expand(family, {}, precision="16.16")
+    assert (sixteen.excluded, sixteen.error) == ("--precision=16.16", "")
+    (synthetic,) = expand(family, {}, data="synthetic", precision="32.32")
+    assert not synthetic.excluded
+
+
+def test_xla_is_for_small_layers() -> None:
+    for mode in ("inference", "training"):
+        for config in (Lstm(), Gru(), Rnn(), LstmMulti()):
+            full = dataclasses.replace(config, mode=mode, precision="32.32")
+            assert full.use_xla
+            assert not dataclasses.replace(full, batch_size=64, hidden_size=512).use_xla
+    # The gradient of many weights for few timesteps.
+    assert not Lstm(mode="training", hidden_size=512, precision="32.32").use_xla
+    assert not Lstm(mode="training").use_xla
+    assert GroupedConv().use_xla
+    for change in (
+        {"batch_size": 8},
+        {"group_dim": 2},
+        {"stride": 2},
+        {"mode": "training"},
+        {"filter_out": 128},
+    ):
+        assert not dataclasses.replace(GroupedConv(), **change).use_xla, change
+    assert not Dense().use_xla
+
+
+def test_the_published_sweep_is_there() -> None:
+    marks = inspect.unwrap(bench_lstm_multi.bench_lstm_multi).pytestmark
+    (sweep,) = [entry for mark in marks for entry in mark.args if isinstance(entry, Sweep)]
+    points: List[Any] = list(sweep.points())
+    assert [config.batch_size for config, _ in points] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+    assert [config.batch_size for config, inner in points if not inner] == [1, 512]

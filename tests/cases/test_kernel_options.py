@@ -1,0 +1,70 @@
+"""The options that all kernels share: what is accepted where."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict
+
+import pytest
+
+from ipubench.bench_kernels.bench_dense import Dense
+from ipubench.bench_kernels.bench_lstm import Lstm
+from ipubench.bench_kernels.kernel import TensorFlowKernel
+from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.provider import Data
+
+
+def no_images() -> ImageFolder:
+    raise AssertionError("kernels need no images")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"enable_half_partials": True}, "enable_half_partials=True needs an IPU"),
+        ({"report_hw_cycle_count": True}, "report_hw_cycle_count=True needs an IPU"),
+        ({"replicas": 2}, "replicas=2 needs an IPU"),
+        ({"shards": 2}, "shards=2 needs an IPU"),
+        ({"shards": 2, "system": "ipu"}, "shards: one layer cannot be split"),
+        ({"data": "real"}, "data real: kernels have none"),
+        ({"system": "pod4"}, "system pod4: kernels have host and ipu"),
+        ({"system": "ipu", "xla": "off"}, "xla off: an IPU runs programs compiled by XLA only"),
+        ({"convolution_options": "{"}, "convolution_options: .* is not JSON"),
+        ({"matmul_options": "[]"}, "matmul_options: .* is not a JSON object"),
+        ({"matmul_options": '{"partialsType": "half"}'}, "matmul_options: partialsType .*an IPU"),
+    ],
+)
+@pytest.mark.parametrize("config", [Dense(), Lstm()])
+def test_what_cannot_be_is_refused(
+    config: TensorFlowKernel, changes: Dict[str, Any], message: str
+) -> None:
+    config.check()
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(config, **changes).check()
+
+
+def test_planner_options_are_accepted_where_they_change_no_result() -> None:
+    options = '{"availableMemoryProportion": "0.2"}'
+    Dense(matmul_options=options, convolution_options=options).check()
+    Dense(matmul_options='{"partialsType": "half"}', system="ipu").check()
+
+
+def test_an_ipu_is_needed_for_each_replica() -> None:
+    assert Dense().ipus == 0
+    assert Dense(system="ipu").ipus == 1
+    assert Dense(system="ipu", replicas=4).ipus == 4
+
+
+def test_xla_can_be_forced_and_is_chosen_by_the_kernel_otherwise() -> None:
+    assert Lstm().use_xla is Lstm().xla_is_faster() is True
+    assert not Lstm(xla="off").use_xla
+    assert not Dense().use_xla
+    assert Dense(xla="on").use_xla
+
+
+def test_generated_batches_repeat_after_two_steps_more_than_are_timed() -> None:
+    config = Dense(steps=3, batches_per_step=10, data="generated", use_zero_values=True)
+    feed = config.arrays(Data(no_images), TensorSpec("inputs", (1, 2)))
+    assert (feed.mode, feed.period, feed.zero_values) == ("generated", 50, True)
+    assert [spec.name for spec in feed.specs] == ["inputs"]

@@ -1,0 +1,185 @@
+"""The TensorFlow kernels against NumPy: outputs, and the weights after training on one batch."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Set
+
+import numpy as np
+import pytest
+
+from ipubench.bench_kernels.bench_dense import Dense
+from ipubench.bench_kernels.bench_grouped_conv import GroupedConv
+from ipubench.bench_kernels.bench_gru import Gru
+from ipubench.bench_kernels.bench_lstm import Lstm
+from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
+from ipubench.bench_kernels.bench_rnn import Rnn
+from tests.support.kernel_reference import loss_of, output_of
+from tests.support.kernels import (
+    batches_of,
+    built,
+    check_slopes,
+    copy_weights,
+    float64,
+    one_update,
+    probabilities,
+    weights_of,
+)
+
+pytestmark = pytest.mark.framework
+
+# Two shapes each at least; 36 and 40 timesteps are a loop in the graph, fewer are unrolled.
+CONFIGS = [
+    Dense(batch_size=4, size=16),
+    Dense(batch_size=3, size=40, include_activation=True),
+    GroupedConv(batch_size=2, filter_in=4, filter_out=4, input_size=6, block_repeats=3),
+    GroupedConv(
+        batch_size=1, filter_in=8, filter_out=4, input_size=9, block_repeats=2, group_dim=2
+    ),
+    GroupedConv(
+        name="strided",
+        filter_in=6,
+        filter_out=6,
+        input_size=11,
+        block_repeats=2,
+        stride=2,
+        group_dim=3,
+        kernel_size=4,
+    ),
+    GroupedConv(
+        name="even", filter_in=3, filter_out=3, input_size=5, block_repeats=2, kernel_size=2
+    ),
+    Gru(batch_size=1, timesteps=5, hidden_size=8, input_size=8),
+    Gru(batch_size=3, timesteps=36, hidden_size=6, input_size=10),
+    Lstm(batch_size=1, timesteps=5, hidden_size=8),
+    Lstm(batch_size=3, timesteps=40, hidden_size=6),
+    Lstm(name="one-timestep", batch_size=2, timesteps=1, hidden_size=4),
+    LstmMulti(batch_size=1, timesteps=6, input_size=3, hidden_size=8),
+    LstmMulti(batch_size=3, timesteps=36, input_size=5, hidden_size=6, num_layers=3),
+    Rnn(batch_size=1, timesteps=5, hidden_size=8),
+    Rnn(batch_size=3, timesteps=40, hidden_size=6),
+]
+ONE_OF_EACH = list({type(config): config for config in CONFIGS}.values())
+# A host's loop, a host's loop compiled by XLA, and what an IPU's compiler is given.
+FORMS = {"loop": {"xla": "off"}, "xla": {"xla": "on"}, "ipu": {"system": "ipu", "xla": "on"}}
+
+
+def name(config: Any) -> str:
+    return f"{config.name}-{CONFIGS.index(config)}"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("precision", "tolerance"), [("32.32", 1e-5), ("16.16", 3e-2)])
+@pytest.mark.parametrize("config", CONFIGS, ids=name)
+def test_the_output_is_numpys(config: Any, precision: str, tolerance: float, form: str) -> None:
+    # 3e-2: a bfloat16 has 8 significant bits, so one rounding of a value near 2 costs 2^-8; a
+    # product's output is rounded, a recurrent layer's gates and state at each timestep.
+    step = built(config, precision=precision, **FORMS[form])
+    for index, batch in enumerate(batches_of(step)):
+        inputs = {key: ring[index] for key, ring in step.ring.items()}
+        output = step.layer(inputs)
+        expected = output_of(config, weights_of(step), batch)
+        assert output.dtype == inputs["inputs"].dtype
+        scale = max(1.0, float(np.abs(expected).max()))
+        np.testing.assert_allclose(float64(output), expected, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("xla", ["off", "on"])
+@pytest.mark.parametrize("config", CONFIGS, ids=name)
+def test_the_loop_computes_the_same_outputs(config: Any, xla: str) -> None:
+    step = built(config, xla=xla)
+    step.compile()
+    assert step.describe()["constant_weights"] is True
+    outputs = [output_of(config, weights_of(step), batch) for batch in batches_of(step)]
+    for batches in (len(outputs), 2 * len(outputs)):  # every batch counts, each time
+        run = (outputs * 2)[:batches]
+        expected = sum(o.sum() if xla == "on" else o.flat[0] for o in run)
+        scale = sum(np.abs(o).sum() if xla == "on" else abs(o.flat[0]) for o in run)
+        assert step.run(batches) == pytest.approx(expected, rel=1e-4, abs=1e-5 * scale)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("config", CONFIGS, ids=name)
+def test_training_follows_the_gradient(config: Any, form: str) -> None:
+    # At a high rate the update is large against the rounding of the weight.
+    step = built(config, mode="training", learning_rate=10.0, **FORMS[form])
+    if isinstance(config, (Gru, Lstm, Rnn)):
+        probabilities(step)
+    weights, batch = weights_of(step), next(batches_of(step))
+    found = one_update(step)
+    check_slopes(found, weights, lambda moved: loss_of(config, moved, batch))
+
+
+@pytest.mark.parametrize("xla", ["off", "on"])
+@pytest.mark.parametrize("config", ONE_OF_EACH, ids=name)
+def test_training_in_bfloat16_stays_near_float32(config: Any, xla: str) -> None:
+    options = {"mode": "training", "learning_rate": 10.0}
+    half = built(config, precision="16.16", xla=xla, **options)
+    mixed = built(config, precision="16.32", xla=xla, **options)
+    full = built(config, **options)
+    for step in (mixed, full):
+        copy_weights(half, step)
+    slopes, expected = one_update(mixed), one_update(full)
+    one_update(half)
+    for key, slope in expected.items():
+        # Sums of many products, each rounded to 8 bits, through up to three layers.
+        error = np.linalg.norm(slopes[key] - slope)
+        assert error < 1e-1 * np.linalg.norm(slope) + 1e-4, key
+        # 16.16 rounds the same update to a bfloat16: half a unit of its 8 bits, and one for ties.
+        np.testing.assert_allclose(
+            weights_of(half)[key], weights_of(mixed)[key], rtol=2**-7, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("config", ONE_OF_EACH, ids=name)
+def test_no_two_weights_start_alike(config: Any) -> None:
+    values = [value for value in weights_of(built(config)).values() if value.ndim > 1]
+    firsts = [value.flat[0] for value in values]
+    assert len(set(firsts)) == len(firsts)
+
+
+def test_weights_start_as_the_original_programs_do() -> None:
+    start = weights_of(built(Dense(size=64)))
+    assert np.abs(start["kernel"]).max() <= np.sqrt(6 / 128)
+    assert not start["bias"].any()
+    lstm = weights_of(built(Lstm(hidden_size=8)))
+    np.testing.assert_array_equal(lstm["lstm.bias"].reshape(4, -1)[:, 0], [0, 1, 0, 0])
+    gru = weights_of(built(Gru(hidden_size=8)))
+    np.testing.assert_array_equal(gru["bias"].reshape(3, -1)[:, 0], [1, 1, 0])
+    assert not weights_of(built(Rnn(hidden_size=8)))["bias"].any()
+    # Truncated normal of variance 1 / fan in, here 3 x 3 x 4.
+    kernel = weights_of(built(GroupedConv(group_dim=4)))["kernels.0"]
+    assert kernel.shape == (3, 3, 4, 64)
+    assert kernel.std() == pytest.approx(1 / 6, rel=0.05)
+
+
+def test_the_original_learning_rate_changes_no_weight_of_grouped_conv() -> None:
+    config = GroupedConv(filter_in=4, filter_out=4, input_size=5, block_repeats=1)
+    step = built(config, mode="training")
+    before = weights_of(step)
+    step.compile()
+    np.testing.assert_array_equal(weights_of(step)["kernels.0"], before["kernels.0"])
+
+
+def test_an_ipu_is_given_convolutions_and_loops() -> None:
+    def operations(config: Any) -> Set[str]:
+        step = built(config, system="ipu")
+        graph = step._tf.function(lambda: step.layer({"inputs": step.ring["inputs"][0]}))
+        return {node.type for node in graph.get_concrete_function().graph.get_operations()}
+
+    # What it could not recognise: a host's sums of shifted images, and unrolled timesteps.
+    assert "Conv2D" in operations(GroupedConv(input_size=5))
+    for config in (Lstm(), Gru(), Rnn()):
+        assert operations(config) & {"While", "StatelessWhile"}
+
+
+def test_one_more_convolution_is_one_more_convolution() -> None:
+    config = GroupedConv(filter_in=4, filter_out=4, input_size=6, block_repeats=2)
+    two, four = built(config), built(dataclasses.replace(config, block_repeats=4))
+    for number, kernel in enumerate(four.layer.kernels):
+        kernel.assign(two.layer.kernels[number % 2])
+    inputs = two.ring["inputs"][0]
+    twice = two.layer({"inputs": two.layer({"inputs": inputs})})
+    np.testing.assert_allclose(
+        float64(four.layer({"inputs": inputs})), float64(twice), rtol=1e-4, atol=1e-5
+    )

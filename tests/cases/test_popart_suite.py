@@ -1,0 +1,113 @@
+"""The cases of the original PopART programs, run by the whole suite on the PopART double."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from tests.support.harness import Outcome, run_program
+
+PROGRAM = """
+import importlib.machinery, json, sys
+import pytest
+from tests.doubles import popart as double
+module = double.as_module()
+module.__spec__ = importlib.machinery.ModuleSpec("popart", None)
+sys.modules["popart"] = module
+double.recorder.attach_error = sys.argv[1]
+code = pytest.main(sys.argv[2:])
+names = double.recorder.names()
+print("calls:", json.dumps({name: names.count(name) for name in names}))
+print("attached:", sum(device.isAttached for device in double.recorder.devices))
+sys.exit(code)
+"""
+LSTM = "bench_kernels/bench_popart_lstm.py"
+CONV = "bench_kernels/bench_popart_conv.py"
+
+
+def run(tmp_path: Path, attach_error: str, *words: str, device: str = "ipu-model") -> Outcome:
+    environment = {
+        **os.environ,
+        "IPUBENCH_LEASE_DIR": str(tmp_path),
+        "COLUMNS": "100",
+        "POPLAR_SDK_ENABLED": "/sdk",
+    }
+    results = f"--results-dir={tmp_path / 'results'}"
+    return run_program(PROGRAM, environment, attach_error, f"--device={device}", results, *words)
+
+
+def records(folder: Path) -> Dict[str, Any]:
+    (journal,) = (folder / "results").glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    found = [
+        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
+    ]
+    return {record["name"]: record for record in found}
+
+
+@pytest.fixture(autouse=True)
+def frameworks() -> None:
+    for name in ("onnx", "torch"):
+        pytest.importorskip(name, reason=f"needs {name}: make setup installs it")
+
+
+@pytest.mark.framework
+def test_the_suite_measures_the_lstm_cases(tmp_path: Path) -> None:
+    words = [LSTM, "--steps=4", "--batches-per-step=3", "--set=batch_size=2"]
+    text = run(tmp_path, "", *words).assert_code(0).text
+    found = records(tmp_path)
+    assert len(found) == 6
+    for name, record in found.items():
+        assert name.startswith("popart-lstm-ipu-")
+        assert record["rounds"]["count"] == 4
+        assert record["rounds"]["batches_per_step"] == 3
+        assert record["items_per_round"] == 2 * 3
+        assert record["device"]["fingerprint"].startswith("ipu-model/emulated on ")
+        assert record["canary"]["seconds"] == []
+        assert record["effective"]["engine"] == "popart"
+        assert record["effective"]["precision"] == "float16"
+        assert record["latency"]["source"] == "rounds over batches per step"
+    calls = json.loads(text.split("calls:")[1].splitlines()[0])
+    assert calls["InferenceSession.__init__"] == 4  # inference and evaluation
+    assert calls["TrainingSession.__init__"] == 2
+    assert calls["DeviceInfo.detach"] == 6
+    assert "attached: 0" in text
+
+
+@pytest.mark.framework
+def test_the_suite_measures_a_small_convolution_with_the_drivers_options(tmp_path: Path) -> None:
+    run(
+        tmp_path, "", CONV, "-k", "training-generated", "--steps=2", "--batches-per-step=4",
+        "--set=input_width=16", "--set=input_height=8", "--set=replicas=2", "--set=shards=2",
+        "--set=pipeline=yes", "--set=recompute=yes", "--set=tensor_tile_mapping=yes",
+        '--set=convolution_options={"availableMemoryProportion": 0.2}',
+        f"--save-graph={tmp_path / 'graphs'}",
+    ).assert_code(0)  # fmt: skip
+    ((name, record),) = records(tmp_path).items()
+    assert record["items_per_round"] == 2 * 4
+    assert record["effective"]["ipus"] == 4
+    saved = {path.name for path in (tmp_path / "graphs" / name).iterdir()}
+    assert saved == {"model.onnx", "tile_mapping.json"}
+
+
+@pytest.mark.framework
+def test_cycles_are_in_the_record(tmp_path: Path) -> None:
+    words = [LSTM, "-k", "inference-synthetic", "--steps=2", "--batches-per-step=5"]
+    run(tmp_path, "", *words, "--set=report_hw_cycle_count=yes", device="ipu").assert_code(0)
+    (record,) = records(tmp_path).values()
+    cycles = record["counters"]["cycles"]
+    assert set(cycles) == {5000}
+    assert len(cycles) >= 2
+
+
+@pytest.mark.framework
+def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path: Path) -> None:
+    words = [LSTM, "-k", "inference-synthetic"]
+    text = run(tmp_path, "no device with 1 IPU is free", *words, device="ipu").assert_code(1).text
+    assert "no device with 1 IPU is free" in text
+    assert "gc-monitor" in text
+    assert "Traceback" not in text

@@ -1,0 +1,109 @@
+"""The case of the original program, run by the whole suite on the PopTorch double."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from tests.support.harness import Outcome, run_program
+
+PROGRAM = """
+import importlib.machinery, json, sys
+import pytest
+from tests.doubles import poptorch as double
+module = double.as_module()
+module.__spec__ = importlib.machinery.ModuleSpec("poptorch", None)
+sys.modules["poptorch"] = module
+double.recorder.attach_error = sys.argv[1]
+code = pytest.main(sys.argv[2:])
+names = double.recorder.names()
+print("calls:", json.dumps({name: names.count(name) for name in names}))
+sys.exit(code)
+"""
+
+RANDOM = ("--set=random_weights=yes",)
+
+
+def run(
+    tmp_path: Path, attach_error: str, *words: str, model: str = "mobilenet-v3-small"
+) -> Outcome:
+    return run_program(
+        PROGRAM,
+        {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"},
+        attach_error,
+        "bench_inference/bench_cnn_torch.py", "-k", "resnet50-ipu", "--device=ipu-model",
+        f"--results-dir={tmp_path}", "--set=micro_batch_size=2", "--set=device_iterations=3",
+        f"--set=model={model}", "--steps=4",
+        *(() if "--set=random_weights=no" in words else RANDOM), *words,
+    )  # fmt: skip
+
+
+def records(folder: Path) -> Dict[str, Any]:
+    (journal,) = folder.glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    found = [
+        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
+    ]
+    return {record["config"]["data"]: record for record in found}
+
+
+@pytest.fixture(autouse=True)
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+
+
+@pytest.mark.framework
+def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
+    text = run(tmp_path, "").assert_code(0).text
+    found = records(tmp_path)
+    assert set(found) == {"synthetic", "generated", "real"}
+    for mode, record in found.items():
+        assert record["rounds"]["count"] == 4
+        assert record["rounds"]["batches_per_step"] == 3
+        assert record["items_per_round"] == 2 * 3
+        assert record["device"]["fingerprint"].startswith("ipu-model/emulated on ")
+        assert record["canary"]["seconds"] == []
+        assert record["effective"]["engine"] == "poptorch"
+        expected = "rounds over batches per step" if mode == "synthetic" else "the device"
+        assert record["latency"]["source"] == expected
+    calls = json.loads(text.split("calls:")[1])
+    assert calls["inferenceModel"] == calls["PoplarExecutor.destroy"] == 3
+
+
+@pytest.mark.framework
+def test_an_ipu_that_cannot_be_attached_fails_its_case_with_one_message(tmp_path: Path) -> None:
+    text = (
+        run(tmp_path, "no device with 1 IPU is free", "-k", "resnet50-ipu-bs2-synthetic")
+        .assert_code(1)
+        .text
+    )
+    assert "no device with 1 IPU is free" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.framework
+def test_weights_that_are_missing_are_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    words = ["--set=random_weights=no", "-k", "resnet50-ipu-bs2-generated"]
+    text = run(tmp_path, "", *words, model="resnet18").assert_code(1).text
+    assert "the pretrained weights of resnet18 are not in the local torch cache" in text
+    assert "--set=random_weights=true" in text
+    assert "Traceback" not in text and "poptorch_ipu.py" not in text
+
+
+@pytest.mark.framework
+def test_compiling_alone_keeps_the_program_for_later_runs(tmp_path: Path) -> None:
+    words = ["--set=compile_only=yes", f"--set=model_cache_path={tmp_path / 'kept'}"]
+    for found in ("", " s less than without its cache)"):
+        text = run(tmp_path, "", "-k", "resnet50-ipu-bs2-generated", *words).assert_code(0).text
+        assert f"{found}, not run" in text
+        calls = json.loads(text.split("calls:")[1])
+        assert calls["PoplarExecutor.compile"] == 1
+        assert "PoplarExecutor.__call__" not in calls
+    assert len(list((tmp_path / "kept").glob("*.popef"))) == 1

@@ -1,0 +1,200 @@
+"""The suite itself, run as a user runs it in the project's folder."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.support.harness import ROOT, Outcome, run_pytest
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Dict[str, str]:
+    """Caches and locks of its own, so that no other run is disturbed or waited for."""
+    variables = {
+        **os.environ,
+        "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
+        "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
+        "COLUMNS": "80",
+    }
+    variables.pop("DATASETS_DIR", None)
+    return variables
+
+
+def run(environment: Dict[str, str], *words: str) -> Outcome:
+    return run_pytest(ROOT, environment, *words)
+
+
+@pytest.mark.parametrize("device", ["cpu", "ipu", "ipu-model", "cuda"])
+def test_every_case_has_an_identifier_that_k_can_select(
+    device: str, environment: Dict[str, str]
+) -> None:
+    outcome = run(environment, "--collect-only", "-q", "--sweep", f"--device={device}")
+    outcome.assert_code(0)
+    nodeids = [line for line in outcome.lines if "::" in line]
+    assert len(nodeids) == len(set(nodeids)) > 0
+    for nodeid in nodeids:
+        assert re.fullmatch(r"bench_\w+/bench_\w+\.py::bench_\w+\[[A-Za-z0-9_.-]+\]", nodeid)
+
+
+def test_collecting_imports_no_framework(environment: Dict[str, str]) -> None:
+    program = (
+        "import sys, pytest; code = pytest.main(['--collect-only', '-q', '--sweep']);"
+        "heavy = {'torch', 'tensorflow', 'torchvision', 'keras', 'openvino', 'PIL', 'numpy'};"
+        "print('imported:', sorted(heavy & set(sys.modules))); sys.exit(code)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=str(ROOT),
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert answer.returncode == 0
+    assert b"imported: []" in answer.stdout
+
+
+def test_options_of_cases_are_described(environment: Dict[str, str]) -> None:
+    outcome = run(environment, "--describe", "--device=cpu", "-k", "resnet50").assert_code(0)
+    outcome.line("  engine=auto (str): how a host runs the network")
+
+
+def test_a_dataset_outside_the_project_is_a_path_not_a_test(
+    tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    words = ["--collect-only", "-q", "-k", "resnet50", "--device=cpu"]
+    outcome = run(environment, *words, f"--dataset-dir={tmp_path}").assert_code(0)
+    outcome.line("bench_cnn_torch[resnet50-bs1-real]")
+
+
+def test_a_path_written_as_a_word_of_its_own_is_answered_with_the_right_spelling(
+    tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    try:
+        importlib.metadata.distribution("ipubench")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("needs the project installed, as make setup does: pip install --editable .")
+    (tmp_path / "elsewhere" / "images").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "pytest.ini").write_text("[pytest]\n")
+    for folder in (tmp_path, tmp_path / "elsewhere" / "images"):
+        words = ["-k", "resnet50", "--dataset-dir", str(folder)]
+        outcome = run(environment, *words).assert_code(4)
+        assert f"write --dataset-dir={folder}" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"),
+    [("missing", "no such directory"), ("empty", "no image found"), ("file", "not a directory")],
+)
+def test_a_data_set_that_cannot_be_used_ends_the_run_before_it_starts(
+    folder: str, message: str, tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    words = ["-k", "resnet18-bs1-real", "--device=cpu", f"--dataset-dir={tmp_path / folder}"]
+    outcome = run(environment, *words, f"--results-dir={tmp_path / 'results'}").assert_code(4)
+    assert message in outcome.line(str(tmp_path / folder))
+    assert "Traceback" not in outcome.text
+
+
+def records(folder: Path) -> List[Dict[str, Any]]:
+    (journal,) = folder.glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    cases = [line["benchmark"] for line in lines if line["type"] == "case"]
+    return [case["extra_info"]["ipubench"] for case in cases]
+
+
+@pytest.mark.framework
+def test_a_network_is_measured_on_the_three_kinds_of_data(
+    tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    from ipubench.fixtures.data.images.samples import sample_folder
+
+    images = Path(sample_folder(tmp_path / "cache").root)
+    broken = sorted(images.rglob("*.jpg"))[3]
+    broken.write_bytes(broken.read_bytes()[:2000])
+    words = [
+        "-k",
+        "resnet18",
+        "--device=cpu",
+        "--budget=0.5",
+        "--set=micro_batch_size=4",
+        f"--dataset-dir={images}",
+        f"--results-dir={tmp_path / 'results'}",
+    ]
+    outcome = run(environment, *words).assert_code(0)
+    outcome.line(f"1 images could not be read and were replaced: {broken.name}")
+    synthetic, generated, real = records(tmp_path / "results")
+    assert synthetic["name"] == "resnet18-bs4-synthetic"
+    assert [synthetic["compile"], generated["compile"], real["compile"]] == [
+        "fresh", "reused", "reused",
+    ]  # fmt: skip
+    assert synthetic["conditions"]["allocator"] == "tuned"
+    assert 0 < synthetic["compute"]["share"] <= 1.25
+    assert synthetic["compute"]["flops_per_item"] == pytest.approx(3.63e9, rel=0.01)
+    assert synthetic["effective"]["engine"] in ("openvino", "onednn", "compile")
+    assert len(synthetic["canary"]["seconds"]) == synthetic["rounds"]["count"]
+    assert real["canary"]["when"] == "before the rounds"
+    assert real["data"]["images"] == 64
+    assert [Path(path).name for path in real["data"]["corrupt"]] == [broken.name]
+    assert real["memory"]["since"] == "case"
+
+
+@pytest.mark.framework
+def test_weights_that_are_missing_fail_one_case_with_one_message(
+    tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    words = ["-k", "resnet18-bs1-synthetic", "--device=cpu", "--set=random_weights=no"]
+    outcome = run(
+        {**environment, "TORCH_HOME": str(tmp_path)},
+        *words,
+        f"--results-dir={tmp_path / 'results'}",
+    ).assert_code(1)
+    assert "the pretrained weights of resnet18 are not in the local torch cache" in outcome.text
+    assert "Traceback" not in outcome.text and "classification.py" not in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("name", "launcher"),
+    [
+        ("resnet50-pod16", "--num-replicas=4 --num-instances=4 --ipus-per-replica=4"),
+        ("resnext101-pod16", "--num-replicas=8 --num-instances=8 --ipus-per-replica=2"),
+        ("efficientnet-b4-pod16", "--num-replicas=4 --num-instances=4 --ipus-per-replica=4"),
+        ("efficientnet-b4-g16-pod16", "--num-replicas=4 --num-instances=4 --ipus-per-replica=4"),
+        ("resnet50-m2000-bs80", "--num-replicas=4 --num-instances=4 --ipus-per-replica=1"),
+    ],
+)
+def test_a_dry_run_has_the_published_launcher(
+    name: str, launcher: str, environment: Dict[str, str]
+) -> None:
+    # A run of real IPUs has one kind of data; commands that are printed have their own.
+    words = ["--dry-run", "--device=ipu", "-k", f"{name} or resnet50-ipu-bs1-synthetic"]
+    outcome = run(environment, *words).assert_code(0)
+    shown = " ".join(outcome.text.replace(" \\\n", " ").split())
+    assert f"poprun --numa-aware=yes {launcher} " in shown
+    assert f"bench_cnn_tensorflow[{name}-" in shown
+
+
+def test_quick_has_the_main_networks_and_every_kernel(environment: Dict[str, str]) -> None:
+    outcome = run(environment, "-m", "quick", "--collect-only", "-q", "--device=cpu")
+    functions = {line.split("::")[1].split("[")[0] for line in outcome.lines if "::" in line}
+    everything = run(environment, "--collect-only", "-q", "--device=cpu")
+    assert functions == {
+        line.split("::")[1].split("[")[0] for line in everything.lines if "::" in line
+    }
+    names = [line for line in outcome.lines if "bench_cnn_torch[" in line]
+    assert [line.split("[")[1] for line in names] == [
+        "resnet50-bs16-synthetic]",
+        "mobilenet-v3-large-bs16-synthetic]",
+        "efficientnet-b0-bs16-synthetic]",
+    ]

@@ -1,0 +1,131 @@
+"""The TensorFlow CNN cases as a user runs them, small: what is recorded, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.support.harness import ROOT, Outcome, run_pytest
+from tests.support.tensorflow_cases import IMAGES_PER_CLASS, image_folder, record_folder
+
+pytestmark = pytest.mark.framework
+pytest.importorskip("tensorflow", reason="pip install '.[tensorflow]' adds TensorFlow")
+
+SMALL = ("--set=model_size=10", "--set=image_size=32", "--set=micro_batch_size=4", "--steps=2")
+TRAINING = "bench_training/bench_cnn_tensorflow.py"
+INFERENCE = "bench_inference/bench_cnn_tensorflow.py"
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of TFRecords."""
+    return record_folder(tmp_path_factory.mktemp("records"))
+
+
+def run(folder: Path, *words: str) -> Outcome:
+    """Run the suite on a CPU, with small cases and caches of its own."""
+    environment = {
+        **os.environ,
+        "IPUBENCH_LEASE_DIR": str(folder / "leases"),
+        "IPUBENCH_CACHE_DIR": str(folder / "cache"),
+        "COLUMNS": "80",
+    }
+    environment.pop("DATASETS_DIR", None)
+    results = f"--results-dir={folder / 'results'}"
+    return run_pytest(ROOT, environment, "--device=cpu", results, *SMALL, *words)
+
+
+def recorded(folder: Path) -> List[Dict[str, Any]]:
+    """Return the records of the run."""
+    (journal,) = (folder / "results").glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    cases = [line["benchmark"] for line in lines if line["type"] == "case"]
+    return [case["extra_info"]["ipubench"] for case in cases]
+
+
+def test_a_rate_that_has_no_default_is_asked_for(tmp_path: Path) -> None:
+    words = [TRAINING, "-k", "resnet50-synthetic", "--set=optimiser=RMSprop"]
+    outcome = run(tmp_path, *words, "--set=rmsprop_decay=0.9").assert_code(4)
+    assert "RMSprop has no default learning rate" in outcome.line("set abs_learning_rate")
+
+
+def test_updates_of_training_are_recorded(tmp_path: Path, records: Path) -> None:
+    run(tmp_path, TRAINING, "-k", "resnet50", f"--dataset-dir={records}").assert_code(0)
+    found = recorded(tmp_path)
+    assert [record["data"]["mode"] for record in found] == ["synthetic", "generated", "real"]
+    for record in found:
+        assert record["throughput"]["unit"] == "images/s"
+        # Two micro batches of 4 an update, and as many updates a round as the host chose.
+        assert record["items_per_round"] == 8 * record["rounds"]["batches_per_step"]
+        assert record["throughput_mean"] == record["throughput"]["mean"]
+        assert record["effective"]["gradient_accumulation"] == 2
+        counters = record["counters"]
+        assert counters["weight_updates"] >= 2 * record["rounds"]["batches_per_step"]
+        assert counters["loss"] > 0
+    assert found[2]["input"]["loader"] > 0
+    assert found[2]["data"]["augmented"]
+
+
+def test_validation_runs_alone_and_in_instances(tmp_path: Path, records: Path) -> None:
+    words = ["-k", "resnet50 and (real or instances4)", f"--dataset-dir={records}"]
+    run(tmp_path, INFERENCE, *words, "--batches-per-step=2").assert_code(0)
+    together, alone = recorded(tmp_path)
+    cores = len(os.sched_getaffinity(0))
+    facts = together["effective"]["instances"]
+    assert (facts["asked"], facts["ran"]) == (4, min(4, cores))
+    assert together["items_per_round"] == 4 * 2 * facts["ran"]
+    assert alone["items_per_round"] == 4 * 2
+    assert alone["effective"]["folded_norms"] == 12  # of a ResNet-10
+
+
+def test_instances_read_different_images(tmp_path: Path, records: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two cores that this process may use")
+    words = ["-k", "resnet50-bs4-real", f"--dataset-dir={records}", "--set=instances=2"]
+    run(tmp_path, INFERENCE, *words, "--batches-per-step=1").assert_code(0)
+    (record,) = recorded(tmp_path)
+    assert record["effective"]["instances"]["ran"] == 2
+    assert record["data"]["part"] == "1 of 2"
+
+
+def test_a_training_that_diverges_is_said(tmp_path: Path) -> None:
+    words = ["-k", "resnet50-synthetic", "--set=abs_learning_rate=1e30", "--set=warmup_epochs=0"]
+    outcome = run(tmp_path, TRAINING, *words, "--steps=3").assert_code(0)
+    outcome.line("training diverged")
+    (record,) = recorded(tmp_path)
+    assert record["counters"]["loss"] is None
+
+
+def test_a_missing_shard_ends_the_run_before_it_starts(tmp_path: Path, records: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(records, folder)
+    (folder / "train-00001-of-00002").unlink()
+    words = [TRAINING, "-k", "resnet50-real", f"--dataset-dir={folder}"]
+    outcome = run(tmp_path, *words).assert_code(4)
+    assert "train-00001-of-00002" in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+def test_images_without_shards_are_answered_with_the_builder(tmp_path: Path) -> None:
+    folder = image_folder(tmp_path / "images")
+    assert len(list(folder.rglob("*.jpg"))) == 6 * IMAGES_PER_CLASS
+    words = [TRAINING, "-k", "resnet50-real", f"--dataset-dir={folder}"]
+    outcome = run(tmp_path, *words).assert_code(4)
+    assert "python -m ipubench.fixtures.data.build_tfrecords.__main__" in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+def test_a_damaged_shard_fails_its_case_and_no_other(tmp_path: Path, records: Path) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(records, folder)
+    damaged = folder / "train-00000-of-00002"
+    damaged.write_bytes(damaged.read_bytes()[:-3])
+    outcome = run(tmp_path, TRAINING, "-k", "resnet50", f"--dataset-dir={folder}").assert_code(1)
+    assert "train-00000-of-00002" in outcome.text
+    assert "Traceback" not in outcome.text
+    assert [record["data"]["mode"] for record in recorded(tmp_path)] == ["synthetic", "generated"]

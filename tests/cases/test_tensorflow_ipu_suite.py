@@ -1,0 +1,124 @@
+"""TensorFlow's kernels, run by the whole suite on the stand-in for the SDK's TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.fixtures.poplar.flags import VARIABLE
+from tests.support.harness import Outcome, run_program
+
+pytestmark = pytest.mark.framework
+
+# The SDK's TensorFlow is found by a folder inside it, which the stand-in cannot add.
+PROGRAM = """
+import json, sys
+import pytest
+from ipubench.fixtures.devices import ipu
+from tests.doubles import tensorflow_ipu as double
+sys.modules.update(double.modules())
+ipu.frameworks = lambda: ["tensorflow"]
+double.recorder.attach_error = sys.argv[1]
+assert "tensorflow" not in sys.modules
+code = pytest.main(sys.argv[2:])
+names = double.recorder.names()
+print("calls:", json.dumps({name: names.count(name) for name in names}))
+print("flags:", double.recorder.flags)
+sys.exit(code)
+"""
+MODEL = "--use_ipu_model"
+
+
+def run(tmp_path: Path, attach_error: str, *words: str) -> Outcome:
+    environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"}
+    environment.pop(VARIABLE, None)
+    fixed = ("--device=ipu-model", f"--results-dir={tmp_path}", "--batches-per-step=3", "--steps=4")
+    return run_program(PROGRAM, environment, attach_error, *fixed, *words)
+
+
+def records(folder: Path) -> Dict[str, Any]:
+    """Return identifier -> record of the only run."""
+    (journal,) = folder.glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    found = [
+        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
+    ]
+    return {record["name"]: record for record in found}
+
+
+@pytest.fixture(autouse=True)
+def tensorflow() -> Any:
+    return pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+
+@pytest.mark.parametrize(
+    ("data", "precision", "flags"),
+    [
+        ("synthetic", "16.16", f"{MODEL} --use_synthetic_data --synthetic_data_initializer=normal"),
+        ("generated", "32.32", MODEL),  # a CPU without XLA computes slowly in float16
+    ],
+    ids=["synthetic", "generated"],
+)
+def test_the_suite_measures_the_kernels(
+    tmp_path: Path, data: str, precision: str, flags: str
+) -> None:
+    words = ["bench_kernels/bench_dense.py", "bench_kernels/bench_lstm.py", f"--data={data}"]
+    words += [f"--precision={precision}", "--set=replicas=2"]
+    text = run(tmp_path, "", *words).assert_code(0).text
+    found = records(tmp_path)
+    assert {name.split("-bps3-")[0] for name in found} == {
+        f"{name}-ipu-{mode}-{data}"
+        for name in ("dense", "dense-relu", "lstm")
+        for mode in ("inference", "training")
+    }
+    for name, record in found.items():
+        assert record["rounds"]["count"] == 4
+        assert record["rounds"]["batches_per_step"] == 3
+        assert record["items_per_round"] == (1 if name.startswith("lstm") else 32) * 3 * 2
+        assert record["device"]["fingerprint"].startswith("ipu-model/emulated on ")
+        assert record["canary"]["seconds"] == []
+        assert record["effective"]["engine"] == "tensorflow-ipu"
+        assert record["effective"]["precision"] == f"float{precision[:2]}"
+        assert record["effective"]["options"]["flags"] == flags
+        assert record["latency"]["source"] == "rounds over batches per step"
+        assert record["data"]["mode"] == data
+    assert text.split("flags:")[1].strip() == flags
+    calls = json.loads(text.split("calls:")[1].splitlines()[0])
+    started, ended = "IPUConfig.configure_ipu_system", "reset_ipu_configuration"
+    assert calls[started] == calls[ended] == calls["IPUInfeedQueue.deleter"] == len(found)
+
+
+def test_the_fused_layer_leaves_its_graph(tmp_path: Path) -> None:
+    graphs = tmp_path / "graphs"
+    words: List[str] = ["--data=generated", "--set=popnn=yes", f"--save-graph={graphs}"]
+    text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words).assert_code(0).text
+    found = records(tmp_path)
+    assert len(found) == 2
+    assert all(record["effective"]["fused_layers"] for record in found.values())
+    assert all((graphs / name / "graph.pb").is_file() for name in found)
+    assert "PopnnLSTM.__init__" in text
+
+
+def test_profiling_runs_one_batch_for_the_engine_to_report(tmp_path: Path) -> None:
+    words = ["-k", "lstm-ipu-inference", "--data=generated", f"--profile={tmp_path / 'profiles'}"]
+    text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words).assert_code(0).text
+    calls = json.loads(text.split("calls:")[1].splitlines()[0])
+    assert calls["IPUStrategyV1.run"] == 3  # to compile, to warm up and to report
+    assert calls["reset_ipu_configuration"] == 1
+
+
+def test_ipus_that_cannot_be_attached_fail_their_case_with_one_message(tmp_path: Path) -> None:
+    words = ["-k", "lstm-ipu-inference", "--data=generated"]
+    text = (
+        run(tmp_path, "no device is free", "bench_kernels/bench_lstm.py", *words)
+        .assert_code(1)
+        .text
+    )
+    assert "TensorFlow could not attach to 1 IPU: no device is free" in text
+    assert "Traceback" not in text
+    calls = json.loads(text.split("calls:")[1].splitlines()[0])
+    assert calls["reset_ipu_configuration"] == 1

@@ -1,0 +1,143 @@
+"""`--set`: its syntax and the types of its values."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.bench_training.training import Training
+from ipubench.fixtures.case.options import option_types
+from ipubench.plugins.command_line.set_option import ELSEWHERE
+from ipubench.plugins.command_line.set_option import convert
+from ipubench.plugins.command_line.set_option import parse_assignments
+from ipubench.plugins.command_line.set_option import split_values
+from ipubench.plugins.command_line.set_option import unknown_key_message
+from tests.support.fake_cases import Fake, Other
+
+
+def test_values_are_split_at_commas() -> None:
+    assert parse_assignments(["batch-size=1,8,32", "flavour=sweet"]) == {
+        "batch_size": ["1", "8", "32"],
+        "flavour": ["sweet"],
+    }
+
+
+def test_json_stays_whole() -> None:
+    text = '{"a": "b,c", "d": [1, 2]}'
+    assert split_values(f'{text},{{"e": 1}}') == [text, '{"e": 1}']
+
+
+@given(st.recursive(st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))
+def test_any_json_object_is_one_value(value: Any) -> None:
+    text = json.dumps({"key": value})
+    if "\\" not in text and not set("{}[]()") & set(json.dumps(value).replace("[", "", 99)):
+        assert split_values(text) == [text]
+
+
+@given(st.lists(st.text(st.characters(blacklist_characters=',"{}[]()')), min_size=1))
+def test_splitting_undoes_joining(values: List[str]) -> None:
+    assert split_values(",".join(values)) == values
+
+
+@pytest.mark.parametrize("word", ["batch_size", "=3", "", "  =1"])
+def test_syntax_errors_say_how_to_write_it(word: str) -> None:
+    with pytest.raises(pytest.UsageError, match="write --set=KEY=VALUE"):
+        parse_assignments([word])
+
+
+def test_a_key_given_twice_is_refused() -> None:
+    with pytest.raises(pytest.UsageError, match="batch_size is given twice"):
+        parse_assignments(["batch_size=1", "batch-size=2"])
+
+
+@pytest.mark.parametrize(
+    ("word", "instead"),
+    [("data=real", "--data="), ("precision=1", "--precision="), ("system=ipu", "--device=")],
+)
+def test_options_with_a_flag_of_their_own_are_pointed_to(word: str, instead: str) -> None:
+    with pytest.raises(pytest.UsageError, match=f"use {instead}VALUE instead"):
+        parse_assignments([word])
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("batch_size", "32", 32),
+        ("batch_seconds", "1e-3", 0.001),
+        ("flag", "Yes", True),
+        ("flag", "off", False),
+        ("flavour", "sweet", "sweet"),
+        ("layers", "one two/three", ("one", "two/three")),
+        ("layers", "", ()),
+    ],
+)
+def test_text_becomes_the_options_type(key: str, text: str, value: Any) -> None:
+    assert convert(Fake, key, text) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("batch_size", "1.5", "'1.5' is not a whole number"),
+        ("batch_size", str(2**63), "'9223372036854775808' is too large"),
+        ("batch_size", "0", "'0' is below the smallest value, 1"),
+        ("batch_seconds", "nan", "'nan' is not a number"),
+        ("batch_seconds", "-1", "below the smallest value"),
+        ("flag", "maybe", "neither true nor false"),
+        ("flavour", "swet", "not one of plain, sour, sweet; did you mean sweet?"),
+    ],
+)
+def test_bad_values_say_what_is_expected(key: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        convert(Fake, key, text)
+    assert message in str(caught.value)
+
+
+@given(st.sampled_from(["batch_size", "batch_seconds", "flag", "flavour", "layers"]), st.text())
+def test_any_text_is_a_value_or_a_value_error(key: str, text: str) -> None:
+    try:
+        convert(Fake, key, text)
+    except ValueError as error:
+        assert str(error)
+
+
+def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
+    message = unknown_key_message("batchsize", [Other])
+    assert "no selected case has an option 'batchsize'; did you mean" in message
+    assert "The selected cases have: batches_per_step, micro_batch_size" in message
+    assert "flavour" not in message
+    assert "'xyz'. The" in unknown_key_message("xyz", [Other])
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("gc_profile", "--profile=DIR"),
+        ("log-dir", "--results-dir=DIR"),
+        ("distributed", "--set=instances=N"),
+        ("weight_avg_N", "--set=weight_avg_exp=DECAY"),
+        ("restore_path", "--set=seed=N"),
+        ("hostside-image-mixing", "mixed on the device"),
+        ("sharding_exclude_filter", "pipeline_splits"),
+        ("num_io_tiles", "cases in PyTorch"),
+    ],
+)
+def test_options_of_the_original_programs_say_what_to_use(key: str, instead: str) -> None:
+    message = unknown_key_message(key, [Other])
+    assert message.startswith(f"--set: {key!r} is no option of a case; ")
+    assert instead in message
+
+
+def test_what_messages_name_exists(pytestconfig: pytest.Config) -> None:
+    """An option that was renamed must not stay in the advice."""
+    options = set(option_types(Training))
+    for advice in ELSEWHERE.values():
+        for name in re.findall(r"--set=(\w+)", advice):
+            assert name in options
+        for flag in set(re.findall(r"--([a-z-]+)=", advice)) - {"set"}:
+            assert hasattr(pytestconfig.option, flag.replace("-", "_"))

@@ -1,0 +1,37 @@
+"""Paths on the command line that cannot be looked at: one message, before anything is measured."""
+
+from __future__ import annotations
+
+import json
+from typing import List
+
+import pytest
+
+from tests.support.harness import Project
+
+NOBODY, LONG = "~nobody2/x", "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([f"--results-dir={NOBODY}"], "results cannot be written there: there is no home folder"),
+        ([f"--results-dir={LONG}"], "results cannot be written there: "),
+        ([f"--baseline={NOBODY}", "--gate=5%"], f"the baseline {NOBODY} cannot be found: "),
+        ([f"--baseline=./{LONG}"], f"the baseline {LONG} cannot be read: "),
+        (["--baseline=main", f"--gate-policy={NOBODY}"], f"the policy {NOBODY} cannot be read: "),
+        (["--baseline=main", f"--gate-policy={LONG}"], f"the policy {LONG} cannot be read: "),
+        ([f"--against={NOBODY}"], "cannot be looked at (there is no home folder for ~nobody2)"),
+        ([f"--against=./{LONG}"], "cannot be looked at (File name too long)"),
+    ],
+)
+def test_a_path_that_cannot_be_looked_at_is_one_message(
+    project: Project, words: List[str], message: str
+) -> None:
+    (project.folder / "baselines").mkdir()
+    empty = json.dumps({"ipubench": {"format": 2}, "benchmarks": []})
+    (project.folder / "baselines" / "main.json").write_text(empty)
+    outcome = project.run("-k", "beta", *words).assert_code(4)
+    assert message in outcome.text
+    assert "Traceback" not in outcome.text and "INTERNALERROR" not in outcome.text
+    assert not project.journals()

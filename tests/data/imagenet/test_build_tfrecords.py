@@ -1,0 +1,352 @@
+"""The TFRecord builder: what it writes, what it refuses, and how it goes on after it was ended."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+from filelock import FileLock
+from PIL import Image
+
+from ipubench.fixtures.data.build_tfrecords import __main__ as build_tfrecords
+from ipubench.fixtures.data.build_tfrecords import writer
+from ipubench.fixtures.data.imagenet import samples as sample_records
+from ipubench.fixtures.data.images import samples
+from ipubench.fixtures.data.build_tfrecords.__main__ import main
+from ipubench.fixtures.data.images.folder import DataError
+from ipubench.fixtures.data.build_tfrecords.writer import encode
+from ipubench.fixtures.data.imagenet.shards import find_shards
+from tests.support.harness import ROOT
+from tests.support.records import image_tree, smooth
+
+pytestmark = pytest.mark.framework
+tf = pytest.importorskip("tensorflow", reason="TFRecords are written with TensorFlow")
+pytest.importorskip("tqdm", reason="the builder's progress bar needs tqdm")
+
+PREFIX = "image/"
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Images of three classes, with train and val."""
+    root = tmp_path_factory.mktemp("images")
+    image_tree(root / "train")
+    image_tree(root / "val", per_class=2)
+    return root
+
+
+def run(*words: Any) -> int:
+    try:
+        return main([str(word) for word in words])
+    except SystemExit as end:
+        return int(str(end.code))
+
+
+def records(root: Path, split: str) -> List[Dict[str, Any]]:
+    found = []
+    for path in find_shards(root, split).paths:
+        for message in tf.data.TFRecordDataset(path).as_numpy_iterator():
+            example = tf.train.Example.FromString(message)
+            features = {}
+            for name, feature in example.features.feature.items():
+                kind = feature.WhichOneof("kind")
+                values = list(getattr(feature, kind).value)
+                features[name[len(PREFIX) :]] = values[0] if values else []
+            found.append(features)
+    return found
+
+
+def contents(root: Path) -> Dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted(root.glob("*-of-*"))}
+
+
+def test_what_is_written(tree: Path, tmp_path: Path) -> None:
+    names = tmp_path / "names"
+    names.write_text("n02 third one\nn00 first\nn01\n")
+    target = tmp_path / "new" / "target"
+    assert run(tree, target, "--train-shards=5", "--validation-shards=2", "--labels", names) == 0
+    assert (target / "labels.txt").read_text() == names.read_text()
+    train, valid = records(target, "train"), records(target, "validation")
+    assert (len(train), len(valid)) == (24, 6)
+    assert len(find_shards(target, "train").paths) == 5
+    for found in train:
+        folder = found["class/synset"].decode()
+        assert found["class/label"] == {"n02": 1, "n00": 2, "n01": 3}[folder]
+        text = {"n02": b"third one", "n00": b"first", "n01": b"n01"}[folder]
+        assert found["class/text"] == text
+        source = tree / "train" / folder / found["filename"].decode()
+        assert found["encoded"] == source.read_bytes()
+        assert (found["height"], found["width"], found["channels"]) == (24, 32, 3)
+        assert (found["format"], found["colorspace"]) == (b"JPEG", b"RGB")
+        assert all(found[f"object/bbox/{s}"] == [] for s in ("xmin", "ymin", "xmax", "ymax"))
+    assert len({found["encoded"] for found in train}) == 24
+    assert run("--verify", target) == 0
+
+
+def test_the_same_bytes_each_time(tree: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert run(tree / "train", tmp_path / name, "--split=train", "--train-shards=3") == 0
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
+    pixels = smooth(40, 60)
+    pictures = {
+        "png": Image.fromarray(pixels),
+        "cmyk": Image.fromarray(pixels).convert("CMYK"),
+        "grey": Image.fromarray(pixels).convert("L"),
+        "alpha": Image.fromarray(pixels).convert("RGBA"),
+    }
+    for name, picture in pictures.items():
+        form = "JPEG" if name in ("cmyk", "grey") else "PNG"
+        path = tmp_path / f"{name}.jpg"
+        picture.save(path, form, quality=95)
+        jpeg, height, width = encode(str(path))
+        assert (height, width) == (40, 60)
+        decoded = tf.image.decode_and_crop_jpeg(jpeg, [0, 0, 40, 60], channels=3).numpy()
+        expected = np.asarray(picture.convert("RGB"), int)
+        assert np.abs(decoded.astype(int) - expected).mean() < 4, name
+        with Image.open(io.BytesIO(jpeg)) as image:
+            assert (image.format, image.mode) == ("JPEG", "L" if name == "grey" else "RGB")
+
+
+KILLED = """
+import os, signal, sys
+from ipubench.fixtures.data import build_tfrecords, record_writer
+example, done = record_writer._example, []
+def killing(*arguments):
+    done.append(1)
+    if len(done) == 13:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return example(*arguments)
+record_writer._example = killing
+build_tfrecords.main(sys.argv[1:])
+"""
+
+
+def test_a_killed_run_is_continued(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "target"
+    words = [str(tree / "train"), str(target), "--split=train", "--train-shards=3"]
+    program = [sys.executable, "-c", KILLED, *words]
+    ended = subprocess.run(program, cwd=ROOT, stderr=subprocess.DEVNULL, timeout=120)
+    assert ended.returncode == -9
+    # Eight images a shard: the thirteenth is in the midst of the second.
+    assert [p.name for p in target.glob("*-of-*") if p.suffix != ".part"] == [
+        "train-00000-of-00003"
+    ]
+    with pytest.raises(DataError, match=r"lacks 2 of its 3 train files"):
+        find_shards(target, "train")
+    assert run("--verify", target) == 1
+    first = (target / "train-00000-of-00003").stat()
+    assert run(*words) == 0
+    assert "2 written, 1 found complete" in capsys.readouterr().out
+    again = (target / "train-00000-of-00003").stat()
+    assert (again.st_mtime_ns, again.st_ino) == (first.st_mtime_ns, first.st_ino)
+    assert not list(target.glob("*.part"))
+    assert run(tree / "train", tmp_path / "whole", "--split=train", "--train-shards=3") == 0
+    assert contents(target) == contents(tmp_path / "whole")
+
+
+def test_an_interrupted_run_says_that_it_can_be_continued(
+    tree: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: Any) -> bytes:
+        raise KeyboardInterrupt
+
+    words = (tree / "train", tmp_path, "--split=train", "--train-shards=2")
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "_example", interrupted)
+        assert run(*words) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    assert run(*words) == 0
+    assert len(records(tmp_path, "train")) == 24
+
+
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "missing", "not listed"])
+def test_a_damaged_shard_is_found_and_written_again(
+    tree: Path, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (tree / "train", tmp_path, "--split=train", "--train-shards=3")
+    assert run(*words) == 0
+    before = contents(tmp_path)
+    victim = tmp_path / "train-00001-of-00003"
+    content = bytearray(victim.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 1
+        victim.write_bytes(content)
+    elif damage == "truncated":
+        victim.write_bytes(content[:-9])
+    elif damage == "missing":
+        victim.unlink()
+    else:
+        state = json.loads((tmp_path / "checksums.json").read_text())
+        del state["files"][victim.name]
+        (tmp_path / "checksums.json").write_text(json.dumps(state))
+    capsys.readouterr()
+    assert run("--verify", tmp_path) == 1
+    error = capsys.readouterr().err
+    assert "train-00001-of-00003: " in error
+    assert "1 shards are not as they were written" in error
+    assert run(*words) == 0
+    assert "1 written, 2 found complete" in capsys.readouterr().out
+    assert contents(tmp_path) == before
+
+
+def test_another_source_or_number_of_shards_is_refused(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "target"
+    assert run(tree / "train", target, "--split=train", "--train-shards=2") == 0
+    before = contents(target)
+    other = image_tree(tmp_path / "other", per_class=7)
+
+    def refused(*words: Any) -> str:
+        capsys.readouterr()
+        assert run(*words) == 4
+        error = capsys.readouterr().err
+        assert len(error.strip().splitlines()) == 1
+        return error
+
+    assert "begun with other train images: 24 in" in refused(
+        other, target, "--split=train", "--train-shards=2"
+    )
+    assert "begun with 2 train shards, not 3: give --train-shards=2" in refused(
+        tree / "train", target, "--split=train", "--train-shards=3"
+    )
+    shutil.rmtree(other / "n00")
+    assert "lists other classes" in refused(other, target, "--split=validation")
+    assert contents(target) == before
+    # The same classes may be added, from elsewhere, with the labels that are there.
+    added = (other, target, "--split=validation", f"--labels={target / 'labels.txt'}")
+    assert run(*added) == 0
+    assert {found["class/label"] for found in records(target, "validation")} == {2, 3}
+
+
+def test_shards_of_another_build_are_not_mixed_with(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "train-00000-of-00007").write_bytes(b"")
+    assert run(tree / "train", tmp_path, "--split=train", "--train-shards=2") == 4
+
+
+def test_corrupt_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = image_tree(tmp_path / "source"), tmp_path / "target"
+    cut, text = source / "n01" / "3.jpg", source / "n02" / "4.jpg"
+    cut.write_bytes(cut.read_bytes()[:400])
+    text.write_text("no image")
+    words = (source, target, "--split=train", "--train-shards=4")
+    assert run(*words) == 1
+    error = capsys.readouterr().err
+    assert len(error.strip().splitlines()) == 1
+    assert str(cut) in error or str(text) in error
+    assert "--skip-corrupt" in error
+    assert run(*words, "--skip-corrupt") == 0
+    out = capsys.readouterr().out
+    assert "2 corrupt images were left out" in out
+    assert "n01/3.jpg" in out
+    assert "n02/4.jpg" in out
+    assert len(records(target, "train")) == 22
+    assert run("--verify", target) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["only-source"],
+        ["gone", "target"],
+        ["a", "b", "--train-shards=0"],
+        ["--verify", "gone"],
+        ["source", "--verify", "gone"],
+        ["a", "b", "--split=test"],
+    ],
+)
+def test_usage_errors(
+    words: List[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(*words) == 4
+    assert capsys.readouterr().err.startswith("error: ")
+    assert not os.listdir(tmp_path)
+
+
+def test_checksums_of_another_kind(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "checksums.json").write_text('{"format": 99}')
+    assert run(tree / "train", tmp_path, "--split=train") == 1
+    assert run("--verify", tmp_path) == 1
+
+
+def test_a_target_in_use(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FileLock(str(tmp_path / build_tfrecords.LOCK)):
+        assert run(tree / "train", tmp_path, "--split=train") == 1
+    assert "another process builds into" in capsys.readouterr().err
+
+
+def test_a_target_that_cannot_be_written(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert run(tree / "train", tmp_path / "file" / "target", "--split=train") == 1
+    assert "Not a directory" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with build_tfrecords._progress("train", 10) as bar:
+            bar.update(10)
+        assert ("10/10" in stream.getvalue()) == isinstance(stream, Terminal)
+
+
+# ------------------------------------------------------------------ the sample images
+
+
+def test_sample_records(tmp_path: Path) -> None:
+    train = sample_records.sample_shards(tmp_path, "train")
+    valid = sample_records.sample_shards(tmp_path, "validation")
+    assert (train.samples, len(train.paths), len(valid.paths)) == (True, 4, 2)
+    assert train.describe()["source"] == "sample images made by the project"
+    root = Path(train.root)
+    classes = range(samples.SAMPLE_CLASSES)
+    assert (root / "labels.txt").read_text() == "".join(f"class{n}\n" for n in classes)
+    found, held_out = records(root, "train"), records(root, "validation")
+    assert (len(found), len(held_out)) == (48, 16)
+    labels = {number + 1 for number in classes}
+    assert {r["class/label"] for r in found} == {r["class/label"] for r in held_out} == labels
+    assert not {r["encoded"] for r in found} & {r["encoded"] for r in held_out}
+    assert run("--verify", root) == 0
+    before = [os.stat(path).st_mtime_ns for path in train.paths]
+    assert sample_records.sample_shards(tmp_path, "train") == train
+    assert [os.stat(path).st_mtime_ns for path in train.paths] == before
+
+    # Half made, they are made again, the same.
+    content = contents(root)
+    Path(train.paths[2]).unlink()
+    (tmp_path / f"{sample_records.RECORDS_NAME}.unfinished").mkdir()
+    assert sample_records.sample_shards(tmp_path, "train") == train
+    assert contents(root) == content
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"cannot make .*IPUBENCH_CACHE_DIR"):
+        sample_records.sample_shards(tmp_path / "file", "train")

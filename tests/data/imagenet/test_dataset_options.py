@@ -1,0 +1,56 @@
+"""No pipeline is tuned behind the measurement's back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.tfds.feed import ApplicationFeed
+from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.tfds.find import find_prepared
+from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
+from ipubench.fixtures.runtimes.tensorflow.model import generated_batches
+from tests.support.examples import learnable_cifar
+from tests.support.records import jpeg, labelled, smooth, write_shards
+
+pytestmark = pytest.mark.framework
+tf = pytest.importorskip("tensorflow", reason="these batches are made with TensorFlow")
+
+
+def tuned(dataset: Any) -> bool:
+    """Return whether tf.data may change how a pipeline runs, as it does by default."""
+    options = dataset.options()
+    if hasattr(options, "autotune"):
+        return options.autotune.enabled is not False
+    return options.experimental_optimization.autotune is not False
+
+
+def test_the_default_is_the_tuner() -> None:
+    plain = tf.data.Dataset.range(3)
+    assert tuned(plain)
+    assert not tuned(plain.with_options(as_asked(tf)).prefetch(2))
+
+
+@pytest.mark.parametrize("mode", ["generated", "real"])
+def test_records(tmp_path: Path, mode: str) -> None:
+    shards = write_shards(tf, tmp_path, "validation", [labelled(tf, jpeg(smooth(8, 8)), 1)])
+    feed = ImageNetFeed(mode, batch_size=1, image_size=8, classes=10, shards=shards)
+    assert not tuned(feed.pipeline(tf, "float32").prefetch(2))
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("mode", ["generated", "real"])
+def test_examples(tmp_path: Path, mode: str, training: bool) -> None:
+    learnable_cifar(tmp_path, 8, 8)
+    source = find_prepared(tmp_path, "cifar10", "train" if training else "validation")
+    feed = ApplicationFeed(mode, "cifar10", 4, (32, 32, 3), 10, 8, training=training, source=source)
+    assert not tuned(feed.pipeline(tf, "float32").prefetch(2))
+
+
+def test_arrays() -> None:
+    feed = ArrayFeed("generated", (TensorSpec("x", (2, 3)),))
+    assert not tuned(generated_batches(tf, feed, "float32").prefetch(2))

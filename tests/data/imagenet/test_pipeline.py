@@ -1,0 +1,347 @@
+"""Batches from TFRecords: pixels, labels, order, and messages for files that cannot be used."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Tuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
+from ipubench.fixtures.data.imagenet.shards import ShardSet
+from ipubench.fixtures.data.tf_pipeline import explain
+from ipubench.fixtures.data.imagenet.pipeline import image_dataset
+from ipubench.fixtures.case.errors import CaseError
+from tests.support.records import jpeg, labelled, record, smooth, write_shards
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+pytestmark = pytest.mark.framework
+tf = pytest.importorskip("tensorflow", reason="these batches are made with TensorFlow")
+
+Shards = Callable[..., ShardSet]
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Shards:
+    """Write shards of records; a number stands for a record of a tiny image with that label."""
+
+    def write(*contents: List[Any], split: str = "validation") -> ShardSet:
+        tiny = jpeg(smooth(8, 8))
+        messages = [
+            [labelled(tf, tiny, each) if isinstance(each, int) else each for each in content]
+            for content in contents
+        ]
+        return write_shards(tf, tmp_path, split, *messages)
+
+    return write
+
+
+def feed_of(found: ShardSet, **options: Any) -> ImageNetFeed:
+    defaults = {"batch_size": 4, "image_size": 8, "classes": 100}
+    return ImageNetFeed("real", shards=found, **{**defaults, **options})
+
+
+def batches(feed: ImageNetFeed, count: int = 1, compute: str = "float32") -> List[Tuple[Any, Any]]:
+    taken = image_dataset(tf, feed, compute).take(count)
+    return [(images.numpy(), labels.numpy()) for images, labels in taken]
+
+
+def labels_of(feed: ImageNetFeed, count: int) -> List[int]:
+    return [int(label) for _, labels in batches(feed, count) for label in labels]
+
+
+# ------------------------------------------------------------------ pixels
+
+
+def bilinear(pixels: NDArray[Any], size: int) -> NDArray[np.float64]:
+    """Resize [height, width, 3] to a square: centres of pixels at 0.5, no antialiasing."""
+    result = np.asarray(pixels, np.float64)
+    for axis in (0, 1):
+        length = result.shape[axis]
+        at = np.clip((np.arange(size) + 0.5) * length / size - 0.5, 0, length - 1)
+        low = np.floor(at).astype(int)
+        high = np.minimum(low + 1, length - 1)
+        share = (at - low).reshape([-1 if a == axis else 1 for a in range(3)])
+        result = result.take(low, axis) * (1 - share) + result.take(high, axis) * share
+    return result
+
+
+def decoded(encoded: bytes) -> NDArray[Any]:
+    with Image.open(io.BytesIO(encoded)) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+@pytest.mark.parametrize(("height", "width"), [(75, 100), (120, 64), (64, 64), (20, 31)])
+def test_evaluation_shows_the_centre(shards: Shards, height: int, width: int) -> None:
+    generator = np.random.RandomState(0)
+    noise = generator.randint(0, 256, (height // 4 + 1, width // 4 + 1, 3)).astype(np.uint8)
+    picture = Image.fromarray(noise).resize((width, height), Image.BICUBIC)
+    encoded = jpeg(np.asarray(picture))
+    ((images, labels),) = batches(
+        feed_of(shards([labelled(tf, encoded, 5)]), image_size=56, batch_size=2)
+    )
+    assert (images.dtype, images.shape) == (np.uint8, (2, 56, 56, 3))
+    assert labels.tolist() == [4, 4]
+    side = round(min(height, width) * 56 / 64)
+    top, left = (height - side) // 2, (width - side) // 2
+    expected = bilinear(decoded(encoded)[top : top + side, left : left + side], 56)
+    # The two decoders differ by a few levels: TensorFlow's is told to be fast.
+    difference = np.abs(images[0] - expected)
+    assert difference.mean() < 1.5
+    assert difference.max() < 12
+    # One pixel further would be seen.
+    beside = bilinear(decoded(encoded)[top : top + side, left - 1 : left - 1 + side], 56)
+    assert np.abs(images[0] - beside).mean() > 5
+    assert (images[0] == images[1]).all()
+
+
+def test_evaluation_agrees_with_resizing_first(shards: Shards) -> None:
+    """What the original does to all of the image, by Pillow, on an image without detail."""
+    encoded = jpeg(smooth(375, 500))
+    ((images, _),) = batches(
+        feed_of(shards([labelled(tf, encoded, 1)]), image_size=224, batch_size=1)
+    )
+    with Image.open(io.BytesIO(encoded)) as image:
+        resized = image.resize((341, 256), Image.BILINEAR)
+    expected = np.asarray(resized.crop((58, 16, 282, 240)), int)
+    assert np.abs(images[0] - expected).max() <= 6
+    assert np.abs(images[0] - expected).mean() < 1.5
+
+
+def seen_part(image: NDArray[Any], height: int, width: int) -> Tuple[float, float, float, bool]:
+    """Return what of a :func:`smooth` image is seen: (x0, height, width, is mirrored), pixels."""
+    red, green = image[..., 0].mean(axis=0), image[..., 1].mean(axis=1)
+    across = (red[-1] - red[0]) * len(red) / (len(red) - 1) * width / 255
+    down = (green[-1] - green[0]) * len(green) / (len(green) - 1) * height / 255
+    return float(min(red[0], red[-1]) * width / 255), float(down), abs(float(across)), across < 0
+
+
+def test_training_shows_random_parts_half_of_them_mirrored(shards: Shards) -> None:
+    height, width = 300, 400
+    found = shards([labelled(tf, jpeg(smooth(height, width)), 7)], split="train")
+    feed = feed_of(found, training=True, image_size=32, batch_size=200, eight_bit=False)
+    ((images, labels),) = batches(feed)
+    assert set(labels) == {6}
+    parts = [seen_part(image, height, width) for image in images]
+    for _, down, across, _ in parts:
+        assert down > 0
+        # To a few pixels, which is as well as colours tell.
+        assert 0.05 * 0.85 < down * across / (height * width) < 1.05
+        assert 0.75 * 0.93 < across / down < 1.33 * 1.07
+    areas = [down * across / (height * width) for _, down, across, _ in parts]
+    assert min(areas) < 0.15
+    assert max(areas) > 0.75
+    assert np.ptp([left for left, _, _, _ in parts]) > width / 3
+    # 200 throws of a coin: five deviations.
+    assert 65 < sum(mirrored for _, _, _, mirrored in parts) < 135
+
+
+def test_training_covers_labelled_boxes(shards: Shards) -> None:
+    sides = {"xmin": 0.0, "xmax": 0.1, "ymin": 0.0, "ymax": 0.1}
+    boxes = {f"image__object__bbox__{side}": [value] for side, value in sides.items()}
+    encoded = jpeg(smooth(300, 300))
+    found = shards([labelled(tf, encoded, 1, **boxes)], split="train")
+    ((images, _),) = batches(
+        feed_of(found, training=True, image_size=32, batch_size=100, eight_bit=False)
+    )
+    # Every part must reach into the box at the left edge.
+    assert max(seen_part(image, 300, 300)[0] for image in images) < 30 + 3
+
+
+def test_pixels_are_rounded_to_eight_bits(shards: Shards) -> None:
+    found = shards([labelled(tf, jpeg(smooth(70, 90)), 1)])
+    exact, rounded = (
+        batches(feed_of(found, image_size=32, eight_bit=eight_bit))[0][0]
+        for eight_bit in (False, True)
+    )
+    assert exact.dtype == np.float32
+    assert (np.rint(exact) == rounded).all()
+    assert (exact != rounded).any()
+
+
+@pytest.mark.parametrize("normalise_input", [True, False])
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_normalisation_on_the_host(shards: Shards, normalise_input: bool, compute: str) -> None:
+    feed = feed_of(shards([3]), eight_bit=False, normalise_input=normalise_input)
+    raw = batches(feed)[0][0]
+    host = replace(feed, hostside_norm=True)
+    (images, _) = next(iter(image_dataset(tf, host, compute)))
+    assert images.dtype == tf.as_dtype(compute)
+    expected = raw - np.array([123.68, 116.78, 103.94])
+    if normalise_input:
+        expected = (raw / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    tolerance = 1e-3 if compute == "float32" else 2.0**-8 * np.abs(expected).max()
+    assert np.abs(tf.cast(images, tf.float32).numpy() - expected).max() <= tolerance
+
+
+@pytest.mark.parametrize("eight_bit", [True, False])
+def test_generated_batches(eight_bit: bool) -> None:
+    feed = ImageNetFeed("generated", 3, 16, eight_bit, hostside_norm=not eight_bit)
+    images, labels = feed.generated()
+    for got, numbers in batches(feed, 2):
+        if eight_bit:
+            assert (got == images).all()
+        else:
+            expected = (images / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+            assert np.abs(got - expected).max() < 1e-5
+        assert numbers.tolist() == labels.tolist()
+
+
+# ------------------------------------------------------------------ order
+
+
+def test_validation_comes_in_the_order_of_the_shards(shards: Shards) -> None:
+    feed = feed_of(shards([1, 2], [11, 12]))
+    assert labels_of(feed, 2) == [0, 10, 1, 11] * 2
+
+
+def test_training_is_shuffled_by_the_seed(shards: Shards) -> None:
+    found = shards(list(range(1, 21)), list(range(21, 41)), split="train")
+    feed = feed_of(found, training=True, batch_size=10)
+    first, second = labels_of(feed, 8)[:40], labels_of(feed, 8)[40:]
+    for epoch in (first, second):
+        assert sorted(epoch) == list(range(40))
+    assert first != second
+    assert labels_of(feed, 4) == first
+    assert labels_of(replace(feed, seed=5), 4) != first
+    again, other = batches(feed)[0][0], batches(replace(feed, seed=5))[0][0]
+    assert (again == batches(feed)[0][0]).all()
+    assert (again != other).any()
+
+
+@pytest.mark.parametrize("contents", [[[1, 2], [3, 4], [5, 6], [7, 8]], [[1, 2, 3, 4, 5, 6, 7, 8]]])
+def test_instances_share_the_images(shards: Shards, contents: List[List[int]]) -> None:
+    feed = feed_of(shards(*contents))
+    parts = [labels_of(replace(feed, instance=index, instances=2), 1) for index in range(2)]
+    assert sorted(parts[0] + parts[1]) == list(range(8))
+
+
+def test_the_cache_holds_what_was_read(shards: Shards) -> None:
+    found = shards(list(range(1, 9)))
+    cached, read = (
+        iter(image_dataset(tf, feed_of(found, cache=c), "float32")) for c in (True, False)
+    )
+    for _ in range(3):
+        next(cached)
+        next(read)
+    Path(found.paths[0]).unlink()
+    seen = [int(label) for _ in range(20) for label in next(cached)[1].numpy()]
+    assert sorted(set(seen)) == list(range(8))
+    with pytest.raises(tf.errors.NotFoundError):
+        for _ in range(200):
+            next(read)
+
+
+# ------------------------------------------------------------------ failures
+
+
+def message(feed: ImageNetFeed) -> str:
+    """Return what a user reads when the feed's batches cannot be made."""
+    iterator: Iterator[Any] = iter(image_dataset(tf, feed, "float32"))
+    with pytest.raises((tf.errors.OpError, StopIteration)) as caught:
+        for _ in range(50):
+            next(iterator)
+    error: Any = caught.value
+    if isinstance(error, StopIteration):
+        error = tf.errors.OutOfRangeError(None, None, "End of sequence")
+    explained = explain(tf, error, feed)
+    assert isinstance(explained, CaseError)
+    return str(explained)
+
+
+def test_truncated_shard(shards: Shards) -> None:
+    found = shards([1, 2, 3], [4, 5, 6])
+    path = Path(found.paths[1])
+    path.write_bytes(path.read_bytes()[:-20])
+    text = message(feed_of(found))
+    assert f"{path} is damaged: record 2, at byte" in text
+    assert str(found.paths[0]) not in text
+    assert "build_tfrecords" in text
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_flipped_byte(shards: Shards, training: bool) -> None:
+    found = shards([1, 2, 3], [4, 5, 6], split="train")
+    path = Path(found.paths[1])
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+    text = message(feed_of(found, training=training))
+    assert f"{path} is damaged: the checksum of record 1 is wrong; copy it again" in text
+
+
+def test_damaged_length(shards: Shards) -> None:
+    found = shards([1, 2, 3])
+    path = Path(found.paths[0])
+    content = bytearray(path.read_bytes())
+    content[5] ^= 4
+    path.write_bytes(content)
+    assert f"{path} is damaged: record 0, at byte 0," in message(feed_of(found))
+
+
+def test_wrong_feature_names(shards: Shards) -> None:
+    strange = record(tf, image=jpeg(smooth(8, 8)), label=3)
+    found = shards([1, 2], [strange])
+    text = message(feed_of(found))
+    assert f"record 0 of {found.paths[1]} lacks image/encoded" in text
+    assert "its features are image (bytes), label (int64)" in text
+    assert "needed are image/encoded (bytes) and image/class/label (int64)" in text
+
+
+def test_wrong_kind_of_feature(shards: Shards) -> None:
+    strange = record(tf, image__encoded=jpeg(smooth(8, 8)), image__class__label=b"cat")
+    text = message(feed_of(shards([strange])))
+    assert "lacks image/class/label" in text
+    assert "image/class/label (bytes)" in text
+
+
+@pytest.mark.parametrize("label", [0, 101])
+def test_labels_out_of_range(shards: Shards, label: int) -> None:
+    found = shards([1, 2], [3, label])
+    text = message(feed_of(found))
+    assert f"record 1 of {found.paths[1]} has the label {label}" in text
+    assert "labels are 1 to 100" in text
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_undecodable_image(shards: Shards, training: bool) -> None:
+    whole = jpeg(np.random.RandomState(0).randint(0, 256, (64, 64, 3)).astype(np.uint8))
+    cut = labelled(tf, whole[: len(whole) // 2], 2, image__filename=b"n01_7.JPEG")
+    found = shards([1, labelled(tf, whole, 3), cut], split="train")
+    text = message(feed_of(found, training=training))
+    assert f"record 2 of {found.paths[0]} has the image n01_7.JPEG, which cannot be decoded" in text
+
+
+def test_another_image_format(shards: Shards) -> None:
+    content = io.BytesIO()
+    Image.fromarray(smooth(8, 8)).save(content, "PNG")
+    text = message(feed_of(shards([1, labelled(tf, content.getvalue(), 2)])))
+    assert "has an image, which is not a JPEG; `python -m" in text
+
+
+def test_not_an_example(shards: Shards) -> None:
+    text = message(feed_of(shards([1, b"something else"])))
+    assert "record 1 of" in text
+    assert "is not a tf.train.Example" in text
+
+
+def test_no_record_at_all(shards: Shards) -> None:
+    assert "have no record" in message(feed_of(shards([], [])))
+
+
+def test_a_shard_that_is_gone(shards: Shards) -> None:
+    found = shards([1, 2])
+    Path(found.paths[0]).unlink()
+    assert f"{found.paths[0]} cannot be read: No such file" in message(feed_of(found))
+
+
+def test_a_fault_that_is_not_found_again(shards: Shards) -> None:
+    error = tf.errors.InternalError(None, None, "out of luck\nand more")
+    text = str(explain(tf, error, feed_of(shards([1]))))
+    assert text.endswith(": out of luck")

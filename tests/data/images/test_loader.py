@@ -1,0 +1,220 @@
+"""The loader: batches, corrupt files, processes that end and processes that die."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Iterator, List
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ipubench.fixtures.data.images import loader
+from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.data.images.folder import DataError
+from ipubench.fixtures.data.images.folder import find_images
+from ipubench.fixtures.data.images.loader import image_batches
+from ipubench.fixtures.data.images.loader import prefetched_batches
+from ipubench.fixtures.data.images.preprocess import load_image
+from ipubench.fixtures.data.images.preprocess import normalize_host
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SIZE = 32
+WORKERS = pytest.mark.parametrize("workers", [0, 2])
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    before = multiprocessing.active_children()
+    yield
+    assert multiprocessing.active_children() == before
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
+
+
+def feed_of(root: Path, images: int, batch_size: int, workers: int, **options: Any) -> ImageFeed:
+    for index in range(images):
+        pixels = np.random.RandomState(index).randint(0, 256, (40, 50, 3)).astype(np.uint8)
+        Image.fromarray(pixels).save(root / f"{index:02}.jpg")
+    return ImageFeed(
+        "real",
+        batch_size,
+        options.pop("image_size", SIZE),
+        folder=find_images(root),
+        workers=workers,
+        **options,
+    )
+
+
+def expected(feed: ImageFeed, indices: List[int]) -> NDArray[np.uint8]:
+    assert feed.folder is not None
+    return np.stack([load_image(feed.folder.paths[index], SIZE) for index in indices])
+
+
+@pytest.mark.framework
+@WORKERS
+@pytest.mark.parametrize("batch_size", [1, 3, 16, 20])
+def test_images_come_in_order_and_again(
+    torch: Any, tmp_path: Path, workers: int, batch_size: int
+) -> None:
+    feed = feed_of(tmp_path, images=7, batch_size=batch_size, workers=workers)
+    batches = image_batches(feed)
+    order = itertools.cycle(range(7))
+    for batch in itertools.islice(batches, 12):
+        assert batch.dtype == torch.uint8
+        wanted = expected(feed, list(itertools.islice(order, batch_size)))
+        assert np.array_equal(batch.numpy(), wanted)
+    assert feed.corrupt == []
+    feed.close()
+
+
+@pytest.mark.framework
+@WORKERS
+def test_large_batches_are_loaded_in_parts(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr(loader, "TASK_IMAGES", (2, 4))
+    feed = feed_of(tmp_path, images=7, batch_size=10, workers=workers)
+    batches = image_batches(feed)
+    order = itertools.cycle(range(7))
+    for batch in itertools.islice(batches, 3):
+        wanted = expected(feed, list(itertools.islice(order, 10)))
+        assert np.array_equal(batch.numpy(), wanted)
+    feed.close()
+
+
+@pytest.mark.framework
+@WORKERS
+def test_normalisation_on_the_host(torch: Any, tmp_path: Path, workers: int) -> None:
+    feed = feed_of(
+        tmp_path, images=3, batch_size=3, workers=workers, eight_bit=False, normalization="host"
+    )
+    batch = next(image_batches(feed))
+    assert batch.dtype == torch.float32
+    assert np.array_equal(batch.numpy(), normalize_host(expected(feed, [0, 1, 2])))
+    feed.close()
+
+
+@pytest.mark.framework
+@WORKERS
+def test_a_corrupt_image_is_replaced_by_the_next_and_named(
+    torch: Any, tmp_path: Path, workers: int
+) -> None:
+    feed = feed_of(tmp_path, images=6, batch_size=6, workers=workers)
+    assert feed.folder is not None
+    for index in (2, 3):
+        (tmp_path / f"{index:02}.jpg").write_bytes(b"no image")
+    batches = image_batches(feed)
+    for batch in itertools.islice(batches, 6):
+        assert np.array_equal(batch.numpy()[:6], expected(feed, [0, 1, 4, 4, 4, 5]))
+    assert feed.corrupt == list(feed.folder.paths[2:4])
+    feed.close()
+
+
+@pytest.mark.framework
+@WORKERS
+def test_nothing_but_corrupt_images(torch: Any, tmp_path: Path, workers: int) -> None:
+    feed = feed_of(tmp_path, images=5, batch_size=2, workers=workers)
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"")
+    batches = image_batches(feed)
+    with pytest.raises(DataError, match=r"00.jpg is the first of 5; .*--dataset-dir=PATH"):
+        next(batches)
+    feed.close()
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("victims", [1, 2])
+def test_a_killed_worker_is_an_error_and_not_a_hang(
+    torch: Any, tmp_path: Path, victims: int
+) -> None:
+    handler = signal.getsignal(signal.SIGCHLD)
+    feed = feed_of(tmp_path, images=5, batch_size=16, workers=2)
+    batches = image_batches(feed)
+    next(batches)
+    for process in multiprocessing.active_children()[:victims]:
+        process.kill()
+    with pytest.raises(DataError, match=r"image loading process ended.*--set dataloader_worker=N"):
+        list(itertools.islice(batches, 20))
+    assert signal.getsignal(signal.SIGCHLD) == handler
+    assert next(batches, None) is None
+
+
+@pytest.mark.framework
+def test_an_error_of_the_program_itself_stays_what_it_is(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(path: str, size: int) -> None:
+        raise KeyError("bug")
+
+    feed = feed_of(tmp_path, images=2, batch_size=1, workers=1)
+    monkeypatch.setattr(loader, "load_image", broken)
+    batches = image_batches(feed)
+    with pytest.raises(KeyError, match=r"bug"):
+        next(batches)
+    feed.close()
+
+
+@pytest.mark.framework
+@WORKERS
+def test_closing_is_prompt_and_final(torch: Any, tmp_path: Path, workers: int) -> None:
+    # A task takes seconds, so that its worker has to leave it unfinished.
+    feed = feed_of(tmp_path, images=3, batch_size=2000, workers=workers, image_size=380)
+    batches = image_batches(feed)
+    time.sleep(0.2)
+    before = multiprocessing.active_children()
+    assert len(before) == workers
+    batches.close()
+    assert multiprocessing.active_children() == []
+    assert list(batches) == []
+    batches.close()
+
+
+@pytest.mark.framework
+def test_workers_run_on_the_given_cpus(torch: Any, tmp_path: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("needs two CPUs")
+    feed = feed_of(tmp_path, images=2, batch_size=1, workers=1)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        next(image_batches(feed, cpus=allowed))
+        (worker,) = multiprocessing.active_children()
+        assert os.sched_getaffinity(worker.pid or 0) == allowed
+    finally:
+        os.sched_setaffinity(0, allowed)
+        feed.close()
+
+
+@pytest.mark.framework
+@pytest.mark.filterwarnings("error")
+def test_more_workers_than_cpus_start_without_a_warning(torch: Any, tmp_path: Path) -> None:
+    workers = len(os.sched_getaffinity(0)) + 1
+    feed = feed_of(tmp_path, images=2, batch_size=1, workers=workers)
+    next(image_batches(feed))
+    assert len(multiprocessing.active_children()) == workers
+    feed.close()
+
+
+@pytest.mark.parametrize(
+    ("workers", "batch_size", "count"),
+    [(0, 4, 0), (1, 4, 8), (1, 16, 2), (2, 100, 4), (1, 300, 1)],
+)
+def test_prefetched_batches_are_counted(workers: int, batch_size: int, count: int) -> None:
+    assert prefetched_batches(ImageFeed("real", batch_size, workers=workers)) == count
+
+
+@pytest.mark.framework
+def test_a_feed_without_folder_is_refused(torch: Any) -> None:
+    with pytest.raises(ValueError, match=r"nothing to load"):
+        image_batches(ImageFeed("synthetic", 1))

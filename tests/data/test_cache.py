@@ -1,0 +1,42 @@
+"""Where the cache directory is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ipubench.fixtures.data.cache import cache_dir
+from ipubench.fixtures.data.images.folder import DataError
+
+
+def test_own_variable_comes_first_and_is_created(tmp_path: Path) -> None:
+    environ = {"IPUBENCH_CACHE_DIR": str(tmp_path / "a" / "b"), "XDG_CACHE_HOME": str(tmp_path)}
+    assert cache_dir(environ) == tmp_path / "a" / "b"
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_xdg_cache_home_comes_second(tmp_path: Path) -> None:
+    environ = {"IPUBENCH_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path)}
+    assert cache_dir(environ) == tmp_path / "ipubench"
+
+
+@pytest.mark.parametrize("xdg", ["", "relative/path"])
+def test_home_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, xdg: str) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_dir({"XDG_CACHE_HOME": xdg}) == tmp_path / ".cache" / "ipubench"
+
+
+def test_relative_and_home_paths_are_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert cache_dir({"IPUBENCH_CACHE_DIR": "~/own"}) == tmp_path / "own"
+    assert cache_dir({"IPUBENCH_CACHE_DIR": "other"}) == tmp_path / "other"
+
+
+def test_a_file_in_the_way_is_one_clear_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cannot make the cache directory .*IPUBENCH_CACHE_DIR"):
+        cache_dir({"IPUBENCH_CACHE_DIR": str(tmp_path / "file")})

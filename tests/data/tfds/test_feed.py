@@ -1,0 +1,348 @@
+"""Small data sets: where they are found, what is said of those that cannot be used, their feeds."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Iterator, List, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.bench_training.application.options import Application
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.data.tfds import download
+from ipubench.fixtures.data.tfds.feed import ApplicationFeed
+from ipubench.fixtures.data.images.folder import DataError
+from ipubench.fixtures.data.tfds.find import PreparedSplit
+from ipubench.fixtures.data.tfds.find import find_prepared
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.data.provider import prepared_source
+from ipubench.fixtures.data.imagenet.shards import ShardSet
+from ipubench.plugins.selection import datasets
+
+SPLIT = PreparedSplit("/data/cifar10/3.0.2", "cifar10", "train", ("/data/x",), (7,))
+
+
+def record(content: bytes) -> bytes:
+    """Return a TFRecord whose checksums nobody has looked at."""
+    return struct.pack("<Q", len(content)) + bytes(4) + content + bytes(4)
+
+
+def layout(folder: Path, name: str = "cifar10", lengths: Sequence[int] = (2, 1)) -> Path:
+    """Write a folder of a version with both splits; the records have no meaning."""
+    folder.mkdir(parents=True)
+    for split in ("train", "test"):
+        for index, length in enumerate(lengths):
+            path = folder / f"{name}-{split}.tfrecord-{index:05}-of-{len(lengths):05}"
+            path.write_bytes(record(b"image") * length)
+    shards = [str(length) for length in lengths]
+    splits = [{"name": split, "shardLengths": shards} for split in ("test", "train")]
+    (folder / "dataset_info.json").write_text(json.dumps({"name": name, "splits": splits}))
+    return folder
+
+
+# ------------------------------------------------------------------ on disk
+
+
+@pytest.mark.parametrize(
+    "below", ["cifar10/3.0.2", "tensorflow_datasets/cifar10/3.0.2", "", "1.0.0"]
+)
+def test_places(tmp_path: Path, below: str) -> None:
+    folder = layout(tmp_path / "data" / below)
+    found = find_prepared(tmp_path / "data", "cifar10", "validation")
+    assert found is not None
+    assert found.root == str(folder)
+    assert [Path(path).name for path in found.paths] == [
+        "cifar10-test.tfrecord-00000-of-00002",
+        "cifar10-test.tfrecord-00001-of-00002",
+    ]
+    assert found.lengths == (2, 1)
+
+
+def test_the_highest_version_of_the_right_data_set(tmp_path: Path) -> None:
+    for version in ("3.0.2", "10.0.0", "9.1.0"):
+        layout(tmp_path / "cifar10" / version)
+    layout(tmp_path / "mnist" / "3.0.1", "mnist")
+    found = find_prepared(tmp_path, "cifar10", "train")
+    assert found is not None
+    assert Path(found.root).name == "10.0.0"
+    assert find_prepared(tmp_path, "cifar100", "train") is None
+    assert find_prepared(tmp_path / "mnist", "cifar10", "train") is None
+    assert find_prepared(tmp_path / "nowhere", "cifar10", "train") is None
+
+
+def test_file_names_of_a_template(tmp_path: Path) -> None:
+    folder = layout(tmp_path / "cifar10" / "3.0.2", lengths=(3,))
+    info = json.loads((folder / "dataset_info.json").read_text())
+    for entry in info["splits"]:
+        entry["filepathTemplate"] = "{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}"
+    (folder / "dataset_info.json").write_text(json.dumps(info))
+    (folder / "train-00000.tfrecord").write_bytes(record(b"") * 3)
+    found = find_prepared(tmp_path, "cifar10", "train")
+    assert found is not None
+    assert found.paths == (str(folder / "train-00000.tfrecord"),)
+
+
+def refused(root: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        find_prepared(root, "cifar10", "train")
+    return str(caught.value)
+
+
+def test_missing_and_truncated_files(tmp_path: Path) -> None:
+    folder = layout(tmp_path / "cifar10" / "3.0.2", lengths=(2, 2, 2))
+    last = folder / "cifar10-train.tfrecord-00002-of-00003"
+    last.write_bytes(last.read_bytes()[:-3])
+    text = refused(tmp_path)
+    assert f"{last} is damaged: record 1, at byte 21, does not end before the file does" in text
+    assert f"copy it again, or remove {folder}" in text
+    last.unlink()
+    text = refused(tmp_path)
+    assert f"{folder} lacks 1 of its 3 train files: {last.name}; copy it again" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("{", "is not what TensorFlow Datasets writes"),
+        ("[]", "is not what TensorFlow Datasets writes"),
+        ({"splits": [{}]}, "is not what TensorFlow Datasets writes"),
+        ({"splits": [{"name": "train", "shardLengths": ["x"]}]}, "is not what"),
+        ({"splits": [{"name": "train", "shardLengths": "1", "filepathTemplate": "{X}"}]}, "is not"),
+        ({"splits": [{"name": "test", "shardLengths": []}]}, "has no split train, only test"),
+        ({"splits": [{"name": "train"}]}, "says that the split train has no images"),
+        ({"fileFormat": "array_record", "splits": []}, "holds array_record files, and TFRecords"),
+    ],
+)
+def test_other_contents_of_the_description(tmp_path: Path, content: Any, what: str) -> None:
+    folder = layout(tmp_path / "cifar10" / "3.0.2")
+    if not isinstance(content, str):
+        content = json.dumps({"name": "cifar10", **content})
+    (folder / "dataset_info.json").write_text(content)
+    text = refused(tmp_path)
+    assert what in text
+    assert str(folder) in text
+
+
+# ------------------------------------------------------------------ where nothing is on disk
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package tensorflow_datasets, here and in new processes, that writes one record."""
+    place = tmp_path / "packages"
+    place.mkdir()
+    (place / "tensorflow_datasets.py").write_text(
+        "import json, pathlib\n"
+        "class builder:\n"
+        "    def __init__(self, name, data_dir):\n"
+        "        self.name, self.folder = name, pathlib.Path(data_dir, name, '3.0.2')\n"
+        "    def download_and_prepare(self):\n"
+        "        if self.name == 'mnist': raise OSError('the disk is full')\n"
+        "        self.folder.mkdir(parents=True)\n"
+        f"        one = {record(b'image')!r}\n"
+        "        splits = [{'name': s, 'shardLengths': ['1']} for s in ('train', 'test')]\n"
+        "        for s in ('train', 'test'):\n"
+        "            name = f'{self.name}-{s}.tfrecord-00000-of-00001'\n"
+        "            (self.folder / name).write_bytes(one)\n"
+        "        info = {'name': self.name, 'splits': splits}\n"
+        "        (self.folder / 'dataset_info.json').write_text(json.dumps(info))\n"
+    )
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.setenv("PYTHONPATH", str(place))
+    return place
+
+
+@pytest.fixture
+def reachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[str]]:
+    """A server of this machine that answers for all sources; what it was asked for."""
+    asked: List[str] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append(self.path)
+            self.send_response(404 if "gone" in self.path else 200)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    files = {"cifar10": "cifar10", "cifar100": "gone", "mnist": "mnist"}
+    for name, file in files.items():
+        monkeypatch.setitem(download.SOURCES, name, f"{address}/{file}")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    yield asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_named_folder_is_downloaded_into_once(
+    tmp_path: Path, package: Path, reachable: List[str]
+) -> None:
+    root = tmp_path / "new" / "folder"
+    for split in ("train", "validation", "train"):
+        found = prepared_source("cifar10", split, None, {"DATASETS_DIR": str(root)})
+        assert (found.root, found.samples) == (str(root / "cifar10" / "3.0.2"), False)
+    assert reachable == ["/cifar10"]
+
+
+def test_downloads_that_fail(tmp_path: Path, package: Path, reachable: List[str]) -> None:
+    with pytest.raises(DataError, match="HTTP Error 404") as caught:
+        prepared_source("cifar100", "train", str(tmp_path), {})
+    assert "cifar100/<version>/dataset_info.json" in str(caught.value)
+    with pytest.raises(DataError, match=r"(?s)cannot make mnist in .*the disk is full"):
+        prepared_source("mnist", "train", str(tmp_path), {})
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="cannot be written there: File exists; name a folder"):
+        prepared_source("cifar10", "train", str(tmp_path / "file"), {})
+
+
+def test_without_a_network_or_the_package(
+    tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        closed = f"http://127.0.0.1:{server.server_port}/cifar10"
+    monkeypatch.setitem(download.SOURCES, "cifar10", closed)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with pytest.raises(DataError) as caught:
+        prepared_source("cifar10", "train", None, {"DATASETS_DIR": str(tmp_path)})
+    text = str(caught.value)
+    assert text.startswith(f"DATASETS_DIR is set to {tmp_path}: no cifar10 at ")
+    assert f"{closed} cannot be reached" in text
+    assert "refused" in text
+    assert "copy a data set there that TensorFlow Datasets prepared, or run without" in text
+
+    monkeypatch.setattr(download, "PACKAGE", "no_such_package")
+    with pytest.raises(DataError, match="`pip install tensorflow-datasets .*` lets it be"):
+        prepared_source("cifar10", "train", str(tmp_path), {})
+
+
+def test_the_folder_of_the_package_needs_no_name(tmp_path: Path) -> None:
+    layout(tmp_path / "cifar10" / "3.0.2")
+    found = prepared_source("cifar10", "train", None, {"TFDS_DATA_DIR": str(tmp_path)})
+    assert found.root == str(tmp_path / "cifar10" / "3.0.2")
+
+
+# ------------------------------------------------------------------ feeds
+
+
+def no_images(*names: str) -> Any:
+    raise AssertionError("not to be searched for")
+
+
+def test_feeds_follow_the_configuration() -> None:
+    config = Application(
+        name="x",
+        data="real",
+        micro_batch_size=8,
+        validation_micro_batch_size=100,
+        eight_bit_transfer=True,
+        accelerator_side_preprocess=True,
+        shuffle=False,
+        seed=5,
+        pipeline_num_parallel=3,
+    )
+    asked: List[Any] = []
+
+    def prepared(dataset: str, split: str) -> PreparedSplit:
+        asked.append((dataset, split))
+        return SPLIT
+
+    data = Data(no_images, no_images, (1, 4), prepared)
+    later = data.validation_examples(config)
+    feed = data.examples(config)
+    assert asked == [("cifar10", "train")]
+    assert (feed.batch_size, feed.training, feed.source) == (8, True, SPLIT)
+    assert (feed.eight_bit, feed.normalization, feed.preprocessing) == (True, "device", "cifar10")
+    assert (feed.shuffle, feed.seed, feed.parallel, feed.workers) == (False, 5, 3, 3)
+    assert (feed.image_shape, feed.image_size, feed.classes) == ((32, 32, 3), 32, 10)
+    assert feed.describe()["part"] == "2 of 4"
+    validation = later()
+    assert asked[1:] == [("cifar10", "validation")]
+    assert (validation.batch_size, validation.training, validation.total) == (100, False, 10000)
+
+
+def test_without_training_the_measured_feed_is_that_of_validation(tmp_path: Path) -> None:
+    path = tmp_path / "validation-00000-of-00001"
+    path.write_bytes(record(b"x") * 5)
+    shards = ShardSet(str(tmp_path), "validation", (str(path),))
+    config = Application(name="x", data="real", dataset="imagenet", training=False)
+    feed = Data(no_images, {"validation": shards}.__getitem__).examples(config)
+    assert (feed.training, feed.shards, feed.cache) == (False, shards, True)
+    assert (feed.examples, feed.normalization, feed.image_size) == (5, "host", 224)
+    assert feed.describe()["source"] == str(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["synthetic", "generated"])
+def test_nothing_is_searched_for_without_real_data(mode: str) -> None:
+    config = Application(name="x", data=mode, dataset="mnist")
+    feed = Data(no_images, no_images, prepared=no_images).examples(config)
+    assert (feed.source, feed.workers, feed.examples) == (None, 0, 60000)
+    assert feed.describe()["dataset"] == "mnist"
+
+
+@given(
+    counts=st.lists(st.integers(0, 40), min_size=1, max_size=6),
+    instances=st.integers(1, 8),
+    batch=st.integers(1, 9),
+    by_shard=st.booleans(),
+)
+def test_passes_of_instances_cover_all_images(
+    counts: List[int], instances: int, batch: int, by_shard: bool
+) -> None:
+    class Shards(ShardSet):
+        def parts(self, instances: int) -> List[int]:
+            return [sum(counts[first::instances]) for first in range(instances)]
+
+    source: Any = PreparedSplit("", "cifar10", "validation", (), tuple(counts))
+    if by_shard:
+        source = Shards("", "validation", ())
+    feeds = [
+        ApplicationFeed(
+            *("real", "cifar10", batch, (32, 32, 3), 10, 0),
+            source=source,
+            instance=index,
+            instances=instances,
+        )
+        for index in range(instances)
+    ]
+    assert sum(feed.examples for feed in feeds) == feeds[0].all_examples == sum(counts)
+    (batches,) = {feed.batches_per_epoch for feed in feeds}
+    assert all(feed.examples <= batches * batch for feed in feeds)
+    # One batch less would not do.
+    assert max(feed.examples for feed in feeds) > (batches - 1) * batch
+
+
+# ------------------------------------------------------------------ before the first case
+
+
+def test_the_run_is_told_before_its_first_case(tmp_path: Path) -> None:
+    folder = layout(tmp_path / "cifar10" / "3.0.2", lengths=(4,))
+    case = Case(Application(name="x", data="real"), id="x")
+    item = SimpleNamespace(
+        callspec=SimpleNamespace(params={"case": case}), fixturenames=["tensorflow", "data"]
+    )
+    option = SimpleNamespace(
+        collectonly=False, describe=False, dry_run=False, dataset_dir=str(tmp_path)
+    )
+    config: Any = SimpleNamespace(option=option, stash=pytest.Stash())
+    session: Any = SimpleNamespace(config=config, items=[item])
+    datasets.pytest_collection_finish(session)
+    assert datasets.pytest_report_collectionfinish(config) == [
+        f"real data: 4 images of train of cifar10 in {folder}",
+        f"real data: 4 images of validation of cifar10 in {folder}",
+    ]
+    (folder / "cifar10-test.tfrecord-00000-of-00001").unlink()
+    with pytest.raises(pytest.UsageError, match="lacks 1 of its 1 test files"):
+        datasets.pytest_collection_finish(session)

@@ -1,0 +1,111 @@
+"""Choosing, describing, attaching and releasing devices."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ipubench.fixtures import devices
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.devices.cpu import read_topology
+from ipubench.fixtures.devices.ipu import IpuDevice
+
+CPUINFO = """processor : 0
+model name : Example CPU @ 2.0GHz
+flags : fpu sse avx2 avx512f avx512_bf16 amx_bf16
+
+processor : 1
+model name : Example CPU @ 2.0GHz
+flags : fpu sse avx2 avx512f avx512_bf16 amx_bf16
+"""
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> Path:
+    """A host with two hardware threads per core and two NUMA nodes."""
+    for cpu in os.sched_getaffinity(0):
+        topology = tmp_path / "system" / "cpu" / f"cpu{cpu}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text("0-1\n")
+    for node in (0, 1):
+        (tmp_path / "system" / "node" / f"node{node}").mkdir(parents=True)
+    (tmp_path / "cpuinfo").write_text(CPUINFO)
+    return tmp_path
+
+
+def test_the_topology_keeps_one_thread_per_core(system: Path) -> None:
+    found = read_topology(system / "cpuinfo", system / "system")
+    assert found.model == "Example CPU @ 2.0GHz"
+    assert found.flags == ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+    assert found.cores == (min(os.sched_getaffinity(0)),)
+    assert found.numa_nodes == 2
+
+
+def test_a_host_without_these_files_still_has_cores(tmp_path: Path) -> None:
+    found = read_topology(tmp_path / "cpuinfo", tmp_path / "system")
+    assert set(found.cores) == os.sched_getaffinity(0)
+    assert found.numa_nodes == 1
+
+
+def test_a_cpu_run_is_pinned_and_everything_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")
+    before = os.sched_getaffinity(0)
+    device = CpuDevice()
+    info = device.attach()
+    try:
+        assert os.sched_getaffinity(0) == set(device.topology.cores)
+        assert os.environ["OMP_NUM_THREADS"] == str(device.threads)
+        assert os.environ["MKL_NUM_THREADS"] == "7"
+        assert info.fingerprint.endswith(f"{device.threads} threads")
+        assert info.details["cores"] == list(device.topology.cores)
+    finally:
+        device.release()
+    assert os.sched_getaffinity(0) == before
+    assert "OMP_NUM_THREADS" not in os.environ
+    assert os.environ["MKL_NUM_THREADS"] == "7"
+
+
+def test_affinity_system_leaves_the_process_alone() -> None:
+    before = os.sched_getaffinity(0)
+    device = CpuDevice(pin=False)
+    info = device.attach()
+    assert os.sched_getaffinity(0) == before
+    assert info.details["pinned"] is False
+    device.release()
+
+
+def test_an_ipu_without_the_sdk_says_what_is_missing() -> None:
+    for kind in ("ipu", "ipu-model"):
+        with pytest.raises(DeviceError, match=f"--device={kind} needs the Poplar SDK"):
+            IpuDevice(kind, None).attach()
+
+
+def test_hardware_and_emulator_lease_different_things() -> None:
+    assert IpuDevice("ipu", None).leases() == ("ipu",)
+    assert IpuDevice("ipu-model", None).leases() == CpuDevice().leases()
+
+
+def test_auto_takes_an_ipu_where_the_sdk_lists_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "gc-info"
+    tool.write_text("#!/bin/sh\necho 'Device Info:'\n")
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.delenv("POPLAR_SDK_ENABLED", raising=False)
+    assert devices.choose("auto") != "ipu"
+    monkeypatch.setenv("POPLAR_SDK_ENABLED", "/sdk")
+    assert devices.choose("auto") == "ipu"
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    assert devices.choose("auto") != "ipu"
+    assert devices.choose("cpu") == "cpu"
+
+
+@pytest.mark.parametrize("kind", devices.KINDS)
+def test_every_kind_can_be_made(kind: str) -> None:
+    assert devices.make(kind, device_id=0).kind == kind

@@ -1,0 +1,129 @@
+"""Effects between processes, against SciPy and published examples."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from typing import List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.plugins.gate import inference
+from ipubench.plugins.gate.inference import corrected
+from ipubench.plugins.gate.inference import effect
+from ipubench.plugins.gate.inference import noise_floor
+from ipubench.plugins.gate.inference import student_quantile
+
+costs = st.lists(st.floats(-1, 1), min_size=2, max_size=9)
+NONE_ASSUMED = 0.0
+
+
+@pytest.mark.parametrize(
+    ("confidence", "degrees", "value"),
+    # Any table of Student's t distribution.
+    [(0.975, 1, 12.706), (0.975, 10, 2.228), (0.95, 5, 2.015), (0.995, 30, 2.750)],
+)
+def test_quantiles_are_those_of_the_tables(confidence: float, degrees: int, value: float) -> None:
+    assert student_quantile(confidence, degrees) == pytest.approx(value, abs=5e-4)
+
+
+def test_without_an_assumption_and_trimming_it_is_the_pooled_t_test(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stats = pytest.importorskip("scipy.stats", reason="pip install scipy")
+    monkeypatch.setattr(inference, "ASSUMED_DEGREES", 0)
+    before, now = [0.11, 0.09, 0.12, 0.10], [0.16, 0.13, 0.15]
+    found = effect(before, now, NONE_ASSUMED)
+    reference = stats.ttest_ind(now, before)
+    assert found.change / found.error == pytest.approx(reference.statistic)
+    half = stats.t.ppf(0.975, len(before) + len(now) - 2) * found.change / reference.statistic
+    assert found.interval() == pytest.approx((found.change - half, found.change + half))
+
+
+def test_trimming_is_yuens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SciPy's own trimmed test, with equal variances, cuts off the same values."""
+    stats = pytest.importorskip("scipy.stats", reason="pip install scipy")
+    monkeypatch.setattr(inference, "ASSUMED_DEGREES", 0)
+    generator = random.Random(3)
+    before = [generator.gauss(0, 1) for _ in range(11)]
+    now = [*(generator.gauss(1, 1) for _ in range(8)), 40.0]
+    found = effect(before, now, NONE_ASSUMED)
+    try:
+        reference = stats.ttest_ind(now, before, equal_var=True, trim=0.2)
+    except TypeError:
+        pytest.skip("this SciPy has no trimmed t test; pip install 'scipy>=1.7'")
+    assert found.change / found.error == pytest.approx(reference.statistic)
+
+
+def test_the_assumed_spread_counts_for_a_few_processes() -> None:
+    """Equal values on both sides: only the assumption is left, with its weight."""
+    found = effect([0.0, 0.0, 0.0], [0.1, 0.1, 0.1], assumed=0.03)
+    weight = inference.ASSUMED_DEGREES
+    assert found.degrees == 4 + weight
+    variance = weight * 0.03**2 / (4 + weight)
+    assert found.error == pytest.approx(math.sqrt(variance * 2 / 3))
+
+
+@given(costs, costs, st.floats(-0.5, 0.5))
+def test_a_scaled_copy_shows_as_its_scale(
+    before: List[float], now: List[float], shift: float
+) -> None:
+    moved = effect(before, [value + shift for value in now], 0.03)
+    assert moved.change == pytest.approx(effect(before, now, 0.03).change + shift, abs=1e-12)
+
+
+@given(costs, costs, st.randoms(use_true_random=False))
+def test_the_order_of_processes_changes_nothing(
+    before: List[float], now: List[float], generator: random.Random
+) -> None:
+    other = list(now)
+    generator.shuffle(other)
+    one, two = effect(before, now, 0.03), effect(before, other, 0.03)
+    assert one.change == pytest.approx(two.change)
+    assert one.error == pytest.approx(two.error)
+
+
+@given(costs, costs)
+def test_swapping_the_sides_changes_the_sign(before: List[float], now: List[float]) -> None:
+    there, back = effect(before, now, 0.03), effect(now, before, 0.03)
+    assert there.change == pytest.approx(-back.change)
+    assert there.interval()[0] == pytest.approx(-back.interval()[1])
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    """Normal processes: 95% of 2000 intervals, give or take four standard errors."""
+    generator = random.Random(7)
+    hits = 0
+    for _ in range(2000):
+        before = [generator.gauss(0, 0.03) for _ in range(6)]
+        now = [generator.gauss(0.05, 0.03) for _ in range(4)]
+        low, high = effect(before, now, 0.03).interval()
+        hits += low < 0.05 < high
+    assert 0.93 < hits / 2000 < 0.97
+
+
+def test_one_disturbed_process_does_not_decide() -> None:
+    calm = [0.00, 0.01, 0.02, 0.00, 0.01]
+    disturbed = effect(calm, [*calm[:-1], 2.0], 0.03)
+    assert disturbed.change < 0.01
+
+
+def test_the_floor_is_the_median_difference_of_halves() -> None:
+    values = [0.0, 0.01, 0.05, 0.02]
+    splits = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
+    halves = [
+        abs(statistics.fmean(values[i] for i in one) - statistics.fmean(values[i] for i in other))
+        for one, other in splits
+    ]
+    # Four processes against four are twice the halves, which were two against two.
+    assert noise_floor(values, 4) == pytest.approx(statistics.median(halves) / math.sqrt(2))
+    assert noise_floor(values[:3], 4) == 0.0
+    assert noise_floor([0.3] * 20, 4) == 0.0
+
+
+def test_the_level_is_shared_among_the_cases() -> None:
+    assert corrected(0.05, 10) == pytest.approx(0.005)
+    assert corrected(0.05, 0) == 0.05

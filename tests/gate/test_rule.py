@@ -1,0 +1,314 @@
+"""The comparison of two benchmarks."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.plugins.gate import rule as gate
+from ipubench.plugins.gate.rule import Rule
+from ipubench.plugins.gate.inference import noise_floor
+from ipubench.plugins.record.process_sample import THROUGHPUT
+from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.record.verdict import IMPROVED
+from ipubench.plugins.record.verdict import INCOMPARABLE
+from ipubench.plugins.record.verdict import INCONCLUSIVE
+from ipubench.plugins.record.verdict import NEW
+from ipubench.plugins.record.verdict import PASS
+from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.record.verdict import UNJUDGED
+from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.record.verdict import message
+
+
+def benchmark(
+    rounds: List[float], canaries: Optional[List[float]] = None, items: float = 10, **changes: Any
+) -> Dict[str, Any]:
+    """Return a benchmark with a record as the meter writes it, reduced to what the gate reads."""
+    record: Dict[str, Any] = {
+        "config_hash": "h",
+        "effective_options": {"batch_size": 8},
+        "device": {"fingerprint": "cpu/x"},
+        "conditions": {"allocator": "tuned"},
+        "effective": {"precision": "bfloat16"},
+        "throughput": {"unit": "items/s", "median": items / sorted(rounds)[len(rounds) // 2]},
+        "items_per_round": items,
+        "data": {"mode": "real", "source": "a", "corrupt": []},
+        "canary": {
+            "kind": "arithmetic",
+            "seconds": [0.001] * 3 if canaries is None else canaries,
+        },
+        "time": "2026-01-01T00:00:00Z",
+        "compile": "fresh",
+        "compile_seconds": 2.0,
+        "latency": {"p99_ms": 5.0},
+        "memory": {"host_peak_rss_bytes": 1e9},
+    }
+    record.update(changes)
+    return {"extra_info": {"ipubench": record}, "stats": {"data": rounds, "iterations": 1}}
+
+
+LIMIT = {THROUGHPUT: 0.02}
+rounds_lists = st.lists(st.floats(0.01, 0.02), min_size=5, max_size=30)
+
+
+def stored(seconds: Sequence[float]) -> Dict[str, Any]:
+    """Return a benchmark that several processes measured: all but the first are fresh."""
+    own, *fresh = [benchmark([value] * 9) for value in seconds]
+    return with_processes(own, fresh)
+
+
+def processes(seconds: Sequence[float], asked: List[int]) -> Callable[[int], Dict[str, Any]]:
+    """Return what measures a case again: one process after the other, then the last for ever."""
+
+    def measure(number: int) -> Dict[str, Any]:
+        asked.append(number)
+        return benchmark([seconds[min(number, len(seconds)) - 1]] * 9)
+
+    return measure
+
+
+def compare(now: Dict[str, Any], before: Dict[str, Any], threshold: float) -> Verdict:
+    """Judge by throughput; nothing more can be measured."""
+    return gate.judge(now, before, Rule({THROUGHPUT: threshold}))
+
+
+CALM = [0.1, 0.1, 0.101, 0.099, 0.1, 0.1005, 0.0995]
+NOISY = [0.1, 0.09, 0.11, 0.095, 0.105, 0.112, 0.088]
+
+
+@given(rounds_lists)
+def test_a_run_passes_against_itself(rounds: List[float]) -> None:
+    verdict = compare(benchmark(rounds), benchmark(rounds), 0.05)
+    assert verdict.kind in (PASS, INCONCLUSIVE)
+    assert verdict.change == pytest.approx(0)
+    assert verdict.low <= 0 <= verdict.high
+
+
+@given(st.floats(1.06, 3))
+def test_a_slower_copy_regresses_and_a_faster_one_improves(factor: float) -> None:
+    slow = stored([value * factor for value in CALM])
+    assert compare(slow, stored(CALM), 0.02).kind == REGRESSED
+    assert compare(stored(CALM), slow, 0.02).kind == IMPROVED
+
+
+@given(st.floats(0.5, 2))
+def test_a_slower_machine_is_a_change_in_part(factor: float) -> None:
+    """A case follows the canary in part: what is left is its other part."""
+    now = benchmark([0.1 * factor] * 9, [0.001 * factor] * 3)
+    verdict = compare(now, benchmark([0.1] * 9), 0.05)
+    assert verdict.change == pytest.approx(factor ** (gate.CANARY_SHARE - 1) - 1)
+
+
+def test_canaries_of_two_kinds_are_left_out() -> None:
+    now = benchmark([0.1] * 9, canary={"kind": "matrix product", "seconds": [7.0]})
+    assert compare(now, benchmark([0.1] * 9), 0.05).change == pytest.approx(0)
+
+
+@given(rounds_lists, st.integers(1, 100))
+def test_another_number_of_items_per_round_changes_nothing(
+    rounds: List[float], batches: int
+) -> None:
+    now = benchmark([value * batches for value in rounds], items=10 * batches)
+    assert compare(now, benchmark(rounds), 0.05).change == pytest.approx(0)
+
+
+@given(rounds_lists, st.randoms(use_true_random=False))
+def test_the_order_of_rounds_changes_nothing(rounds: List[float], generator: random.Random) -> None:
+    shuffled = list(rounds)
+    generator.shuffle(shuffled)
+    before = benchmark([0.015] * 9)
+    one = compare(benchmark(rounds), before, 0.05)
+    assert compare(benchmark(shuffled), before, 0.05).change == pytest.approx(one.change)
+
+
+def test_a_case_that_is_as_fast_as_before_is_not_measured_again() -> None:
+    asked: List[int] = []
+    verdict = gate.judge(benchmark([0.1] * 9), stored(CALM), Rule(LIMIT), processes(CALM, asked))
+    assert (verdict.kind, asked) == (PASS, [])
+
+
+def test_a_suspect_is_cleared_by_fresh_processes_and_its_own_does_not_count() -> None:
+    asked: List[int] = []
+    verdict = gate.judge(benchmark([0.2] * 9), stored(CALM), Rule(LIMIT), processes(CALM, asked))
+    assert (verdict.kind, asked) == (PASS, [1, 2, 3])
+    assert verdict.change == pytest.approx(0, abs=0.01)
+    assert (verdict.processes, verdict.processes_before) == (3, 6)
+
+
+def test_a_clear_regression_needs_the_least_fresh_processes() -> None:
+    asked: List[int] = []
+    slow = [0.11, 0.111, 0.109]
+    verdict = gate.judge(benchmark([0.11] * 9), stored(CALM), Rule(LIMIT), processes(slow, asked))
+    assert (verdict.kind, asked) == (REGRESSED, [1, 2, 3])
+    assert verdict.now == pytest.approx(10 / 0.11)
+    assert verdict.low < verdict.change < verdict.high < 0
+
+
+def test_what_stays_unclear_ends_at_the_cap() -> None:
+    asked: List[int] = []
+    unclear = [0.106, 0.1, 0.118, 0.092]
+    rule = Rule(LIMIT, cap=6)
+    verdict = gate.judge(benchmark([0.12] * 9), stored(NOISY), rule, processes(unclear, asked))
+    assert (verdict.kind, asked) == (INCONCLUSIVE, [1, 2, 3, 4, 5, 6])
+
+
+def test_more_compared_cases_ask_for_more_evidence() -> None:
+    slow = [0.105, 0.106, 0.104]
+    few, many = [], []  # type: List[int], List[int]
+    suspect, before = benchmark([0.105] * 9), stored(CALM)
+    assert gate.judge(suspect, before, Rule(LIMIT, 1), processes(slow, few)).kind == REGRESSED
+    assert gate.judge(suspect, before, Rule(LIMIT, 200), processes(slow, many)).kind == REGRESSED
+    assert len(few) < len(many)
+
+
+def test_a_change_within_the_threshold_passes_however_sure_it_is() -> None:
+    slow = [value * 1.015 for value in CALM]
+    rule = Rule(LIMIT, cap=50)
+    verdict = gate.judge(benchmark([0.105] * 9), stored(CALM), rule, processes(slow, []))
+    assert verdict.kind == PASS
+    assert verdict.change == pytest.approx(1 / 1.015 - 1, abs=0.005)
+
+
+def test_a_case_is_not_asked_for_more_than_its_own_noise_allows() -> None:
+    verdict = gate.judge(benchmark([0.1] * 9), stored(NOISY), Rule(LIMIT), processes(NOISY, []))
+    assert verdict.allowed > verdict.threshold
+    floor = noise_floor(costs_of(NOISY[1:]), verdict.processes)
+    assert verdict.allowed == pytest.approx(math.expm1(floor))
+
+
+def costs_of(seconds: Sequence[float]) -> List[float]:
+    return [math.log(value) for value in seconds]
+
+
+def test_a_faster_case_is_improved_without_fresh_processes() -> None:
+    asked: List[int] = []
+    verdict = gate.judge(benchmark([0.05] * 9), stored(CALM), Rule(LIMIT), processes(CALM, asked))
+    assert (verdict.kind, asked) == (IMPROVED, [])
+
+
+def test_without_a_threshold_nothing_is_judged_or_measured() -> None:
+    verdict = gate.judge(benchmark([0.2] * 9), stored(CALM), Rule({}))
+    assert verdict.kind == UNJUDGED
+    assert verdict.change == pytest.approx(-0.5, abs=0.01)
+
+
+def test_another_metric_regresses_a_case_whose_speed_is_as_before() -> None:
+    rule = Rule({**LIMIT, "latency_p99": 0.1})
+    now = benchmark([0.1] * 9, latency={"p99_ms": 9.0})
+    verdict = gate.judge(now, stored(CALM), rule, lambda number: now)
+    assert (verdict.kind, verdict.metric) == (REGRESSED, "latency_p99")
+    assert verdict.change == pytest.approx(0, abs=0.01)
+    (latency,) = verdict.also
+    assert (latency["before"], latency["now"]) == (pytest.approx(5.0), pytest.approx(9.0))
+    text = message("x", verdict, "results/run.jsonl")
+    assert "its 99% latency of a batch has grown: 5 ms before, 9 ms now, +80.0%" in text
+    assert "has become slower" not in text
+
+
+def test_a_metric_that_a_process_does_not_have_is_not_judged() -> None:
+    rule = Rule({**LIMIT, "compile_time": 0.1})
+    now = benchmark([0.1] * 9, compile="reused", compile_seconds=50.0)
+    assert gate.judge(now, stored(CALM), rule, lambda number: now).kind == PASS
+
+
+def test_a_metric_that_fresh_processes_lack_is_left_out_and_named() -> None:
+    """A model that is kept between processes is compiled by the first one only."""
+    rule = Rule({**LIMIT, "compile_time": 0.1})
+    kept = benchmark([0.1] * 9, compile="cached", compile_seconds=0.1)
+    slow = benchmark([0.2] * 9, compile_seconds=9.0)
+    verdict = gate.judge(slow, stored(CALM), rule, lambda number: kept)
+    assert (verdict.kind, verdict.also) == (PASS, ())
+    assert "compile_time is not judged" in verdict.reasons[0]
+
+
+def test_fresh_processes_that_are_there_decide_and_not_the_sessions_own() -> None:
+    fast_own, slow = benchmark([0.1] * 9), [benchmark([value] * 9) for value in (0.2, 0.201, 0.199)]
+    asked: List[int] = []
+    now = with_processes(fast_own, slow)
+    verdict = gate.judge(now, stored(CALM), Rule(LIMIT), processes(CALM, asked))
+    assert (verdict.kind, asked) == (REGRESSED, [])
+
+
+def test_a_case_that_is_slower_in_two_ways_says_both() -> None:
+    rule = Rule({"latency_p99": 0.1, **LIMIT})
+    slow = benchmark([0.2] * 9, latency={"p99_ms": 9.0})
+    verdict = gate.judge(slow, stored(CALM), rule, lambda number: slow)
+    text = message("x", verdict, "results/run.jsonl")
+    assert "has become slower: 100 items/s before, 50 items/s now" in text
+    assert "its 99% latency of a batch has grown" in text
+
+
+def test_a_slowdown_beyond_the_threshold_that_is_not_certain_does_not_pass() -> None:
+    """Estimate 4%, gate 2%, hundreds of cases: neither certain nor within what is allowed."""
+    slow = stored([value * 1.04 for value in NOISY])
+    verdict = gate.judge(slow, stored(NOISY), Rule(LIMIT, 500))
+    assert verdict.kind == INCONCLUSIVE
+
+
+def test_memory_is_screened_against_the_sessions_own_process() -> None:
+    """A session that measured other cases before holds more than a fresh process does."""
+    own = benchmark([0.1] * 9, memory={"host_peak_rss_bytes": 3e9})
+    before = with_processes(own, [benchmark([0.1] * 9) for _ in range(6)])
+    asked: List[int] = []
+    rule = Rule({"peak_memory": 0.05})
+    assert gate.judge(own, before, rule, processes(CALM, asked)).kind == PASS
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"device": {"fingerprint": "cpu/y"}}, "another machine (cpu/x, now cpu/y)"),
+        (
+            {"config_hash": "g", "effective_options": {"batch_size": 9}},
+            "another configuration (batch_size 8 -> 9)",
+        ),
+        ({"conditions": {"allocator": "system"}}, "allocator tuned -> system"),
+        ({"effective": {"precision": "float32"}}, "precision bfloat16 -> float32"),
+        (
+            {"data": {"mode": "real", "source": "b", "corrupt": ["x"]}},
+            "other data (mode real, source a, now mode real, source b)",
+        ),
+        ({"throughput": {"unit": "images/s", "median": 1.0}}, "unit items/s -> images/s"),
+    ],
+)
+def test_what_may_not_be_compared_says_why(change: Dict[str, Any], reason: str) -> None:
+    verdict = compare(benchmark([9.0] * 9, **change), benchmark([0.1] * 9), 0.05)
+    assert verdict.kind == INCOMPARABLE
+    assert reason in verdict.reasons
+
+
+def test_comparing_changes_neither_side() -> None:
+    now, before = benchmark([0.1] * 9), stored(CALM)
+    copies = copy.deepcopy((now, before))
+    gate.judge(now, before, Rule(LIMIT), processes(CALM, []))
+    assert (now, before) == copies
+
+
+def test_the_message_says_all_that_matters() -> None:
+    before = stored([0.1] * 7)
+    fresh = [0.2, 0.201, 0.199]
+    verdict = gate.judge(benchmark([0.2] * 9), before, Rule(LIMIT), processes(fresh, []))
+    text = message("x-synthetic", verdict, "results/run.jsonl")
+    for part in (
+        "x-synthetic has become slower",
+        "100 items/s before, 50 items/s now",
+        "-50.0% (",
+        "3 processes now, 6 before",
+        "allows 2% more time",
+        "results/run.jsonl",
+    ):
+        assert part in text
+
+
+def test_a_verdict_is_plain_json() -> None:
+    assert Verdict(NEW).as_dict()["change"] is None
+    json.dumps(compare(stored(CALM), stored(NOISY), 0.02).as_dict(), allow_nan=False)

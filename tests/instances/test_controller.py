@@ -1,0 +1,151 @@
+"""Who the controlling process takes for its instances, and what it makes of their answers.
+
+The launcher is a small program that plays all instances by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.instances.controller import Instances
+from ipubench.fixtures.instances.launchers import Launcher
+from ipubench.fixtures.instances.plan import Plan
+from tests.support.harness import ROOT
+from tests.machine.test_process import runs
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the supervisor needs Linux: run it there"
+)
+
+# Strangers come first. Then three instances join, the last one first, and obey.
+PLAYERS = """
+import os, socket, sys
+from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, Connection
+
+def call():
+    host, port = sys.argv[1].split(":")
+    return Connection(socket.create_connection((host, int(port))))
+
+def join(rank, token=os.environ[TOKEN_VARIABLE]):
+    connection = call()
+    connection.send({"token": token, "rank": rank, "pid": os.getpid()})
+    return connection, connection.receive()
+
+silent, scanner = call(), call()
+scanner.end.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
+assert scanner.receive() is None
+assert join(0, token="guess")[1] is None
+assert join(3)[1] is None
+members = {rank: join(rank)[0] for rank in (2, 1)}
+assert join(1)[1] is None, "there is one already"
+members[0], _ = join(0)
+print("joined", flush=True)
+HOW = sys.argv[2]
+order = members[0].receive()
+if HOW == "leave":
+    members[1].close()
+    while order is not None:  # the others stay until they are sent away
+        order = members[0].receive()
+while order is not None and "close" not in order:
+    for rank in (1, 2, 0):
+        if rank:
+            assert members[rank].receive().keys() == order.keys()
+        if HOW == "fail" and rank == 1:
+            members[rank].send({"error": "no"})
+        else:
+            if not rank:
+                members[rank].send({"log": "half way"})
+            members[rank].send({"answer": [rank, order]})
+    order = members[0].receive()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "instances" / "case"
+
+
+@pytest.fixture
+def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    made = []
+
+    def instances(how: str) -> Instances:
+        launcher = Launcher("mpirun", (sys.executable, "-c", PLAYERS))
+        cores = ((0,), (1,), (2,))
+        found = Instances(
+            Plan(launcher, 3, cores, 3, one_job=False), lambda address: [address, how], folder
+        )
+        made.append(found)
+        return found
+
+    yield instances
+    for one in made:
+        one.stop()
+
+
+def test_strangers_are_turned_away_and_answers_come_in_order(make: Any, folder: Path) -> None:
+    instances = make("obey")
+    instances.start()
+    assert instances.idle
+    assert [rank for rank, _ in instances.order("run", 7)] == [0, 1, 2]
+    assert instances.order("run", 7)[0] == [0, {"run": 7}]
+    assert "joined" in (folder / "launcher.log").read_text()
+    pid = instances.pids[0]
+    assert instances.pids == [pid] * 3 and pid != os.getpid()
+    instances.close()
+    assert not runs(pid)
+    assert not folder.exists()
+
+
+def test_lines_of_the_log_are_shown_and_are_no_answers(
+    make: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    instances = make("obey")
+    instances.start()
+    assert instances.order("run", 7)[0] == [0, {"run": 7}]
+    assert capsys.readouterr().out == "half way\n"
+
+
+def test_each_instance_can_have_an_argument_of_its_own(make: Any) -> None:
+    instances = make("obey")
+    instances.start()
+    assert [rank for rank, _ in instances.order_each("save_graph", ["x", None, None])] == [0, 1, 2]
+
+
+def test_an_error_ends_all(make: Any, folder: Path) -> None:
+    instances = make("fail")
+    instances.start()
+    pid = instances.pids[1]
+    with pytest.raises(CaseError) as caught:
+        instances.order("build")
+    log = folder / "instance-2.log"
+    assert str(caught.value) == (
+        f"instance 2 of 3 (process {pid}): no. Its log is {log} and is empty"
+    )
+    assert not runs(pid)
+    assert not instances.idle
+    instances.stop()
+
+
+def test_one_that_leaves_ends_all(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipubench.fixtures.instances.controller.LAST_WORDS_SECONDS", 0.5)
+    instances = make("leave")
+    instances.start()
+    with pytest.raises(CaseError, match=r"instance 2 of 3 \(process \d+\) ended.* while the case"):
+        instances.order("build")
+    assert not runs(instances.pids[1])
+
+
+def test_a_killed_launcher_is_named(make: Any) -> None:
+    instances = make("obey")
+    instances.start()
+    os.kill(instances.pids[0], 9)
+    with pytest.raises(CaseError, match=r"\(mpirun was killed by SIGKILL\) while the case ran"):
+        instances.order("build")

@@ -1,0 +1,82 @@
+"""`--dry-run`: the commands of cases, which run nothing and need no device."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import List
+
+import pytest
+
+from tests.support.harness import Project
+from tests.support.instances import record_of, run, with_instances
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: run it there")
+
+
+@pytest.fixture
+def together(project: Project) -> Project:
+    """A project with the case of several processes and a launcher."""
+    return with_instances(project)
+
+
+def commands(text: str) -> List[str]:
+    """Put the commands of a dry run together again, as a shell does."""
+    lines = text.replace(" \\\n", " ").splitlines()
+    return [" ".join(line.split()) for line in lines if "pytest " in line and "==" not in line]
+
+
+def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
+    answer = run(together, "--dry-run", "--device=ipu").assert_code(0)
+    typed, launched = commands(answer.text)
+    case = "bench_together.py::bench_together[hash-pod16-synthetic]"
+    assert typed.endswith(f"-m pytest '{case}' --device=cpu --device=ipu")
+    assert launched.startswith(
+        "poprun --numa-aware=yes --num-replicas=4 --num-instances=4 --ipus-per-replica=4 "
+        f"{sys.executable} -m pytest "
+    )
+    assert launched.endswith(f"'{together.folder / case}' -s --instance=127.0.0.1:PORT")
+    assert "  which starts 4 instances with" in answer.lines
+    assert not together.journals()
+    assert not (together.folder / "leases").exists()
+    # Only a word that is longer by itself makes a line longer.
+    long = [line for line in answer.lines if line.startswith("      ") and len(line) > 80]
+    assert all(len(line.split()) == 2 for line in long), long
+
+
+def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> None:
+    answer = run(together, "--dry-run", "--steps=2", "--set", "batch_size=3").assert_code(0)
+    typed, _ = commands(answer.text)
+    typed_run = subprocess.run(
+        ["sh", "-c", typed],
+        cwd=str(together.folder),
+        env=together.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert typed_run.returncode == 0, typed_run.stdout.decode()
+    record = record_of(together)
+    assert record["config"]["batch_size"] == 3
+    assert record["rounds"]["count"] == 2
+
+
+def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Project) -> None:
+    answer = project.run("--dry-run", "--sweep", "-k", "alpha and bs4 and synthetic").assert_code(0)
+    (typed,) = commands(answer.text)
+    case = "bench_fake.py::bench_fake[alpha-bs4-synthetic]"
+    assert typed.endswith(f"-m pytest '{case}' --device=fake --sweep")
+    assert "which starts" not in answer.text
+
+
+def test_a_dry_run_says_what_cannot_run(together: Project) -> None:
+    answer = run(together, "--dry-run", "--device=ipu", "--set=replicas=3").assert_code(0)
+    assert "  cannot run: replicas=3 cannot be shared equally by instances=4" in answer.text
+
+
+def test_a_dry_run_shows_the_cases_beside_one_that_contradicts_itself(together: Project) -> None:
+    words = ("--dry-run", "--device=ipu", "--set=shards=0,2")
+    answer = run(together, *words).assert_code(0)
+    assert "hash-pod16-synthetic-shards4-invalid\n  cannot run: --set=shards=0: " in answer.text
+    typed, launched = commands(answer.text)
+    assert "--ipus-per-replica=2 " in launched and "--instance=" not in typed

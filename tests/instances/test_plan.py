@@ -1,0 +1,298 @@
+"""How the processes of a case are planned, and how they and their controller talk."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.instances import launchers
+from ipubench.fixtures.instances.plan import shares
+from ipubench.fixtures.instances.distribution import cluster_variables
+from ipubench.fixtures.instances.launchers import host_launcher
+from ipubench.fixtures.instances.launchers import poprun
+from ipubench.fixtures.instances.launchers import rank
+from ipubench.fixtures.instances.instance import Instance
+from ipubench.fixtures.instances.instance import bind_threads
+from ipubench.fixtures.instances.plan import instances_of
+from ipubench.fixtures.instances.plan import ipus_per_replica
+from ipubench.fixtures.instances.plan import plan
+from ipubench.fixtures.instances.protocol import Connection
+from ipubench.fixtures.instances.protocol import Lines
+from ipubench.fixtures.instances.protocol import encode
+from ipubench.fixtures.machine.process import free_ports
+
+# --- cores -----------------------------------------------------------------------------------
+
+
+def siblings(folder: Path, cores: Tuple[Tuple[int, ...], ...]) -> Path:
+    """Write what the kernel says of the hardware threads of each core."""
+    for core in cores:
+        for cpu in core:
+            path = folder / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+            path.parent.mkdir(parents=True)
+            path.write_text(",".join(map(str, core)) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("cpus", "count", "expected"),
+    [
+        ((0, 1), 2, [[0], [1]]),
+        ((0, 1), 4, [[0], [1]]),
+        ((0, 1, 2, 3), 2, [[0, 1], [2, 3]]),
+        ((0, 1, 2, 3, 4), 2, [[0, 1], [2, 3]]),
+        ((3, 7, 5), 1, [[3, 5, 7]]),
+    ],
+)
+def test_shares_are_equal_and_contiguous(
+    tmp_path: Path, cpus: Tuple[int, ...], count: int, expected: List[List[int]]
+) -> None:
+    assert shares(cpus, count, tmp_path) == expected
+
+
+def test_the_threads_of_a_core_stay_together(tmp_path: Path) -> None:
+    system = siblings(tmp_path, ((0, 4), (1, 5), (2, 6), (3, 7)))
+    assert shares(range(8), 2, system) == [[0, 1, 4, 5], [2, 3, 6, 7]]
+    assert shares(range(8), 8, system) == [[0, 4], [1, 5], [2, 6], [3, 7]]
+    # Of a run that is bound to one thread of each core.
+    assert shares(range(4), 4, system) == [[0], [1], [2], [3]]
+
+
+@given(st.sets(st.integers(0, 300), min_size=1), st.integers(1, 40))
+def test_shares_are_disjoint_and_as_many_as_can_be(cpus: Any, count: int) -> None:
+    found = shares(cpus, count, Path("/nowhere"))
+    assert len(found) == min(count, len(cpus))
+    assert len({len(share) for share in found}) == 1
+    together = [cpu for share in found for cpu in share]
+    assert together == sorted(set(together)) and set(together) <= set(cpus)
+    assert len(cpus) - len(together) < len(found)
+
+
+def test_nothing_cannot_be_shared() -> None:
+    with pytest.raises(ValueError, match="0 CPUs cannot be divided"):
+        shares((), 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux: run it there")
+def test_all_threads_of_a_process_move_to_its_cores() -> None:
+    before = os.sched_getaffinity(0)
+    cpu = min(before)
+    try:
+        bind_threads([cpu])
+        assert {
+            frozenset(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")
+        } == {frozenset({cpu})}
+    finally:
+        bind_threads(before)
+
+
+# --- launchers -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Puts programs on an otherwise empty PATH; none lies beside this Python."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(launchers.CHOICE_VARIABLE, raising=False)
+
+    def install(*names: str) -> Path:
+        for name in names:
+            (tmp_path / name).write_text("#!/bin/sh\n")
+            (tmp_path / name).chmod(0o755)
+        return tmp_path
+
+    return install
+
+
+def test_torchrun_is_taken_before_mpirun(installed: Any) -> None:
+    folder = installed("torchrun", "mpirun")
+    found = host_launcher(3)
+    assert found.name == "torchrun"
+    assert found.words == (
+        str(folder / "torchrun"),
+        *("--standalone", "--local-addr=127.0.0.1", "--no-python", "--nproc-per-node=3"),
+    )
+
+
+def test_mpirun_is_taken_where_it_is_alone_or_asked_for(
+    installed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = installed("mpirun")
+    assert host_launcher(3).words == (str(folder / "mpirun"), "-n", "3")
+    installed("torchrun")
+    monkeypatch.setenv(launchers.CHOICE_VARIABLE, "mpirun")
+    assert host_launcher(3).name == "mpirun"
+
+
+def test_without_a_launcher_the_error_says_what_to_install(
+    installed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CaseError, match=r"torchrun or mpirun, which is not installed: pip install"):
+        host_launcher(2)
+    installed("torchrun")
+    monkeypatch.setenv(launchers.CHOICE_VARIABLE, "mpirun")
+    with pytest.raises(CaseError, match=r"a launcher, mpirun, which is not installed"):
+        host_launcher(2)
+
+
+def test_poprun_gets_the_options_of_the_published_commands(installed: Any) -> None:
+    found = poprun(4, 4, 4)
+    assert found.words == (
+        *("poprun", "--numa-aware=yes", "--num-replicas=4", "--num-instances=4"),
+        "--ipus-per-replica=4",
+    )
+    with pytest.raises(CaseError, match="poprun is not on PATH: it comes with the Poplar SDK"):
+        found.check()
+    with pytest.raises(CaseError, match="replicas=6 cannot be shared equally by instances=4: .*=8"):
+        poprun(4, 6, 1)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "environ", "expected"),
+    [
+        ("torchrun", {"RANK": "3", "OMPI_COMM_WORLD_RANK": "1"}, 3),
+        ("mpirun", {"RANK": "3", "OMPI_COMM_WORLD_RANK": "1"}, 1),
+        ("mpirun", {"PMI_RANK": "2"}, 2),
+        ("mpirun", {"RANK": "3"}, None),
+        ("", {"RANK": "3"}, None),
+    ],
+)
+def test_the_rank_is_what_the_launcher_says(
+    launcher: str, environ: Dict[str, str], expected: Any
+) -> None:
+    assert rank(launcher, environ) == expected
+
+
+# --- plans -----------------------------------------------------------------------------------
+
+
+def config(**options: Any) -> Any:
+    return SimpleNamespace(**{"instances": 4, "replicas": 1, **options})
+
+
+def test_a_host_runs_as_many_as_it_has_cores(installed: Any) -> None:
+    installed("mpirun")
+    found = plan(config(), "cpu", {1000, 1001, 1002})
+    assert (found.asked, found.ran, found.one_job) == (4, 3, False)
+    assert found.launcher.words[1:] == ("-n", "3")
+    assert found.describe() == {
+        "asked": 4,
+        "ran": 3,
+        "launcher": "mpirun",
+        "cores": [[1000], [1001], [1002]],
+    }
+
+
+def test_replicas_that_train_together_are_one_job_of_a_host(installed: Any) -> None:
+    installed("mpirun")
+    together = config(processes=2, data_parallel=True)
+    found = plan(together, "cpu", {1000, 1001, 1002})
+    assert (found.asked, found.ran, found.one_job, found.exchanges) == (2, 2, True, True)
+    with pytest.raises(CaseError, match="replicas=2 .* there are 1 cores; give --set=replicas=1"):
+        plan(together, "cpu", {1000})
+
+
+def test_tensorflow_reads_a_cluster_from_the_environment() -> None:
+    peers = [f"127.0.0.1:{port}" for port in free_ports(3)]
+    assert len(set(peers)) == 3
+    ((name, text),) = cluster_variables(peers, 1).items()
+    assert name == "TF_CONFIG"
+    assert json.loads(text) == {
+        "cluster": {"worker": peers},
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+def test_an_ipu_shares_the_replicas_of_one_job() -> None:
+    found = plan(config(replicas=8, shards=2), "ipu", {0})
+    assert (found.asked, found.ran, found.cores, found.one_job) == (4, 4, (), True)
+    assert found.launcher.words[-3:] == (
+        *("--num-replicas=8", "--num-instances=4", "--ipus-per-replica=2"),
+    )
+    assert found.describe() == {"asked": 4, "ran": 4, "launcher": "poprun"}
+
+
+def test_the_emulator_has_no_instances() -> None:
+    with pytest.raises(CaseError, match="instances=4 needs attached IPUs: .*--set=instances=1"):
+        plan(config(), "ipu-model", {0, 1})
+
+
+def test_ipus_of_a_replica_are_its_shards_or_stages() -> None:
+    assert ipus_per_replica(config(shards=4, pipeline_splits=("a",))) == 4
+    assert ipus_per_replica(config(pipeline_splits=("a", "b", "c"))) == 4
+    assert ipus_per_replica(config()) == 1
+    assert instances_of(SimpleNamespace()) == 1
+
+
+# --- protocol --------------------------------------------------------------------------------
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.lists(st.dictionaries(st.text(), VALUES, max_size=3), max_size=4), st.data())
+def test_messages_survive_however_they_are_cut(messages: List[Any], data: Any) -> None:
+    stream = b"".join(map(encode, messages))
+    lines, found = Lines(), []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        found += lines.take(stream[:size])
+        stream = stream[size:]
+    assert found == messages
+
+
+@pytest.mark.parametrize("piece", [b"{\n", b"[1]\n", b"\xff\n", b"GET / HTTP/1.1\r\n"])
+def test_what_is_no_message_is_refused(piece: bytes) -> None:
+    with pytest.raises(ValueError):
+        Lines().take(piece)
+
+
+def test_a_connection_tells_its_end() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        one = Connection(socket.create_connection(server.getsockname()[:2]))
+        other = Connection(server.accept()[0])
+    one.send({"run": 1})
+    one.send({"close": None})
+    assert other.receive() == {"run": 1}
+    one.close()
+    assert other.receive() == {"close": None}
+    assert other.receive() is None
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({}, "for the processes that a run starts through a launcher"),
+        ({"IPUBENCH_INSTANCE_TOKEN": "x", "IPUBENCH_INSTANCE_LAUNCHER": "mpirun"}, "launcher"),
+        (
+            {
+                "IPUBENCH_INSTANCE_TOKEN": "x",
+                "IPUBENCH_INSTANCE_LAUNCHER": "mpirun",
+                "PMI_RANK": "0",
+            },
+            "127.0.0.1:1: no run answers there",
+        ),
+    ],
+)
+def test_a_process_that_nobody_started_is_told_so(environ: Dict[str, str], message: str) -> None:
+    with pytest.raises(CaseError, match=message):
+        Instance("127.0.0.1:1", environ)
+
+
+def test_encoded_messages_are_lines_of_json() -> None:
+    assert json.loads(encode({"answer": [1.5, None]})) == {"answer": [1.5, None]}

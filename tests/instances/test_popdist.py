@@ -1,0 +1,110 @@
+"""Instances under poprun: what PopDist is asked, and PopTorch's options in an instance."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import sys
+from typing import Any, Dict
+
+import pytest
+
+from ipubench.bench_inference.bench_cnn_torch import POD4
+from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.instances.distribution import join
+from ipubench.fixtures.instances.distribution import local_replicas
+from ipubench.fixtures.instances.distribution import popdist_instance
+from ipubench.fixtures.instances.launchers import poprun
+from ipubench.fixtures.instances.launchers import rank
+from tests.doubles import popdist as double
+from tests.doubles import poptorch as poptorch_double
+from tests.support.sdk_api import description
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> double.Job:
+    """This process as the second of two instances with four replicas; PopDist is installed."""
+    for name, module in double.as_modules().items():
+        monkeypatch.setitem(sys.modules, name, module)
+    double.recorder.index = 1
+    return double.recorder
+
+
+def described() -> Dict[str, Any]:
+    return description("popdist.json")
+
+
+@pytest.mark.parametrize("name", double.OFFERED)
+def test_the_stand_in_offers_what_popdist_has(name: str) -> None:
+    real = described()["modules"]["popdist"]["functions"][name]
+    ours = inspect.signature(getattr(double, name)).parameters
+    assert list(ours) == [parameter["name"] for parameter in real["params"]]
+
+
+def test_the_options_of_an_instance_are_the_sdks() -> None:
+    real = described()["modules"]["popdist.poptorch"]["classes"]["Options"]
+    ours = list(inspect.signature(double.Options).parameters)
+    assert ours == [parameter["name"] for parameter in real["init"]]
+    assert {"useIpuId", "replicationFactor"} <= set(real["blocked_methods"])
+
+
+def test_poprun_has_the_options_that_are_given() -> None:
+    known = described()["poprun"]["options"]
+    given = [re.sub("=.*", "", word) for word in poprun(4, 4, 2).words[1:]]
+    assert len(given) == 4
+    assert set(given) <= set(known)
+
+
+def test_an_instance_takes_its_number_and_its_replicas_from_popdist(job: double.Job) -> None:
+    assert popdist_instance() is not None
+    assert local_replicas(4) == 2
+    assert rank("poprun", {"RANK": "7"}) == 1
+    assert [name for name in job.names() if name != "isPopdistEnvSet"] == [
+        *("getNumLocalReplicas", "init", "getInstanceIndex")
+    ]
+
+
+def test_a_process_that_poprun_has_not_started_is_alone(
+    job: double.Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.started = False
+    assert (popdist_instance(), join(), local_replicas(4)) == (None, None, 4)
+    assert "init" not in job.names()
+    monkeypatch.setitem(sys.modules, "popdist", None)
+    assert (popdist_instance(), join(), local_replicas(4)) == (None, None, 4)
+
+
+@pytest.mark.framework
+def test_poptorch_runs_the_replicas_of_its_instance(
+    job: double.Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
+
+    poptorch = poptorch_double.as_module()
+    monkeypatch.setitem(sys.modules, "poptorch", poptorch)
+    config = dataclasses.replace(POD4["resnet50_minlatency"], micro_batch_size=2, instances=2)
+    assert config.replicas == 4
+    feed = ImageFeed("generated", batch_size=2, image_size=32)
+    runtime = PopTorchIpu(IpuDevice("ipu", None))
+    step: Any = runtime.inference(config.network(), config, feed)
+    assert step.feed.batch_size == 2 * 2
+    facts = step.describe()
+    assert facts["options"]["replication_factor"] == 2
+    assert facts["ipus"] == 2
+
+    from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
+
+    options = poptorch_options(poptorch, config, IpuDevice("ipu", None), step.feed)
+    assert isinstance(options, double.Options)
+    replicas = [g for n, g in poptorch_double.recorder.calls if n == "Options.replicationFactor"]
+    assert replicas == [{"replication_factor": 2}], "the runtime must leave this to PopDist"
+    job.started = False
+    options = poptorch_options(poptorch, config, IpuDevice("ipu", None), step.feed)
+    assert not isinstance(options, double.Options)
+    assert (
+        "Options.replicationFactor",
+        {"replication_factor": 4},
+    ) in poptorch_double.recorder.calls

@@ -1,0 +1,69 @@
+"""An IPU case of several instances, from the command line to the record.
+
+poprun and PopDist are stand-ins, and the case's work needs no IPU.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.support.harness import Project, run_pytest
+from tests.support.instances import notes_of, record_of, with_instances
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: run it there")
+
+# What an instance of the stand-in imports as popdist.
+POPDIST = """
+import json, os
+from tests.doubles import popdist as double
+
+job = json.loads(os.environ.get("DOUBLE_POPDIST", "{}"))
+double.recorder.started = bool(job)
+for name, value in job.items():
+    setattr(double.recorder, name, value)
+globals().update({name: getattr(double, name) for name in double.OFFERED})
+"""
+
+
+@pytest.fixture
+def together(project: Project) -> Project:
+    """A project where the SDK seems to be installed."""
+    with_instances(project)
+    modules = project.folder / "sdk"
+    modules.mkdir()
+    (modules / "popdist.py").write_text(POPDIST)
+    (modules / "poptorch.py").write_text("raise AssertionError('no case of this test needs it')\n")
+    path = f"{modules}:{project.environment['PYTHONPATH']}"
+    project.environment.update(PYTHONPATH=path, POPLAR_SDK_ENABLED="/opt/sdk")
+    return project
+
+
+def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
+    words = ("bench_together.py", "--device=ipu", "--steps=2", "--set=instances=2")
+    run_pytest(together.folder, together.environment, *words).assert_code(0)
+    record = record_of(together)
+    assert record["device"]["kind"] == "ipu"
+    assert record["effective"]["instances"] == {"asked": 2, "ran": 2, "launcher": "poprun"}
+    assert record["effective"]["rank"] == 0
+    # The configuration's replicas are those of the whole job, so its items are, too.
+    assert record["items_per_round"] == 8 * record["rounds"]["batches_per_step"]
+    assert len(notes_of(together)) == 2
+    assert {note["pid"] for note in notes_of(together)} == {
+        entry["pid"] for entry in record["counters"]["instances"]
+    }
+
+
+def test_an_ipu_cannot_be_chosen_for_several_instances(together: Project) -> None:
+    words = ("bench_together.py", "--device=ipu", "--device-id=1")
+    answer = run_pytest(together.folder, together.environment, *words).assert_code(1)
+    assert "--device-id: poprun chooses the IPUs of several instances" in answer.text
+
+
+def test_without_poprun_the_message_names_the_sdk(together: Project) -> None:
+    (together.folder / "bin" / "poprun").unlink()
+    words = ("bench_together.py", "--device=ipu")
+    answer = run_pytest(together.folder, together.environment, *words).assert_code(1)
+    assert "poprun is not on PATH: it comes with the Poplar SDK" in answer.text
+    assert "Traceback" not in answer.text

@@ -1,0 +1,190 @@
+"""Several processes of one case, run by the whole suite on this CPU.
+
+The launcher is a stand-in for mpirun (tests/doubles/mpirun.py); test_instances_torchrun.py has a
+real one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import List
+
+import pytest
+
+from tests.support.harness import WITHOUT_OTHERS, Project, run_pytest
+from tests.support.instances import WORDS, notes_of, record_of, run, with_instances
+from tests.machine.test_process import runs, wait_until_gone
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
+    reason="needs Linux and two cores that this process may use",
+)
+
+
+@pytest.fixture
+def together(project: Project) -> Project:
+    """A project with the case of several processes and the stand-in as the only launcher."""
+    return with_instances(project)
+
+
+# Two rounds of one batch each.
+BRIEF = ("--steps=2", "--batches-per-step=1")
+
+
+def started(project: Project) -> List[int]:
+    """The processes that the launcher started."""
+    (log,) = project.folder.glob("results/instances/*/launcher.log")
+    return [int(word) for word in log.read_text().splitlines()[0].split()[1:]]
+
+
+def test_all_instances_run_together_and_all_of_their_items_count(together: Project) -> None:
+    run(together, "--steps=4", "--set=batch_size=3").assert_code(0)
+    record = record_of(together)
+    batches = record["rounds"]["batches_per_step"]
+    assert record["items_per_round"] == 2 * 3 * batches
+    effective = record["effective"]
+    assert effective["rank"] == 0, "what runs is what the first instance says"
+    facts = effective["instances"]
+    assert (facts["asked"], facts["ran"], facts["launcher"]) == (2, 2, "mpirun")
+
+    one, other = notes_of(together)
+    assert [one["affinity"], other["affinity"]] == facts["cores"]
+    assert not set(one["affinity"]) & set(other["affinity"])
+    assert one["threads"] == other["threads"] == len(one["affinity"])
+    # The barrier: nobody begins a call before everybody has ended the call before.
+    assert len(one["calls"]) == len(other["calls"]) >= 4
+    pairs = list(zip(one["calls"], other["calls"]))
+    for before, after in zip(pairs, pairs[1:]):
+        assert min(start for start, _ in after) >= max(end for _, end in before)
+    # They do run at the same time: a call begins in both before it ends in either.
+    assert any(max(a[0], b[0]) < min(a[1], b[1]) for a, b in pairs)
+
+    counted = record["counters"]["instances"]
+    assert [entry["pid"] for entry in counted] == [one["pid"], other["pid"]]
+    assert all(entry["rate"] > 0 and entry["first_rate"] > 0 for entry in counted)
+    # The device's values: 4 rounds of both, without those of the warm-up.
+    assert record["latency"]["source"] == "the hash, values of all instances"
+    assert record["latency"]["samples"] == 2 * 4
+    assert record["compute"]["flops_per_item"] == 2.0
+    # Each notes its own; both have Python, pytest and NumPy in memory.
+    assert record["memory"]["host_peak_rss_bytes"] > 2 * 30e6
+    # An instance records nothing by itself, and its log was of no use.
+    assert not (together.folder / "results" / "instances").exists()
+    assert len(together.journals()) == 1
+    assert [line["type"] for line in together.journal()] == ["run", "case", "outcome"]
+
+
+def test_fewer_cores_than_instances_is_said_and_recorded(together: Project) -> None:
+    cores = len(os.sched_getaffinity(0))
+    answer = run(together, *BRIEF, f"--set=instances={cores + 7}").assert_code(0)
+    facts = record_of(together)["effective"]["instances"]
+    ran = facts["ran"]
+    assert facts["asked"] == cores + 7 and ran == len(facts["cores"]) <= cores
+    assert record_of(together)["items_per_round"] % ran == 0
+    line = answer.line(" instances ran")
+    assert line == (
+        f"hash-synthetic-bps1-instances{cores + 7}: {ran} of {cores + 7} instances ran, one per "
+        "core that this run may use"
+    )
+
+
+def test_a_case_of_one_process_needs_no_launcher(together: Project) -> None:
+    (together.folder / "bin" / "mpirun").unlink()
+    run(together, *BRIEF, "--set=instances=1").assert_code(0)
+    assert "instances" not in record_of(together)["effective"]
+    answer = run(together, *BRIEF).assert_code(1)
+    assert "which is not installed: pip install '.[torch]'" in answer.text
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        ("error", ": the hash is broken on purpose; mend it. Its log is "),
+        ("raise", ": RuntimeError: an unforeseen error. Its log is "),
+        ("late_error", ": the hash broke in mid-run. Its log is "),
+        ("kill", " was killed by SIGKILL while the case ran, and the others were ended. "),
+    ],
+)
+def test_an_instance_that_fails_is_named_and_the_others_end(
+    together: Project, trouble: str, message: str
+) -> None:
+    answer = run(together, f"--set=trouble={trouble}", "--batches-per-step=1").assert_code(1)
+    line = answer.line("instance 2 of 2 (process ")
+    assert message in line
+    pids = started(together)
+    assert f"(process {pids[1]})" in line
+    assert not any(map(runs, pids))
+    assert "1 failed" in answer.text
+    log = next(together.folder.glob("results/instances/*/instance-2.log"))
+    assert str(log) in line
+    if trouble == "raise":
+        assert "bench_together.py" in log.read_text(), "the log has the traceback"
+        assert "    E           RuntimeError: an unforeseen error" in answer.text
+
+
+def test_a_case_that_fails_before_it_is_built_launches_nothing(together: Project) -> None:
+    answer = run(together, "--set=trouble=error", "--set=batch_size=1").assert_code(1)
+    assert "not even begun" in answer.text
+    assert not (together.folder / "results" / "instances").exists()
+
+
+def waiting_run(project: Project) -> subprocess.Popen[bytes]:
+    """Start a long run and return once all instances have done some calls."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *WITHOUT_OTHERS, *WORDS, "--steps=100000"],
+        cwd=str(project.folder),
+        env=project.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    deadline = time.monotonic() + 60
+    while len(list(project.folder.glob("results/instances/*/instance-*.log"))) < 2:
+        assert process.poll() is None and time.monotonic() < deadline
+    return process
+
+
+def test_nothing_is_left_when_the_run_is_killed(together: Project) -> None:
+    process = waiting_run(together)
+    pids = started(together)
+    assert len(pids) == 2 and all(map(runs, pids))
+    process.kill()
+    process.communicate()
+    wait_until_gone(pids)
+
+
+def test_an_instance_that_is_killed_from_outside_ends_the_case(together: Project) -> None:
+    process = waiting_run(together)
+    pids = started(together)
+    os.kill(pids[0], signal.SIGKILL)
+    text = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 1
+    assert f"instance 1 of 2 (process {pids[0]}) was killed by SIGKILL" in text
+    assert not any(map(runs, pids))
+
+
+def test_ctrl_c_ends_all_instances(together: Project) -> None:
+    process = waiting_run(together)
+    pids = started(together)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert not any(map(runs, pids))
+
+
+def test_a_launcher_that_fails_shows_its_words(together: Project) -> None:
+    (together.folder / "bin" / "mpirun").write_text("#!/bin/sh\necho no slots are left; exit 9\n")
+    answer = run(together).assert_code(1)
+    assert "mpirun ended with exit code 9 before all instances had begun. Its log is" in answer.text
+    assert "    no slots are left" in answer.text
+
+
+def test_the_option_of_instances_is_no_use_by_hand(together: Project) -> None:
+    answer = run(together, "--instance=127.0.0.1:1").assert_code(4)
+    assert "--instance is for the processes that a run starts" in answer.text
+    help_text = run_pytest(together.folder, together.environment, "--help").text
+    assert "--dry-run" in help_text and "--instance" not in help_text

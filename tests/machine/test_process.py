@@ -1,0 +1,185 @@
+"""Server processes: how they start, how they fail, and that nothing of them is ever left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator, List, Sequence
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.process import ServerProcess
+from ipubench.fixtures.machine.process import answers
+from ipubench.fixtures.machine.process import free_port
+from ipubench.fixtures.machine.process import port_is_free
+from tests.support.harness import ROOT
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the supervisor needs Linux: run it there"
+)
+
+# A server with a child in its group and one in a session of its own. Both outlive it if they can.
+SERVER = """
+import os, signal, socket, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sleeper = [sys.executable, "-c", "import signal; signal.pause()"]
+children = [subprocess.Popen(sleeper, start_new_session=own) for own in (False, True)]
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("serving", os.getpid(), *(child.pid for child in children), flush=True)
+while True:
+    listener.accept()[0].close()
+"""
+# Starts the server and waits to be killed.
+PARENT = """
+import signal, sys
+from pathlib import Path
+from tests.machine.test_process import pids_of, started
+server = started(Path(sys.argv[1]))
+print(*pids_of(server), flush=True)
+signal.pause()
+"""
+
+
+def server_process(folder: Path, command: Sequence[str], grace: float = 0.2) -> ServerProcess:
+    patterns = [str(folder / "scratch*")]
+    return ServerProcess("the test server", command, folder / "logs" / "server.log", None, grace,
+                         remove=patterns, abandoned=[str(folder / "kept")])  # fmt: skip
+
+
+def started(folder: Path) -> ServerProcess:
+    port = free_port()
+    (folder / "scratch-1").mkdir()
+    (folder / "scratch-1" / "file").write_text("x")
+    (folder / "kept").write_text("x")
+    process = server_process(folder, [sys.executable, "-c", SERVER, str(port)])
+    process.start()
+    process.wait_until(lambda: answers(port), 30)
+    return process
+
+
+def pids_of(process: ServerProcess) -> List[int]:
+    line = process.last_lines()[-1]
+    assert line.startswith("serving ")
+    return [int(word) for word in line.split()[1:]]
+
+
+def runs(pid: int) -> bool:
+    """Whether a process exists and is more than an entry that its parent has not read."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def wait_until_gone(pids: Sequence[int], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while any(map(runs, pids)):
+        assert time.monotonic() < deadline, f"still there: {[pid for pid in pids if runs(pid)]}"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    process = started(tmp_path)
+    yield process
+    process.stop()
+
+
+def test_stopping_ends_the_server_and_everything_it_started(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    pids = pids_of(server)
+    assert len(pids) == 3 and all(map(runs, pids)) and pids[0] == server.pid
+    assert server.alive
+    server.stop()
+    assert not any(map(runs, pids))
+    assert not server.alive
+    assert not (tmp_path / "scratch-1").exists()
+    assert (tmp_path / "kept").exists()
+    server.stop()
+
+
+def test_a_server_that_is_killed_is_noticed_and_its_children_go_too(server: ServerProcess) -> None:
+    pids = pids_of(server)
+    os.kill(pids[0], signal.SIGKILL)
+    assert server.ends_within(10)
+    assert not any(map(runs, pids))
+    assert server.how_it_ended() == "was killed by SIGKILL"
+    message = str(server.failure("is gone"))
+    assert message.startswith(f"the test server is gone. Its log is {server.log}; the last lines")
+    assert f"\n    serving {pids[0]}" in message
+
+
+def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)],
+        cwd=str(ROOT),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    pids = [int(word) for word in parent.stdout.readline().split()]
+    assert len(pids) == 3 and all(map(runs, pids))
+    parent.kill()
+    parent.communicate()
+    wait_until_gone(pids)
+    deadline = time.monotonic() + 20
+    while (tmp_path / "scratch-1").exists() or (tmp_path / "kept").exists():
+        assert time.monotonic() < deadline, "files are left"
+
+
+def test_nothing_is_left_when_the_supervisor_is_killed(server: ServerProcess) -> None:
+    pids = pids_of(server)
+    supervisor = int(Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(supervisor, signal.SIGKILL)
+    assert server.ends_within(10)
+    # What has left the server's group is out of reach now.
+    wait_until_gone(pids[:2])
+    os.kill(pids[2], signal.SIGKILL)
+
+
+def test_a_server_that_ends_early_fails_with_its_last_words(tmp_path: Path) -> None:
+    program = "print('first'); print('no such model'); raise SystemExit(3)"
+    process = server_process(tmp_path, [sys.executable, "-c", program])
+    process.start()
+    with pytest.raises(CaseError) as caught:
+        process.wait_until(lambda: False, 30)
+    message = str(caught.value)
+    assert "the test server ended with exit code 3 before it was ready" in message
+    assert message.endswith("    first\n    no such model")
+    process.stop()
+
+
+def test_a_server_that_is_never_ready_is_stopped(server: ServerProcess) -> None:
+    pids = pids_of(server)
+    with pytest.raises(CaseError, match="was not ready after 0.3 s and was stopped"):
+        server.wait_until(lambda: False, 0.3)
+    assert not any(map(runs, pids))
+
+
+def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    process = server_process(tmp_path, [str(tmp_path / "tritonserver")])
+    with pytest.raises(CaseError, match="cannot be started: No such file.*tritonserver"):
+        process.start()
+    assert not process.alive
+
+
+def test_a_log_that_cannot_be_written_is_an_error_of_the_user(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("a file")
+    with pytest.raises(CaseError, match="--results-dir=PATH"):
+        server_process(tmp_path, ["true"]).start()
+
+
+def test_ports() -> None:
+    port = free_port()
+    assert port_is_free(port) and not answers(port)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", port))
+        listener.listen()
+        assert not port_is_free(port) and answers(port)

@@ -1,0 +1,50 @@
+"""Runs of the suite in a process: looking inside a case with --profile and --save-graph."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.harness import Project
+
+
+def test_a_profile_replaces_the_timing(project: Project) -> None:
+    outcome = project.run("--profile=reports", "-k", "beta").assert_code(0)
+    outcome.line("profiled and not timed; the reports are below reports")
+    names = {path.name for path in (project.folder / "reports").iterdir()}
+    assert names == {"beta-synthetic", "beta-generated"}
+    assert project.records() == {}
+    assert "throughput" not in outcome.text
+    assert "Warning" not in outcome.text
+
+
+@pytest.mark.parametrize("option", ["--baseline=main", "--baseline-save=main"])
+def test_a_profile_excludes_baselines(project: Project, option: str) -> None:
+    project.run("--baseline-save=main", "--processes=1", "-k", "beta").assert_code(0)
+    outcome = project.run("--profile=reports", option).assert_code(4)
+    outcome.line("--profile times nothing; leave one of them out")
+
+
+@pytest.mark.parametrize("option", ["--profile", "--save-graph"])
+def test_a_folder_that_cannot_be_made_fails_with_one_message(project: Project, option: str) -> None:
+    (project.folder / "taken").write_text("a file")
+    outcome = project.run(f"{option}=taken", "-k", "beta-synthetic").assert_code(1)
+    outcome.line(f"{option}=taken: ")
+    assert "cannot be made (Not a directory)" in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+def test_a_folder_of_nobody_fails_with_one_message(project: Project) -> None:
+    outcome = project.run("--profile=~nobody2/x", "-k", "beta-synthetic").assert_code(1)
+    assert "cannot be made (there is no home folder for ~nobody2)" in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+@pytest.mark.parametrize("option", ["--profile=", "--save-graph="])
+def test_an_empty_folder_name_is_a_usage_error(project: Project, option: str) -> None:
+    outcome = project.run(option).assert_code(4)
+    outcome.line(f"{option} names nothing; give a value")
+
+
+def test_a_runtime_without_a_graph_says_so(project: Project) -> None:
+    outcome = project.run("--save-graph=graphs", "-k", "beta-synthetic").assert_code(1)
+    outcome.line("--save-graph: FakeStep has no graph that can be saved")

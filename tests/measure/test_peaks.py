@@ -1,0 +1,78 @@
+"""The ceilings: once a session, kept on disk, never lowered."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import List, Optional
+
+import pytest
+
+from ipubench.fixtures.devices.fake import FakeDevice
+from ipubench.fixtures.runtimes.step import Work
+from ipubench.plugins.measure.peaks import Peaks
+
+
+class Bench:
+    """Work whose rate follows a list of seconds per run."""
+
+    def __init__(self, path: Optional[Path], fingerprint: str = "cpu/x") -> None:
+        self.device = FakeDevice(0)
+        self.peaks = Peaks(path, fingerprint, self.device.clock)
+        self.made: List[float] = []
+
+    def rate(self, seconds: float, again: bool = False) -> Optional[float]:
+        def make() -> Work:
+            self.made.append(seconds)
+            return Work(lambda: self.device.clock.advance(seconds), 10.0)
+
+        return self.peaks.get("matmul", make, again)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "peaks.json"
+
+
+def test_a_ceiling_is_measured_once_a_session(path: Path) -> None:
+    bench = Bench(path)
+    assert bench.rate(0.5) == pytest.approx(20)
+    assert bench.rate(0.1) == pytest.approx(20)
+    assert bench.made == [0.5]
+
+
+def test_again_measures_once_more(path: Path) -> None:
+    bench = Bench(path)
+    bench.rate(0.5)
+    assert bench.rate(0.25, again=True) == pytest.approx(40)
+
+
+def test_a_busy_session_does_not_lower_what_is_kept(path: Path) -> None:
+    Bench(path).rate(0.5)
+    assert Bench(path).rate(1.0) == pytest.approx(20)
+    assert Bench(path).rate(0.25) == pytest.approx(40)
+    assert json.loads(path.read_text()) == {"cpu/x": {"matmul": pytest.approx(40)}}
+
+
+def test_another_device_has_its_own(path: Path) -> None:
+    Bench(path).rate(0.25)
+    assert Bench(path, "cpu/y").rate(0.5) == pytest.approx(20)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"cpu/x": 3}', '{"cpu/x": {"matmul": "fast"}}'])
+def test_a_damaged_cache_is_measured_anew(path: Path, content: str) -> None:
+    path.write_text(content)
+    assert Bench(path).rate(0.5) == pytest.approx(20)
+    assert json.loads(path.read_text())["cpu/x"]["matmul"] == pytest.approx(20)
+
+
+def test_without_a_cache_the_value_serves_the_session(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for path in (None, tmp_path / "file" / "peaks.json"):
+        bench = Bench(path)
+        assert bench.rate(0.5) == bench.rate(0.1) == pytest.approx(20)
+
+
+def test_a_device_without_such_work_has_no_ceiling(path: Path) -> None:
+    assert Peaks(path, "ipu", FakeDevice(0).clock).get("matmul", lambda: None) is None
+    assert not path.exists()

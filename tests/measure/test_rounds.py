@@ -1,0 +1,152 @@
+"""The measuring loop on the fake clock, where every time is exact."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.devices.fake import FakeDevice
+from ipubench.fixtures.runtimes.step import Work
+from ipubench.fixtures.runtimes.fake import FakeStep
+from ipubench.plugins.measure import rounds as measure
+from ipubench.plugins.measure.rounds import Limits
+from ipubench.plugins.measure.rounds import Rounds
+from ipubench.plugins.measure.rounds import stop_reason
+from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+
+
+def fake_step(batch_seconds: float, **options: Any) -> FakeStep:
+    return FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), batch_seconds, **options)
+
+
+@given(st.floats(1e-6, 10))
+def test_a_calibrated_round_is_a_tenth_of_a_second_or_one_batch(batch_seconds: float) -> None:
+    step = fake_step(batch_seconds)
+    measure.calibrate(step, step.device.clock)
+    seconds = step.batches_per_step * batch_seconds
+    assert seconds == pytest.approx(0.1, rel=0.5) or step.batches_per_step in (
+        1,
+        measure.LARGEST_BATCHES_PER_STEP,
+    )
+    if batch_seconds > 0.15:
+        assert step.batches_per_step == 1
+
+
+@given(st.floats(1e-5, 1), st.integers(2, 32))
+def test_calibration_keeps_whole_bursts(batch_seconds: float, burst: int) -> None:
+    step = fake_step(batch_seconds)
+    step.burst = burst
+    measure.calibrate(step, step.device.clock)
+    assert step.batches_per_step % burst == 0
+    assert all(batches >= burst for batches in step.batches)
+
+
+def test_work_that_takes_no_time_does_not_calibrate_for_ever() -> None:
+    step = fake_step(0.0)
+    measure.calibrate(step, step.device.clock)
+    assert step.batches_per_step == measure.LARGEST_BATCHES_PER_STEP
+
+
+def test_warm_up_drops_what_the_original_program_drops() -> None:
+    step = fake_step(0.1)
+    step.dropped = 3
+    assert measure.warm_up(step, step.device.clock) == pytest.approx([0.1] * 3)
+
+
+def test_warm_up_goes_on_while_rounds_get_faster_and_then_stops() -> None:
+    device = FakeDevice(0)
+    times: List[float] = [1.0, 0.8, 0.6, 0.5, 0.5, 0.1]
+
+    class Settling(FakeStep):
+        def __call__(self) -> None:
+            device.clock.advance(times[len(self.batches)])
+            self.batches.append(1)
+
+    step = Settling(device, ArrayFeed("synthetic", ()), 0.0)
+    assert measure.warm_up(step, device.clock) == pytest.approx(times[:5])
+
+
+def test_warm_up_uses_up_what_workers_prepared() -> None:
+    step = fake_step(0.1)
+    step.prefetched_batches = 10
+    step.batches_per_step = 4
+    assert len(measure.warm_up(step, step.device.clock)) == 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "limits", "reason"),
+    [
+        ([], Limits(), ""),
+        ([0.1] * 19, Limits(budget=100), ""),
+        ([0.1] * 20, Limits(budget=100), "precision"),
+        ([0.1, 0.2] * 10, Limits(budget=100), ""),
+        ([0.1, 0.2] * 10, Limits(budget=3), "budget"),
+        ([10.0, 10.0], Limits(budget=5), ""),
+        ([10.0, 11.0, 12.0], Limits(budget=5), "budget"),
+        ([0.1] * 20, Limits(steps=21), ""),
+        ([0.1] * 21, Limits(budget=0.1, steps=21), "steps"),
+    ],
+)
+def test_the_stop_rule(seconds: List[float], limits: Limits, reason: str) -> None:
+    assert stop_reason(seconds, limits) == reason
+
+
+def test_a_canary_is_timed_before_each_round_and_not_after_the_last() -> None:
+    step = fake_step(0.1)
+    rounds = Rounds(Limits(steps=3), step.device.clock, step.canary())
+    seconds: List[float] = []
+    with pytest.raises(EnoughRounds):
+        while True:
+            rounds.before_round(seconds)
+            seconds.append(0.1)
+    assert rounds.canaries == pytest.approx([0.001] * 3)
+    assert rounds.stopped_by == "steps"
+
+
+def test_canaries_around_background_work_drop_the_first_ones() -> None:
+    step = fake_step(0.1)
+    assert len(measure.canary_times(step.canary(), step.device.clock, 5)) == 5
+    assert measure.canary_times(None, step.device.clock, 5) == []
+
+
+@pytest.mark.parametrize(("batch_seconds", "samples"), [(0.5, 10), (0.02, 26), (0.0001, 200)])
+def test_latency_samples_follow_the_budget(batch_seconds: float, samples: int) -> None:
+    step = fake_step(batch_seconds)
+    step.batches_per_step = 7
+    found = measure.batch_latencies(step, step.device.clock, budget=5.1)
+    assert found == pytest.approx([batch_seconds] * samples)
+    assert step.batches_per_step == 7
+    assert set(step.batches) == {1}
+
+
+def test_the_best_rate_drops_the_first_run() -> None:
+    device = FakeDevice(0)
+    times = iter([5.0, 0.3, 0.2, 0.4])
+    work = Work(lambda: device.clock.advance(next(times)), amount=10.0)
+    assert measure.best_rate(work, device.clock) == pytest.approx(50)
+
+
+def test_work_without_time_has_no_finite_rate() -> None:
+    assert measure.best_rate(Work(lambda: None, 1.0), FakeDevice(0).clock) == math.inf
+
+
+def test_a_steady_rate_leaves_out_what_was_waiting() -> None:
+    device = FakeDevice(0)
+    waiting = [0.0, 0.0, 0.0]  # batches that were loaded before
+
+    def load() -> None:
+        device.clock.advance(waiting.pop() if waiting else 0.1)
+
+    rate = measure.steady_rate(Work(load, 1.0), device.clock, ahead=3)
+    assert rate == pytest.approx(10.0)
+
+
+def test_a_steady_rate_of_bursts_counts_batches() -> None:
+    device = FakeDevice(0)
+    work = Work(lambda: device.clock.advance(0.2), 4.0)
+    assert measure.steady_rate(work, device.clock, ahead=0) == pytest.approx(20.0)

@@ -1,0 +1,75 @@
+"""Runs of the suite in a process: what compiling takes, and what loading allows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.harness import Project
+
+
+def test_a_kept_model_saves_its_compilation_and_the_summary_says_so(project: Project) -> None:
+    words = ["-k", "beta", "--set=model_cache_path=kept"]
+    project.run(*words).assert_code(0)
+    assert {record["compile"] for record in project.records().values()} <= {"fresh", "cached"}
+    outcome = project.run(*words).assert_code(0)
+    for record in project.records().values():
+        assert record["compile"] == "cached"
+        assert record["compile_seconds"] == pytest.approx(0.5)
+        assert record["compile_saved_seconds"] == pytest.approx(1.5)
+    outcome.line("2 compiled models were kept from earlier: 3.0 s saved")
+
+
+def test_a_damaged_model_is_compiled_anew_with_a_warning(project: Project) -> None:
+    words = ["-k", "beta-synthetic", "--set=model_cache_path=kept"]
+    project.run(*words).assert_code(0)
+    (model,) = (project.folder / "kept").glob("*.txt")
+    model.write_text("something else")
+    outcome = project.run(*words).assert_code(0)
+    assert "its checksum is wrong" in outcome.text
+    (record,) = project.records().values()
+    assert (record["compile"], record["compile_seconds"]) == ("fresh", pytest.approx(2.0))
+    project.run(*words).assert_code(0)
+    (record,) = project.records().values()
+    assert record["compile"] == "cached"
+
+
+def test_where_a_model_is_kept_does_not_change_what_is_compared(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    words = ["--baseline=main", "--gate=5%", "--set=model_cache_path=kept"]
+    outcome = project.run("-k", "beta", *words).assert_code(0)
+    outcome.line("2 pass")
+
+
+def test_compiling_alone_measures_nothing(project: Project) -> None:
+    outcome = project.run("-k", "beta-synthetic", "--set=compile_only=yes").assert_code(0)
+    outcome.line("beta-synthetic: built in 1.0 s, compiled in 2.0 s, not run")
+    assert project.records() == {}
+
+
+def test_compiling_alone_says_what_a_kept_model_saved(project: Project) -> None:
+    words = ["--set=compile_only=yes", "--set=model_cache_path=kept"]
+    project.run("-k", "beta-synthetic", *words).assert_code(0)
+    outcome = project.run("-k", "beta-synthetic", *words).assert_code(0)
+    outcome.line("built in 1.0 s, compiled in 0.5 s (1.5 s less than without its cache), not run")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rate", "limit"), [("0.0005", 16000, "model"), ("0.005", 1600, "loader")]
+)
+def test_the_summary_says_whether_the_loader_or_the_model_limits(
+    project: Project, seconds: str, rate: float, limit: str
+) -> None:
+    words = ["-k", "beta-synthetic", f"--set=loader_seconds={seconds}"]
+    outcome = project.run(*words).assert_code(0)
+    (record,) = project.records().values()
+    facts = record["input"]
+    assert facts["loader"] == pytest.approx(rate)
+    assert facts["model"] == pytest.approx(4000)
+    assert (facts["unit"], facts["limit"]) == ("items/s", limit)
+    outcome.line(f"model 4,000 items/s alone: the {limit} limits")
+
+
+def test_many_cases_that_load_are_summed_up(project: Project) -> None:
+    outcome = project.run("--sweep", "--set=loader_seconds=0.001,0.02").assert_code(0)
+    assert sum(" items/s alone: the " in line for line in outcome.lines) == 6
+    outcome.line("10 more read from disk; of all 16 the loader limits 8, the model 8")

@@ -1,0 +1,366 @@
+"""The application's networks against Keras' layers, published figures, and one big batch."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipubench.models.tensorflow.cnn.blocks import cut_at
+from ipubench.models.tensorflow.cnn.classification import split_units
+from ipubench.models.tensorflow.cnn.fold import fold
+from ipubench.models.tensorflow.cnn.fold import folded_norms
+from ipubench.models.tensorflow.cnn.named import MODEL_NAMES
+from ipubench.models.tensorflow.cnn.named import NamedNetwork
+from ipubench.models.tensorflow.cnn.named import build_named
+from ipubench.models.tensorflow.cnn.run import ForwardPass
+from tests.support.named_networks_reference import (
+    MOMENTUM,
+    batch_norm,
+    copy_to_keras,
+    group_norm,
+    keras_network,
+    random_images,
+)
+from tests.support.tensorflow_cnn import vary_norms
+
+pytestmark = pytest.mark.framework
+
+CLASSES = 5
+#: The original's own figures; of resnet18 and 34 torchvision's, plus one projection each.
+PARAMETERS = {
+    "cifar_resnet8": 75_290,
+    "cifar_resnet20": 269_722,
+    "cifar_resnet32": 464_154,
+    "cifar_resnet44": 658_586,
+    "cifar_resnet56": 853_018,
+    "resnet18": 11_689_512 + 64 * 64 + 2 * 64,
+    "resnet34": 21_797_672 + 64 * 64 + 2 * 64,
+    "resnet50": 25_557_032,
+}
+#: Splits of the published configurations.
+SPLITS = [
+    ("resnet50", "conv2_block2_out conv3_block1_out conv4_block2_out"),
+    (
+        "cifar_resnet56",
+        "conv2_block4_post_addition_relu conv2_block7_post_addition_relu "
+        "conv3_block4_post_addition_relu",
+    ),
+    (
+        "resnet50",
+        "conv2_block1_out conv2_block3_out conv3_block1_out conv3_block3_out conv4_block1_out "
+        "conv4_block4_out",
+    ),
+    ("toy_model", "conv2d_1 flatten"),
+]
+Shape = Tuple[int, int, int]
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    return pytest.importorskip("tensorflow", reason="needs TensorFlow: make setup installs it")
+
+
+def error(found: Any, expected: Any) -> float:
+    """Relative error by norm."""
+    found, expected = (np.asarray(values).astype(np.float64) for values in (found, expected))
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def varied(tf: Any, network: NamedNetwork) -> Any:
+    classifier = build_named(tf, network, seed=2)
+    vary_norms(classifier)
+    return classifier
+
+
+def with_gradients(tf: Any, forward: Callable[[], Any], variables: List[Any], slopes: Any) -> Any:
+    """Return (logits, gradients of their product with ``slopes``)."""
+    with tf.GradientTape() as tape:
+        logits = forward()
+        total = tf.reduce_mean(tf.reduce_sum(logits * slopes, 1))
+    return logits.numpy(), [gradient.numpy() for gradient in tape.gradient(total, variables)]
+
+
+def joined(arrays: List[Any]) -> Any:
+    # Of all variables together: what a norm behind a layer takes away leaves rounding errors.
+    return np.concatenate([np.ravel(array) for array in arrays])
+
+
+# ---------------------------------------------------------------------- which networks there are
+
+
+@pytest.mark.parametrize(("model_name", "splits"), SPLITS)
+def test_published_splits_are_units(model_name: str, splits: str) -> None:
+    assert len(cut_at(NamedNetwork(model_name).unit_names, splits.split())) == splits.count(" ") + 1
+
+
+@pytest.mark.parametrize("splits", ["conv2_block2_add", "conv3_block1_out conv2_block2_out"])
+def test_a_wrong_split_lists_all_units(splits: str) -> None:
+    names = NamedNetwork("resnet50").unit_names
+    with pytest.raises(ValueError) as caught:
+        cut_at(names, splits.split())
+    assert str(caught.value).endswith(f"possible splits: {' '.join(names[1:])}")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"model_name": "resnet5"}, "choose cifar_resnet8, .*did you mean resnet50"),
+        ({"norm": "groupnorm"}, "choose batch_norm, .*did you mean group_norm"),
+        ({"classes": 0}, "classes=0: choose 1 or more"),
+        ({"image_shape": (32, 32, 0)}, "choose three numbers of 1 or more"),
+        ({"norm_momentum": 1.0}, "below 1"),
+        ({"norm_epsilon": 0.0}, "above 0"),
+        ({"groups": 4}, "choose norm=group_norm, or leave out groups"),
+        ({"norm": "group_norm"}, "needs one of the two"),
+        ({"norm": "group_norm", "groups": 2, "channels_per_group": 2}, "needs one of the two"),
+        ({"norm": "group_norm", "groups": 32}, "does not divide the 16 channels"),
+        ({"norm": "group_norm", "groups": 4, "replica_group": 2}, "replica_group=2 is of batch"),
+        ({"model_name": "toy_model", "image_shape": (26, 40, 1)}, "27 x 27 pixels or more"),
+    ],
+)
+def test_an_impossible_network_is_refused(options: Dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        NamedNetwork(**{"model_name": "cifar_resnet8", **options})
+
+
+@pytest.mark.parametrize("model_name", MODEL_NAMES)
+def test_parameters_as_published_and_units_as_told(tf: Any, model_name: str) -> None:
+    small = model_name.startswith("cifar")
+    shape, classes = ((32, 32, 3), 10) if small else ((224, 224, 3), 1000)
+    network = NamedNetwork(model_name, classes, shape)
+    classifier = build_named(tf, network)
+    count = sum(int(np.prod(variable.shape)) for variable in classifier.trainable_variables)
+    of_toy = 112 + 40 + 512 * 1000 + 1000 + (24 if model_name == "toy_model_bn" else 0)
+    assert count == PARAMETERS.get(model_name, of_toy)
+    assert [unit.name for unit in classifier.units] == network.unit_names
+    names = [variable.name for variable in classifier.variables]
+    assert len(set(names)) == len(names)
+
+
+def test_only_bottlenecks_without_a_projection_start_as_the_identity(tf: Any) -> None:
+    def zero(model_name: str) -> List[str]:
+        classifier = build_named(tf, NamedNetwork(model_name))
+        gammas = [v for v in classifier.variables if "/gamma" in v.name]
+        return [v.name.split("/")[0] for v in gammas if not v.numpy().any()]
+
+    blocks = [f"conv{s + 2}_block{b + 2}_3" for s, n in enumerate((2, 3, 5, 2)) for b in range(n)]
+    assert zero("resnet50") == blocks
+    assert zero("resnet18") == []
+
+
+# ---------------------------------------------------------------------- what they compute
+
+
+def by_groups(channels: int) -> int:
+    return 4
+
+
+def by_size(channels: int) -> int:
+    return channels // 8
+
+
+# Odd sizes show on which side TensorFlow's "SAME" pads.
+CASES = [
+    ("cifar_resnet8", (32, 32, 3), "custom_batch_norm", {}),
+    ("cifar_resnet20", (15, 18, 1), "batch_norm", {}),
+    ("cifar_resnet8", (16, 16, 3), "group_norm", {"groups": 4}),
+    ("resnet18", (45, 64, 3), "batch_norm", {}),
+    ("resnet18", (32, 32, 3), "group_norm", {"channels_per_group": 8}),
+    ("resnet50", (64, 64, 3), "custom_batch_norm", {}),
+    ("toy_model", (32, 29, 3), "custom_batch_norm", {}),
+    ("toy_model_bn", (52, 52, 3), "custom_batch_norm", {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("model_name", "shape", "norm", "options"), CASES, ids=[f"{c[0]}-{c[2]}" for c in CASES]
+)
+def test_equals_keras_forward_and_backward(
+    tf: Any, model_name: str, shape: Shape, norm: str, options: Dict[str, Any]
+) -> None:
+    network = NamedNetwork(model_name, CLASSES, shape, norm, MOMENTUM, **options)
+    classifier = varied(tf, network)
+    of_norm = batch_norm(tf)
+    if norm == "group_norm":
+        of_norm = group_norm(tf, by_groups if network.groups else by_size)
+    model = keras_network(tf, model_name, shape, CLASSES, of_norm)
+    twins = copy_to_keras(classifier, model)
+    images = tf.constant(random_images((4, *shape)))
+
+    # Inference; and every unit begins at the input of the Keras layer of its name.
+    names = network.unit_names[1:]
+    inner = tf.keras.Model(model.inputs, [model.get_layer(name).input for name in names])
+    expected = inner(images, training=False)
+    outputs = images
+    for unit, before in zip(classifier.units, expected):
+        outputs = unit(outputs, ForwardPass(training=False))
+        assert error(outputs, before) < 1e-5, unit.name
+    expected = model(images, training=False)
+    assert error(classifier.units[-1](outputs, ForwardPass(training=False)), expected) < 1e-5
+    # Folded, as validation has it.
+    assert error(fold(tf, classifier, tf.float32)(images), expected) < 1e-5
+
+    # Training.
+    variables, run = classifier.trainable_variables, ForwardPass(training=True)
+    slopes = random_images((4, CLASSES), seed=4)
+    found = with_gradients(tf, lambda: classifier(images, run), variables, slopes)
+    run.update_moving_averages()
+    of_ours = [twins[variable.name.split(":")[0]] for variable in variables]
+    # Keras 3 wraps variables.
+    of_ours = [twin if isinstance(twin, tf.Variable) else twin.value for twin in of_ours]
+    theirs = with_gradients(tf, lambda: model(images, training=True), of_ours, slopes)
+    assert error(found[0], theirs[0]) < 1e-4
+    # Signs before a ReLU differ where they are next to zero. Through many batch norms of few values
+    # that counts: in float32 Keras' own gradients are 0.01 off those in float64.
+    deep = model_name.startswith("resnet") and norm != "group_norm"
+    assert error(joined(found[1]), joined(theirs[1])) < (0.05 if deep else 1e-3)
+    for variable in classifier.variables:
+        if "moving_mean" in variable.name:
+            twin = twins[variable.name.split(":")[0]]
+            assert error(variable, twin) < 1e-4
+
+
+def test_norms_of_convolutions_are_folded(tf: Any) -> None:
+    classifier = build_named(tf, NamedNetwork("resnet50", CLASSES, (32, 32, 3)))
+    assert folded_norms(classifier) == 53
+    assert folded_norms(build_named(tf, NamedNetwork("cifar_resnet8"))) == 7
+
+
+def test_moving_variances_take_the_unbiased_one(tf: Any) -> None:
+    classifier = varied(tf, NamedNetwork("toy_model_bn", CLASSES, (32, 32, 3), norm_momentum=0.9))
+    images = tf.constant(random_images((4, 32, 32, 3)))
+    seen = classifier.units[1](classifier.units[0](images, ForwardPass(False)), ForwardPass(False)).numpy()
+    norm = classifier.units[2].layers[0]
+    before, run = norm.moving_variance.numpy(), ForwardPass(training=True)
+    classifier(images, run)
+    run.update_moving_averages()
+    expected = 0.9 * before + 0.1 * seen.var((0, 1, 2), ddof=1, dtype=np.float64)
+    assert error(norm.moving_variance, expected) < 1e-5
+
+
+# In bfloat16 other pixels are the maxima of their windows, and other values below zero.
+@pytest.mark.parametrize(
+    ("model_name", "dtype", "tolerance"),
+    [("cifar_resnet8", "float32", 1e-3), ("toy_model_bn", "bfloat16", 0.25)],
+)
+def test_compiled_stages_equal_the_network(
+    tf: Any, model_name: str, dtype: str, tolerance: float
+) -> None:
+    network = NamedNetwork(model_name, CLASSES, (32, 32, 3))
+    classifier = varied(tf, network)
+    images, slopes = tf.constant(random_images((4, 32, 32, 3))), random_images((4, CLASSES), seed=4)
+    variables, splits = classifier.trainable_variables, network.unit_names[2:5:2]
+    stages = split_units(classifier, splits)
+    assert [stage[0].name for stage in stages[1:]] == splits
+
+    @tf.function(jit_compile=True, autograph=False)
+    def compiled(images: Any) -> Any:
+        run = ForwardPass(training=True)
+        with tf.GradientTape() as tape:
+            for unit in (unit for stage in stages for unit in stage):
+                images = unit(images, run)
+            total = tf.reduce_mean(tf.reduce_sum(tf.cast(images, tf.float32) * slopes, 1))
+        return images, tape.gradient(total, variables)
+
+    logits, gradients = with_gradients(
+        tf, lambda: classifier(images, ForwardPass(training=True)), variables, slopes
+    )
+    found = compiled(tf.cast(images, dtype))
+    assert found[0].dtype == dtype
+    assert error(tf.cast(found[0], tf.float32), logits) < tolerance
+    assert error(joined(found[1]), joined(gradients)) < tolerance
+
+
+# ---------------------------------------------------------------------- distributed batch norms
+
+
+class Exchange:
+    """The mean over replicas, each of which is a thread."""
+
+    def __init__(self, tf: Any, replicas: int) -> None:
+        self._tf = tf
+        self._values: List[Any] = [None] * replicas
+        self._barrier = threading.Barrier(replicas, timeout=60)
+        self.calls = [0] * replicas
+
+    def reduce(self, replica: int) -> Callable[[Any], Any]:
+        def mean(value: Any) -> Any:
+            self.calls[replica] += 1
+            self._values[replica] = value
+            self._barrier.wait()
+            total = self._tf.add_n(self._values) / len(self._values)
+            self._barrier.wait()
+            return total
+
+        return mean
+
+    def run(self, work: Callable[[int], Any]) -> List[Any]:
+        """Return what ``work`` returns in each replica."""
+        results: List[Any] = [None] * len(self._values)
+
+        def thread(replica: int) -> None:
+            try:
+                results[replica] = work(replica)
+            except BaseException:
+                self._barrier.abort()
+                raise
+
+        threads = [threading.Thread(target=thread, args=(n,)) for n in range(len(results))]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert all(result is not None for result in results)
+        return results
+
+
+@pytest.mark.parametrize("far", [0.0, 300.0], ids=["near", "far"])
+def test_a_distributed_group_equals_one_big_batch(tf: Any, far: float) -> None:
+    replicas, size = 2, 4
+    network = NamedNetwork("cifar_resnet8", CLASSES, (16, 16, 3), replica_group=replicas)
+    classifier = varied(tf, network)
+    images = random_images((replicas * size, 16, 16, 3))
+    # Replicas with unlike images: statistics of one's own would be far from those of both.
+    images[size:] = 3.0 * images[size:] + 0.5 + far
+    images[:size] += far
+    slopes = random_images((replicas * size, CLASSES), seed=4)
+    variables = classifier.trainable_variables
+    whole = ForwardPass(training=True)
+    logits, gradients = with_gradients(
+        tf, lambda: classifier(tf.constant(images), whole), variables, slopes
+    )
+    exchange = Exchange(tf, replicas)
+    runs = [ForwardPass(training=True, reduce=exchange.reduce(n)) for n in range(replicas)]
+
+    def work(replica: int) -> Any:
+        part = slice(replica * size, (replica + 1) * size)
+        own = tf.constant(images[part])
+        return with_gradients(tf, lambda: classifier(own, runs[replica]), variables, slopes[part])
+
+    results = exchange.run(work)
+    tolerance = 1e-5
+    assert error(np.concatenate([result[0] for result in results]), logits) < tolerance
+    means = [sum(parts) / replicas for parts in zip(*(result[1] for result in results))]
+    assert error(joined(means), joined(gradients)) < 10 * tolerance
+    assert exchange.calls == [3 * 7] * replicas  # forward twice, backward once, of each norm
+    for (norm, *expected), *found in zip(whole.statistics, *(run.statistics for run in runs)):
+        for other, *statistics in found:
+            assert other is norm
+            for one, same in zip(statistics, expected):
+                assert error(one, same) < tolerance
+    alone = ForwardPass(training=True)
+    own = classifier(tf.constant(images[:size]), alone)
+    assert error(own, logits[:size]) > 0.01  # without `reduce`, a replica's own batch
+
+
+def test_a_group_of_one_replica_exchanges_nothing(tf: Any) -> None:
+    def refuse(value: Any) -> Any:
+        raise AssertionError("nothing is to be exchanged")
+
+    classifier = build_named(tf, NamedNetwork("cifar_resnet8", CLASSES, (16, 16, 3)))
+    run = ForwardPass(training=True, reduce=refuse)
+    classifier(tf.constant(random_images((2, 16, 16, 3))), run)
+    assert len(run.statistics) == 7

@@ -1,0 +1,621 @@
+"""The TensorFlow classification networks against published figures and independent references."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipubench.models.tensorflow.cnn.classification import Network
+from ipubench.models.tensorflow.cnn.classification import Run
+from ipubench.models.tensorflow.cnn.classification import build_classifier
+from ipubench.models.tensorflow.cnn.classification import split_units
+from ipubench.models.tensorflow.cnn.fold import fold
+from ipubench.models.tensorflow.cnn.fold import folded_norms
+from ipubench.models.tensorflow.cnn.operations import convolve
+from ipubench.models.tensorflow.cnn.operations import group_norm
+from ipubench.models.tensorflow.cnn.operations import has_grouped_gradient
+from ipubench.models.tensorflow.cnn.operations import has_onednn_by_default
+from ipubench.models.tensorflow.cnn.operations import ungrouped
+from tests.support.tensorflow_cnn import copy_to_torch, vary_norms, without_weights
+
+pytestmark = pytest.mark.framework
+
+RESNET50 = Network("resnet", "50")
+RESNET18 = Network("resnet", "18")
+RESNEXT101 = Network("resnext", "101")
+B0 = Network("efficientnet", "B0")
+B4 = Network("efficientnet", "4")
+MODIFIED_B4 = Network("efficientnet", "4", norm="group", groups=4, group_dim=16, expand_ratio=4)
+# Small, with every kind of layer: dropout, drop-connect, squeeze-excite, all kinds of convolution.
+TINY = Network("efficientnet", "B0", width_coefficient=0.25, depth_coefficient=0.5, classes=10)
+TINY_GROUPED = Network(
+    "efficientnet",
+    "B0",
+    width_coefficient=0.25,
+    depth_coefficient=0.5,
+    norm="group",
+    groups=4,
+    group_dim=8,
+    expand_ratio=4,
+    classes=10,
+)
+# Published with torchvision's and timm's weights.
+PUBLISHED = [
+    (Network("resnet", "34"), 21_797_672),
+    (RESNET50, 25_557_032),
+    (RESNEXT101, 44_177_704),
+    (B0, 5_288_548),
+    (B4, 19_341_616),
+]
+#: Blocks, kernel and channels of B4's stages: the paper's table times 1.8 and 1.4, rounded.
+STAGES_B4 = [(2, 3, 24), (4, 3, 32), (4, 5, 56), (6, 3, 112), (6, 5, 160), (8, 5, 272), (2, 3, 448)]
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    return pytest.importorskip("tensorflow", reason="needs TensorFlow: make setup installs it")
+
+
+@pytest.fixture(scope="module")
+def built(tf: Any) -> Callable[[Network], Any]:
+    """Build a network once, for the tests that do not change it."""
+    return lru_cache(maxsize=None)(partial(build_classifier, tf))
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+
+
+@pytest.fixture(scope="module")
+def torchvision(torch: Any) -> Any:
+    from ipubench.models.torch.torchvision_import import import_torchvision
+
+    return import_torchvision()
+
+
+def images(size: int = 64, batch: int = 2, seed: int = 1) -> Any:
+    values = np.random.default_rng(seed).standard_normal((batch, size, size, 3))
+    return values.astype(np.float32)
+
+
+def infer(classifier: Any, inputs: Any) -> Any:
+    return classifier(inputs, Run(training=False))
+
+
+def error(found: Any, expected: Any) -> float:
+    """Relative error by norm."""
+    found, expected = (np.asarray(values).astype(np.float64) for values in (found, expected))
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def varied(tf: Any, network: Network, **options: Any) -> Any:
+    classifier = build_classifier(tf, network, **options)
+    vary_norms(classifier)
+    return classifier
+
+
+def compiler(tf: Any) -> Any:
+    """Return ``jit_compile`` for bfloat16 convolutions: without oneDNN only XLA has them."""
+    return None if has_onednn_by_default(tf) else True
+
+
+def size_of(variables: Any) -> int:
+    return sum(int(np.prod(variable.shape)) for variable in variables)
+
+
+# ---------------------------------------------------------------------- which networks there are
+
+
+@pytest.mark.parametrize(("network", "count"), PUBLISHED, ids=lambda value: str(value)[:40])
+def test_parameters_as_published(
+    built: Callable[[Network], Any], network: Network, count: int
+) -> None:
+    assert size_of(built(network).trainable_variables) == count
+
+
+def test_parameters_of_the_modified_b4(built: Callable[[Network], Any]) -> None:
+    def parameters(group_dim: int, expand_ratio: int) -> int:
+        total, inputs = 3 * 3 * 3 * 48 + 2 * 48, 48
+        for stage, (blocks, kernel, outputs) in enumerate(STAGES_B4):
+            for _ in range(blocks):
+                inner = inputs * (expand_ratio if stage else 1)
+                if stage:
+                    total += inputs * inner + 2 * inner
+                per_group = inner // max(inner // group_dim, 1)
+                total += kernel * kernel * per_group * inner + 2 * inner
+                squeezed = inputs // 4
+                total += inner * squeezed + squeezed + squeezed * inner + inner
+                total += inner * outputs + 2 * outputs
+                inputs = outputs
+        return total + 448 * 1792 + 2 * 1792 + 1792 * 1000 + 1000
+
+    assert parameters(1, 6) == 19_341_616  # the count itself, at the published figure
+    found = size_of(built(MODIFIED_B4).trainable_variables)
+    assert found == parameters(16, 4)
+
+
+def test_options_change_an_efficientnet(built: Callable[[Network], Any]) -> None:
+    count = size_of(built(B0).trainable_variables)
+    without_se = Network("efficientnet", "0", squeeze_excite=False)
+    inputs = [32, 16, 24, 24, 40, 40, 80, 80, 80, 112, 112, 112, 192, 192, 192, 192]
+    ratios = [1] + [6] * 15
+    removed = sum(2 * i * e * (i // 4) + i // 4 + i * e for i, e in zip(inputs, ratios))
+    assert size_of(built(without_se).trainable_variables) == count - removed
+    no_top = size_of(built(Network("efficientnet", "0", top_width=0)).variables)
+    assert no_top == size_of(built(B0).variables) - 1280 * (320 + 4) - 960 * 1000
+
+
+def test_image_sizes() -> None:
+    found = [Network("efficientnet", str(size)).image_size for size in range(8)]
+    assert found == [224, 240, 260, 300, 380, 456, 528, 600]
+    assert RESNET50.image_size == RESNEXT101.image_size == 224
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "resnet51"}, "model=resnet51: choose resnet, resnext, efficientnet"),
+        ({"model_size": "51"}, "model_size of resnet=51: choose 10, 14, 18"),
+        ({"model": "efficientnet", "model_size": "8"}, "=B8: choose B0, B1"),
+        ({"norm": "layer"}, "norm=layer: choose batch, group"),
+        ({"block_survival_prob": 0.0}, "block_survival_prob=0.0: choose above 0"),
+        ({"group_dim": 0}, "group_dim=0"),
+    ],
+)
+def test_impossible_values(options: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Network(**options)
+
+
+def test_groups_that_do_not_divide(tf: Any) -> None:
+    with pytest.raises(ValueError, match="groups=7 of the group norm .* 64 channels of stem"):
+        build_classifier(tf, Network("resnet", "18", norm="group", groups=7))
+    with pytest.raises(ValueError, match="3 groups do not divide the 32 -> 32 channels"):
+        build_classifier(tf, Network("efficientnet", "B0", group_dim=10))
+
+
+# ---------------------------------------------------------------------- references
+
+
+def against_torch(
+    tf: Any, torch: Any, network: Network, build: Callable[[], Any], size: int = 64
+) -> None:
+    classifier = varied(tf, network)
+    reference = without_weights(torch, build)
+    copy_to_torch(torch, classifier, reference)
+    inputs = images(size)
+    with torch.no_grad():
+        expected = reference.eval()(torch.tensor(inputs.transpose(0, 3, 1, 2))).numpy()
+    assert error(infer(classifier, tf.constant(inputs)), expected) < 1e-4
+
+
+def torch_resnet(torchvision: Any, network: Network, **options: Any) -> Any:
+    resnet = torchvision.models.resnet
+    if network.model == "resnext":
+        options.update(groups=32, width_per_group=4)
+    block = resnet.BasicBlock if network.model_size == "18" else resnet.Bottleneck
+    blocks = {"18": [2, 2, 2, 2], "50": [3, 4, 6, 3], "101": [3, 4, 23, 3]}[network.model_size]
+    return resnet.ResNet(block, blocks, **options)
+
+
+@pytest.mark.parametrize("network", [RESNET18, RESNET50, RESNEXT101], ids=["18", "50", "x101"])
+def test_resnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any, network: Network) -> None:
+    # An odd feature map shows where the padding is: "SAME" would differ.
+    against_torch(tf, torch, network, partial(torch_resnet, torchvision, network), size=40)
+
+
+def test_group_norm_resnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any) -> None:
+    norm = partial(torch.nn.GroupNorm, 32)
+    build = partial(torch_resnet, torchvision, RESNET18, norm_layer=norm)
+    against_torch(tf, torch, Network("resnet", "18", norm="group"), build)
+
+
+@pytest.mark.parametrize(("network", "name"), [(B0, "b0"), (B4, "b4")], ids=["b0", "b4"])
+def test_efficientnet_equals_torchvision(
+    tf: Any, torch: Any, torchvision: Any, network: Network, name: str
+) -> None:
+    def build() -> Any:
+        reference = getattr(torchvision.models, f"efficientnet_{name}")()
+        for layer in reference.modules():
+            if isinstance(layer, torch.nn.BatchNorm2d):
+                layer.eps = 1e-3  # as torchvision's from B5 on only
+        return reference
+
+    against_torch(tf, torch, network, build, size=32)
+
+
+def numpy_group_norm(values: Any, gamma: Any, beta: Any, groups: int, epsilon: float) -> Any:
+    n, h, w, c = values.shape
+    grouped = values.astype(np.float64).reshape(n, h * w, groups, c // groups)
+    mean = grouped.mean((1, 3), keepdims=True)
+    variance = grouped.var((1, 3), keepdims=True)
+    return ((grouped - mean) / np.sqrt(variance + epsilon)).reshape(n, h, w, c) * gamma + beta
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_group_norm_and_its_gradient(tf: Any, training: bool) -> None:
+    random = np.random.default_rng(5)
+    values, slopes = random.normal(2.0, 3.0, (2, 3, 5, 4, 12)).astype(np.float32)
+    gamma, beta = random.normal(size=(2, 12)).astype(np.float32)
+    parts: List[Any] = [tf.constant(part) for part in (values, gamma, beta)]
+    with tf.GradientTape() as tape:
+        tape.watch(parts)
+        found = group_norm(tf, parts[0], parts[1], parts[2], 3, 1e-5, training)
+        total = tf.reduce_sum(found * slopes)
+    assert error(found, numpy_group_norm(values, gamma, beta, 3, 1e-5)) < 1e-6
+
+    def loss(values: Any, gamma: Any, beta: Any) -> float:
+        return float((numpy_group_norm(values, gamma, beta, 3, 1e-5) * slopes).sum())
+
+    numbers = [part.astype(np.float64) for part in (values, gamma, beta)]
+    for index, gradient in enumerate(tape.gradient(total, parts)):
+        direction = random.normal(size=numbers[index].shape)
+        ends = []
+        for step in (1e-4, -1e-4):
+            moved = list(numbers)
+            moved[index] = moved[index] + step * direction
+            ends.append(loss(*moved))
+        expected = (ends[0] - ends[1]) / 2e-4
+        assert float((gradient.numpy() * direction).sum()) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1000.0])
+@pytest.mark.parametrize("size", [7, 56])
+def test_group_norm_of_images_far_from_zero(tf: Any, mean: float, size: int) -> None:
+    random = np.random.default_rng(5)
+    values = random.normal(mean, 1.0, (2, size, size, 16)).astype(np.float32)
+    values[1] = -2 * values[1]
+    slopes = random.normal(0.5, 1.0, values.shape).astype(np.float32)
+    gamma, beta = random.normal(1.0, 0.3, (2, 16)).astype(np.float32)
+    parts = [tf.constant(part) for part in (values, gamma, beta)]
+
+    def normalised(training: bool) -> Any:
+        return group_norm(tf, parts[0], parts[1], parts[2], 4, 1e-5, training)
+
+    with tf.GradientTape() as tape:
+        tape.watch(parts)
+        found = normalised(True)
+    gradients = tape.gradient(found, parts, output_gradients=tf.constant(slopes))
+    assert error(found, numpy_group_norm(values, gamma, beta, 4, 1e-5)) < 1e-5
+    assert np.array_equal(found, normalised(False))
+    for gradient, expected in zip(gradients, numpy_group_norm_slopes(values, gamma, slopes, 4)):
+        assert error(gradient, expected) < 1e-5
+
+
+def numpy_group_norm_slopes(values: Any, gamma: Any, slopes: Any, groups: int) -> List[Any]:
+    """Return the gradients of values, gamma and beta, of a group norm with epsilon 1e-5."""
+    n, h, w, c = values.shape
+    grouped = (n, h * w, groups, c // groups)
+    unscaled = numpy_group_norm(values, np.ones(c), np.zeros(c), groups, 1e-5)
+    slopes = slopes.astype(np.float64)
+    along, one = (slopes * gamma).reshape(grouped), unscaled.reshape(grouped)
+    deviation = np.sqrt(
+        values.astype(np.float64).reshape(grouped).var((1, 3), keepdims=True) + 1e-5
+    )
+    parts = [(along * part).mean((1, 3), keepdims=True) * part for part in (np.ones(grouped), one)]
+    of_values = ((along - parts[0] - parts[1]) / deviation).reshape(values.shape)
+    return [of_values, (slopes * unscaled).sum((0, 1, 2)), slopes.sum((0, 1, 2))]
+
+
+def test_a_group_norm_of_equal_pixels_is_its_beta(tf: Any) -> None:
+    beta = np.arange(8, dtype=np.float32)
+    found = group_norm(
+        tf, tf.fill([2, 5, 5, 8], 1000.1), tf.ones([8]), tf.constant(beta), 2, 1e-5, True
+    )
+    np.testing.assert_allclose(found, np.broadcast_to(beta, (2, 5, 5, 8)), atol=1e-2)
+
+
+def test_a_group_norm_that_is_given_replaces_ours(tf: Any) -> None:
+    calls: List[Tuple[int, float]] = []
+
+    def given(images: Any, gamma: Any, beta: Any, groups: int, epsilon: float) -> Any:
+        calls.append((groups, epsilon))
+        values, scale, shift = (part.numpy() for part in (images, gamma, beta))
+        return tf.constant(numpy_group_norm(values, scale, shift, groups, epsilon), tf.float32)
+
+    ours, theirs = (varied(tf, TINY_GROUPED, group_norm=norm) for norm in (None, given))
+    inputs = tf.constant(images(32))
+    assert error(infer(theirs, inputs), infer(ours, inputs)) < 1e-4
+    assert set(calls) == {(4, 1e-3)}
+
+
+@pytest.mark.parametrize("kernel_shape", [(3, 3, 1, 16), (1, 1, 16, 24)], ids=["depthwise", "1x1"])
+@pytest.mark.parametrize(("size", "stride"), [(8, 1), (8, 2), (7, 2)])
+def test_a_bfloat16_gradient_is_the_exact_one_rounded(
+    tf: Any, kernel_shape: Tuple[int, ...], size: int, stride: int
+) -> None:
+    random = np.random.default_rng(5)
+    values = random.standard_normal((2, size, size, 16))
+    kernel = random.standard_normal(kernel_shape)
+    outputs = (size - 1) // stride + 1
+    slopes = random.standard_normal((2, outputs, outputs, kernel_shape[3]))
+    parts = [tf.cast(part, tf.bfloat16) for part in (values, kernel, slopes)]
+
+    def gradients(values: Any, kernel: Any, slopes: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch((values, kernel))
+            outputs = convolve(tf, values, kernel, stride, training=True)
+        return tape.gradient(outputs, (values, kernel), output_gradients=slopes)
+
+    compiled = tf.function(gradients, jit_compile=compiler(tf), autograph=False)
+    # In float32 they are TensorFlow's own.
+    exact = gradients(*(tf.cast(part, tf.float32) for part in parts))
+    for found, expected in zip(compiled(*parts), exact):
+        assert found.dtype == tf.bfloat16
+        assert error(tf.cast(found, tf.float32), expected) < 2.0**-8
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_an_ungrouped_kernel_convolves_as_the_grouped_one(tf: Any, stride: int) -> None:
+    groups, depth, outputs = 3, 4, 6
+    random = np.random.default_rng(5)
+    values = tf.constant(random.standard_normal((2, 8, 8, groups * depth)), tf.float32)
+    kernel = tf.constant(random.standard_normal((3, 3, depth, outputs)), tf.float32)
+    slopes = tf.constant(random.standard_normal((2, 8 // stride, 8 // stride, outputs)), tf.float32)
+
+    def by_parts(values: Any, kernel: Any) -> Any:
+        pairs = zip(tf.split(values, groups, 3), tf.split(kernel, groups, 3))
+        return tf.concat([convolve(tf, *pair, stride, training=True) for pair in pairs], 3)
+
+    def dense(values: Any, kernel: Any) -> Any:
+        return convolve(tf, values, ungrouped(tf, kernel, groups), stride, training=True)
+
+    results = []
+    for compute in (dense, by_parts):
+        with tf.GradientTape() as tape:
+            tape.watch((values, kernel))
+            found = compute(values, kernel)
+        results.append([found, *tape.gradient(found, (values, kernel), output_gradients=slopes)])
+    results.append([convolve(tf, values, kernel, stride, training=False)])
+    for found, expected in zip(results[0], results[1]):
+        assert error(found, expected) < 1e-6
+    assert error(results[2][0], results[1][0]) < 1e-6
+
+
+# ---------------------------------------------------------------------- training
+
+
+def test_training_normalises_by_the_batch_and_averages_move(tf: Any) -> None:
+    classifier = varied(tf, RESNET18)
+    run = Run(training=True)
+    inputs = tf.constant(images(32, batch=4))
+    classifier(inputs, run)
+    norm, mean, variance = run.statistics[0]
+    stem = classifier.units[0].layers[0]
+    assert norm is stem.norm
+    assert len(run.statistics) == 20
+    sums = stem.conv(inputs, Run(training=False)).numpy().astype(np.float64)
+    assert error(mean, sums.mean((0, 1, 2))) < 1e-5
+    assert error(variance, sums.var((0, 1, 2), ddof=1)) < 1e-5
+    scaled = (sums - sums.mean((0, 1, 2))) / np.sqrt(sums.var((0, 1, 2)) + 1e-5)
+    expected = scaled * norm.gamma.numpy() + norm.beta.numpy()
+    assert error(norm(tf.constant(sums, tf.float32), Run(training=True)), expected) < 1e-5
+    before = norm.moving_mean.numpy(), norm.moving_variance.numpy()
+    run.update_moving_averages()
+    assert error(norm.moving_mean, 0.97 * before[0] + 0.03 * mean.numpy()) < 1e-6
+    assert error(norm.moving_variance, 0.97 * before[1] + 0.03 * variance.numpy()) < 1e-6
+
+
+def loss_gradients(tf: Any, classifier: Any, inputs: Any, recompute: bool) -> Any:
+    """Return (seed) -> a loss, its gradients; with ``recompute`` no unit keeps its activations."""
+    variables = classifier.trainable_variables
+
+    def checkpointed(unit: Any, seed: Any) -> Callable[[Any], Any]:
+        def compute(images: Any) -> Any:
+            run = Run(True, seed)
+            outputs = unit(images, run)
+            return (outputs, *(part for _, *pair in run.statistics for part in pair))
+
+        recomputed: Callable[[Any], Any] = tf.recompute_grad(compute)
+        return recomputed
+
+    @tf.function(autograph=False)
+    def step(seed: Any) -> Any:
+        with tf.GradientTape() as tape:
+            outputs = inputs
+            for unit in classifier.units:
+                if recompute:
+                    outputs = checkpointed(unit, seed)(outputs)[0]
+                else:
+                    outputs = unit(outputs, Run(True, seed))
+            loss = tf.reduce_sum(tf.nn.log_softmax(outputs)[:, 0])
+        return loss, tape.gradient(loss, variables)
+
+    return step
+
+
+def test_recomputation_gives_the_same_gradients_and_draws(tf: Any) -> None:
+    classifier = varied(tf, TINY)
+    inputs, seed = tf.constant(images(32, batch=4)), tf.constant([7, 8])
+    kept = loss_gradients(tf, classifier, inputs, recompute=False)
+    loss, gradients = kept(seed)
+    again, recomputed = loss_gradients(tf, classifier, inputs, recompute=True)(seed)
+    assert float(loss) == pytest.approx(float(again), rel=1e-5)
+    assert len(gradients) == len(classifier.trainable_variables)
+    one, other = (np.concatenate([np.ravel(g) for g in all_]) for all_ in (gradients, recomputed))
+    # Of all variables together: what a norm behind a layer takes away leaves rounding errors.
+    assert error(other, one) < 1e-4
+    assert float(kept(seed + 1)[0]) != float(loss)
+
+
+@pytest.mark.parametrize("network", [RESNET18, TINY, TINY_GROUPED], ids=["resnet", "bn", "gn"])
+def test_every_variable_has_a_finite_gradient(
+    tf: Any, built: Callable[[Network], Any], network: Network
+) -> None:
+    classifier = built(network)
+    run = Run(True, tf.constant([1, 2]), dense_groups=not has_grouped_gradient(tf))
+    variables = classifier.trainable_variables
+    gradients = gradients_of(tf, classifier, variables, run)
+    assert len(gradients) == len(variables)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_dense_kernels_change_no_gradient_of_a_resnext(tf: Any) -> None:
+    if not has_grouped_gradient(tf):
+        pytest.skip("this TensorFlow cannot differentiate grouped convolutions on a CPU")
+    classifier = varied(tf, Network("resnext", "14", classes=10))
+    variables = classifier.trainable_variables
+    seed = tf.constant([1, 2])
+    one, other = (
+        gradients_of(tf, classifier, variables, Run(True, seed, dense_groups=dense))
+        for dense in (False, True)
+    )
+    joined = [np.concatenate([np.ravel(gradient) for gradient in g]) for g in (one, other)]
+    assert error(joined[1], joined[0]) < 1e-3
+
+
+def gradients_of(tf: Any, classifier: Any, variables: Any, run: Run) -> Any:
+    with tf.GradientTape() as tape:
+        logits = classifier(tf.constant(images(32)), run)
+        loss = tf.reduce_sum(tf.nn.log_softmax(logits)[:, 0])
+    return tape.gradient(loss, variables)
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["dropout", "drop-connect"])
+def test_dropout_keeps_the_expectation(tf: Any, whole: bool) -> None:
+    from ipubench.models.tensorflow.cnn.layers import Dropout
+
+    layer, values = Dropout(0.8, 3, whole), tf.ones([4096, 2, 2, 1])
+    found = layer(values, Run(True, tf.constant([1, 2]))).numpy()
+    assert set(np.unique(found)) == {0.0, np.float32(1.25)}
+    # Four standard errors of a mean of at least 4096 independent draws.
+    assert found.mean() == pytest.approx(1.0, abs=4 * 0.5 / 64)
+    assert (found.reshape(4096, 4).std(1) == 0).all() == whole
+    assert np.array_equal(found, layer(values, Run(True, tf.constant([1, 2]))))
+    assert not np.array_equal(found, layer(values, Run(True, tf.constant([2, 2]))))
+    neighbour = Dropout(0.8, 4, whole)
+    assert not np.array_equal(found, neighbour(values, Run(True, tf.constant([1, 2]))))
+    for run in (Run(True), Run(False, tf.constant([1, 2]))):
+        assert np.array_equal(layer(values, run), values)
+
+
+def test_blocks_survive_less_the_later_they_are(built: Callable[[Network], Any]) -> None:
+    classifier = built(B0)
+    keeps = [unit.drop.keep for unit in classifier.units if hasattr(unit, "drop")]
+    blocks = [2, 4, 6, 7, 9, 10, 12, 13, 14]  # those of B0 that have a residual, of 16
+    assert keeps == pytest.approx([1 - 0.2 * block / 16 for block in blocks])
+
+
+# ---------------------------------------------------------------------- weights and dtypes
+
+
+def test_a_seed_determines_the_weights(tf: Any) -> None:
+    one, same, other = (build_classifier(tf, TINY, seed=seed) for seed in (1, 1, 2))
+    pairs = list(zip(one.variables, same.variables, other.variables))
+    assert all(np.array_equal(a, b) for a, b, _ in pairs)
+    assert any(not np.array_equal(a, c) for a, _, c in pairs)
+
+
+def test_the_last_norm_of_later_blocks_starts_at_zero(built: Callable[[Network], Any]) -> None:
+    classifier = built(RESNET50)
+    zero = [v.name for v in classifier.trainable_variables if "gamma" in v.name and not v[0]]
+    names = [f"b{s + 1}/{b}/conv3/gamma:0" for s, n in enumerate((3, 4, 6, 3)) for b in range(1, n)]
+    assert sorted(zero) == sorted(names)
+
+
+@pytest.mark.parametrize("network", [RESNET18, B0], ids=["resnet", "efficientnet"])
+def test_initial_weights_stay_finite_in_float16(tf: Any, network: Network) -> None:
+    classifier = build_classifier(tf, network, dtype=tf.float16)
+    assert {variable.dtype for variable in classifier.variables} == {tf.float16}
+    # As large as pixels are whose mean is subtracted and nothing else.
+    pixels = tf.cast(np.clip(60 * images(), -124, 151), tf.float16)
+    logits = fold(tf, classifier, tf.float16)(pixels)
+    assert logits.dtype == tf.float16
+    assert np.isfinite(logits).all()
+    assert np.std(logits.numpy().astype(np.float32)) > 1e-4
+
+
+def test_the_computation_has_the_images_dtype(tf: Any) -> None:
+    classifier = varied(tf, TINY)
+    inputs = tf.constant(images(32))
+    exact = infer(classifier, inputs)
+
+    @tf.function(jit_compile=compiler(tf), autograph=False)
+    def rounded(inputs: Any) -> Any:
+        return infer(classifier, tf.cast(inputs, tf.bfloat16))
+
+    found = rounded(inputs)
+    assert found.dtype == tf.bfloat16
+    assert error(tf.cast(found, tf.float32), exact) < 0.1
+
+
+@pytest.mark.parametrize(
+    "network",
+    [Network("resnet", "10"), Network("resnext", "14"), TINY, TINY_GROUPED],
+    ids=["resnet", "resnext", "bn", "gn"],
+)
+def test_folding_changes_nothing(tf: Any, network: Network) -> None:
+    classifier = varied(tf, network)
+    inputs = tf.constant(images(32))
+    expected = infer(classifier, inputs)
+    folded = fold(tf, classifier, tf.float32)
+    norms = sum("gamma" in variable.name for variable in classifier.variables)
+    assert folded_norms(classifier) == (0 if network is TINY_GROUPED else norms)
+    function = tf.function(folded, autograph=False)
+    assert error(function(inputs), expected) < 1e-4
+    operations = {op.type for op in function.get_concrete_function(inputs).graph.get_operations()}
+    assert not any("BatchNorm" in operation for operation in operations)
+    # The classifier is as it was.
+    assert error(infer(classifier, inputs), expected) == 0.0
+
+
+# ---------------------------------------------------------------------- pipelines
+
+
+def test_units_of_a_resnet(built: Callable[[Network], Any]) -> None:
+    classifier = built(RESNET18)
+    blocks = [f"b{stage}/{block}" for stage in range(1, 5) for block in range(2)]
+    names = [name for block in blocks for name in (block, f"{block}/relu")]
+    assert [unit.name for unit in classifier.units] == ["stem", *names, "top"]
+    assert classifier.split_names == [*names, "top"]
+
+
+def test_units_of_an_efficientnet(built: Callable[[Network], Any]) -> None:
+    names = [unit.name for unit in built(B0).units]
+    assert names[:9] == [
+        *("stem", "block1a/b", "block1a/SE", "block1a/c"),
+        *("block2a", "block2a/b", "block2a/SE", "block2a/c", "block2b"),
+    ]
+    assert names[-6:] == ["block6d", "block7a", "block7a/b", "block7a/SE", "block7a/c", "top"]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("network", "splits"),
+    [
+        (RESNET50, ["b1/2/relu", "b2/3/relu", "b3/3/relu"]),
+        (RESNEXT101, ["b3/3/relu"]),
+        (B4, ["block2b", "block4b", "block6c"]),
+        (MODIFIED_B4, ["block2c", "block4c", "block6a"]),
+    ],
+    ids=["resnet50", "resnext101", "b4", "b4-g16"],
+)
+def test_splits_of_the_published_commands(
+    built: Callable[[Network], Any], network: Network, splits: List[str]
+) -> None:
+    classifier = built(network)
+    stages = split_units(classifier, splits)
+    assert [stage[0].name for stage in stages] == ["stem", *splits]
+    assert [unit for stage in stages for unit in stage] == list(classifier.units)
+    variables = [v.ref() for stage in stages for unit in stage for v in unit.variables]
+    assert sorted(map(hash, variables)) == sorted(hash(v.ref()) for v in classifier.variables)
+
+
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        (["b1/2/relu"], "'b1/2/relu' does not exist; did you mean b1/1/relu.*\n.*: b1/0 b1/0/relu"),
+        (["stem"], "'stem' does not exist"),
+        (["b2/0", "b1/0"], "'b1/0' comes too late"),
+        (["b2/0", "b2/0"], "'b2/0' stands there twice"),
+    ],
+)
+def test_impossible_splits(
+    built: Callable[[Network], Any], splits: List[str], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        split_units(built(RESNET18), splits)

@@ -1,0 +1,359 @@
+"""Optimisers, mixed images, losses, inputs and averages against NumPy and TensorFlow's own."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipubench.models.tensorflow.training import fusion
+from ipubench.models.tensorflow.training import inputs
+from ipubench.models.tensorflow.training import losses
+from ipubench.models.tensorflow.training import mixing
+from ipubench.models.tensorflow.training.averaging import WeightAverages
+from ipubench.models.tensorflow.training.optimisers import NAMES
+from ipubench.models.tensorflow.training.optimisers import default_rmsprop_decay
+from ipubench.models.tensorflow.training.optimisers import make_optimiser
+
+pytestmark = pytest.mark.framework
+
+NAMED = {"net/conv/kernel": (3, 40), "net/norm/gamma": (40,), "net/fc/bias": (7,)}
+DECAY = 0.01
+RATES = (0.0, 0.1, 0.05, 0.2)
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    return pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+
+
+@pytest.fixture(params=["plain", "fused"])
+def fuse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Both forms of an update; only the kernel is large, so that both are mixed."""
+    monkeypatch.setattr(fusion, "FUSED_FROM", 100)
+    return bool(request.param == "fused")
+
+
+def values() -> Tuple[List[Any], List[List[Any]]]:
+    """Return weights, and for each update gradients; float32."""
+    generator = np.random.RandomState(0)
+
+    def drawn() -> List[Any]:
+        return [generator.normal(size=shape).astype(np.float32) for shape in NAMED.values()]
+
+    return drawn(), [drawn() for _ in RATES]
+
+
+def trained(
+    tf: Any, optimiser: Any, dtype: Any = "float32", scaling: float = 1.0
+) -> Tuple[List[Any], List[List[Any]]]:
+    """Return variables and slots after one update for each of RATES."""
+    weights, gradients = values()
+    variables = [
+        tf.Variable(tf.cast(weight, dtype), name=name) for name, weight in zip(NAMED, weights)
+    ]
+    slots = optimiser.slots(variables)
+
+    @tf.function(autograph=False)
+    def update(rate: Any, *slopes: Any) -> None:
+        optimiser.update(variables, slopes, slots, rate)
+
+    for rate, slopes in zip(RATES, gradients):
+        update(tf.constant(rate), *(tf.constant(scaling * slope) for slope in slopes))
+    return variables, slots
+
+
+def numpy_sgd(w: Any, g: Any, s: Dict[str, Any], rate: float, decayed: bool) -> Any:
+    return w - rate * (g + decayed * DECAY * w)
+
+
+def numpy_momentum(w: Any, g: Any, s: Dict[str, Any], rate: float, decayed: bool) -> Any:
+    s["a"] = 0.8 * s.get("a", 0) + g + decayed * DECAY * w
+    return w - rate * s["a"]
+
+
+def numpy_rmsprop(w: Any, g: Any, s: Dict[str, Any], rate: float, decayed: bool) -> Any:
+    g = g + decayed * DECAY * w
+    s["s"] = s.get("s", np.ones_like(g)) * 0.95 + 0.05 * g**2
+    s["m"] = 0.8 * s.get("m", 0) + rate * g / np.sqrt(s["s"] + 1e-3)
+    return w - s["m"]
+
+
+def numpy_lars(w: Any, g: Any, s: Dict[str, Any], rate: float, decayed: bool) -> Any:
+    if decayed:
+        length = np.linalg.norm(w)
+        rate *= float(0.001 * length / (np.linalg.norm(g) + DECAY * length + 0.5))
+    return numpy_momentum(w, g, s, rate, decayed)
+
+
+NUMPY: Dict[str, Callable[..., Any]] = {
+    "SGD": numpy_sgd,
+    "momentum": numpy_momentum,
+    "RMSprop": numpy_rmsprop,
+    "LARS": numpy_lars,
+}
+OPTIONS = {"momentum": 0.8, "rmsprop_decay": 0.95, "lars_epsilon": 0.5}
+
+
+def optimiser_of(tf: Any, name: str, **shared: Any) -> Any:
+    return make_optimiser(tf, name, **OPTIONS, **shared)
+
+
+def expected(name: str) -> List[Any]:
+    weights, gradients = values()
+    found = []
+    for index, key in enumerate(NAMED):
+        state: Dict[str, Any] = {}
+        w = weights[index].astype(np.float64)
+        for rate, slopes in zip(RATES, gradients):
+            w = NUMPY[name](w, slopes[index].astype(np.float64), state, rate, "kernel" in key)
+        found.append(w)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_optimiser_is_numpys(tf: Any, name: str, fuse: bool) -> None:
+    optimiser = optimiser_of(tf, name, weight_decay=DECAY, fuse=fuse)
+    variables, _ = trained(tf, optimiser)
+    for variable, wanted in zip(variables, expected(name)):
+        np.testing.assert_allclose(variable.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["SGD", "momentum", "RMSprop"])
+def test_an_optimiser_is_that_of_tensorflow_1(tf: Any, name: str, fuse: bool) -> None:
+    train = tf.compat.v1.train
+    weights, gradients = values()
+    rate = tf.Variable(0.0)
+    reference = {
+        "SGD": lambda: train.GradientDescentOptimizer(rate),
+        "momentum": lambda: train.MomentumOptimizer(rate, 0.8),
+        "RMSprop": lambda: train.RMSPropOptimizer(rate, decay=0.95, momentum=0.8, epsilon=1e-3),
+    }[name]()
+    wanted = [tf.Variable(weight) for weight in weights]
+    for now, slopes in zip(RATES, gradients):
+        rate.assign(now)
+        reference.apply_gradients(zip([tf.constant(slope) for slope in slopes], wanted))
+    variables, _ = trained(tf, optimiser_of(tf, name, fuse=fuse))
+    for variable, other in zip(variables, wanted):
+        np.testing.assert_allclose(variable.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loss_scaling_changes_nothing(tf: Any, name: str, fuse: bool) -> None:
+    shared = {"weight_decay": DECAY, "fuse": fuse}
+    plain, _ = trained(tf, optimiser_of(tf, name, **shared))
+    scaled, _ = trained(tf, optimiser_of(tf, name, loss_scaling=128.0, **shared), scaling=128.0)
+    for one, other in zip(plain, scaled):
+        # A power of two is exact, but a product of 1.0 is left out, and what follows fused.
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_an_update_of_16_bit_weights_is_rounded_once(tf: Any, dtype: str, fuse: bool) -> None:
+    weights, gradients = values()
+    optimiser = optimiser_of(tf, "momentum", fuse=fuse)
+    variables = [tf.Variable(tf.cast(w, dtype), name=n) for n, w in zip(NAMED, weights)]
+    before = [tf.cast(v, tf.float32).numpy() for v in variables]
+    slots = optimiser.slots(variables)
+    assert {slot.dtype for own in slots for slot in own} == {tf.as_dtype(dtype)}
+    slopes = [tf.cast(g, dtype) for g in gradients[0]]
+    tf.function(lambda: optimiser.update(variables, slopes, slots, tf.constant(0.125)))()
+    for variable, old, slope in zip(variables, before, slopes):
+        # 0.125 is exact in 16 bits and so is the product; only the sum is rounded.
+        wanted = tf.cast(old - 0.125 * tf.cast(slope, tf.float32).numpy(), dtype)
+        np.testing.assert_array_equal(
+            tf.cast(variable, tf.float32).numpy(), tf.cast(wanted, tf.float32).numpy()
+        )
+
+
+def test_lars_takes_the_plain_rate_where_a_norm_is_zero(tf: Any, fuse: bool) -> None:
+    optimiser = optimiser_of(tf, "LARS", fuse=fuse)
+    variable = tf.Variable(tf.zeros([10, 20]), name="kernel")
+    slots = optimiser.slots([variable])
+    rate, slope = tf.constant(0.5), tf.ones([10, 20])
+    tf.function(lambda: optimiser.update([variable], [slope], slots, rate))()
+    np.testing.assert_array_equal(variable.numpy(), -0.5 * np.ones([10, 20]))
+
+
+def test_an_unknown_optimiser_is_refused(tf: Any) -> None:
+    with pytest.raises(ValueError, match="no optimiser 'Adam'; choose one of SGD"):
+        make_optimiser(tf, "Adam")
+
+
+def test_the_default_decay_of_rmsprop() -> None:
+    assert default_rmsprop_decay(800) == 1 - 800 / 16384
+    with pytest.raises(ValueError, match="not above 0"):
+        default_rmsprop_decay(16384)
+
+
+# ---------------------------------------------------------------------- mixed images
+
+
+def images_of(tf: Any, dtype: str = "float32", batch_size: int = 5) -> Any:
+    """Return images of one grey level each: image n is n + 1 everywhere."""
+    levels = np.arange(1, batch_size + 1).reshape(-1, 1, 1, 1)
+    return tf.cast(np.broadcast_to(levels, (batch_size, 20, 30, 3)).astype(np.float32), dtype)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.2, 1.0, 8.0])
+def test_mixup_coefficients_have_the_beta_distribution(tf: Any, alpha: float) -> None:
+    draws = mixing.mixup_coefficients(tf, 20000, alpha, tf.constant([1, 2])).numpy()
+    b = np.random.RandomState(0).beta(alpha, alpha, 20000)
+    assert draws.min() >= 0.5 and draws.max() <= 1.0
+    quantiles = [0.1, 0.25, 0.5, 0.75, 0.9]
+    np.testing.assert_allclose(
+        np.quantile(draws, quantiles), np.quantile(np.maximum(b, 1 - b), quantiles), atol=0.015
+    )
+
+
+def test_a_seed_repeats_the_draws(tf: Any) -> None:
+    def draw(*seed: int) -> Tuple[Any, Any]:
+        given = tf.constant(seed, tf.int32)
+        mixed = mixing.cutmix(tf, whole, 0.7, given)
+        return mixing.mixup_coefficients(tf, 5, 0.2, given).numpy(), mixed[0].numpy()
+
+    whole = mixing.mix(tf, images_of(tf), tf.range(5))
+    first, again, other = draw(3, 4), draw(3, 4), draw(3, 5)
+    for one, same, different in zip(first, again, other):
+        np.testing.assert_array_equal(one, same)
+        assert (one != different).any()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_mixing_off_is_the_identity(tf: Any, dtype: str) -> None:
+    images = images_of(tf, dtype)
+    found, labels, shares = mixing.mix(tf, images, tf.range(5))
+    assert found is images
+    np.testing.assert_array_equal(labels.numpy(), np.arange(5)[:, None])
+    np.testing.assert_array_equal(shares.numpy(), np.ones([5, 1]))
+    kept, _, shares = mixing.mix(tf, images, tf.range(5), coefficients=tf.ones([5]))
+    np.testing.assert_array_equal(
+        tf.cast(kept, tf.float32).numpy(), tf.cast(images, tf.float32).numpy()
+    )
+    np.testing.assert_array_equal(shares.numpy(), [[1, 0]] * 5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("batch_size", [2, 3, 5])
+@pytest.mark.parametrize("cut", [1.0, 0.85])
+@pytest.mark.parametrize("blend", [False, True])
+def test_the_shares_are_what_the_images_show(
+    tf: Any, dtype: str, batch_size: int, cut: float, blend: bool
+) -> None:
+    coefficients = None
+    if blend:
+        coefficients = mixing.mixup_coefficients(tf, batch_size, 0.2, tf.constant([0, 1]))
+    found, labels, shares = mixing.mix(
+        tf, images_of(tf, dtype, batch_size), tf.range(batch_size), coefficients, cut, [5, 6]
+    )
+    assert found.dtype == tf.as_dtype(dtype)
+    assert shares.dtype == tf.float32
+    assert labels.shape == shares.shape == (batch_size, 2 ** (blend + (cut < 1)))
+    np.testing.assert_allclose(shares.numpy().sum(1), 1, rtol=1e-6)
+    # Image n is n + 1 everywhere: its mean level is that of its labels.
+    levels = tf.cast(found, tf.float32).numpy().mean(axis=(1, 2, 3))
+    tolerance = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
+    np.testing.assert_allclose(
+        levels, (shares * tf.cast(labels + 1, tf.float32)).numpy().sum(1), rtol=tolerance
+    )
+
+
+@pytest.mark.parametrize("cut", [0.0, 0.5, 0.85, 0.999])
+@pytest.mark.parametrize("seed", range(4))
+def test_cutmix_pastes_one_box_for_the_whole_batch(tf: Any, cut: float, seed: int) -> None:
+    images = images_of(tf).numpy()
+    found, labels, shares = mixing.mix(tf, images_of(tf), tf.range(5), None, cut, [seed, 0])
+    changed = (found.numpy() != images)[..., 0]
+    assert (changed == changed[0]).all()
+    np.testing.assert_array_equal(labels.numpy()[:, 1], [3, 4, 0, 1, 2])
+    rows, columns = changed[0].any(1).sum(), changed[0].any(0).sum()
+    assert changed[0].sum() == rows * columns
+    np.testing.assert_allclose([rows / 20, columns / 30], np.sqrt(1 - cut), atol=0.026)
+    np.testing.assert_allclose(shares.numpy()[:, 0], 1 - changed.mean((1, 2)), atol=1e-6)
+
+
+def test_mixing_runs_in_a_compiled_step(tf: Any) -> None:
+    # XLA draws another box from the same seed.
+    step = tf.function(
+        lambda c, seed: mixing.mix(tf, images_of(tf), tf.range(5), c, 0.85, seed),
+        jit_compile=True,
+    )
+    images, labels, shares = (part.numpy() for part in step(tf.fill([5], 0.75), [1, 2]))
+    np.testing.assert_array_equal(labels[0], [0, 4, 3, 2])
+    np.testing.assert_allclose(shares[:, 0], 0.75 * (1 - 8 * 12 / 600), rtol=1e-6)
+    np.testing.assert_allclose(images.mean((1, 2, 3)), (shares * (labels + 1)).sum(1), rtol=1e-5)
+    again = step(tf.fill([5], 0.75), [1, 2])[0].numpy()
+    np.testing.assert_array_equal(images, again)
+
+
+@pytest.mark.parametrize("cut", [1.0, 0.85])
+def test_one_image_cannot_be_mixed(tf: Any, cut: float) -> None:
+    with pytest.raises(ValueError, match="batch size of at least 2"):
+        mixing.mix(
+            tf, images_of(tf, batch_size=1), tf.range(1), None if cut < 1 else [0.5], cut, [0, 0]
+        )
+
+
+# ---------------------------------------------------------------------- losses, inputs, averages
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_loss_is_numpys(tf: Any, dtype: str, smoothing: float, mixed: bool) -> None:
+    generator = np.random.RandomState(1)
+    logits = generator.normal(size=(6, 10)).astype(dtype).astype(np.float64)
+    labels = generator.randint(0, 10, (6, 4) if mixed else 6)
+    shares = generator.dirichlet(np.ones(4), 6) if mixed else np.ones((6, 1))
+    targets = np.full((6, 10), smoothing / 9)
+    for row, (classes, parts) in enumerate(zip(labels.reshape(6, -1), shares)):
+        for label, share in zip(classes, parts):
+            targets[row, label] += share * (1 - smoothing - smoothing / 9)
+    np.testing.assert_allclose(targets.sum(1), 1)
+    logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    found = losses.cross_entropy(
+        tf,
+        tf.constant(logits, dtype),
+        tf.constant(labels, tf.int32),
+        tf.constant(shares, tf.float32) if mixed else None,
+        smoothing,
+    )
+    assert found.dtype == tf.float32
+    assert float(found) == pytest.approx(-(targets * logs).sum(1).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("source", ["uint8", "float16"])
+@pytest.mark.parametrize("full", [False, True])
+def test_inputs_are_normalised(tf: Any, dtype: str, source: str, full: bool) -> None:
+    pixels = np.random.RandomState(2).randint(0, 256, (2, 4, 5, 3))
+    wanted = pixels - np.array([123.68, 116.78, 103.94])
+    if full:
+        wanted = (pixels / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    found = inputs.normalise(tf, tf.constant(pixels, source), tf.as_dtype(dtype), full)
+    assert found.dtype == tf.as_dtype(dtype)
+    tolerance = 2**-8 if dtype == "bfloat16" else 1e-5
+    np.testing.assert_allclose(
+        tf.cast(found, tf.float32).numpy(), wanted, rtol=tolerance, atol=1e-5
+    )
+
+
+def test_averages_are_numpys(tf: Any, fuse: bool) -> None:
+    first, later = values()
+    variables = [tf.Variable(tf.cast(weight, tf.bfloat16)) for weight in first]
+
+    def seen() -> List[Any]:
+        return [tf.cast(variable, tf.float32).numpy() for variable in variables]
+
+    averages = WeightAverages(tf, variables, 0.97, fuse=fuse)
+    update = tf.function(lambda: averages.update(variables), autograph=False)
+    wanted = seen()
+    for weights in later:
+        for variable, weight in zip(variables, weights):
+            variable.assign(tf.cast(weight, tf.bfloat16))
+        update()
+        wanted = [0.97 * old + 0.03 * new for old, new in zip(wanted, seen())]
+    for average, value in zip(averages.averages, wanted):
+        assert average.dtype == tf.float32
+        np.testing.assert_allclose(average.numpy(), value, rtol=1e-5, atol=1e-6)

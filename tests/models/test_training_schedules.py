@@ -1,0 +1,138 @@
+"""Learning rates over a run, against their formulas."""
+
+from __future__ import annotations
+
+from typing import Any, Type
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipubench.models.tensorflow.training.schedules import SCHEDULES
+from ipubench.models.tensorflow.training.schedules import Cosine
+from ipubench.models.tensorflow.training.schedules import Exponential
+from ipubench.models.tensorflow.training.schedules import Polynomial
+from ipubench.models.tensorflow.training.schedules import Schedule
+from ipubench.models.tensorflow.training.schedules import Stepped
+from ipubench.models.tensorflow.training.schedules import base_rate
+from ipubench.models.tensorflow.training.schedules import default_exponent
+from ipubench.models.tensorflow.training.schedules import updates_per_epoch
+
+IMAGES = 1281167
+KINDS = sorted(SCHEDULES)
+TOTALS = st.integers(1, 20000)
+FRACTIONS = st.floats(0, 2)
+
+
+def rates(schedule: Schedule) -> Any:
+    return np.array([schedule.rate(update) for update in range(schedule.total + 1)])
+
+
+@pytest.mark.parametrize(
+    ("global_batch", "updates"), [(16384, 78), (768, 1668), (200, 6405), (800, 1601)]
+)
+def test_updates_are_those_of_the_published_runs(global_batch: int, updates: int) -> None:
+    assert updates_per_epoch(IMAGES, global_batch) == updates
+
+
+def test_a_batch_larger_than_the_images_is_one_update() -> None:
+    assert updates_per_epoch(10, 16) == 1
+
+
+@pytest.mark.parametrize(
+    ("exponent", "global_batch", "rate"), [(-11, 16384, 8.0), (-11, 768, 0.375), (-8, 4, 2**-6)]
+)
+def test_the_base_rate_grows_with_the_global_batch(
+    exponent: int, global_batch: int, rate: float
+) -> None:
+    assert base_rate(exponent, global_batch) == rate
+
+
+def test_a_rate_beyond_floating_point_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"2\^2000 \* 16 is too large.*base_learning_rate"):
+        base_rate(2000, 16)
+    assert base_rate(-2000, 16) == 0.0
+
+
+def test_default_exponents() -> None:
+    assert [default_exponent(name) for name in ("SGD", "momentum")] == [-8, -11]
+    named = ("SGD", "momentum", "RMSprop")
+    assert [default_exponent(name, efficientnet=True) for name in named] == [-7, -10, -14]
+    with pytest.raises(ValueError, match="RMSprop has no default learning rate.*SGD, momentum"):
+        default_exponent("RMSprop")
+
+
+def test_stepped_is_numpys_piecewise_constant() -> None:
+    updates = np.arange(101)
+    conditions = [updates >= 90, updates >= 80, updates >= 60, updates >= 30]
+    expected = np.select(conditions, [8e-4, 8e-3, 8e-2, 8e-1], 8.0)
+    np.testing.assert_allclose(rates(Stepped(8.0, 100)), expected)
+    halved = rates(Stepped(1.0, 10, decay=0.5, drops=(0.7,)))
+    np.testing.assert_array_equal(halved, [1.0] * 7 + [0.5] * 4)
+
+
+def test_cosine_is_numpys() -> None:
+    expected = 0.375 / 2 * (1 + np.cos(np.pi * np.arange(1669) / 1668))
+    np.testing.assert_allclose(rates(Cosine(0.375, 1668)), expected, atol=1e-15)
+
+
+def test_exponential_is_numpys() -> None:
+    found = rates(Exponential(1.0, 12810))
+    expected = 0.97 ** np.floor(np.arange(12811) * 146 / 12810)
+    np.testing.assert_allclose(found, expected)
+    assert len(set(found)) == 147  # 146 drops, the last at the end
+    np.testing.assert_allclose(
+        rates(Exponential(1.0, 4, decay=0.5, drops=2)), [1, 1, 0.5, 0.5, 0.25]
+    )
+
+
+def test_polynomial_is_numpys() -> None:
+    expected = (8.0 - 8e-5) * np.linspace(1, 0, 79) ** 2 + 8e-5
+    np.testing.assert_allclose(rates(Polynomial(8.0, 78)), expected)
+    straight = Polynomial(1.0, 12, 2.0, power=1.0, end=0.5)
+    np.testing.assert_allclose(rates(straight), [0, 0.5, *np.linspace(1, 0.5, 11)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_warm_up_longer_than_the_run_only_grows_with_the_update(kind: str) -> None:
+    # The published one-epoch runs have five epochs of warm-up.
+    plain, warm = SCHEDULES[kind](8.0, 78), SCHEDULES[kind](8.0, 78, 5 * 78)
+    value = 8.0 if kind == "polynomial_decay_lr" else plain.rate(50)
+    assert warm.rate(50) == pytest.approx(value * 50 / 390)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=60, deadline=None)
+@given(total=TOTALS, warm=FRACTIONS, at=FRACTIONS)
+def test_rates_are_bounded_and_fall_after_warm_up(
+    kind: str, total: int, warm: float, at: float
+) -> None:
+    schedule = SCHEDULES[kind](0.375, total, warm * total)
+    update = int(at * total)
+    assert 0.0 <= schedule.rate(update) <= 0.375
+    assert schedule.rate(0) == (0.0 if warm * total else 0.375)
+    if update >= warm * total:
+        assert schedule.rate(update + 1) <= schedule.rate(update)
+        without = SCHEDULES[kind](0.375, total)
+        if kind != "polynomial_decay_lr":
+            assert schedule.rate(update) == without.rate(update)
+    assert schedule.rate(3 * total) == schedule.rate(4 * total)
+
+
+@pytest.mark.parametrize("kind", [Cosine, Polynomial])
+@settings(max_examples=60, deadline=None)
+@given(total=st.integers(100, 20000), warm=st.floats(0.1, 0.9))
+def test_smooth_schedules_have_no_jump_where_warm_up_ends(
+    kind: Type[Schedule], total: int, warm: float
+) -> None:
+    schedule = kind(1.0, total, warm * total)
+    steps = np.abs(np.diff([schedule.rate(int(warm * total) + i) for i in range(3)]))
+    # The steepest parts: warm-up rises by 1 / length, a decay falls by at most 2 / its length.
+    assert steps.max() <= 1.01 * (1 / warm + 2 / (1 - warm)) / total
+
+
+@pytest.mark.parametrize("counts", [{"total": 0}, {"total": 5, "warmup": -1.0}])
+def test_impossible_counts_are_refused(counts: Any) -> None:
+    with pytest.raises(ValueError, match="at least one update"):
+        Cosine(1.0, **counts)

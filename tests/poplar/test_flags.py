@@ -1,0 +1,126 @@
+"""TF_POPLAR_FLAGS: what a case needs, what of the user's is kept, and when it is too late."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.poplar.flags import Flags
+from ipubench.fixtures.poplar.flags import case_flags
+from ipubench.fixtures.poplar.flags import claim
+from ipubench.fixtures.poplar.flags import parse
+
+GENERATED = case_flags(False, False, False, False)
+SYNTHETIC = case_flags(False, True, False, False)
+ZEROS = case_flags(False, True, True, False)
+MODEL = case_flags(True, False, False, False)
+COUNTED = case_flags(False, False, False, True)
+
+
+def claimed(exported: str, needed: Flags, started: bool = False) -> str:
+    environ = {VARIABLE: exported} if exported else {}
+    claim(needed, environ, started)
+    return environ.get(VARIABLE, "")
+
+
+@pytest.mark.parametrize(
+    ("needed", "flags"),
+    [
+        (GENERATED, ""),
+        (SYNTHETIC, "--use_synthetic_data --synthetic_data_initializer=normal"),
+        (ZEROS, "--use_synthetic_data --synthetic_data_initializer=0"),
+        (MODEL, "--use_ipu_model"),
+        (COUNTED, "--log_cycle_count=0"),
+        (
+            case_flags(True, True, False, False),
+            "--use_ipu_model --use_synthetic_data --synthetic_data_initializer=normal",
+        ),
+    ],
+)
+def test_a_case_adds_its_flags(needed: Flags, flags: str) -> None:
+    assert claimed("", needed) == flags
+    assert claimed(flags, needed) == flags
+    assert claimed(flags, needed, started=True) == flags
+
+
+def test_zeros_mean_nothing_without_synthetic_data() -> None:
+    assert case_flags(False, False, True, False) == GENERATED
+
+
+def test_exported_flags_are_kept_as_they_were_written() -> None:
+    exported = "--executable_cache_path='/my cache' --max_compilation_threads=4"
+    assert claimed(f" {exported} ", MODEL) == f"{exported} --use_ipu_model"
+    assert claimed("--use_ipu_model=true", MODEL) == "--use_ipu_model=true"
+    assert claimed("--use_ipu_model=false", GENERATED) == "--use_ipu_model=false"
+
+
+@pytest.mark.parametrize(
+    ("exported", "needed", "has", "needs"),
+    [
+        ("--use_synthetic_data", GENERATED, "--use_synthetic_data", "no --use_synthetic_data"),
+        (
+            "--use_synthetic_data --synthetic_data_initializer=2",
+            SYNTHETIC,
+            "--synthetic_data_initializer=2",
+            "--synthetic_data_initializer=normal",
+        ),
+        ("--use_ipu_model", SYNTHETIC, "--use_ipu_model", "no --use_ipu_model"),
+        ("--log_cycle_count=3", COUNTED, "--log_cycle_count=3", "--log_cycle_count=0"),
+        (
+            "--synthetic_data_categories=infeed",
+            SYNTHETIC,
+            "--synthetic_data_categories=infeed",
+            "no --synthetic_data_categories",
+        ),
+        ("--null_data_feed", GENERATED, "--null_data_feed", "no --null_data_feed"),
+    ],
+)
+def test_a_contradiction_names_both_flags(
+    exported: str, needed: Flags, has: str, needs: str
+) -> None:
+    with pytest.raises(CaseError) as caught:
+        claimed(exported, needed)
+    assert f"{VARIABLE} has {has} where this case needs {needs}: take it out" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "needs", "choice"),
+    [
+        (SYNTHETIC, GENERATED, "no --use_synthetic_data", " with --data=generated"),
+        (GENERATED, SYNTHETIC, "--use_synthetic_data", " with --data=synthetic"),
+        (SYNTHETIC, ZEROS, "--synthetic_data_initializer=0", ""),
+        (GENERATED, COUNTED, "--log_cycle_count=0", " with --set=report_hw_cycle_count=yes"),
+        (COUNTED, GENERATED, "no --log_cycle_count", " with --set=report_hw_cycle_count=no"),
+    ],
+)
+def test_a_later_case_with_other_flags_is_sent_to_a_run_of_its_own(
+    first: Flags, later: Flags, needs: str, choice: str
+) -> None:
+    environ: Dict[str, str] = {}
+    claim(first, environ, started=False)
+    before = dict(environ)
+    claim(first, environ, started=True)
+    with pytest.raises(CaseError) as caught:
+        claim(later, environ, started=True)
+    message = str(caught.value)
+    assert f"has started in this process with {before.get(VARIABLE, 'none')}" in message
+    assert f"this case needs {needs}" in message
+    assert message.endswith(f"give it a run of its own{choice}")
+    assert environ == before
+
+
+def test_flags_are_read_as_tensorflow_reads_them() -> None:
+    assert parse("--a --b=false --c=1 --d='x y' --a=false --e=True") == {
+        "c": "1",
+        "d": "x y",
+        "e": "true",
+    }
+
+
+@pytest.mark.parametrize("exported", ["flags.txt", "--use_ipu_model -x", "--a='"])
+def test_what_is_no_flag_is_refused(exported: str) -> None:
+    with pytest.raises(CaseError, match=f"the environment's {VARIABLE}: "):
+        claimed(exported, GENERATED)

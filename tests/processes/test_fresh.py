@@ -1,0 +1,64 @@
+"""The fresh process of a case: its command, its time limit, its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from ipubench.plugins.processes import fresh
+from tests.support.harness import Project
+from tests.run.test_interruption import is_running
+
+HANGING = """
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
+print("child", child.pid, flush=True)
+time.sleep(300)
+"""
+
+
+def test_a_process_that_hangs_is_ended_with_its_children() -> None:
+    code, output = fresh.run_bounded([sys.executable, "-c", HANGING], ".", os.environ, seconds=2)
+    assert code is None
+    pid = int(output.split()[1])
+    deadline = time.monotonic() + 60
+    while is_running(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(pid)
+
+
+def test_what_a_process_says_and_how_it_ends() -> None:
+    program = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
+    code, output = fresh.run_bounded([sys.executable, "-c", program], ".", os.environ, seconds=60)
+    assert code == 7
+    assert sorted(output.split()) == ["err", "out"]
+
+
+def test_zero_values_and_one_line_per_failure(project: Project, tmp_path: Path) -> None:
+    """Fresh processes get the options of the run; one that fails says why in the case's message."""
+    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
+    source = (project.folder / "bench_fake.py").read_text()
+    failing = source.replace(
+        'if config.trouble == "error":',
+        'if "IPUBENCH_LEASE_HOLDER" in os.environ:\n'
+        '        raise CaseError("not in a fresh process")\n'
+        '    if config.trouble == "error":',
+    )
+    (project.folder / "bench_fake.py").write_text(failing)
+    words = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%"]
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.5"}
+    outcome = project.run(*words, env=slow).assert_code(1)
+    outcome.line("could not be measured again in a fresh process (exit code 1)")
+    outcome.line("not in a fresh process")
+    assert "Traceback" not in outcome.text
+
+
+def test_a_plugin_of_the_run_is_one_of_its_fresh_processes(project: Project) -> None:
+    (project.folder / "extra.py").write_text(
+        "def pytest_configure():\n    open('extra.log', 'a').write('loaded\\n')\n"
+    )
+    words = ["-p", "extra", "-k", "beta-synthetic", "--baseline-save=main", "--processes=3"]
+    project.run(*words).assert_code(0)
+    assert (project.folder / "extra.log").read_text() == 3 * "loaded\n"

@@ -1,0 +1,360 @@
+"""`pytest -n N`: what workers measure becomes one run, the same as without them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Set
+
+import pytest
+
+from tests.support.harness import ROOT, Outcome, Project
+
+pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
+
+BETA = "bench_fake.py::bench_fake[beta-synthetic]"
+
+
+def edit(project: Project, old: str, new: str) -> None:
+    path = project.folder / "bench_fake.py"
+    source = path.read_text()
+    assert old in source
+    path.write_text(source.replace(old, new))
+
+
+def group(project: Project) -> None:
+    """Mark the cases of bench_fake for --dist=loadgroup."""
+    edit(project, "\nimport os\n", "\nimport os\n\nimport pytest\n")
+    edit(project, "def bench_fake(", "@pytest.mark.xdist_group('g')\ndef bench_fake(")
+
+
+def table(outcome: Outcome) -> List[str]:
+    start = outcome.lines.index(outcome.line("case  "))
+    return [line for line in outcome.lines[start:] if line.startswith("  ")]
+
+
+def figures(
+    benchmarks: List[Dict[str, Any]], number: Callable[[Any], Any] = lambda value: value
+) -> Dict[str, Any]:
+    """Return by node id what two runs have in common.
+
+    One side's ``number`` is pytest.approx: the fake clock rounds at other places.
+    """
+    found = {}
+    for benchmark in benchmarks:
+        record = benchmark["extra_info"]["ipubench"]
+        found[benchmark["fullname"]] = {
+            "seconds": number(benchmark["stats"]["data"]),
+            "rate": number(record["throughput"]["median"]),
+            **{key: benchmark[key] for key in ("name", "params", "param", "group")},
+            **{key: record[key] for key in ("config_hash", "conditions", "rounds", "data")},
+        }
+        found[benchmark["fullname"]]["rounds"].pop("dropped_seconds")
+    return found
+
+
+def test_workers_give_the_table_the_journal_and_the_files_of_a_serial_run(
+    project: Project,
+) -> None:
+    words = ("-k", "beta or bs8", "--set=noise=0.1", "--processes=1", "--benchmark-json=out.json")
+    serial = project.run(*words, "--baseline-save=serial").assert_code(0)
+    alone = json.loads((project.folder / "out.json").read_text())["benchmarks"]
+    kinds = sorted(line["type"] for line in project.journal())
+    (project.folder / "out.json").unlink()
+
+    parallel = project.run(*words, "--baseline-save=parallel", "-n", "2").assert_code(0)
+    assert table(parallel) == table(serial)
+    assert sorted(line["type"] for line in project.journal()) == kinds
+    together = json.loads((project.folder / "out.json").read_text())["benchmarks"]
+    assert figures(together) == figures(alone, pytest.approx)
+    before, now = (project.baseline(name)["benchmarks"] for name in ("serial", "parallel"))
+    assert len(before) == 4
+    assert figures(now) == figures(before, pytest.approx)
+    assert {one["extra_info"]["ipubench"]["workers"] for one in before} == {1}
+    assert {one["extra_info"]["ipubench"]["workers"] for one in now} == {2}
+
+
+def test_the_header_comes_once_and_every_case_has_its_line(project: Project) -> None:
+    outcome = project.run("-n", "2").assert_code(0)
+    outcome.line("results: results/run-")
+    outcome.line("2 cases need 4 IPUs: --device=ipu")
+    outcome.line("collected 11 items / 4 deselected / 7 selected")
+    for number in range(1, 8):
+        outcome.line(f"[{number}/7] bench_")
+    assert len(project.journals()) == 1
+
+
+def test_pytest_benchmark_saves_and_compares(project: Project) -> None:
+    words = ("-k", "beta", "-n", "2")
+    project.run(*words, "--benchmark-save=one", "--benchmark-only").assert_code(0)
+    (saved,) = project.folder.glob(".benchmarks/*/0001_one.json")
+    assert len(json.loads(saved.read_text())["benchmarks"]) == 2
+    compare = ("--benchmark-compare", "--benchmark-compare-fail=mean:5%")
+    project.run(*words, *compare).assert_code(0)
+    slow = project.run(*words, *compare, env={"IPUBENCH_FAKE_SLOWDOWN": "3"})
+    assert slow.code != 0
+    assert "Performance has regressed" in slow.text
+
+
+def test_the_gate_judges_in_workers_and_the_controller_reports(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    words = ("-k", "beta", "--baseline=main", "--gate=10%")
+    project.run(*words, "-n", "2").assert_code(0).line("2 pass")
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
+    outcome = project.run(*words, "-n", "2", env=slow).assert_code(1)
+    outcome.line(f"  regressed: {BETA}")
+    message = outcome.line("beta-synthetic has become slower: 4000 items/s before, 3333 items/s")
+    assert str(project.journals()[-1].relative_to(project.folder)) in message
+    kinds = [line["type"] for line in project.journal()]
+    assert kinds.count("fresh") >= 2 and kinds.count("verdict") == 2
+    names = {line["case"] for line in project.journal() if line["type"] == "verdict"}
+    assert names == {BETA, BETA.replace("synthetic", "generated")}
+
+
+def test_session_verdicts_are_those_of_a_serial_run(project: Project) -> None:
+    project.run("--baseline-save=main", "--processes=1").assert_code(0)
+    words = ("--baseline=main", "--gate=10%", "-n", "2")
+    outcome = project.run("-k", "beta", *words).assert_code(0)
+    outcome.line("5 cases of the baseline were not selected in this run")
+    other = {"IPUBENCH_FAKE_NAME": "other"}
+    assert project.run("-k", "beta", *words, env=other).code == 6
+    edit(project, '"beta"', '"renamed"')
+    project.run(*words).assert_code(1).line(f"  missing: {BETA}")
+
+
+def test_a_worker_that_is_killed_costs_one_case(project: Project) -> None:
+    edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
+    outcome = project.run("-n", "2").assert_code(1)
+    assert " bench_fake[beta-generated] CRASHED (" in outcome.text
+    outcome.line("crashed while running 'bench_fake.py::bench_fake[beta-generated]'")
+    assert len(project.records()) == 6
+    outcomes = {line["case"]: line["outcome"] for line in project.journal() if "outcome" in line}
+    assert len(outcomes) == 7
+    failed = [case for case, outcome in outcomes.items() if outcome != "passed"]
+    assert failed == [BETA.replace("synthetic", "generated")]
+    assert "INTERNALERROR" not in outcome.text
+
+
+def test_resume_measures_what_a_crash_left_out(project: Project) -> None:
+    source = (project.folder / "bench_fake.py").read_text()
+    edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
+    words = ("-k", "beta or bs8", "-n", "2")
+    project.run(*words).assert_code(1)
+    (project.folder / "bench_fake.py").write_text(source)
+    outcome = project.run(*words, "--resume").assert_code(0)
+    outcome.line("3 cases are done")
+    assert "[1/1] bench_fake[beta-generated] 4,000 items/s" in outcome.text
+    assert len(table(outcome)) == 4
+    assert len(project.journals()) == 1
+    project.run(*words, "--resume").assert_code(0).line("4 cases are done")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["-n", "2", "--set=flavor=sweet"],
+            "no selected case has an option 'flavor'; did you mean flavour?",
+        ),
+        (
+            ["-n", "2", "--set=batch_size=zero"],
+            "--set=batch_size=zero: 'zero' is not a whole number",
+        ),
+        (["-n", "2", "--baseline=gone"], "there is no baseline"),
+        (["-n", "2", "--results-dir=bench_fake.py/results"], "results cannot be written there"),
+        (["-n", "2", "--dist=each"], "--dist=each would measure every case once in each worker"),
+        (["--dist=load", "--tx=ssh=host"], "workers share this host's devices and Python"),
+        (
+            ["-n", "2", "--device-id=1"],
+            "--device-id=1 with -n 2: each worker takes a device of its own",
+        ),
+        (["-n", "2", "--against=python3"], "--against measures in pairs"),
+        (["--dist=load"], "--dist=load distributes cases to workers, and there are none: add -n"),
+    ],
+)
+def test_a_usage_error_is_one_message_and_exit_4(
+    project: Project, words: List[str], message: str
+) -> None:
+    outcome = project.run(*words).assert_code(4)
+    outcome.line(message)
+    assert "Traceback" not in outcome.text
+    assert "INTERNALERROR" not in outcome.text
+
+
+def test_a_device_that_cannot_be_attached_ends_the_run_once(project: Project) -> None:
+    project.environment.pop("POPLAR_SDK_ENABLED", None)
+    outcome = project.run("-n", "1", "--device=ipu", "-k", "gamma").assert_code(4)
+    outcome.line("Exit: --device=ipu")
+    assert "Traceback" not in outcome.text
+    assert "INTERNALERROR" not in outcome.text
+
+
+def test_the_controller_waits_for_a_device_and_says_who_holds_it(project: Project) -> None:
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from ipubench.fixtures.devices.lease import lease\n"
+            "with lease(['fake-1'], 1): print('held', flush=True); sys.stdin.read()",
+        ],
+        cwd=str(ROOT),
+        env=project.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    words = ("-k", "beta", "--device-timeout=0.5")
+    two = {"IPUBENCH_FAKE_COUNT": "2"}
+    outcome = project.run(*words, "-n", "2", env=two).assert_code(4)
+    outcome.line(f"ERROR: the device fake-1 is still held by process {holder.pid}")
+    assert "Traceback" not in outcome.text
+    project.run(*words, "-n", "1", env=two).assert_code(0)
+    holder.communicate()
+
+
+def devices_used(project: Project) -> Set[int]:
+    return {record["device"]["details"]["device_id"] for record in project.records().values()}
+
+
+def test_auto_is_one_worker_per_device_and_each_has_its_own(project: Project) -> None:
+    outcome = project.run("-n", "auto", env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(0)
+    outcome.line("2 workers [7 items]")
+    assert devices_used(project) == {0, 1}
+    project.run("-n", "auto", "-k", "beta").assert_code(0).line("1 worker [2 items]")
+
+
+def test_a_replaced_worker_takes_over_the_device_of_the_lost_one(project: Project) -> None:
+    edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
+    project.run("-n", "2", env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(1)
+    assert len(project.records()) == 6
+    assert devices_used(project) <= {0, 1}
+
+
+def test_more_workers_than_devices_are_refused(project: Project) -> None:
+    outcome = project.run("-n", "3", env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(4)
+    outcome.line("-n 3: each worker needs a device of its own, and this host has 2 of")
+    words = ("-n", "1", "--device-id=1", "-k", "beta")
+    project.run(*words, env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(0)
+    assert devices_used(project) == {1}
+
+
+@pytest.mark.parametrize("mode", ["load", "loadscope", "loadfile", "loadgroup", "worksteal"])
+def test_no_way_of_distributing_changes_a_result_or_its_key(project: Project, mode: str) -> None:
+    group(project)
+    outcome = project.run("-n", "2", f"--dist={mode}", "-k", "beta or delta").assert_code(0)
+    names = [line["benchmark"]["fullname"] for line in project.journal() if "benchmark" in line]
+    assert sorted(names) == [
+        BETA.replace("synthetic", "generated"),
+        BETA,
+        "bench_fake.py::bench_other[delta-synthetic]",
+    ]
+    outcome.line("[3/3] bench_")
+    assert "@g" not in outcome.text
+
+
+def test_a_crash_in_a_group_ends_the_run_and_keeps_what_was_measured(project: Project) -> None:
+    group(project)
+    source = (project.folder / "bench_fake.py").read_text()
+    edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
+    words = ["-n", "1", "--dist=loadgroup", "-k", "beta or bs8"]
+    words += ["--baseline-save=main", "--processes=1", "--history", "--report=report"]
+    outcome = project.run(*words).assert_code(2)
+    outcome.line("Exit: a worker crashed, and --dist=loadgroup cannot go on without it")
+    outcome.line("no baseline was written: the run was interrupted")
+    outcome.line("interrupted with 3 of 4 cases done; the same command with --resume goes on")
+    assert "bench_fake[beta-generated] CRASHED (" in outcome.text
+    assert len(project.records()) == 3
+    assert not (project.folder / "baselines").exists()
+    assert "the run was interrupted" in (project.folder / "report" / "summary.md").read_text()
+    (project.folder / "bench_fake.py").write_text(source)
+    project.run(*words, "--resume").assert_code(0).line("3 cases are done")
+
+
+@pytest.mark.parametrize("word", ["--describe", "--dry-run", "--collect-only"])
+def test_what_only_lists_cases_needs_no_workers(project: Project, word: str) -> None:
+    alone = project.run("-k", "beta", word).assert_code(0)
+    outcome = project.run("-k", "beta", word, "-n", "2").assert_code(0)
+    assert [line for line in outcome.lines if "beta" in line] == [
+        line for line in alone.lines if "beta" in line
+    ]
+    assert "workers" not in outcome.text
+
+
+def test_what_workers_have_to_say_comes_at_the_end(project: Project) -> None:
+    words = ("-k", "beta", "--set=compile_only=yes", "-n", "2")
+    outcome = project.run(*words).assert_code(0)
+    outcome.line("beta-synthetic: built in 1.0 s, compiled in 2.0 s, not run")
+    outcome.line("beta-generated: built in 1.0 s, compiled in 2.0 s, not run")
+
+
+def test_an_error_in_a_case_is_its_message(project: Project) -> None:
+    outcome = project.run("-k", "beta", "--set=trouble=error", "-n", "2").assert_code(1)
+    assert "the fake is broken on purpose; mend it" in outcome.text
+    assert "Traceback" not in outcome.text
+    assert outcome.text.count("] FAILED (") == 2
+
+
+def test_a_file_that_cannot_be_imported_is_reported_once(project: Project) -> None:
+    (project.folder / "bench_broken.py").write_text("import nothing_of_this_name\n")
+    outcome = project.run("bench_broken.py", "-n", "2").assert_code(2)
+    outcome.line("ERROR collecting bench_broken.py")
+
+
+def test_nothing_selected_is_nothing_measured(project: Project) -> None:
+    project.run("-k", "no_such_case", "-n", "2").assert_code(5)
+
+
+def test_quiet_prints_no_lines(project: Project) -> None:
+    outcome = project.run("-k", "beta", "-n", "2", "-q").assert_code(0)
+    assert "[1/2]" not in outcome.text
+    outcome.line("  beta-synthetic ")
+
+
+def test_junit_has_no_journal_in_it(project: Project) -> None:
+    project.run("-k", "beta", "-n", "2", "--junitxml=out.xml").assert_code(0)
+    text = (project.folder / "out.xml").read_text()
+    assert text.count("<testcase") == 2
+    assert "benchmark" not in text
+
+
+def test_without_xdist_everything_else_works(project: Project) -> None:
+    project.run("-k", "beta", "-p", "no:xdist").assert_code(0)
+    project.run("-k", "beta", "-p", "no:xdist", "-n", "2").assert_code(4)
+
+
+def test_nothing_is_left_behind(project: Project, tmp_path: Path) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    project.run("-k", "beta", "-n", "2", env={"TMPDIR": str(folder)}).assert_code(0)
+    left = [path for path in folder.iterdir() if not path.name.startswith("pytest-of-")]
+    assert left == []
+
+
+def test_what_a_worker_starts_is_no_worker(project: Project) -> None:
+    """A fresh process would take itself for one, and pytest-benchmark would not measure."""
+    edit(
+        project,
+        "    kept = config.model_cache_path",
+        "    assert not [name for name in os.environ if name.startswith('PYTEST_XDIST')]\n"
+        "    kept = config.model_cache_path",
+    )
+    project.run("-k", "beta", "-n", "2").assert_code(0)
+
+
+def test_ordinary_tests_may_run_in_workers(project: Project) -> None:
+    tests = project.folder / "tests"
+    tests.mkdir()
+    (tests / "test_one.py").write_text("def test_one():\n    pass\n")
+    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests", "-n", "2"]
+    answer = subprocess.run(
+        words,
+        cwd=str(project.folder),
+        env={k: v for k, v in project.environment.items() if not k.startswith("PYTEST_XDIST")},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert not os.path.exists(str(project.folder / "results"))

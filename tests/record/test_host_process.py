@@ -1,0 +1,65 @@
+"""The measuring process: allocator, memory, versions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipubench.plugins.record import host_process
+from tests.support.harness import ROOT
+
+# Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
+FAULTS = """
+import resource, sys
+from ipubench.plugins.record.host_process import tune_allocator
+if sys.argv[1] == "tuned":
+    print(tune_allocator())
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    bytearray(64 << 20)
+before = faults()
+for _ in range(10):
+    bytes(bytearray(64 << 20))
+print(faults() - before)
+"""
+
+
+def page_faults(allocator: str) -> int:
+    answer = subprocess.run(
+        [sys.executable, "-c", FAULTS, allocator],
+        cwd=str(ROOT),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return int(answer.stdout.split()[-1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs glibc's mallopt: run it on Linux")
+def test_the_tuned_allocator_keeps_large_buffers() -> None:
+    assert all(host_process.tune_allocator().values())
+    # 128 MiB a round are 32,768 pages of 4 KiB.
+    assert page_faults("tuned") < page_faults("system") / 10
+
+
+def test_peak_memory_sees_a_buffer_that_is_gone() -> None:
+    peak = host_process.PeakMemory()
+    before = peak.read()
+    buffer = bytearray(200 << 20)
+    assert len(buffer) == 200 << 20
+    del buffer
+    assert peak.read() - before > 150 << 20
+    if peak.since == "case":
+        assert host_process.PeakMemory().read() < peak.read() + (50 << 20)
+
+
+def test_versions_name_what_is_installed() -> None:
+    assert host_process.versions()["pytest"] == pytest.__version__
+    assert "poptorch" not in host_process.versions()
+
+
+def test_a_folder_without_git_has_no_revision(tmp_path: Path) -> None:
+    assert host_process.git_revision(tmp_path) is None

@@ -1,0 +1,115 @@
+"""The statistics against NumPy, exact tables and simulation."""
+
+from __future__ import annotations
+
+import random
+from typing import List, Tuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.plugins.record.statistics import Throughput
+from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.record.statistics import normalised_quartile
+from ipubench.plugins.record.statistics import quantile
+from ipubench.plugins.record.statistics import quantile_interval
+from ipubench.plugins.record.statistics import quantile_ranks
+from ipubench.plugins.record.statistics import relative_half_width
+from ipubench.plugins.record.statistics import still_falling
+
+seconds = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=50)
+
+
+@given(seconds, st.floats(0, 1))
+def test_quantile_is_numpys(values: List[float], q: float) -> None:
+    assert quantile(values, q) == pytest.approx(float(np.quantile(values, q)), rel=1e-9)
+
+
+# Order statistics (from 1) of the 95% interval of a median: Conover, table A3 and the sign test.
+@pytest.mark.parametrize(
+    ("n", "ranks"), [(6, (1, 6)), (8, (1, 8)), (9, (2, 8)), (10, (2, 9)), (20, (6, 15))]
+)
+def test_ranks_of_the_median_match_published_tables(n: int, ranks: Tuple[int, int]) -> None:
+    found = quantile_ranks(n, 0.5)
+    assert found is not None
+    assert (found[0] + 1, found[1] + 1) == ranks
+
+
+def test_five_values_have_no_95_percent_interval() -> None:
+    assert quantile_ranks(5, 0.5) is None
+    assert quantile_interval([5.0, 1.0, 3.0]) == (1.0, 5.0)
+
+
+@pytest.mark.parametrize("q", [0.25, 0.5])
+def test_interval_covers_the_true_quantile_at_least_95_percent(q: float) -> None:
+    generator = random.Random(7)
+    hits = 0
+    for _ in range(2000):
+        low, high = quantile_interval([generator.random() for _ in range(30)], q)
+        hits += low <= q <= high
+    assert hits / 2000 > 0.94
+
+
+@given(seconds, st.floats(0.1, 10))
+def test_a_scaled_copy_scales_everything(values: List[float], factor: float) -> None:
+    one = Throughput.of(values, 10)
+    other = Throughput.of([value * factor for value in values], 10)
+    for name in ("median", "low", "high", "mean", "min", "max"):
+        assert getattr(other, name) * factor == pytest.approx(getattr(one, name))
+    assert other.spread == pytest.approx(one.spread, rel=1e-6, abs=1e-9)
+
+
+@given(seconds, st.randoms(use_true_random=False))
+def test_order_changes_nothing(values: List[float], generator: random.Random) -> None:
+    shuffled = list(values)
+    generator.shuffle(shuffled)
+    assert Throughput.of(shuffled, 3) == Throughput.of(values, 3)
+
+
+@given(seconds)
+def test_throughput_is_ordered(values: List[float]) -> None:
+    summary = Throughput.of(values, 1)
+    tolerance = 1 + 1e-9
+    assert summary.min <= summary.low * tolerance
+    assert summary.low <= summary.median * tolerance
+    assert summary.median <= summary.high * tolerance
+    assert summary.high <= summary.max * tolerance
+    assert summary.min <= summary.mean * tolerance <= summary.max * tolerance**2
+
+
+def test_throughput_of_known_rounds() -> None:
+    summary = Throughput.of([0.1, 0.2, 0.4], 4)
+    assert (summary.median, summary.min, summary.max) == (20, 10, 40)
+    assert summary.mean == pytest.approx((40 + 20 + 10) / 3)
+
+
+def test_latency_is_in_milliseconds() -> None:
+    summary = latency([0.001 * value for value in range(1, 102)])
+    assert summary == pytest.approx({"p50_ms": 51, "p90_ms": 91, "p99_ms": 100, "samples": 101})
+
+
+@given(st.lists(st.floats(0.01, 1), min_size=4, max_size=30), st.floats(0.5, 2))
+def test_a_slower_machine_leaves_the_normalised_quartile(
+    values: List[float], factor: float
+) -> None:
+    slower = [value * factor for value in values]
+    assert normalised_quartile(slower, [0.002 * factor] * 5) == pytest.approx(
+        normalised_quartile(values, [0.002] * 5)
+    )
+
+
+def test_without_canaries_the_quartile_is_the_rounds_alone() -> None:
+    assert normalised_quartile([1, 2, 3, 4, 5], []) == 2
+
+
+def test_falling_means_a_new_minimum_by_two_percent() -> None:
+    assert not still_falling([1.0])
+    assert still_falling([1.0, 0.9])
+    assert not still_falling([1.0, 0.99])
+    assert not still_falling([1.0, 0.5, 0.6])
+
+
+def test_half_width_of_equal_rounds_is_zero() -> None:
+    assert relative_half_width([0.1] * 20) == 0

@@ -1,0 +1,200 @@
+"""report.html in a real browser: charts, filters, a phone, paper, the dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import pytest
+
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.report.page import page
+from ipubench.plugins.record.process_sample import with_processes
+from tests.support.browser import Browser, chromium
+from tests.support.reports import benchmark, document, large_report, verdict
+
+pytest.importorskip("plotly", reason="pip install plotly")
+pytestmark = pytest.mark.skipif(chromium() is None, reason="apt-get install chromium")
+
+NASTY = '<img src=x onerror="document.title=1">'
+VISIBLE_ROWS = "Array.from(document.querySelectorAll('#table tbody tr')).filter(r => !r.hidden)"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    report = large_report()
+    cases = report.document["benchmarks"]
+    rate = cases[0]["extra_info"]["ipubench"]["throughput"]["median"]
+    fresh = [benchmark("a", rate=rate * (1 + seed / 100), seed=seed) for seed in range(3)]
+    cases[0] = with_processes(cases[0], fresh)
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(page(report), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(opened: Browser) -> Iterator[Browser]:
+    """The browser; what a page complains of fails the test."""
+    opened.complaints.clear()
+    yield opened
+    assert opened.complaints == []
+
+
+def names(browser: Browser) -> List[str]:
+    found: Any = browser.evaluate(f"{VISIBLE_ROWS}.map(r => r.querySelector('a, td').innerText)")
+    return [str(name).splitlines()[0] for name in found]
+
+
+def marks(browser: Browser, where: str) -> int:
+    return int(browser.evaluate(f"document.querySelectorAll('{where}').length"))
+
+
+def test_every_chart_is_drawn(browser: Browser, url: str) -> None:
+    browser.open(url)
+    assert marks(browser, "#change .points path.point") == 30
+    assert marks(browser, "#change .errorbars path.xerror") == 30
+    assert marks(browser, "#batch .lines path.js-line") == 9
+    assert marks(browser, "#latency .points path.point") == 90
+    assert marks(browser, "#share .points .point") == 30
+    assert marks(browser, "#compile .points .point") == 60
+    assert marks(browser, "#rounds .lines path.js-line") == 2
+
+
+def test_a_chart_shows_all_cases_on_demand(browser: Browser, url: str) -> None:
+    browser.open(url)
+    browser.evaluate("document.querySelector('#latency button').click()")
+    assert marks(browser, "#latency .points path.point") == 180
+
+
+def test_the_filter_is_in_the_address(browser: Browser, url: str) -> None:
+    browser.open(f"{url}#q=resnet50+bs16&data=real")
+    assert names(browser) == ["resnet50-bs16-real"]
+    assert browser.evaluate("document.getElementById('shown').textContent") == "1 of 62 cases"
+    assert browser.evaluate("document.getElementById('q').value") == "resnet50 bs16"
+    assert marks(browser, "#latency .points path.point") == 3
+
+
+def test_typing_filters_and_changes_the_address(browser: Browser, url: str) -> None:
+    browser.open(url)
+    browser.evaluate("document.getElementById('q').focus()")
+    browser.call("Input.insertText", text="dense-wide-bs32")
+    assert names(browser) == ["dense-wide-bs32"]
+    assert browser.evaluate("location.hash") == "#q=dense-wide-bs32"
+    browser.evaluate(
+        "const q = document.getElementById('q'); q.value = ''; q.dispatchEvent(new Event('input'));"
+        "const s = document.querySelector('select[name=kind]'); s.value = 'improved';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    assert len(names(browser)) == 6
+    assert browser.evaluate("location.hash") == "#kind=improved"
+
+
+def test_a_column_sorts_both_ways_and_empty_cells_come_last(browser: Browser, url: str) -> None:
+    browser.open(url)
+    values = f"{VISIBLE_ROWS}.map(r => r.cells[3].dataset.value)"
+    click = "document.querySelector('th[data-key=throughput] button').click()"
+    for sign, word in ((1, "ascending"), (-1, "descending")):
+        browser.evaluate(click)
+        found = browser.evaluate(values)
+        numbers = [sign * float(value) for value in found[:60]]
+        assert numbers == sorted(numbers)
+        assert found[60:] == ["", ""]
+        head = "document.querySelector('th[data-key=throughput]').ariaSort"
+        assert browser.evaluate(head) == word
+
+
+def test_a_case_is_chosen_by_its_link_with_the_keyboard(browser: Browser, url: str) -> None:
+    browser.open(url)
+    browser.evaluate(
+        "Array.from(document.querySelectorAll('td.name a'))"
+        ".find(a => a.textContent === 'resnet50-bs1-synthetic').focus()"
+    )
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", text="\r", code="Enter",
+                     windowsVirtualKeyCode=13)  # fmt: skip
+    chosen = browser.evaluate("document.getElementById('chosen').value")
+    assert chosen.endswith("[resnet50-bs1-synthetic]")
+    assert marks(browser, "#processes tbody tr") == 4
+    assert marks(browser, "#rounds .lines path.js-line") == 8
+
+
+def test_a_phone_has_no_horizontal_scroll(browser: Browser, url: str) -> None:
+    browser.open(url, 375, 812)
+    assert browser.evaluate("document.documentElement.scrollWidth") == 375
+    wide = (
+        "Array.from(document.querySelectorAll('h1, h2, p, li, .plot, svg, label, dd'))"
+        ".filter(e => !e.closest('.scroll') && e.getBoundingClientRect().right > 375).length"
+    )
+    assert browser.evaluate(wide) == 0
+
+
+def test_the_dark_has_dark_paper_and_light_ink(browser: Browser, url: str) -> None:
+    def light(expression: str) -> float:
+        colour = browser.evaluate(f"getComputedStyle({expression}")
+        return sum(int(part) for part in str(colour).strip("rgb()").split(",")[:3]) / 3
+
+    browser.open(url)
+    assert light("document.body).backgroundColor") > 240
+    assert light("document.querySelector('#latency .xtick text')).fill") < 60
+    browser.open(url, dark=True)
+    assert light("document.body).backgroundColor") < 40
+    assert light("document.querySelector('#latency .xtick text')).fill") > 200
+
+
+def test_paper_has_all_cases_and_charts_and_no_controls(browser: Browser, url: str) -> None:
+    browser.open(url, dark=True)
+    assert browser.pdf().startswith(b"%PDF")
+    browser.resize(680, 1000)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    browser.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 680
+    shown = "getComputedStyle(document.querySelector('{}')).display"
+    assert browser.evaluate(shown.format(".controls")) == "none"
+    height = "document.querySelector('.scroll')"
+    assert browser.evaluate(f"{height}.scrollHeight <= {height}.clientHeight") is True
+    ink = "getComputedStyle(document.querySelector('#latency .xtick text')).fill"
+    assert browser.evaluate(ink) == "rgb(22, 25, 31)"
+    browser.evaluate("window.dispatchEvent(new Event('afterprint'))")
+
+
+def test_every_control_has_a_name_and_every_chart_a_description(browser: Browser, url: str) -> None:
+    browser.open(url)
+    assert browser.evaluate(
+        "Array.from(document.querySelectorAll('input, select')).every(e => e.labels.length === 1)"
+    )
+    assert browser.evaluate(
+        "Array.from(document.querySelectorAll('.js-plotly-plot')).every(e => e.ariaLabel)"
+    )
+    levels = "Array.from(document.querySelectorAll('h1, h2, h3'), e => e.tagName)"
+    assert browser.evaluate(levels)[:2] == ["H1", "H2"]
+    assert browser.evaluate("document.documentElement.lang") == "en"
+
+
+def test_a_nasty_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:
+    cases = [benchmark(f"{NASTY}-bs{size}", batch_size=size) for size in (1, 2)]
+    for case in cases:
+        case["extra_info"]["ipubench"]["throughput"]["unit"] = NASTY
+    verdicts = {
+        case["fullname"]: {**verdict("regressed", 100, -0.1), "reasons": [NASTY]} for case in cases
+    }
+    path = tmp_path / "nasty.html"
+    path.write_text(page(Report(document(cases), verdicts, baseline=NASTY)), encoding="utf-8")
+    browser.open(path.as_uri())
+    assert str(browser.evaluate("document.title")).startswith("ipubench")
+    assert marks(browser, "img") == 0
+    assert marks(browser, "#batch .lines path.js-line") == 1
+
+
+def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "plain.html"
+    path.write_text(page(Report(document([benchmark("a", compile="reused")]))), encoding="utf-8")
+    browser.open(path.as_uri())
+    hidden = "Array.from(document.querySelectorAll('.chart'), e => e.hidden ? '' : e.id).join(' ')"
+    assert str(browser.evaluate(hidden)).split() == ["latency", "share"]
+    assert browser.evaluate("document.getElementById('case').hidden") is False

@@ -1,0 +1,431 @@
+"""The files of a report: every number is the record's, every text is inert."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.report.__main__ import main
+from ipubench.plugins.baseline.exports import EXPORTS
+from ipubench.plugins.baseline.exports import csv_with_verdicts
+from ipubench.plugins.report.files import ReportError
+from ipubench.plugins.report.files import write
+from ipubench.plugins.report.markdown import LARGEST
+from ipubench.plugins.report.markdown import markdown
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.rows import by_change
+from ipubench.plugins.baseline.rows import conclusion
+from ipubench.plugins.baseline.rows import counts
+from ipubench.plugins.baseline.rows import framework_name
+from ipubench.plugins.baseline.rows import headline
+from ipubench.plugins.report.page import page
+from ipubench.plugins.report.page import plotly_is_there
+from ipubench.plugins.record.process_sample import with_processes
+from tests.support.harness import Project
+from tests.support.reports import benchmark, document, large_report, verdict
+
+NASTY = "<script>alert(1)</script>|`*@someone*`\n</td>"
+FILES = {
+    "baseline.json",
+    "report.html",
+    "summary.md",
+    "results.csv",
+    "pytest-benchmark.json",
+    "github-action-benchmark.json",
+    "bencher.json",
+}
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return large_report()
+
+
+def visible(folder: Path) -> List[str]:
+    return [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def test_a_report_has_a_row_for_every_case(report: Report) -> None:
+    rows = report.rows()
+    assert len(rows) == 62
+    assert counts(rows) == {
+        "regressed": 6, "failed": 1, "missing": 1, "inconclusive": 6, "incomparable": 6,
+        "improved": 6, "new": 6, "pass": 30,
+    }  # fmt: skip
+    assert [row["kind"] for row in by_change(rows)][:8] == 6 * ["regressed"] + ["failed", "missing"]
+    assert "62 cases: 6 regressed, 1 failed, 1 missing" in headline(report, rows)
+    assert conclusion(report, rows) == "6 regressed, 1 failed, 1 missing of 62 cases"
+
+
+def test_the_conclusion_says_when_nothing_is_wrong() -> None:
+    report = Report(document([benchmark("a")]))
+    assert conclusion(report, report.rows()) == "1 case measured"
+    report.baseline = "main.json"
+    report.verdicts[benchmark("a")["fullname"]] = verdict("pass", 100)
+    assert conclusion(report, report.rows()) == "No regression in 1 case"
+    report.verdicts[benchmark("a")["fullname"]] = verdict("not judged", 100)
+    assert conclusion(report, report.rows()) == "1 case measured, none judged"
+    report.interrupted = True
+    assert conclusion(report, report.rows()).endswith("; the run was interrupted")
+
+
+def test_a_case_that_nothing_judged_is_no_pass() -> None:
+    cases = [benchmark(name) for name in "abc"]
+    a, b, c = (case["fullname"] for case in cases)
+    unjudged = {**verdict("not judged", 100, -0.2), "threshold": None}
+    report = Report(document(cases), dict.fromkeys((a, b, c), unjudged), baseline="main.json")
+    text = markdown(report)
+    assert text.startswith("**⚪ 3 cases: 3 not judged, against main.json (no gate)")
+    assert text.count("| -20.0% (-21.2% to -18.5%) | not judged |") == 3
+    report.verdicts = {a: unjudged, b: verdict("pass", 100), c: verdict("inconclusive", 100)}
+    assert conclusion(report, report.rows()) == (
+        "No regression in 2 cases, 1 inconclusive, 1 not judged"
+    )
+    (row, *_) = csv.DictReader(io.StringIO(csv_with_verdicts(report)))
+    assert (row["verdict"], row["change (1)"], row["gate (1)"]) == ("not judged", "-0.2", "")
+    if plotly_is_there():
+        assert '<span class="kind not-judged">not judged</span>' in page(report)
+
+
+def test_a_comparison_says_how_it_was_made() -> None:
+    case = benchmark("a")
+    for in_turns, how in ((False, "at equal machine speed"), (True, "measured in turns")):
+        found = {**verdict("improved", 100, 0.1), "in_turns": in_turns, "allowed": 0.07}
+        report = Report(document([case]), {case["fullname"]: found})
+        assert f"Change is {how}, with" in markdown(report)
+        assert "1 case is allowed more than the gate, by its own noise: a 7.0%" in markdown(report)
+        if plotly_is_there():
+            assert f"over speed before, {how}, with" in page(report)
+
+
+def test_a_report_that_fails_keeps_the_baseline_of_the_one_before(tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    write(Report(document([benchmark("a")])), tmp_path)
+    before = (tmp_path / "baseline.json").read_text()
+    damaged = benchmark("b")
+    record_of(damaged)["config_hash"] = ""
+    with pytest.raises(ReportError, match="was not written"):
+        write(Report(document([damaged])), tmp_path)
+    assert (tmp_path / "baseline.json").read_text() == before
+
+
+def test_the_csv_holds_the_records(report: Report) -> None:
+    rows = list(csv.DictReader(io.StringIO(EXPORTS["csv"](report.document))))
+    assert len(rows) == 60
+    for row, case in zip(rows, report.document["benchmarks"]):
+        record = record_of(case)
+        assert row["case"] == case["fullname"]
+        assert float(row["throughput (items/s)"]) == record["throughput"]["median"]
+        assert float(row["latency p99 (ms)"]) == record["latency"]["p99_ms"]
+        assert float(row["compile (s)"]) == record["compile_seconds"]
+        assert float(row["share of peak (1)"]) == record["compute"]["share"]
+        assert row["unit"] == record["throughput"]["unit"]
+        assert int(row["batch size"]) == record["config"]["batch_size"]
+
+
+def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
+    case = benchmark("=HYPERLINK(1)")
+    (row,) = csv.DictReader(io.StringIO(EXPORTS["csv"](document([case]))))
+    assert row["name"] == "'=HYPERLINK(1)"
+
+
+def test_github_action_benchmark_reads_a_list(report: Report) -> None:
+    entries = json.loads(EXPORTS["github-action-benchmark"](report.document))
+    assert [entry["name"] for entry in entries] == [
+        case["fullname"] for case in report.document["benchmarks"]
+    ]
+    record = record_of(report.document["benchmarks"][0])
+    throughput = record["throughput"]
+    assert entries[0]["value"] == throughput["median"]
+    assert entries[0]["unit"] == "images/s"
+    half = (throughput["high"] - throughput["low"]) / 2
+    assert float(entries[0]["range"][2:]) == pytest.approx(half, rel=1e-3)
+    assert "latency p50 (ms): " in entries[0]["extra"]
+    for entry in entries:
+        assert {key: type(value) for key, value in entry.items()} == {
+            "name": str, "unit": str, "value": float, "range": str, "extra": str,
+        }  # fmt: skip
+
+
+def test_bencher_metric_format(report: Report) -> None:
+    metrics = json.loads(EXPORTS["bencher"](report.document))
+    case = report.document["benchmarks"][0]
+    record = record_of(case)
+    measures = metrics[case["fullname"]]
+    assert measures["throughput"] == {
+        "value": record["throughput"]["median"],
+        "lower_value": record["throughput"]["low"],
+        "upper_value": record["throughput"]["high"],
+    }
+    # Bencher's own measure of latency is in nanoseconds.
+    assert measures["latency"] == {"value": 1e6 * record["latency"]["p50_ms"]}
+    assert measures["compile-time"] == {"value": record["compile_seconds"]}
+    for measured in metrics.values():
+        for name, metric in measured.items():
+            assert len(name) <= 64
+            assert "value" in metric and set(metric) <= {"value", "lower_value", "upper_value"}
+            assert all(isinstance(value, (int, float)) for value in metric.values())
+
+
+def test_a_reused_compilation_has_no_time_of_its_own() -> None:
+    (measures,) = json.loads(
+        EXPORTS["bencher"](document([benchmark("a", compile="reused")]))
+    ).values()
+    assert "compile-time" not in measures
+
+
+def test_pytest_benchmark_reads_its_own_format(report: Report, tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    path.write_text(EXPORTS["pytest-benchmark"](report.document), encoding="utf-8")
+    program = str(Path(sys.executable).with_name("pytest-benchmark"))
+    answer = subprocess.run(
+        [program, "compare", str(path)],
+        cwd=str(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert b"bench_cnn_torch[resnet50-bs1-synthetic]" in answer.stdout
+    assert "ipubench" not in json.loads(path.read_text())
+
+
+def test_the_summary_says_first_how_the_run_ended(report: Report) -> None:
+    text = markdown(report)
+    first, *rest = text.splitlines()
+    assert first.startswith("**🔴 62 cases: 6 regressed, 1 failed, 1 missing")
+    table = [line for line in rest if line.startswith("|")]
+    assert "regressed" in table[2] and "<code>efficientnet-b0-bs" in table[2]
+    assert re.search(r"\| -9\.\d% \(-1\d\.\d% to -\d\.\d%\) \|", table[2])
+    assert text.count("<details>") == text.count("</details>") == 2
+    assert "- torch: 2.13.0" in text
+
+
+def test_the_summary_of_any_run_fits_a_comment() -> None:
+    cases = [benchmark(f"case-{number}-" + 80 * "x", rounds=5) for number in range(1500)]
+    verdicts = {
+        case["fullname"]: {**verdict("incomparable", 100), "reasons": [200 * "y"]} for case in cases
+    }
+    text = markdown(Report(document(cases), verdicts=verdicts))
+    assert 30_000 < len(text.encode()) <= LARGEST
+    assert "more are in results.csv and report.html" in text
+    assert text.count("<details>") == text.count("</details>")
+
+
+def nasty() -> Report:
+    case = benchmark(NASTY)
+    record_of(case)["versions"][NASTY] = NASTY
+    found = {**verdict("incomparable", 100), "reasons": [NASTY]}
+    return Report(document([case]), {case["fullname"]: found}, command=NASTY, baseline=NASTY)
+
+
+def test_markdown_of_a_nasty_name_is_inert() -> None:
+    text = markdown(nasty())
+    assert "<script" not in text and "@someone" not in text and "`" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| 🟡")]
+    assert len(rows) == 1 and rows[0].count("|") == 7
+
+
+def without_plotly(text: str) -> str:
+    """Return the page less the library, which is one long script of others."""
+    start = text.index("<script>\n/**")
+    return text[:start] + text[text.index("</script>", start) :]
+
+
+def test_the_page_of_a_nasty_name_is_inert() -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    text = without_plotly(page(nasty()))
+    assert "alert(1)" in text
+    assert "<script>alert" not in text and "</td>|" not in text
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert data is not None
+    assert json.loads(data.group(1))["rows"][0]["name"] == NASTY
+
+
+def test_the_page_loads_nothing(report: Report) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    text = without_plotly(page(report))
+    assert "http:" not in text and "https:" not in text
+    assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=[\"'](?!data:)", text)
+    assert "default-src 'none'" in text
+
+
+def test_the_pages_table_and_data_hold_the_records(report: Report) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    text = page(report)
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text)
+    assert found is not None
+    data = json.loads(found.group(1))
+    by_id = {row["id"]: row for row in data["rows"]}
+    assert len(by_id) == 62 and len(data["details"]) == 60
+    for case in report.document["benchmarks"]:
+        record = record_of(case)
+        assert by_id[case["fullname"]]["throughput"] == record["throughput"]["median"]
+        (process,) = data["details"][case["fullname"]]["processes"]
+        assert len(process["rates"]) == len(process["canaries_ms"]) == 25
+    assert text.count("<tr data-id=") == 62
+
+
+def test_every_process_of_a_case_is_shown() -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    fresh = [benchmark("a", seed=seed, rate=101, rounds=700) for seed in range(3)]
+    case = with_processes(benchmark("a"), fresh)
+    found = re.search(r'id="data">(.*?)</script>', page(Report(document([case]))))
+    assert found is not None
+    (detail,) = json.loads(found.group(1))["details"].values()
+    assert [process["fresh"] for process in detail["processes"]] == [False, True, True, True]
+    last = detail["processes"][-1]
+    assert (last["rounds"], last["every"], len(last["rates"])) == (700, 3, 234)
+    assert last["throughput"] == pytest.approx(101, rel=0.02)
+
+
+def test_a_record_with_little_in_it_makes_a_report(tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    case = with_processes(benchmark("a"))
+    record = record_of(case)
+    for key in ("latency", "compute", "memory", "input", "rounds", "build_seconds", "git"):
+        del record[key]
+    # It is no baseline, and that is said when all else is written.
+    with pytest.raises(ReportError, match="'latency' is a required property"):
+        write(Report(document([case])), tmp_path)
+    assert set(visible(tmp_path)) == FILES - {"baseline.json"}
+    (row,) = csv.DictReader((tmp_path / "results.csv").open(encoding="utf-8"))
+    assert row["latency p50 (ms)"] == "" and float(row["throughput (items/s)"]) > 0
+
+
+def test_the_framework_is_the_records_or_the_functions() -> None:
+    assert framework_name("bench_cnn_torch", {}) == "torch"
+    assert framework_name("bench_dense", {}) == "tensorflow"
+    assert framework_name("bench_dense", {"framework": "popart"}) == "popart"
+
+
+def test_a_report_is_written_and_written_again(report: Report, tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    assert set(write(report, tmp_path)) == FILES == set(visible(tmp_path))
+    write(Report(document([benchmark("a")])), tmp_path)
+    kept = json.loads((tmp_path / "baseline.json").read_text())["benchmarks"]
+    assert [case["name"] for case in kept] == ["bench_cnn_torch[a]"]
+
+
+def stored(path: Path, cases: List[Dict[str, Any]]) -> Path:
+    write(Report(document(cases)), path.parent)
+    (path.parent / "baseline.json").rename(path)
+    return path
+
+
+def test_a_report_of_stored_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    now = stored(tmp_path / "now.json", [benchmark("a", rate=100), benchmark("b", rate=100)])
+    before = stored(tmp_path / "before.json", [benchmark("a", rate=150), benchmark("c", rate=100)])
+    out = tmp_path / "out"
+    assert main([str(now), f"--out={out}", f"--baseline={before}"]) == 0
+    rows = list(csv.DictReader((out / "results.csv").open(encoding="utf-8")))
+    kinds = {row["name"]: row["verdict"] for row in rows}
+    # One process on each side cannot be called a regression by every gate.
+    assert kinds["a"] in ("regressed", "inconclusive")
+    assert (kinds["b"], kinds["c"]) == ("new", "missing")
+    assert float(rows[0]["change (1)"]) == pytest.approx(-1 / 3, abs=0.03)
+    assert main([str(tmp_path / "none.json"), f"--out={out}"]) == 4
+    assert "there is no baseline" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    assert main([str(now), f"--out={tmp_path / 'file'}"]) == 4
+    assert "a report cannot be written there" in capsys.readouterr().err
+    assert main([str(now), f"--out={out}", "--gate=x"]) == 4
+
+
+def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    source = (project.folder / "bench_fake.py").read_text()
+    broken = source.replace('config.trouble == "error"', '"beta-generated" in str(meter.case)')
+    (project.folder / "bench_fake.py").write_text(broken)
+    summary = project.folder / "step.md"
+    summary.write_text("before\n")
+    words = ["-k", "beta", "--report=out", "--junitxml=out/junit.xml"]
+    outcome = project.run(*words, env={"GITHUB_STEP_SUMMARY": str(summary)}).assert_code(1)
+    outcome.line("report: out/report.html")
+    out = project.folder / "out"
+    assert set(visible(out)) == FILES | {"junit.xml"}
+    rows = list(csv.DictReader((out / "results.csv").open(encoding="utf-8")))
+    assert {row["name"]: row["verdict"] for row in rows} == {
+        "beta-synthetic": "measured",
+        "beta-generated": "failed",
+    }
+    median = project.records()["beta-synthetic"]["throughput"]["median"]
+    assert float(rows[0]["throughput (items/s)"]) == median
+    assert summary.read_text().startswith("before\n**🔴 2 cases: 1 failed, 1 measured")
+    (case,) = [
+        case
+        for case in ElementTree.parse(out / "junit.xml").getroot().iter("testcase")
+        if case.get("name") == "bench_fake[beta-synthetic]"
+    ]
+    properties = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert float(str(properties["throughput"])) == median
+    assert properties["unit"] == "items/s"
+
+
+def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    source = (project.folder / "bench_fake.py").read_text()
+    broken = source.replace(
+        'if config.trouble == "error":\n        raise CaseError(',
+        'if "beta-generated" in str(meter.case):\n        raise KeyboardInterrupt(',
+    )
+    (project.folder / "bench_fake.py").write_text(broken)
+    project.run("-k", "beta", "--report=out").assert_code(2)
+    text = (project.folder / "out" / "summary.md").read_text()
+    assert "the run was interrupted" in text and "beta-synthetic" in text
+    # What a killed run measured is in its journal.
+    later = project.folder / "later"
+    assert main([str(project.journals()[-1]), f"--out={later}"]) == 0
+    assert "beta-synthetic" in (later / "summary.md").read_text()
+
+
+def test_a_folder_that_cannot_be_written_costs_no_measurement(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    (project.folder / "file").write_text("in the way")
+    outcome = project.run("-k", "beta", "--report=file/out").assert_code(4)
+    assert "--report=file/out: " in outcome.text and "cannot be written there" in outcome.text
+    assert "Traceback" not in outcome.text and not project.journals()
+
+
+@pytest.mark.parametrize("folder", ["~nobody2/out", "x" * 300])
+def test_a_folder_that_cannot_be_looked_at_costs_no_measurement(
+    project: Project, folder: str
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    outcome = project.run("-k", "beta", f"--report={folder}").assert_code(4)
+    assert f"--report={folder}: " in outcome.text
+    assert "Traceback" not in outcome.text and not project.journals()
+
+
+def test_without_plotly_nothing_is_measured(project: Project) -> None:
+    hidden = project.folder / "hidden"
+    hidden.mkdir()
+    (hidden / "without_plotly.py").write_text(
+        "import importlib.util\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'plotly' "
+        "else find(name, *rest)\n"
+    )
+    path = f"{hidden}:{project.environment['PYTHONPATH']}"
+    words = ["-p", "without_plotly", "-k", "beta", "--report=out"]
+    outcome = project.run(*words, env={"PYTHONPATH": path}).assert_code(4)
+    assert "report.html needs plotly: pip install" in outcome.text
+    assert not project.journals()
+
+
+def test_a_run_that_measures_nothing_writes_no_report(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    outcome = project.run("-k", "beta", "--benchmark-disable", "--report=out").assert_code(0)
+    outcome.line("no report was written to out: no case was measured")
+    assert not visible(project.folder / "out")

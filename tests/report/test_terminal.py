@@ -1,0 +1,215 @@
+"""The table at the end: widths, numbers, cut names."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.plugins.baseline.rows import interval_text
+from ipubench.plugins.baseline.rows import own_noise
+from ipubench.plugins.report.table import HEADINGS
+from ipubench.plugins.report.table import Row
+from ipubench.plugins.report.table import change_text
+from ipubench.plugins.report.table import layout
+from ipubench.plugins.report.table import table_rows
+from ipubench.plugins.report.terminal import verdict_text
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import short_number
+from tests.support.harness import Project
+from tests.support.reports import benchmark, verdict
+
+NAME = "  resnet50-bs16-synthetic"
+FIGURES = ("207.3", "0.4%", "77.11", "80.02", "3.4", "78%")
+ROW = Row((NAME, *FIGURES, "-", "-1.2%", "-"))
+COMPARED = Row((NAME, *FIGURES, "regressed", "-9.1%", "-10.3% to -7.6%"), "regressed")
+BETA = "bench_fake.py::bench_fake[beta-synthetic]"
+
+
+def lines_of(rows: List[Row], width: int) -> List[str]:
+    return [row.cells[0] for row in layout(rows, width)]
+
+
+def test_the_usual_table_fits_80_columns() -> None:
+    lines = lines_of([Row(("bench_cnn_torch (images/s)",)), ROW], 80)
+    assert max(map(len, lines)) <= 79
+    assert lines[0].split() == " ".join([*HEADINGS[:7], "change"]).split()
+    assert lines[2].split() == [NAME.strip(), *FIGURES, "-1.2%"]
+
+
+def test_columns_line_up() -> None:
+    short = Row(("  a", "1", "0.1%", "1", "1", "reused", "1%", "-", "new", "-"))
+    lines = lines_of([ROW, short], 100)
+    assert len(lines[1]) == len(lines[2])
+    assert lines[1].index("207.3") + 5 == lines[2].index(" 1 ") + 2
+
+
+def test_an_empty_column_is_left_out() -> None:
+    lines = lines_of([Row((*ROW.cells[:6], "-", "-", "-", "-"))], 80)
+    assert "peak" not in lines[0] and "change" not in lines[0] and "interval" not in lines[0]
+
+
+def test_verdict_and_interval_are_shown_where_there_is_room() -> None:
+    assert lines_of([COMPARED], 120)[0].split()[-3:] == ["verdict", "change", "interval"]
+    assert lines_of([COMPARED], 120)[1].endswith("regressed   -9.1%  -10.3% to -7.6%")
+    assert lines_of([COMPARED], 80)[0].split()[-2:] == ["peak", "change"]
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (60, ["case", "throughput", "±", "p50", "ms", "change"]),
+        (40, ["case", "throughput", "change"]),
+    ],
+)
+def test_a_narrow_terminal_has_fewer_columns_and_whole_figures(
+    width: int, columns: List[str]
+) -> None:
+    lines = lines_of([Row(("bench_cnn_torch (images/s)",)), COMPARED], width)
+    assert max(map(len, lines)) < width
+    assert lines[0].split() == columns
+    assert lines[2].split()[0].startswith("resnet")
+    assert {"207.3", "-9.1%"} <= set(lines[2].split())
+
+
+@given(st.integers(20, 200), st.text("abcdefgh-", min_size=1, max_size=120))
+def test_a_long_name_is_cut_in_its_middle(width: int, name: str) -> None:
+    line = lines_of([Row((name, *COMPARED.cells[1:]))], width)[1]
+    shown = line.split()[0]
+    assert shown[:3] == name[:3] and shown[-3:] == name[-3:]
+    assert "207.3" in line and "-9.1%" in line
+    if width >= 40:
+        assert len(line) < width
+
+
+def test_no_case_makes_no_table() -> None:
+    assert layout([], 80) == []
+
+
+def test_without_a_comparison_the_table_keeps_the_order_of_the_run() -> None:
+    names = ["c", "a", "b"]
+    rows = table_rows([benchmark(name) for name in names], {})
+    assert [row.cells[0].strip() for row in rows[1:]] == names
+
+
+def test_a_compared_table_has_regressions_first() -> None:
+    changes = {"a": 0.001, "b": -0.06, "c": -0.02, "d": -0.2, "e": 0.3, "f": -0.04}
+    kinds = {"b": "regressed", "d": "regressed", "e": "improved", "f": "inconclusive"}
+    cases = [benchmark(name) for name in changes]
+    other = benchmark("z", "bench_kernels/bench_dense.py::bench_dense", unit="items/s")
+    found = {
+        case["fullname"]: verdict(kinds.get(name, "pass"), 100, changes[name])
+        for name, case in zip(changes, cases)
+    }
+    found[other["fullname"]] = verdict("pass", 100, -0.04)
+    rows = table_rows([other, *cases], found)
+    assert [row.cells[0].strip() for row in rows] == [
+        "bench_cnn_torch (images/s)", "d", "b", "f", "e", "c", "a", "bench_dense (items/s)", "z",
+    ]  # fmt: skip
+    assert rows[1].kind == "regressed"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (98.7654, "98.77"),
+        (1234.4, "1,234"),
+        (4000.0, "4,000"),
+        (0.012344, "0.01234"),
+        (999.96, "1,000"),
+        (123456.7, "123,500"),
+        (float("nan"), "-"),
+    ],
+)
+def test_numbers_have_four_digits(value: float, text: str) -> None:
+    assert short_number(value) == text
+
+
+@given(st.floats(1e-9, 1e12))
+def test_a_short_number_is_within_its_last_digit(value: float) -> None:
+    assert float(short_number(value).replace(",", "")) == pytest.approx(value, rel=6e-4)
+
+
+def test_percentages() -> None:
+    assert percent(0.0512) == "5.1%"
+    assert percent(-0.0512, sign=True) == "-5.1%"
+    assert percent(0.5, 0) == "50%"
+    assert percent(float("inf")) == "-"
+
+
+def test_a_change_and_its_interval_are_numbers_or_nothing() -> None:
+    assert change_text(None) == "-"
+    assert change_text({"kind": "new", "change": None}) == "-"
+    assert change_text({"kind": "pass", "change": 0.012}) == "+1.2%"
+    assert interval_text({"kind": "pass", "low": -0.01, "high": 0.02}) == "-1.0% to +2.0%"
+    assert interval_text({"kind": "new"}) == "-"
+
+
+def test_without_room_for_verdicts_the_change_says_why_there_is_none() -> None:
+    other = Row((NAME, *FIGURES, "incomparable", "-", "-"), "incomparable")
+    assert lines_of([COMPARED, other], 120)[2].split()[-3:] == ["incomparable", "-", "-"]
+    assert lines_of([COMPARED, other], 80)[2].split()[-1] == "incomp."
+
+
+def test_a_verdict_has_its_numbers_and_its_reasons() -> None:
+    text = verdict_text(verdict("inconclusive", 100, -0.04))
+    assert text.startswith("-4.0% (-5.2% to -2.5%) in 5 processes; ±6.1% after 12 processes")
+    latency = {"metric": "latency_p99", "kind": "regressed", "change": 0.2, "low": 0.1, "high": 0.3}
+    slower = {"kind": "regressed", "change": -0.01, "also": [latency]}
+    assert verdict_text(slower) == "-1.0%; latency_p99: +20.0% (+10.0% to +30.0%)"
+    assert verdict_text({"kind": "missing"}) == ""
+
+
+def test_a_regression_is_named_with_its_numbers_and_in_colour(project: Project) -> None:
+    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=2").assert_code(0)
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
+    words = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%", "--gate-cap=3"]
+    line = project.run(*words, "--color=yes", env=slow).assert_code(1).line(f"  regressed: {BETA}")
+    assert line.startswith("\x1b[31m  regressed: ")
+    assert re.search(r": -1\d\.\d% \(-\d+\.\d% to -\d+\.\d%\)", line)
+
+
+def test_cases_that_are_allowed_more_by_their_own_noise_are_named() -> None:
+    noisy = {**verdict("pass", 100), "allowed": 0.081}
+    quiet = {**verdict("pass", 100), "allowed": 0.05}
+    other = {**verdict("regressed", 100, -0.1), "allowed": 0.062}
+    unjudged = {**verdict("not judged", 100), "threshold": None, "allowed": None}
+    cases = [("a", other), ("b", noisy), ("c", quiet), ("d", unjudged), ("e", {"kind": "missing"})]
+    assert own_noise(cases[2:]) == ""
+    assert own_noise(cases[:1]) == "1 case is allowed more than the gate, by its own noise: a 6.2%"
+    assert own_noise(cases) == (
+        "2 cases are allowed more than the gate, by their own noise: b 8.1%, a 6.2%"
+    )
+    many = [(f"n{number}", {**noisy, "allowed": 0.1 + number / 100}) for number in range(7)]
+    assert own_noise(many).endswith(": n6 16.0%, n5 15.0%, n4 14.0%, n3 13.0%, n2 12.0% and 2 more")
+
+
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}])
+def test_colours_are_for_terminals_that_want_them(project: Project, env: Dict[str, str]) -> None:
+    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
+    fast = {"IPUBENCH_FAKE_SLOWDOWN": "0.5", **env}
+    outcome = project.run("-k", "beta-synthetic", "--baseline=main", env=fast).assert_code(0)
+    assert "\x1b[" not in outcome.text
+
+
+@pytest.mark.parametrize("width", ["80", "60", "40"])
+def test_no_line_of_the_table_is_wider_than_the_terminal(project: Project, width: str) -> None:
+    project.run("-k", "bs8", "--baseline-save=main", "--processes=1").assert_code(0)
+    outcome = project.run("-k", "bs8", "--baseline=main", env={"COLUMNS": width}).assert_code(0)
+    table = [line for line in outcome.lines if line.startswith(("case ", "  alpha"))]
+    assert len(table) == 3
+    assert max(map(len, table)) < int(width)
+    assert table[1].split()[1] == "800.0"
+
+
+def test_quiet_keeps_the_table_and_twice_quiet_only_the_verdicts(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    quiet = project.run("-k", "beta", "--baseline=main", "-q").assert_code(0)
+    quiet.line("  beta-synthetic ")
+    quieter = project.run("-k", "beta", "--baseline=main", "-qq").assert_code(0)
+    quieter.line("(no gate): 2 not judged")
+    assert "beta-synthetic" not in quieter.text

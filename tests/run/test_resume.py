@@ -1,0 +1,281 @@
+"""`--resume`: what still holds of an interrupted run, and what is measured anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+import pytest
+
+from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.run.journal import journals
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.files import read_lines
+from tests.support.harness import ROOT, Project
+
+# Many runs of the suite; the older Python leaves them out (make test38).
+pytestmark = pytest.mark.slow
+
+CASE = "bench_fake.py::bench_fake[one]"
+
+
+def rewrite(journal: Path, change: Callable[[Dict[str, Any]], None]) -> None:
+    """Change each line of a journal."""
+    lines = [json.loads(text) for text in journal.read_text().splitlines()]
+    for line in lines:
+        change(line)
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def in_records(key: str, value: Any) -> Callable[[Dict[str, Any]], None]:
+    """Return a change of each case's record."""
+
+    def change(line: Dict[str, Any]) -> None:
+        if line["type"] == "case":
+            line["benchmark"]["extra_info"]["ipubench"][key] = value
+
+    return change
+
+
+def test_another_device_is_measured_anew(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    other = {"IPUBENCH_FAKE_NAME": "other"}
+    outcome = project.run("-k", "beta", "--resume", env=other).assert_code(0)
+    outcome.line("0 cases are done; 2 measured anew, since this is another device")
+    assert {r["device"]["fingerprint"] for r in project.records().values()} == {"fake/other"}
+
+
+def test_other_conditions_are_measured_anew(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    rewrite(project.journals()[0], in_records("conditions", {"allocator": "tuned"}))
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("2 measured anew, since allocator changed (tuned -> system)")
+
+
+def test_another_version_of_a_framework_is_measured_anew(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    rewrite(project.journals()[0], in_records("versions", {"python": "3.7.0"}))
+    outcome = project.run("-k", "beta-synthetic or beta", "--resume").assert_code(0)
+    outcome.line("nothing to resume")  # another command line
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    assert "2 cases are done" not in outcome.text
+    assert "2 measured anew, since version of " in outcome.text
+
+
+def test_a_baseline_that_was_rewritten_is_compared_with_anew(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    project.run("-k", "beta", "--baseline=main").assert_code(0)
+    project.run("-k", "beta", "--baseline=main", "--resume").assert_code(0).line("2 cases are done")
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "2"}
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1", env=slow).assert_code(0)
+    outcome = project.run("-k", "beta", "--baseline=main", "--resume").assert_code(0)
+    outcome.line("0 cases are done; 2 measured anew, since the baseline changed")
+    assert outcome.line("  beta-synthetic").split()[-1] == "+100.0%"
+
+
+def test_another_policy_judges_anew(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    policy = project.folder / "gate.yml"
+    policy.write_text("default: {throughput: 5%}")
+    project.run("-k", "beta", "--baseline=main").assert_code(0)
+    policy.write_text("default: {throughput: 6%}")
+    outcome = project.run("-k", "beta", "--baseline=main", "--resume").assert_code(0)
+    outcome.line("2 measured anew, since the policy changed")
+
+
+def test_another_revision_is_said_and_goes_on(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+
+    def change(line: Dict[str, Any]) -> None:
+        if line["type"] == "run":
+            line["circumstances"]["git"] = "0123abc"
+
+    rewrite(project.journals()[0], change)
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("2 cases are done; the project's revision changed (0123abc -> None)")
+
+
+def test_what_was_dropped_once_does_not_come_back(project: Project) -> None:
+    """A case that no longer fits, and is not measured again before the next interruption."""
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    words = ["-k", "beta", "--baseline=main"]
+    project.run(*words).assert_code(0)
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "2"}
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1", env=slow).assert_code(0)
+    outcome = project.run(*words, "--resume", "--device-timeout=7").assert_code(0)
+    outcome.line("nothing to resume")  # another command line, another journal
+    source = (project.folder / "bench_fake.py").read_text()
+    interrupted = source.replace(
+        "    if config.trouble",
+        '    if "beta" in str(meter.case): raise KeyboardInterrupt\n    if config.trouble',
+        1,
+    )
+    (project.folder / "bench_fake.py").write_text(interrupted)
+    project.journals()[-1].unlink()
+    project.run(*words, "--resume").assert_code(2).line("0 cases are done; 2 measured anew")
+    (project.folder / "bench_fake.py").write_text(source)
+    outcome = project.run(*words, "--resume").assert_code(0)
+    outcome.line("0 cases are done")
+    assert outcome.line("  beta-synthetic").split()[-1] == "+100.0%"
+
+
+def test_the_order_of_cases_is_that_of_an_uninterrupted_run(project: Project) -> None:
+    project.run("-k", "beta or bs8").assert_code(0)
+
+    def change(line: Dict[str, Any]) -> None:
+        if line["type"] == "outcome" and "alpha-bs8-synthetic" in line["case"]:
+            line["outcome"] = "failed"
+
+    rewrite(project.journals()[0], change)
+    words = ["-k", "beta or bs8", "--resume"]
+    outcome = project.run(*words).assert_code(0)
+    outcome.line("3 cases are done")
+    rows = [line.split()[0] for line in outcome.lines if re.match("  (alpha|beta)-", line)]
+    assert rows == [
+        "alpha-bs8-synthetic",
+        "alpha-bs8-generated",
+        "beta-synthetic",
+        "beta-generated",
+    ]
+
+
+@pytest.mark.parametrize("workers", ["", "-n1"])
+def test_a_resumed_run_is_about_all_its_cases(project: Project, workers: str) -> None:
+    """What is corrected for the number of cases must not depend on an interruption."""
+    if workers:
+        pytest.importorskip(
+            "xdist", reason="pytest-xdist is not installed: pip install pytest-xdist"
+        )
+    path = project.folder / "bench_fake.py"
+    old = '    if config.trouble == "error":'
+    note = (
+        "    from ipubench.plugins.run.journal import selected\n"
+        "    open('about', 'w').write(' '.join(selected(meter.item.config)))\n"
+    )
+    path.write_text(path.read_text().replace(old, note + old))
+    words = ["-k", "beta or bs8", *([workers] if workers else [])]
+    project.run(*words).assert_code(0)
+    before = (project.folder / "about").read_text()
+    assert len(before.split()) == 4
+
+    def change(line: Dict[str, Any]) -> None:
+        if line["type"] == "outcome" and "alpha-bs8-synthetic" in line["case"]:
+            line["outcome"] = "failed"
+
+    rewrite(project.journals()[0], change)
+    (project.folder / "about").unlink()
+    project.run(*words, "--resume").assert_code(0).line("3 cases are done")
+    assert (project.folder / "about").read_text() == before
+
+
+def test_a_run_that_is_still_going_keeps_its_journal(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    path = project.journals()[0]
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom ipubench.plugins.record.files import Journal\n"
+        "journal = Journal(Path(sys.argv[1]))\nprint(journal.claim(), flush=True)\nsys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)],
+        cwd=str(ROOT),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
+    project.run("-k", "beta", "--resume").assert_code(0).line("nothing to resume")
+    holder.kill()  # as good as any other end
+    holder.communicate()
+    project.journals()[-1].unlink()
+    project.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
+
+
+def case(value: float) -> Dict[str, Any]:
+    return {"fullname": CASE, "stats": {"data": [value]}}
+
+
+def results(*lines: Dict[str, Any]) -> SessionResults:
+    found = SessionResults()
+    for line in lines:
+        found.take(line)
+    return found
+
+
+def test_fresh_processes_of_an_unfinished_case_are_dropped() -> None:
+    found = results(
+        {"type": "case", "benchmark": case(1.0)},
+        {"type": "fresh", "benchmark": case(1.1)},
+        {"type": "pair", "case": CASE, "here": case(1.0), "there": case(2.0)},
+        {"type": "case", "benchmark": case(2.0)},
+        {"type": "fresh", "benchmark": case(2.1)},
+    )
+    assert found.benchmarks == {CASE: case(2.0)}
+    assert found.fresh == {CASE: [case(2.1)]}
+    assert found.pairs == {}
+
+
+def test_only_what_a_resumed_run_kept_counts() -> None:
+    lines: List[Dict[str, Any]] = [
+        {"type": "case", "benchmark": case(1.0)},
+        {"type": "verdict", "case": CASE, "verdict": {}},
+        {"type": "outcome", "case": CASE, "outcome": "passed"},
+    ]
+    kept = results(*lines, {"type": "resume", "kept": [CASE]})
+    assert (kept.benchmarks, kept.outcomes) == ({CASE: case(1.0)}, {CASE: "passed"})
+    dropped = results(*lines, {"type": "resume", "kept": []})
+    assert not (dropped.benchmarks or dropped.outcomes or dropped.verdicts)
+
+
+@pytest.mark.parametrize(
+    "line", [{"type": "resume"}, {"type": "case"}, {"type": "pair", "case": 1}]
+)
+def test_a_line_without_its_parts_says_nothing(line: Dict[str, Any]) -> None:
+    assert results({"type": "case", "benchmark": case(1.0)}, line).benchmarks == {CASE: case(1.0)}
+
+
+def test_numbers_that_are_not_finite_become_null(project: Project) -> None:
+    source = (project.folder / "bench_fake.py").read_text()
+    broken = source.replace(
+        "    feed = ArrayFeed(config.data, ())\n    step",
+        "    FakeStep.counters = lambda self: {'rate': float('nan')}\n"
+        "    feed = ArrayFeed(config.data, ())\n    step",
+    )
+    assert broken != source
+    (project.folder / "bench_fake.py").write_text(broken)
+    project.run("-k", "beta-synthetic").assert_code(0)
+    assert "NaN" not in project.journals()[0].read_text()
+    (record,) = project.records().values()
+    assert record["counters"] == {"rate": None}
+
+
+def test_a_line_that_does_not_fit_on_the_disk_leaves_nothing_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = JsonLinesFile(tmp_path / "run.jsonl")
+    assert journal.claim()
+    journal.append({"type": "run"})
+
+    def full(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        journal.append({"type": "case"})
+    monkeypatch.undo()
+    journal.append({"type": "outcome"})
+    assert read_lines(journal.path) == [{"type": "run"}, {"type": "outcome"}]
+
+
+def test_runs_of_one_second_are_in_the_order_of_their_last_lines(tmp_path: Path) -> None:
+    """The number of a later process may be the smaller one, as a number or as a word."""
+    names = ["run-20261121T204356-7.jsonl"]
+    names += [f"run-20261121T204357-{number}.jsonl" for number in (9999, 10000, 300)]
+    for age, name in enumerate(names):
+        path = tmp_path / name
+        path.touch()
+        os.utime(path, ns=(0, 10 - age if age == 0 else age))
+    assert [path.name for path in journals(tmp_path)] == names

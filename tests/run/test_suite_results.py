@@ -1,0 +1,470 @@
+"""Runs of the suite in a process: records, baselines, the gate, resuming."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.harness import ROOT, Project
+
+BETA = "bench_fake.py::bench_fake[beta-synthetic]"
+
+
+def test_a_run_ends_in_a_table_and_leaves_a_journal(project: Project) -> None:
+    outcome = project.run("-k", "bs8").assert_code(0)
+    outcome.line("[1/2] bench_fake[alpha-bs8-synthetic] 800.0 items/s ±0.0% (")
+    heading = outcome.line("case  ")
+    assert heading.split() == ["case", "throughput", "±", "p50", "ms", "p99", "ms", "compile", "s"]
+    assert outcome.line("  alpha-bs8-generated  ").split()[1:3] == ["800.0", "0.0%"]
+    assert all(len(line) <= 80 for line in outcome.lines if line.startswith("  "))
+    kinds = [line["type"] for line in project.journal()]
+    assert kinds == ["run", "case", "outcome", "case", "outcome"]
+
+
+def test_the_record_holds_every_number_of_the_case(project: Project) -> None:
+    words = ["--set=flops=1e6", "--set=peak=8e9", "--set=noise=0.1", "--budget=3"]
+    project.run("-k", "beta-synthetic", *words).assert_code(0)
+    (record,) = project.records().values()
+    assert record["build_seconds"] == pytest.approx(1)
+    assert record["compile_seconds"] == pytest.approx(2)
+    assert record["compile"] == "fresh"
+    assert record["first_step_seconds"] == pytest.approx(0.502, rel=0.01)
+    assert record["throughput"]["unit"] == "items/s"
+    assert record["throughput"]["median"] == pytest.approx(4000, rel=0.05)
+    assert record["rounds"]["batches_per_step"] == pytest.approx(50, abs=5)
+    assert record["rounds"]["stopped_by"] in ("budget", "precision")
+    assert len(record["canary"]["seconds"]) == record["rounds"]["count"]
+    assert record["latency"]["source"] == "single-batch calls"
+    assert record["latency"]["p50_ms"] == pytest.approx(2, rel=0.1)
+    assert record["compute"]["peak"] == 8e9
+    assert record["compute"]["share"] == pytest.approx(0.5, rel=0.05)
+    assert record["memory"]["host_peak_rss_bytes"] > 1e6
+    assert record["device"]["fingerprint"] == "fake/fake device"
+    assert record["conditions"] == {"allocator": "system"}
+    assert record["data"] == {"mode": "synthetic", "values": "none"}
+    assert record["versions"]["pytest"] == pytest.__version__
+
+
+def test_an_impossible_number_fails_and_keeps_its_record(project: Project) -> None:
+    words = ["-k", "beta-synthetic", "--set=flops=1e6", "--set=peak=1e9", "--baseline-save=main"]
+    outcome = project.run(*words).assert_code(1)
+    assert "is implausible: 4e+09 FLOP/s is 4.00 times what a matrix product" in outcome.text
+    (record,) = project.records().values()
+    assert record["implausible"] is True
+    outcome.line("no baseline was written: no case was measured")
+
+
+def test_a_plausible_number_shows_its_share_of_the_peak(project: Project) -> None:
+    words = ["-k", "beta-synthetic", "--set=flops=1e6", "--set=peak=8e9"]
+    outcome = project.run(*words).assert_code(0)
+    assert outcome.line("case  ").split()[-1] == "peak"
+    assert outcome.line("1e06-peak8e09  ").split()[-1] == "50%"
+
+
+def test_a_baseline_compares_and_the_same_code_passes(project: Project) -> None:
+    words = ["-k", "beta"]
+    project.run(*words, "--baseline-save=main", "--processes=6").assert_code(0)
+    (one, _) = project.baseline()["benchmarks"]
+    kept = one["extra_info"]["ipubench"]["processes"]
+    assert [process["fresh"] for process in kept] == [False, *[True] * 5]
+    assert all(process["seconds"] and process["canaries"] for process in kept)
+    outcome = project.run(*words, "--baseline=main", "--gate=2%").assert_code(0)
+    outcome.line("main.json (gate 2.0%): 2 pass")
+    assert "+0.0%" in outcome.line("  beta-synthetic")
+    assert "fresh" not in [line["type"] for line in project.journal()]
+
+
+def test_a_baseline_is_read_by_pytest_benchmark(
+    project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    project.run("--baseline-save=main", "--processes=1", "-k", "beta").assert_code(0)
+    program = str(Path(sys.executable).with_name("pytest-benchmark"))
+    answer = subprocess.run(
+        [program, "compare", str(project.folder / "baselines" / "main.json")],
+        # Version 4.0 of that program cannot read a conftest under pytest 8.
+        cwd=str(tmp_path_factory.mktemp("empty")),
+        env=project.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert b"bench_fake[beta-synthetic]" in answer.stdout
+
+
+def test_pytest_benchmarks_own_json_holds_the_records(project: Project) -> None:
+    project.run("-k", "beta", "--benchmark-json=out.json").assert_code(0)
+    loaded = json.loads((project.folder / "out.json").read_text())
+    (one, _) = loaded["benchmarks"]
+    assert one["extra_info"]["ipubench"]["name"] == "beta-synthetic"
+    assert one["params"]["batch_size"] == 8
+    assert one["stats"]["data"]
+
+
+def test_a_regression_fails_its_case_with_one_paragraph(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=4").assert_code(0)
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.1"}
+    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%", env=slow).assert_code(1)
+    message = outcome.line("beta-synthetic has become slower: 4000 items/s before, 3636 items/s")
+    assert re.search(
+        r"changed by -9\.1% \(.* at 95% confidence, 3 processes now, 3 before\)", message
+    )
+    assert str(project.journals()[-1].relative_to(project.folder)) in message
+    assert "Traceback" not in outcome.text
+    outcome.line(f"  regressed: {BETA}")
+    kinds = [line["type"] for line in project.journal()]
+    assert kinds.count("verdict") == 2
+
+
+def test_without_a_gate_a_change_is_shown_and_fails_nothing(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.1"}
+    outcome = project.run("-k", "beta", "--baseline=main", env=slow).assert_code(0)
+    assert outcome.line("  beta-synthetic").split()[-1] == "-9.1%"
+
+
+def test_a_faster_case_is_named(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=4").assert_code(0)
+    fast = {"IPUBENCH_FAKE_SLOWDOWN": "0.8"}
+    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%", env=fast).assert_code(0)
+    outcome.line(f"  improved: {BETA}")
+
+
+def test_a_new_case_is_named(project: Project) -> None:
+    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
+    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(0)
+    outcome.line("  new: bench_fake.py::bench_fake[beta-generated]")
+
+
+def test_cases_that_were_not_selected_are_counted(project: Project) -> None:
+    project.run("--baseline-save=main", "--processes=1").assert_code(0)
+    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(0)
+    outcome.line("5 cases of the baseline were not selected in this run")
+    assert "missing" not in outcome.text
+
+
+def test_a_case_that_no_longer_exists_is_named_and_fails_the_gate(project: Project) -> None:
+    project.run("--baseline-save=main", "--processes=1").assert_code(0)
+    source = (project.folder / "bench_fake.py").read_text()
+    (project.folder / "bench_fake.py").write_text(source.replace('"beta"', '"renamed"'))
+    outcome = project.run("--baseline=main", "--gate=5%").assert_code(1)
+    outcome.line(f"  missing: {BETA}")
+    outcome.line("  new: bench_fake.py::bench_fake[renamed-synthetic]")
+
+
+def test_a_case_that_options_made_is_not_missing_without_them(project: Project) -> None:
+    words = ["-k", "beta-synthetic", "--baseline-save=main", "--processes=1"]
+    project.run(*words).assert_code(0)
+    project.run(*words, "--set=batch_size=2").assert_code(0)
+    assert len(project.baseline()["benchmarks"]) == 2
+    outcome = project.run("-k", "beta-synthetic", "--baseline=main", "--gate=5%").assert_code(0)
+    assert "missing" not in outcome.text
+
+
+def test_another_machine_is_incomparable_and_nothing_compared_is_exit_6(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    words = ["-k", "beta", "--baseline=main", "--gate=5%"]
+    outcome = project.run(*words, env={"IPUBENCH_FAKE_NAME": "other"}).assert_code(6)
+    outcome.line(f"  incomparable: {BETA}: another machine (fake/fake device, now fake/other)")
+    outcome.line("nothing was compared")
+
+
+def test_another_configuration_is_incomparable(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    source = (project.folder / "bench_fake.py").read_text()
+    changed = source.replace("batch_seconds=0.002", "batch_seconds=0.003")
+    (project.folder / "bench_fake.py").write_text(changed)
+    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(6)
+    outcome.line("another configuration (batch_seconds 0.002 -> 0.003)")
+
+
+def test_a_path_with_a_slash_is_a_path(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=./here.json", "--processes=1").assert_code(0)
+    project.run("-k", "beta", "--baseline=./here.json", "--gate=5%").assert_code(0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{]", "is not valid JSON"),
+        ('{"ipubench": {"format": 99}, "benchmarks": []}', "has format 99, this version reads up"),
+        (None, "there is no baseline"),
+    ],
+)
+def test_a_baseline_that_cannot_be_used_costs_no_measurement(
+    project: Project, content: str, message: str
+) -> None:
+    (project.folder / "baselines").mkdir()
+    if content is not None:
+        (project.folder / "baselines" / "main.json").write_text(content)
+    outcome = project.run("--baseline=main").assert_code(4)
+    assert message in outcome.text
+    assert "Traceback" not in outcome.text
+    assert not project.journals()
+
+
+def test_a_baseline_that_cannot_be_written_keeps_the_results(project: Project) -> None:
+    (project.folder / "file").write_text("in the way")
+    words = ["-k", "beta", "--baseline-save=./file/main.json", "--processes=1"]
+    outcome = project.run(*words).assert_code(4)
+    assert "cannot be written" in outcome.text
+    assert len(project.records()) == 2
+
+
+def test_results_that_cannot_be_written_stop_the_run_before_it_starts(project: Project) -> None:
+    (project.folder / "file").write_text("in the way")
+    outcome = project.run("--results-dir=file/results").assert_code(4)
+    assert "--results-dir=file/results: results cannot be written there" in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+def test_a_case_that_fails_leaves_the_others(project: Project) -> None:
+    outcome = project.run("-k", "delta or bs8", "--set=trouble=error")
+    assert "the fake is broken on purpose; mend it" in outcome.assert_code(1).text
+    assert "Traceback" not in outcome.text
+    outcome = project.run("-k", "bs8 or delta").assert_code(0)
+    outcome = project.run("-k", "bs8", "--set=trouble=raise,none").assert_code(1)
+    assert "an unforeseen error" in outcome.text
+    assert [record["name"] for record in project.records().values()] == [
+        "alpha-bs8-synthetic-troublenone",
+        "alpha-bs8-generated-troublenone",
+    ]
+
+
+def test_a_killed_run_keeps_what_it_measured_and_resume_finishes_the_rest(
+    project: Project,
+) -> None:
+    words = ["-k", "beta or bs8"]
+    source = (project.folder / "bench_fake.py").read_text()
+    dying = source.replace('if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
+    (project.folder / "bench_fake.py").write_text(dying)
+    assert project.run(*words).code == -signal.SIGKILL
+    assert len(project.records()) == 3
+
+    (project.folder / "bench_fake.py").write_text(source)
+    outcome = project.run(*words, "--resume").assert_code(0)
+    outcome.line("3 cases are done")
+    assert "[1/1] bench_fake[beta-generated]" in outcome.text
+    for name in ("alpha-bs8-synthetic", "alpha-bs8-generated", "beta-synthetic", "beta-generated"):
+        outcome.line(f"  {name} ")
+    assert len(project.journals()) == 1
+
+    outcome = project.run(*words, "--resume", "--baseline-save=main", "--processes=1")
+    assert outcome.code == 0, outcome.text  # another command line: a new run
+    outcome.line("nothing to resume")
+    assert len(project.journals()) == 2
+
+
+def test_a_finished_run_resumes_to_its_table(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("  beta-generated ")
+    outcome.line("2 cases were measured before this run was resumed")
+
+
+def test_a_half_written_line_is_cut_off(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    journal = project.journals()[0]
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(lines[:3]) + lines[3][: len(lines[3]) // 2])
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("1 cases are done")
+    assert [line["type"] for line in project.journal()] == [
+        "run", "case", "outcome", "resume", "case", "outcome",
+    ]  # fmt: skip
+
+
+def test_a_run_interrupted_by_ctrl_c_keeps_what_it_measured(project: Project) -> None:
+    source = (project.folder / "bench_fake.py").read_text()
+    interrupted = source.replace(
+        'if config.trouble == "error":\n        raise CaseError(',
+        'if "beta-generated" in str(meter.case):\n        raise KeyboardInterrupt(',
+    )
+    (project.folder / "bench_fake.py").write_text(interrupted)
+    outcome = project.run("-k", "beta").assert_code(2)
+    assert len(project.records()) == 1
+    outcome.line("  beta-synthetic ")
+
+
+def test_a_held_device_ends_the_run_with_its_holder(project: Project) -> None:
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from ipubench.fixtures.devices.lease import lease\n"
+            "with lease(['fake-0'], 1): print('held', flush=True); sys.stdin.read()",
+        ],
+        cwd=str(ROOT),
+        env=project.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+    outcome = project.run("-k", "beta", "--device-timeout=0.5").assert_code(4)
+    outcome.line(f"waiting for fake-0, held by process {holder.pid}")
+    assert f"the device fake-0 is still held by process {holder.pid}" in outcome.text
+    assert "Traceback" not in outcome.text
+    project.run("-k", "beta", "--device-id=1").assert_code(0)
+    holder.communicate()
+
+
+def test_benchmark_disable_runs_each_case_once_without_measuring(project: Project) -> None:
+    outcome = project.run("-k", "beta", "--benchmark-disable").assert_code(0)
+    outcome.line("[1/2] bench_fake[beta-synthetic] ran, not measured")
+    assert project.records() == {}
+
+
+def test_quiet_works(project: Project) -> None:
+    outcome = project.run("-k", "beta", "-q").assert_code(0)
+    assert "[1/2]" not in outcome.text
+    outcome.line("  beta-synthetic ")
+
+
+def test_a_run_that_was_interrupted_does_not_overwrite_a_baseline(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    source = (project.folder / "bench_fake.py").read_text()
+    broken = source.replace(
+        'if config.trouble == "error":\n        raise CaseError(',
+        'if "beta-generated" in str(meter.case):\n        raise KeyboardInterrupt(',
+    )
+    (project.folder / "bench_fake.py").write_text(broken)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(2)
+    assert len(project.baseline()["benchmarks"]) == 2
+
+
+def test_a_run_that_stopped_at_its_first_failure_does_not_become_the_baseline(
+    project: Project,
+) -> None:
+    words = ["-k", "beta", "-x", "--set=trouble=error", "--baseline-save=main", "--history"]
+    outcome = project.run(*words).assert_code(1)
+    outcome.line("no baseline was written: the run ended before its last case")
+    outcome.line("nothing was kept for the history: the run ended before its last case")
+    assert not (project.folder / "baselines").exists()
+
+
+def test_a_regressed_run_does_not_become_the_baseline(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    before = project.baseline()["benchmarks"][0]["stats"]["median"]
+    words = ["-k", "beta", "--baseline=main", "--gate=5%", "--baseline-save=main", "--processes=1"]
+    outcome = project.run(*words, env={"IPUBENCH_FAKE_SLOWDOWN": "1.2"}).assert_code(1)
+    outcome.line("no baseline was written: 2 cases regressed")
+    assert project.baseline()["benchmarks"][0]["stats"]["median"] == before
+
+
+def test_fresh_processes_leave_their_records_in_the_journal(project: Project) -> None:
+    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
+    words = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%"]
+    project.run(*words, env=slow).assert_code(1)
+    fresh = [line for line in project.journal() if line["type"] == "fresh"]
+    assert len(fresh) == 3  # as many as decide at the least
+    assert all(line["benchmark"]["fullname"] == BETA for line in fresh)
+
+
+def test_resume_measures_a_case_anew_whose_configuration_changed(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    source = (project.folder / "bench_fake.py").read_text()
+    changed = source.replace("batch_seconds=0.002", "batch_seconds=0.004")
+    (project.folder / "bench_fake.py").write_text(changed)
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("0 cases are done")
+    assert outcome.line("  beta-synthetic ").split()[1] == "2,000"
+
+
+def test_a_last_line_without_its_end_is_cut_off(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    journal = project.journals()[0]
+    journal.write_text(journal.read_text().rstrip("\n"))
+    project.run("-k", "beta", "--resume").assert_code(0).line("1 cases are done")
+    assert [line["type"] for line in project.journal()] == [
+        "run", "case", "outcome", "case", "resume", "case", "outcome",
+    ]  # fmt: skip
+
+
+def test_a_swept_case_that_k_leaves_out_is_not_missing(project: Project) -> None:
+    words = ["--set=batch_size=2,16", "--baseline-save=main", "--processes=1"]
+    project.run("-k", "beta", *words).assert_code(0)
+    words = ["--set=batch_size=2,16", "--baseline=main", "--gate=5%"]
+    outcome = project.run("-k", "beta and bs2", *words).assert_code(0)
+    outcome.line("2 cases of the baseline were not selected in this run")
+
+
+def test_steps_count_however_they_are_given(project: Project) -> None:
+    for word in ("--set=steps=7", "--set=repeat=7", "--steps=7"):
+        project.run("-k", "beta-synthetic", word).assert_code(0)
+        (record,) = project.records().values()
+        assert (record["rounds"]["count"], record["rounds"]["stopped_by"]) == (7, "steps")
+
+
+def test_a_damaged_line_costs_only_itself(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    journal = project.journals()[0]
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([lines[0], "{broken\n", '{"type": "case"}\n', *lines[1:]]))
+    project.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
+
+
+def test_results_that_can_no_longer_be_written_are_still_shown(project: Project) -> None:
+    source = (project.folder / "bench_fake.py").read_text()
+    removing = source.replace(
+        "    feed = ArrayFeed(config.data, ())\n    step",
+        "    __import__('shutil').rmtree('results', ignore_errors=True)\n"
+        "    feed = ArrayFeed(config.data, ())\n    step",
+    )
+    assert removing != source
+    (project.folder / "bench_fake.py").write_text(removing)
+    outcome = project.run("-k", "beta").assert_code(1)
+    outcome.line("results could no longer be written to")
+    outcome.line("  beta-generated ")
+    assert "INTERNALERROR" not in outcome.text
+
+
+def test_a_case_that_ran_without_being_measured_is_named(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    source = (project.folder / "bench_fake.py").read_text()
+    skipping = source.replace(
+        'if config.trouble == "error":',
+        'if config.data == "generated":\n        __import__("pytest").skip("not today")\n'
+        '    if config.trouble == "error":',
+    )
+    (project.folder / "bench_fake.py").write_text(skipping)
+    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(1)
+    outcome.line("  missing: bench_fake.py::bench_fake[beta-generated]")
+
+
+def test_gate_options_of_the_ini_file_do_not_reach_fresh_processes(project: Project) -> None:
+    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
+    ini = project.folder / "pytest.ini"
+    words = "--strict-markers --baseline=main --gate=5%"
+    ini.write_text(ini.read_text().replace("--strict-markers", words))
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
+    project.run("-k", "beta-synthetic", env=slow).assert_code(1)
+    assert [line["type"] for line in project.journal()].count("fresh") == 3
+
+
+def test_pytest_benchmark_compares_seconds_per_batch(project: Project) -> None:
+    project.run("-k", "beta-synthetic", "--benchmark-save=one").assert_code(0)
+    words = ["--benchmark-compare", "--benchmark-compare-fail=mean:5%"]
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "3"}
+    outcome = project.run("-k", "beta-synthetic", *words, env=slow)
+    assert outcome.code != 0
+    assert "Performance has regressed" in outcome.text
+
+
+def test_a_baseline_can_be_read_by_others(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    assert (project.folder / "baselines" / "main.json").stat().st_mode & 0o044 == 0o044
+
+
+def test_figures_that_are_not_precise_are_pointed_out(project: Project) -> None:
+    one = project.run("-k", "delta or beta-synthetic", "--set=noise=0.9", "--budget=0.2")
+    line = one.assert_code(0).line("is not precise")
+    assert re.match(r"beta-synthetic-noise0.9: ±\d+\.\d% after 3 rounds is not precise; ", line)
+    several = project.run("-k", "beta", "--set=noise=0.9", "--budget=0.2").assert_code(0)
+    several.line("2 cases are not precise (± above 5%); a quieter machine or --budget=10 helps")

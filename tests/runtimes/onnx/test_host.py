@@ -1,0 +1,536 @@
+"""PopART's graphs on a CPU: their numbers against NumPy, and what the two engines run, and how."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+
+from ipubench.bench_kernels.bench_popart_conv import PopartConv
+from ipubench.bench_kernels.bench_popart_conv import conv
+from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
+from ipubench.bench_kernels.bench_popart_lstm import lstm
+from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.runtimes.onnx.engine import RING
+from tests import onnx_reference as reference
+
+pytestmark = pytest.mark.framework
+
+Array = Any  # float64 np.ndarray
+LSTMS = [
+    PopartLstm(batch_size=1, timesteps=1, hidden_size=8),
+    PopartLstm(batch_size=3, timesteps=5, hidden_size=16),
+    PopartLstm(batch_size=4, timesteps=6, hidden_size=40),
+]
+CONVS = [
+    PopartConv(
+        batch_size=2, input_width=9, input_height=8, channel_size=3, filter_number=5
+    ),
+    PopartConv(
+        batch_size=1, input_width=5, input_height=7, channel_size=2, filter_number=4,
+        kernel_size=3, padding=1, stride=1,
+    ),
+    PopartConv(
+        batch_size=2, input_width=6, input_height=5, channel_size=16, filter_number=4,
+        kernel_size=2, padding=0, stride=2,
+    ),
+]  # fmt: skip
+KERNELS: List[Any] = [*LSTMS, *CONVS]
+# Types of the graphs and their tolerance: a bfloat16 has 8 significant bits, and a state of an
+# LSTM is rounded at every timestep.
+FLOAT32, BFLOAT16 = 1e-4, 3e-2
+
+
+def no_images() -> ImageFolder:
+    raise AssertionError("kernels need no images")
+
+
+DATA = Data(no_images)
+
+
+@pytest.fixture(scope="module")
+def popart() -> Any:
+    for module in ("onnx", "onnxruntime", "torch"):
+        pytest.importorskip(module, reason=f"{module} is not installed: make setup installs it")
+    from ipubench.fixtures.runtimes.onnx.host import OnnxHost
+
+    device = CpuDevice()
+    device.attach()
+    yield OnnxHost(device)
+    device.release()
+
+
+def ready(popart: Any, config: Any) -> Any:
+    """Return the case's step after its first batch."""
+    config.check()
+    network = lstm if isinstance(config, PopartLstm) else conv
+    step = popart.loop(lambda dtype: network(config, dtype), config, config.feed(DATA))
+    step.build()
+    step.compile()
+    return step
+
+
+def first_weights(config: Any) -> Dict[str, Array]:
+    from onnx import numpy_helper
+
+    network = (lstm if isinstance(config, PopartLstm) else conv)(config, "float32")
+    values = network.proto.graph.initializer
+    return {value.name: numpy_helper.to_array(value).astype(np.float64) for value in values}
+
+
+def first_batch(step: Any) -> Dict[str, Array]:
+    """Return the batch that compiling ran: float64, labels as whole numbers."""
+    batch = {name: np.asarray(_numpy(value)) for name, value in step.engine.ring[0].items()}
+    kinds = {name: np.int64 if name == "labels" else np.float64 for name in batch}
+    return {name: value.astype(kinds[name]) for name, value in batch.items()}
+
+
+def _numpy(value: Any) -> Array:
+    return value.float().numpy() if hasattr(value, "float") else value
+
+
+def expected(config: Any, weights: Dict[str, Array], batch: Dict[str, Array]) -> Dict[str, Any]:
+    if isinstance(config, PopartLstm):
+        found: Dict[str, Any] = {"output": reference.lstm(weights, batch["inputs"])[0][:, None]}
+        if config.mode != "inference":
+            found["loss"] = reference.lstm_loss(weights, batch["inputs"], batch["labels"])
+        return found
+    found = {"output": reference.conv(config, weights, batch["inputs"])}
+    if config.mode != "inference":
+        found["loss"] = reference.conv_loss(config, weights, batch["inputs"], batch["labels"])
+    return found
+
+
+def gradients(config: Any, weights: Dict[str, Array], batch: Dict[str, Array]) -> Dict[str, Array]:
+    if isinstance(config, PopartLstm):
+        return reference.lstm_gradients(weights, batch["inputs"], batch["labels"])
+    return reference.conv_gradients(config, weights, batch["inputs"], batch["labels"])
+
+
+# --- the reference itself --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", KERNELS)
+def test_the_references_gradients_are_slopes_of_its_loss(config: Any) -> None:
+    pytest.importorskip("onnx", reason="onnx is not installed: make setup installs it")
+    config = dataclasses.replace(config, mode="training")
+    weights, generator = first_weights(config), np.random.RandomState(1)
+    batch = {
+        spec.name: spec.draw(generator).astype(np.int64 if spec.classes else np.float64)
+        for spec in config.feed(DATA).specs
+    }
+    found = gradients(config, weights, batch)
+    for name, value in weights.items():
+        for _ in range(5):
+            index = tuple(generator.randint(0, size) for size in value.shape)
+            losses = []
+            for change in (1e-5, -1e-5):
+                moved = {key: array.copy() for key, array in weights.items()}
+                moved[name][index] += change
+                losses.append(expected(config, moved, batch)["loss"])
+            slope = (losses[0] - losses[1]) / 2e-5
+            assert found[name][index] == pytest.approx(slope, rel=1e-5, abs=1e-8), (name, index)
+
+
+# --- graphs against the reference ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", ["synthetic", "generated"])
+@pytest.mark.parametrize("engine", ["torch", "onnxruntime"])
+@pytest.mark.parametrize("mode", ["inference", "evaluation"])
+@pytest.mark.parametrize("config", KERNELS)
+def test_outputs_and_losses_are_numpys(
+    popart: Any, config: Any, mode: str, engine: str, data: str
+) -> None:
+    config = dataclasses.replace(config, mode=mode, engine=engine, data=data, precision="32.32")
+    step = ready(popart, config)
+    wanted = expected(config, first_weights(config), first_batch(step))
+    found = step.results()
+    assert set(found) == set(wanted)
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=FLOAT32, atol=1e-6)
+    step.close()
+
+
+@pytest.mark.parametrize("mode", ["inference", "evaluation"])
+@pytest.mark.parametrize("config", KERNELS)
+def test_outputs_and_losses_in_bfloat16_are_near(popart: Any, config: Any, mode: str) -> None:
+    if not popart.device.fast_bfloat16:
+        pytest.skip("needs a CPU with AVX512_BF16 or AMX")
+    step = ready(popart, dataclasses.replace(config, mode=mode, engine="torch"))
+    assert step.describe()["precision"] == "bfloat16"
+    config = dataclasses.replace(config, mode=mode)
+    wanted = expected(config, first_weights(config), first_batch(step))
+    for name, value in step.results().items():
+        np.testing.assert_allclose(value, wanted[name], rtol=BFLOAT16, atol=BFLOAT16)
+    step.close()
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("config", KERNELS)
+def test_one_training_step_follows_the_gradient(popart: Any, config: Any, recompute: bool) -> None:
+    # At a rate of 10 a weight's change is large against the rounding of the weight.
+    config = dataclasses.replace(
+        config, mode="training", precision="32.32", learning_rate=10.0, recompute=recompute
+    )
+    step = ready(popart, config)
+    assert step.describe()["recompute"] is recompute
+    before, batch = first_weights(config), first_batch(step)
+    wanted, slopes = expected(config, before, batch), gradients(config, before, batch)
+    for name, value in step.results().items():
+        np.testing.assert_allclose(value, wanted[name], rtol=FLOAT32, atol=1e-6)
+    after = step.weights()
+    for name, slope in slopes.items():
+        # A state's weights have no gradient where the only state is the first one, zero.
+        scale = np.abs(slope).max() or 1.0
+        change = (before[name] - after[name]) / config.learning_rate
+        np.testing.assert_allclose(change / scale, slope / scale, rtol=FLOAT32, atol=1e-5)
+        np.testing.assert_allclose(after[name], before[name] - 10 * slope, rtol=FLOAT32, atol=1e-5)
+    step.close()
+
+
+@pytest.mark.parametrize("precision", ["16.16", "16.32"])
+@pytest.mark.parametrize("config", KERNELS)
+def test_one_training_step_in_bfloat16_is_near(popart: Any, config: Any, precision: str) -> None:
+    if not popart.device.fast_bfloat16:
+        pytest.skip("needs a CPU with AVX512_BF16 or AMX")
+    config = dataclasses.replace(config, mode="training", precision=precision, learning_rate=10.0)
+    step = ready(popart, config)
+    facts = step.describe()
+    assert facts["precision"] == "bfloat16"
+    assert facts["variables"] == ("bfloat16" if precision == "16.16" else "float32")
+    before = first_weights(config)
+    slopes, after = gradients(config, before, first_batch(step)), step.weights()
+    for name, slope in slopes.items():
+        # The weight itself is rounded, and each gradient has passed some tens of roundings.
+        error = 10 * np.abs(slope).max() * 2 * BFLOAT16 + 2**-8 * np.abs(before[name]).max()
+        np.testing.assert_allclose(after[name], before[name] - 10 * slope, rtol=0, atol=error)
+    step.close()
+
+
+@pytest.mark.parametrize("data", ["synthetic", "generated"])
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("config", [LSTMS[1], CONVS[0]])
+def test_zero_values_are_zeros_everywhere(popart: Any, config: Any, mode: str, data: str) -> None:
+    step = ready(popart, dataclasses.replace(config, mode=mode, data=data, use_zero_values=True))
+    assert step.feed.describe() == {"mode": data, "values": "zeros"}
+    for batch in step.engine.ring:
+        assert not any(np.any(_numpy(value)) for value in batch.values())
+    assert not np.any(step.results()["output"])
+    if mode == "inference":
+        assert not any(np.any(value) for value in step.weights().values())
+    step.close()
+
+
+# --- what runs, how often, on what -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", ["synthetic", "generated"])
+@pytest.mark.parametrize("engine", ["torch", "onnxruntime"])
+@pytest.mark.parametrize("config", [LSTMS[1], CONVS[0]])
+def test_batches_differ_and_take_turns(popart: Any, config: Any, engine: str, data: str) -> None:
+    config = dataclasses.replace(config, engine=engine, data=data, precision="32.32")
+    step = ready(popart, config)  # ran the first batch
+    batches = [
+        {name: _numpy(value).copy() for name, value in batch.items()} for batch in step.engine.ring
+    ]
+    assert len({batch["inputs"].tobytes() for batch in batches}) == RING
+    weights, following = first_weights(config), 1
+    for count in (1, 2, RING, RING + 1):
+        step.batches_per_step = count
+        step()
+        last = batches[(following + count - 1) % RING]
+        following += count
+        wanted = expected(config, weights, {"inputs": last["inputs"].astype(np.float64)})
+        np.testing.assert_allclose(
+            step.results()["output"], wanted["output"], rtol=FLOAT32, atol=1e-6
+        )
+    for before, after in zip(batches, step.engine.ring):
+        np.testing.assert_array_equal(before["inputs"], _numpy(after["inputs"]))
+    step.close()
+
+
+@pytest.mark.parametrize("data", ["synthetic", "generated"])
+@pytest.mark.parametrize("config", [*LSTMS[1:], *CONVS])
+def test_every_batch_is_an_update(popart: Any, config: Any, data: str) -> None:
+    config = dataclasses.replace(
+        config, mode="training", precision="32.32", data=data, learning_rate=1.0
+    )
+    step = ready(popart, config)  # ran the first batch
+    step.batches_per_step = 5
+    step()
+    weights = first_weights(config)
+    for index in range(6):
+        batch = {n: np.asarray(_numpy(v)) for n, v in step.engine.ring[index % RING].items()}
+        pair = {
+            "inputs": batch["inputs"].astype(np.float64),
+            "labels": batch["labels"].astype(np.int64),
+        }
+        slopes = gradients(config, weights, pair)
+        weights = {name: value - slopes[name] for name, value in weights.items()}
+    for name, value in step.weights().items():
+        np.testing.assert_allclose(value, weights[name], rtol=1e-3, atol=1e-4)
+    step.close()
+
+
+@pytest.mark.parametrize("kernel", [PopartLstm, PopartConv])
+@pytest.mark.parametrize("mode", ["inference", "evaluation"])
+def test_the_engine_is_the_one_that_was_measured_to_be_faster(
+    popart: Any, kernel: Any, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for faster, engine in ((True, "torch"), (False, "onnxruntime")):
+        monkeypatch.setattr(
+            kernel, "torch_is_faster", lambda self, dtype, f=faster: f and dtype == "float32"
+        )
+        config = kernel(mode=mode, precision="32.32")
+        step = popart.loop(lambda dtype: None, config, config.feed(DATA))
+        assert step.describe() == {"precision": "float32", "engine": engine}
+    config = kernel(mode="training")
+    assert popart.loop(None, config, config.feed(DATA)).describe()["engine"] == "torch"
+    config = kernel(mode=mode, engine="onnxruntime")
+    assert popart.loop(None, config, config.feed(DATA)).describe()["precision"] == "float32"
+
+
+def test_small_lstms_start_fast_and_large_ones_compute_fast() -> None:
+    small, large = PopartLstm(), PopartLstm(batch_size=64, timesteps=25, hidden_size=512)
+    for dtype in ("float32", "bfloat16"):
+        assert not small.torch_is_faster(dtype)
+        assert large.torch_is_faster(dtype)
+        assert PopartConv().torch_is_faster(dtype)
+
+
+def test_the_record_says_what_runs(popart: Any) -> None:
+    threads = popart.device.threads
+    for config, facts in (
+        (
+            LSTMS[1],
+            {"engine": "onnxruntime", "precision": "float32", "variables": "float32",
+             "threads": threads, "spinning": False},
+        ),
+        (
+            dataclasses.replace(LSTMS[1], mode="training", precision="32.32"),
+            {"engine": "torch", "precision": "float32", "variables": "float32",
+             "recompute": False, "lstm": "torch.lstm", "threads": threads},
+        ),
+        (
+            dataclasses.replace(LSTMS[0], mode="training", precision="32.32"),
+            {"engine": "torch", "precision": "float32", "variables": "float32",
+             "recompute": False, "lstm": "torch.lstm_cell", "threads": threads},
+        ),
+        (
+            dataclasses.replace(LSTMS[2], engine="torch", precision="32.32"),
+            {"engine": "torch", "precision": "float32", "variables": "float32",
+             "lstm": "oneDNN, packed weights", "threads": threads},
+        ),
+        (
+            dataclasses.replace(CONVS[0], mode="training", precision="32.32"),
+            {"engine": "torch", "precision": "float32", "variables": "float32",
+             "recompute": False, "layout": "channels_last", "gradient": "matrix product",
+             "threads": threads},
+        ),
+        (
+            dataclasses.replace(CONVS[0], precision="32.32"),
+            {"engine": "torch", "precision": "float32", "variables": "float32",
+             "layout": "channels_last", "threads": threads},
+        ),
+    ):  # fmt: skip
+        step = ready(popart, config)
+        assert step.describe() == json.loads(json.dumps(facts))
+        step.close()
+
+
+def test_without_onednns_packing_torch_lstm_computes_the_same(
+    popart: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipubench.fixtures.runtimes.onnx import lstm as onnx_lstm
+
+    monkeypatch.setattr(onnx_lstm, "_onednn", lambda *_: None)
+    config = dataclasses.replace(LSTMS[2], engine="torch", precision="32.32")
+    step = ready(popart, config)
+    assert step.describe()["lstm"] == "torch.lstm"
+    wanted = expected(config, first_weights(config), first_batch(step))["output"]
+    np.testing.assert_allclose(step.results()["output"], wanted, rtol=FLOAT32, atol=1e-6)
+    step.close()
+
+
+def test_recomputing_runs_the_layer_twice_a_batch(
+    popart: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipubench.fixtures.runtimes.onnx.lstm import Lstm
+
+    runs: List[int] = []
+    plain = Lstm.__call__
+
+    def counted(self: Any, x: Any) -> Any:
+        runs.append(1)
+        return plain(self, x)
+
+    monkeypatch.setattr(Lstm, "__call__", counted)
+    for recompute, times in ((False, 1), (True, 2)):
+        runs.clear()
+        ready(popart, dataclasses.replace(LSTMS[1], mode="training", recompute=recompute)).close()
+        assert len(runs) == times
+
+
+@pytest.mark.parametrize("mode", ["inference", "evaluation", "training"])
+@pytest.mark.parametrize("config", [LSTMS[1], CONVS[0]])
+def test_the_saved_graph_is_checked_onnx(
+    popart: Any, config: Any, mode: str, tmp_path: Path
+) -> None:
+    import onnx
+
+    step = ready(popart, dataclasses.replace(config, mode=mode))
+    step.save_graph(tmp_path)
+    saved = onnx.load(tmp_path / "model.onnx")
+    onnx.checker.check_model(saved, full_check=True)
+    names = [value.name for value in saved.graph.output]
+    assert names == (["output"] if mode == "inference" else ["output", "loss"])
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+    step.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "file", "event"),
+    [
+        ({"engine": "onnxruntime"}, "onnxruntime*.json", "LSTM"),
+        ({"engine": "torch", "data": "generated"}, "trace.json", "mkldnn_rnn_layer"),
+        ({"mode": "training"}, "trace.json", "mkldnn_rnn_layer_backward"),
+    ],
+)
+def test_a_profile_has_the_layer(
+    popart: Any, changes: Dict[str, Any], file: str, event: str, tmp_path: Path
+) -> None:
+    step = ready(popart, dataclasses.replace(LSTMS[1], **changes))
+    step.batches_per_step = 2
+    step.profile(tmp_path)
+    (path,) = tmp_path.glob(file)
+    assert event in path.read_text()
+    json.loads(path.read_text())
+    step()  # and the step still runs
+    step.close()
+
+
+def test_the_jobs_for_the_meter_are_those_of_the_type_that_computes(popart: Any) -> None:
+    step = ready(popart, LSTMS[1])
+    step.canary()()
+    assert step.peak_work().amount == 2 * 2048**3
+    assert step.copy_work().amount == 2 * (256 << 20)
+    assert step.exact_flops is True
+    assert step.device_memory() is None
+    step.close()
+
+
+def test_close_is_harmless_before_build_and_twice(popart: Any) -> None:
+    config = LSTMS[0]
+    step = popart.loop(lambda dtype: lstm(config, dtype), config, config.feed(DATA))
+    step.close()
+    step.build()
+    step.compile()
+    step.close()
+    step.close()
+
+
+# --- operators -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_softmax_is_over_everything_after_the_first_axis(
+    popart: Any, threads: int, channels_last: bool
+) -> None:
+    import torch
+
+    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS
+    from ipubench.fixtures.runtimes.onnx.operators import Node
+    from ipubench.fixtures.runtimes.onnx.operators import Target
+
+    target = Target(torch.device("cpu"), torch.float64, torch.float64, True, threads)
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    x = torch.randn(2, 3, 4, 5, dtype=torch.float64).contiguous(memory_format=layout)
+    x.requires_grad_()
+    found = FUNCTIONS["Softmax"](Node("Softmax", {}, (None,)), target)(x)
+    wanted = torch.softmax(x.flatten(1), 1).reshape(x.shape)
+    torch.testing.assert_close(found, wanted)
+    slope = torch.randn(x.shape, dtype=torch.float64)
+    ours, theirs = (torch.autograd.grad(y, x, slope)[0] for y in (found, wanted))
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "attributes", "message"),
+    [
+        ("LSTM", {"direction": "reverse"}, "LSTM: direction=reverse is not supported"),
+        ("LSTM", {"clip": 1.0}, "LSTM: .*clip"),
+        ("Conv", {"group": 3}, "Conv: group=3 is not supported"),
+        ("Conv", {"pads": [0, 0, 1, 1]}, "Conv: only equal padding"),
+        ("ReduceSum", {"keepdims": 1}, "ReduceSum: only over all axes"),
+        ("Relu", {}, "does not know the operator Relu"),
+    ],
+)
+def test_what_no_operator_can_do_is_refused(
+    popart: Any, kind: str, attributes: Dict[str, Any], message: str
+) -> None:
+    import torch
+    from onnx import helper
+
+    from ipubench.fixtures.runtimes.onnx.operators import Target
+    from ipubench.fixtures.runtimes.onnx.torch_engine import TorchGraph
+
+    proto = (conv(CONVS[0], "float32") if kind == "Conv" else lstm(LSTMS[0], "float32")).proto
+    if kind in ("LSTM", "Conv"):
+        node = proto.graph.node[0]
+        names = set(attributes)
+        kept = [attribute for attribute in node.attribute if attribute.name not in names]
+        del node.attribute[:]
+        node.attribute.extend(kept)
+        node.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
+    else:
+        proto.graph.node.append(helper.make_node(kind, ["output"], ["more"], **attributes))
+    target = Target(torch.device("cpu"), torch.float32, torch.float32, False)
+    with pytest.raises(ValueError, match=message):
+        TorchGraph(proto, target)
+
+
+# --- another device --------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Gpu:
+    """As much of a GPU as the runtime reads before it computes."""
+
+    kind: str = "cuda"
+    device_id: int = 0
+    threads: int = 1
+    fast_bfloat16: bool = False
+
+
+def test_a_gpu_computes_in_float16_with_its_own_engine_or_pytorch(
+    popart: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import onnxruntime
+
+    from ipubench.fixtures.runtimes.onnx.host import OnnxHost
+
+    host = OnnxHost(Gpu())  # type: ignore[arg-type]
+    config = PopartLstm()
+    for providers, engine in (
+        (["CPUExecutionProvider"], "torch"),
+        (["CUDAExecutionProvider", "CPUExecutionProvider"], "onnxruntime"),
+    ):
+        monkeypatch.setattr(onnxruntime, "get_available_providers", lambda p=providers: p)
+        step = host.loop(lambda dtype: lstm(config, dtype), config, config.feed(DATA))
+        assert step.describe() == {"precision": "float16", "engine": engine}
+        assert step.exact_flops is False
+    monkeypatch.undo()
+    config = PopartLstm(engine="onnxruntime")
+    step = host.loop(lambda dtype: lstm(config, dtype), config, config.feed(DATA))
+    step.build()
+    with pytest.raises(DeviceError, match="has no CUDAExecutionProvider: install onnxruntime-gpu"):
+        step.compile()

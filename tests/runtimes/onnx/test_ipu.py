@@ -1,0 +1,541 @@
+"""The PopART runtime: which calls an option becomes, what travels, what is computed, how it ends.
+
+PopART is the stand-in of ``tests/doubles``, which evaluates the graphs on the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+
+from ipubench.bench_kernels.bench_popart_conv import PopartConv
+from ipubench.bench_kernels.bench_popart_conv import conv
+from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
+from ipubench.bench_kernels.bench_popart_lstm import lstm
+from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.errors import OptionError
+from ipubench.fixtures.runtimes.onnx.ipu import TILE_MAP_VARIABLE
+from ipubench.fixtures.runtimes.onnx.ipu import PopartIpu
+from ipubench.fixtures.runtimes.onnx.ipu_options import acquire
+from ipubench.fixtures.runtimes.onnx.ipu_options import session_options
+from tests import onnx_reference as reference
+from tests.doubles import popart as double
+from tests.doubles.popart import recorder
+
+pytestmark = pytest.mark.framework
+
+HARDWARE = IpuDevice("ipu", None)
+MODEL = IpuDevice("ipu-model", None)
+SMALL_LSTM = PopartLstm(
+    system="ipu", data="generated", batch_size=2, timesteps=3, hidden_size=4, batches_per_step=3
+)
+SMALL_CONV = PopartConv(
+    system="ipu", data="generated", batch_size=2, input_width=9, input_height=8, channel_size=3,
+    filter_number=5, batches_per_step=3,
+)  # fmt: skip
+KERNELS = [SMALL_LSTM, SMALL_CONV]
+HALF = 5e-3  # of values near 1: a float16 has 11 significant bits, and there are some roundings
+
+
+def no_images() -> ImageFolder:
+    raise AssertionError("kernels need no images")
+
+
+@pytest.fixture(autouse=True)
+def popart(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    for name in ("onnx", "torch"):
+        pytest.importorskip(name, reason=f"{name} is not installed: make setup installs it")
+    module = double.as_module()
+    monkeypatch.setitem(sys.modules, "popart", module)
+    return module
+
+
+def step(config: Any, device: IpuDevice = HARDWARE) -> Any:
+    config.check()
+    network = lstm if isinstance(config, PopartLstm) else conv
+    feed = config.feed(Data(no_images))
+    return PopartIpu(device).loop(lambda dtype: network(config, dtype), config, feed)
+
+
+def ready(config: Any, device: IpuDevice = HARDWARE) -> Any:
+    made = step(config, device)
+    made.build()
+    made.compile()
+    return made
+
+
+def read_arrays() -> Dict[str, Any]:
+    """The arrays that the session reads, by the tensors' names in our graphs."""
+    given = recorder.arguments("PyStepIO.__init__")["inputs"]
+    return {name.split("/")[0]: array for name, array in given.items()}
+
+
+def first_weights(config: Any, dtype: str = "float32") -> Dict[str, Any]:
+    from onnx import numpy_helper
+
+    network = (lstm if isinstance(config, PopartLstm) else conv)(config, dtype)
+    values = network.proto.graph.initializer
+    return {value.name: numpy_helper.to_array(value).astype(np.float64) for value in values}
+
+
+# --- options ---------------------------------------------------------------------------------
+
+
+def test_the_default_case_leaves_popart_as_it_is(popart: ModuleType) -> None:
+    config = PopartLstm(system="ipu")
+    options = session_options(popart, config, config.feed(Data(no_images)))
+    given = {name: value for name, value in options._values.items() if value}
+    assert given == {"syntheticDataMode": double.SyntheticDataMode.RandomNormal}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"data": "generated"}, {"syntheticDataMode": double.SyntheticDataMode.Off}),
+        ({"use_zero_values": True}, {"syntheticDataMode": double.SyntheticDataMode.Zeros}),
+        ({"shards": 2}, {"virtualGraphMode": double.VirtualGraphMode.Auto}),
+        (
+            {"shards": 2, "auto_sharding": False},
+            {"virtualGraphMode": double.VirtualGraphMode.Manual},
+        ),
+        ({"shards": 2, "pipeline": True}, {"enablePipelining": True}),
+        ({"recompute": True}, {"autoRecomputation": double.RecomputationType.Standard}),
+        (
+            {"recompute": True, "pipeline": True, "shards": 2},
+            {"autoRecomputation": double.RecomputationType.Pipeline},
+        ),
+        ({"replicas": 2}, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
+        ({"report_hw_cycle_count": True}, {"instrumentWithHardwareCycleCounter": True}),
+        (
+            {"convolution_options": '{"availableMemoryProportion": 0.2}'},
+            {"convolutionOptions": {"availableMemoryProportion": "0.2"}},
+        ),
+    ],
+)
+def test_an_option_becomes_a_session_option(
+    popart: ModuleType, changes: Dict[str, Any], expected: Dict[str, Any]
+) -> None:
+    config = PopartLstm(**{"system": "ipu", "mode": "training", **changes})
+    options = session_options(popart, config, config.feed(Data(no_images)))._values
+    assert {name: options[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("device", "call", "arguments"),
+    [
+        (HARDWARE, "DeviceManager.acquireAvailableDevice", {"numIpus": 2}),
+        (IpuDevice("ipu", 5), "DeviceManager.acquireDeviceById", {"id": 5}),
+        (
+            MODEL,
+            "DeviceManager.createIpuModelDevice",
+            {"e": {"numIPUs": 2, "ipuVersion": "ipu2", "tilesPerIPU": 1472}},
+        ),
+    ],
+)
+def test_the_devices_are_those_that_were_asked_for(
+    popart: ModuleType, device: IpuDevice, call: str, arguments: Dict[str, Any]
+) -> None:
+    recorder.ipus_of_id = 2
+    assert acquire(popart, device, 2).numIpus == 2
+    assert recorder.arguments(call) == arguments
+
+
+def test_cycles_are_counted_for_every_call_on_hardware_only() -> None:
+    config = dataclasses.replace(SMALL_LSTM, report_hw_cycle_count=True)
+    made = ready(config)
+    made()
+    made()
+    assert made.counters() == {"cycles": [3000, 3000]}
+    with pytest.raises(OptionError, match="report_hw_cycle_count needs --device=ipu"):
+        step(config, MODEL)
+    assert ready(SMALL_LSTM).counters() == {}
+
+
+def test_three_ipus_cannot_be_attached() -> None:
+    with pytest.raises(OptionError, match="shards x replicas: 3 IPUs"):
+        step(dataclasses.replace(SMALL_LSTM, replicas=3))
+
+
+def test_batches_that_do_not_fit_into_the_hosts_memory_are_refused() -> None:
+    # 33 million float16 outputs a batch.
+    made = step(PopartConv(system="ipu", data="generated", batches_per_step=10**6))
+    with pytest.raises(OptionError, match=r"take \d+ GiB, .*; --batches-per-step=\d+ takes half"):
+        made.build()
+
+
+# --- what travels ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("config", KERNELS)
+def test_generated_batches_travel_in_the_precision_of_the_case(config: Any, replicas: int) -> None:
+    config = dataclasses.replace(config, mode="training", replicas=replicas)
+    ready(config)
+    arrays = read_arrays()
+    leading = (3,) if replicas == 1 else (3, 2)
+    for spec in config.feed(Data(no_images)).specs:
+        assert arrays[spec.name].shape == leading + spec.shape
+        assert arrays[spec.name].dtype == (spec.dtype or "float16")
+    batches = arrays["inputs"].reshape(3 * replicas, -1)
+    # Four batches take turns.
+    assert len({batch.tobytes() for batch in batches}) == min(3 * replicas, 4)
+    assert np.abs(batches).max() <= 1
+    assert set(np.unique(arrays["labels"])) == {0, 1}
+
+
+@pytest.mark.parametrize("mode", ["inference", "evaluation", "training"])
+@pytest.mark.parametrize("config", KERNELS)
+def test_synthetic_data_do_not_travel(config: Any, mode: str) -> None:
+    made = ready(dataclasses.replace(config, mode=mode, data="synthetic"))
+    assert recorder.arguments("PyStepIO.__init__") == {"inputs": {}, "outputs": {}}
+    assert recorder.arguments("PyStepIO.enableRuntimeAsserts") == {"b": False}
+    made()
+    assert made.anchors == {}
+
+
+def test_the_output_comes_back_or_the_loss_where_there_is_one() -> None:
+    for mode, shape in (("inference", (3, 3, 1, 2, 4)), ("evaluation", (3,)), ("training", (3,))):
+        double.recorder.reset()
+        made = ready(dataclasses.replace(SMALL_LSTM, mode=mode))
+        (values,) = made.anchors.values()
+        assert values.shape == shape
+        flow = recorder.arguments("DataFlow.__init__")
+        assert flow["batchesPerStep"] == 3
+        (kind,) = flow["anchorTensors"].values()
+        assert kind._kind == "All"
+
+
+# --- what is computed ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("32.32", 1e-4), ("16.16", HALF)])
+@pytest.mark.parametrize("mode", ["inference", "evaluation"])
+@pytest.mark.parametrize("config", KERNELS)
+def test_every_batch_has_its_own_result(
+    config: Any, mode: str, precision: str, tolerance: float
+) -> None:
+    config = dataclasses.replace(config, mode=mode, precision=precision)
+    made = ready(config)
+    made()
+    (results,) = made.anchors.values()
+    arrays, weights = read_arrays(), first_weights(config)
+    for batch, found in enumerate(results):
+        inputs = arrays["inputs"][batch].astype(np.float64)
+        labels = arrays["labels"][batch].astype(np.int64) if mode == "evaluation" else None
+        if isinstance(config, PopartLstm):
+            states = reference.lstm(weights, inputs)[0][:, None]
+            wanted = states if labels is None else reference.lstm_loss(weights, inputs, labels)
+        elif labels is None:
+            wanted = reference.conv(config, weights, inputs)
+        else:
+            wanted = reference.conv_loss(config, weights, inputs, labels)
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+    assert not np.array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("config", KERNELS)
+def test_training_updates_once_a_batch_by_the_replicas_sum(config: Any, replicas: int) -> None:
+    config = dataclasses.replace(
+        config, mode="training", precision="32.32", replicas=replicas, learning_rate=1.0
+    )
+    made = ready(config)
+    made()
+    arrays, weights = read_arrays(), first_weights(config)
+    inputs = arrays["inputs"].reshape(3, replicas, *config.feed(Data(no_images)).specs[0].shape)
+    labels = arrays["labels"].reshape(3, replicas, *config.feed(Data(no_images)).specs[1].shape)
+    for batch in range(3):
+        slopes = []
+        for replica in range(replicas):
+            pair = (
+                inputs[batch, replica].astype(np.float64),
+                labels[batch, replica].astype(np.int64),
+            )
+            if isinstance(config, PopartLstm):
+                slopes.append(reference.lstm_gradients(weights, *pair))
+            else:
+                slopes.append(reference.conv_gradients(config, weights, *pair))
+        weights = {name: w - sum(slope[name] for slope in slopes) for name, w in weights.items()}
+    for name, value in recorder.sessions[-1]._graph.weights().items():
+        np.testing.assert_allclose(value, weights[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", KERNELS)
+def test_the_host_computes_the_same_as_popart(config: Any) -> None:
+    """The same batch through both runtimes: losses and updated weights agree."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    from ipubench.fixtures.devices.cpu import CpuDevice
+    from ipubench.fixtures.runtimes.onnx.host import OnnxHost
+
+    config = dataclasses.replace(
+        config, mode="training", precision="32.32", batches_per_step=1, learning_rate=1.0
+    )
+    made = ready(config)
+    made()
+    (loss,) = made.anchors.values()
+
+    hosted = dataclasses.replace(config, system="host")
+    network = lstm if isinstance(config, PopartLstm) else conv
+    device = CpuDevice(pin=False)
+    device.attach()
+    other = OnnxHost(device).loop(
+        lambda dtype: network(hosted, dtype), hosted, hosted.feed(Data(no_images))
+    )
+    other.build()
+    other.compile()
+    device.release()
+    for name, array in read_arrays().items():
+        np.testing.assert_array_equal(array[0], other.engine.ring[0][name].numpy())
+    np.testing.assert_allclose(loss, other.results()["loss"], rtol=1e-4)
+    ours, theirs = other.weights(), recorder.sessions[-1]._graph.weights()
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], rtol=1e-4, atol=1e-6)
+    other.close()
+
+
+def test_the_graph_is_the_one_that_a_host_runs() -> None:
+    import onnx
+
+    made = ready(dataclasses.replace(SMALL_LSTM, precision="32.32"))
+    given = recorder.arguments("InferenceSession.__init__")["fnModel"]
+    assert onnx.load_model_from_string(given) == lstm(SMALL_LSTM, "float32").proto
+    made.close()
+
+
+# --- sharding --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", KERNELS)
+def test_manual_placement_puts_the_layer_on_the_first_ipu_and_the_loss_on_the_second(
+    config: Any,
+) -> None:
+    ready(dataclasses.replace(config, mode="training", shards=2, auto_sharding=False))
+    placed = [given for name, given in recorder.calls if name == "Builder.virtualGraph"]
+    kinds = [
+        (next(iter(given["nodeOutputNames"])).split(":")[0], given["value"]) for given in placed
+    ]
+    losses = ["Nll"] if isinstance(config, PopartLstm) else ["Sub", "ReduceSumSquare"]
+    assert kinds == [("output", 0), ("Softmax", 1), *((kind, 1) for kind in losses)]
+
+
+def test_a_pipeline_runs_on_its_shards() -> None:
+    made = ready(dataclasses.replace(SMALL_CONV, mode="training", shards=2, pipeline=True))
+    made()
+    assert recorder.devices[0].numIpus == 2
+    assert made.describe()["ipus"] == 2
+
+
+# --- how it begins and ends ------------------------------------------------------------------
+
+
+def test_the_record_says_what_runs() -> None:
+    made = step(dataclasses.replace(SMALL_CONV, replicas=2, convolution_options='{"a": "b"}'))
+    facts = made.describe()
+    assert facts == {
+        "engine": "popart",
+        "popart": "double",
+        "precision": "float16",
+        "variables": "float16",
+        "ipus": 2,
+        "options": {
+            "replicas": 2,
+            "shards": 1,
+            "placement": "single",
+            "pipeline": False,
+            "recompute": False,
+            "synthetic_data": "Off",
+            "convolution_options": {"a": "b"},
+        },
+    }
+    assert json.loads(json.dumps(facts)) == facts
+    assert (made.dropped, made.calibrated, made.batches_per_step) == (1, False, 3)
+    assert made.canary() is None
+    assert made.peak_work() is None
+
+
+@pytest.mark.parametrize("mode", ["inference", "evaluation", "training"])
+@pytest.mark.parametrize("config", KERNELS)
+def test_the_saved_graph_is_checked_onnx(config: Any, mode: str, tmp_path: Path) -> None:
+    import onnx
+
+    made = ready(dataclasses.replace(config, mode=mode))
+    made.save_graph(tmp_path)
+    saved = onnx.load(tmp_path / "model.onnx")
+    onnx.checker.check_model(saved)
+    assert len(saved.graph.output) == (1 if mode == "inference" else 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_the_tile_mapping_is_saved_beside_the_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TILE_MAP_VARIABLE, "mine.json")
+    made = ready(dataclasses.replace(SMALL_LSTM, tensor_tile_mapping=True))
+    assert os.environ[TILE_MAP_VARIABLE] == "mine.json"
+    made.save_graph(tmp_path)
+    assert json.loads((tmp_path / "tile_mapping.json").read_text()) == {"inputs": [[0, 1]]}
+    made.close()
+
+
+def test_a_tile_mapping_that_nobody_keeps_is_a_warning() -> None:
+    made = ready(dataclasses.replace(SMALL_LSTM, tensor_tile_mapping=True))
+    assert TILE_MAP_VARIABLE not in os.environ
+    with pytest.warns(UserWarning, match="--save-graph=DIR"):
+        made.close()
+
+
+def test_without_popart_the_error_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "popart", None)
+    with pytest.raises(
+        DeviceError, match=r"(?s)--device=ipu: .*only with the Poplar SDK: .*enable"
+    ):
+        PopartIpu(HARDWARE)
+
+
+def test_another_package_of_that_name_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = ModuleType("popart")
+    other.__file__ = "/site-packages/popart/__init__.py"
+    monkeypatch.setitem(sys.modules, "popart", other)
+    with pytest.raises(DeviceError, match="site-packages/popart/__init__.py is another package"):
+        PopartIpu(HARDWARE)
+
+
+@pytest.mark.parametrize(("device", "hint"), [(HARDWARE, True), (IpuDevice("ipu", 3), True)])
+def test_a_device_that_cannot_be_had_is_a_device_error(device: IpuDevice, hint: bool) -> None:
+    made = step(SMALL_LSTM, device)
+    made.build()
+    recorder.attach_error = "Failed to acquire device with 1 IPUs"
+    with pytest.raises(DeviceError) as caught:
+        made.compile()
+    message = str(caught.value)
+    assert message.startswith("--device=ipu: PopART could not attach to 1 IPU: Failed to acquire")
+    assert ("gc-monitor" in message) is hint
+    made.close()
+
+
+def test_a_device_with_another_number_of_ipus_is_given_back() -> None:
+    recorder.ipus_of_id = 4
+    made = step(SMALL_LSTM, IpuDevice("ipu", 7))
+    made.build()
+    with pytest.raises(DeviceError, match="--device-id=7: this device has 4 IPUs .* needs 1"):
+        made.compile()
+    assert not recorder.devices[0].isAttached
+
+
+def test_a_graph_that_cannot_be_compiled_releases_the_device() -> None:
+    made = step(SMALL_LSTM)
+    made.build()
+    recorder.compile_error = "Memory allocation failed: tile 3"
+    with pytest.raises(DeviceError, match="could not compile the graph for 1 IPU: Memory alloc"):
+        made.compile()
+    assert recorder.devices[0].isAttached
+    made.close()
+    assert not recorder.devices[0].isAttached
+
+
+def test_close_is_harmless_before_build_and_twice() -> None:
+    made = step(SMALL_LSTM)
+    made.close()
+    made.build()
+    made.compile()
+    made.close()
+    made.close()
+    assert recorder.names().count("DeviceInfo.detach") == 1
+
+
+def test_a_missing_tile_mapping_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "write_text", lambda *_, **__: 0)
+    made = step(dataclasses.replace(SMALL_LSTM, tensor_tile_mapping=True))
+    made.build()
+    with pytest.raises(CaseError, match="PopART did not write tile_mapping.json"):
+        made.compile()
+    made.close()
+
+
+# --- the stand-in ----------------------------------------------------------------------------
+
+
+def proto() -> bytes:
+    serialized: bytes = lstm(SMALL_LSTM, "float16").proto.SerializeToString()
+    return serialized
+
+
+def test_the_stand_in_refuses_what_the_sdk_refuses(popart: ModuleType) -> None:
+    opsets = {"ai.onnx": 11, "ai.graphcore": 1}
+    options = popart.SessionOptions()
+    with pytest.raises(AttributeError):
+        options.enablePipeline = True
+    with pytest.raises(AssertionError):
+        options.enablePipelining = 1
+    with pytest.raises(AttributeError):
+        _ = popart.recorder
+    with pytest.raises(TypeError):
+        popart.ConstSGD(rate=0.1)
+    with pytest.raises(popart.popart_exception, match="no type"):
+        popart.TensorInfo("HALF", [1])
+    with pytest.raises(popart.popart_exception, match="power of two"):
+        popart.DeviceManager().acquireAvailableDevice(3)
+    with pytest.raises(popart.popart_exception, match="opset 11"):
+        popart.Builder(proto(), opsets={**opsets, "ai.onnx": 10})
+    builder = popart.Builder(proto(), opsets=opsets)
+    with pytest.raises(popart.popart_exception, match="no tensors"):
+        builder.aiOnnxOpset11.sub(["output", "nothing"])
+    with pytest.raises(popart.popart_exception, match="contiguous"):
+        popart.PyStepIO({"inputs": np.zeros((4, 4)).T[:2]}, {})
+
+
+def session(popart: ModuleType, ipus: int = 1, batches: int = 1, **given: Any) -> Any:
+    options = popart.SessionOptions()
+    for name, value in given.items():
+        setattr(options, name, value)
+    flow = popart.DataFlow(batches, {"output": popart.AnchorReturnType("All")})
+    device = popart.DeviceManager().acquireAvailableDevice(ipus)
+    return popart.InferenceSession(proto(), flow, device, userOptions=options)
+
+
+def test_the_stand_in_places_operations_as_strictly_as_the_sdk(popart: ModuleType) -> None:
+    auto = double.VirtualGraphMode.Auto
+    for ipus, batches, given in (
+        (2, 1, {}),
+        (2, 1, {"virtualGraphMode": double.VirtualGraphMode.Manual}),
+        (1, 1, {"enablePipelining": True}),
+        (2, 1, {"enablePipelining": True, "virtualGraphMode": auto}),
+        (1, 1, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
+    ):
+        with pytest.raises(popart.popart_exception):
+            session(popart, ipus, batches, **given)
+    session(popart, 2, 2, enablePipelining=True, virtualGraphMode=auto)
+
+
+def test_the_stand_in_reads_arrays_as_strictly_as_the_sdk(popart: ModuleType) -> None:
+    made = session(popart)
+    with pytest.raises(popart.popart_exception, match="prepareDevice first"):
+        made.run(popart.PyStepIO({}, {}))
+    made.prepareDevice()
+    outputs = made.initAnchorArrays()
+    wrong: List[Dict[str, Any]] = [
+        {},
+        {"inputs": np.zeros((1, 3, 2, 4), np.float32)},
+        {"inputs": np.zeros((2, 3, 2, 4), np.float16)},
+    ]
+    for inputs in wrong:
+        with pytest.raises(popart.popart_exception, match="inputs"):
+            made.run(popart.PyStepIO(inputs, outputs))
+    made.run(popart.PyStepIO({"inputs": np.zeros((3, 2, 4), np.float16)}, outputs))
+    with pytest.raises(popart.popart_exception, match="no cycles"):
+        made.getCycleCount()
+    made._device.detach()
+    with pytest.raises(popart.popart_exception, match="attached"):
+        made.run(popart.PyStepIO({"inputs": np.zeros((3, 2, 4), np.float16)}, outputs))

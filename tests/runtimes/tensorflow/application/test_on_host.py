@@ -1,0 +1,460 @@
+"""The application on a host: device calls, what happens between them, stopping and going on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import signal
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipubench.bench_training.application.options import Application
+from ipubench.bench_training.application.rules import settled
+from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.tfds.find import PreparedSplit
+from ipubench.fixtures.data.tfds.find import find_prepared
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.values import Parameters
+from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from tests.support.examples import learnable_cifar
+from tests.support.harness import ROOT, Project
+from tests.support.named_networks_reference import batch_norm, keras_network
+from tests.support.tensorflow_cases import nothing
+
+pytestmark = pytest.mark.framework
+tf = pytest.importorskip("tensorflow", reason="pip install '.[tensorflow]' adds TensorFlow")
+
+# A call has 2 weight updates of 2 micro batches, a log line and, every other one, a checkpoint.
+SMALL: Dict[str, Any] = {
+    "name": "small",
+    "model_name": "cifar_resnet8",
+    "precision": "32.32",
+    "data": "generated",
+    "micro_batch_size": 4,
+    "gradient_accumulation_count": 2,
+    "weight_updates_per_epoch": 4,
+    "num_epochs": 2,
+    "logs_per_epoch": Fraction(2),
+    "ckpts_per_epoch": Fraction(1),
+    "optimizer_params": Parameters({"momentum": 0.9}),
+    "lr_schedule": "cosine",
+    "lr_schedule_params": Parameters({"initial_learning_rate": 2e-3, "epochs_to_total_decay": 2}),
+}
+
+
+def small(**options: Any) -> Application:
+    """Return a small configuration."""
+    return Application(**{**SMALL, **options})
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """CIFAR-10's layout, with 50 images for training and 21 for validation."""
+    folder = tmp_path_factory.mktemp("data")
+    learnable_cifar(folder, 50, 21)
+    return folder
+
+
+def real_run(folder: str, **options: Any) -> Tuple[Application, Data]:
+    """Return a configuration of training on such images, and what makes its feeds."""
+    config = settled(small(data="real", deterministic=True, **options))
+    return config, data_in(Path(folder))
+
+
+def data_in(folder: Path) -> Data:
+    """Return what makes the feeds of a folder of small data sets."""
+    return Data(nothing, nothing, prepared=lambda *names: found_in(folder, *names))
+
+
+def found_in(folder: Path, dataset: str, split: str) -> PreparedSplit:
+    """Return a split that is there."""
+    found = find_prepared(folder, dataset, split)
+    assert found is not None
+    return found
+
+
+def step_of(config: Application, data: Any = None) -> Any:
+    """Return the step of a configuration on this machine's CPU, built and compiled."""
+    data = data or Data(nothing, nothing)
+    step = TensorFlowHost(CpuDevice()).application(
+        config.classifier(),
+        config.recipe,
+        config,
+        data.examples(config),
+        data.validation_examples(config),
+    )
+    step.build()
+    step.compile()
+    return step
+
+
+def updates_in(caplog: pytest.LogCaptureFixture) -> List[int]:
+    """Return after how many updates the log lines stand."""
+    return [int(number) for number in re.findall(r"batch (\d+): ", caplog.text)]
+
+
+def test_a_call_runs_the_updates_up_to_the_next_host_event(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Logs every 2 updates, checkpoints every 4; calls beyond the run's end leave neither."""
+    config = small(checkpoint_output_dir=str(tmp_path), validation=False)
+    step = step_of(config)
+    assert (step.calibrated, step.batches_per_step, step.most_rounds) == (False, 2, 4)
+    assert step.updates == 0  # compiling runs nothing
+    with caplog.at_level(logging.INFO, "ipubench.training"):
+        for _ in range(5):
+            step()
+    assert updates_in(caplog) == [2, 4, 6, 8]
+    assert step.most_rounds == 1
+    assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4, 8]
+    counters = step.counters()
+    assert (counters["weight_updates"], counters["log_lines"], counters["checkpoints"]) == (
+        10,
+        4,
+        2,
+    )
+    rates = [float(rate) for rate in re.findall(r"lr: (\S+),", caplog.text)]
+    recipe = config.recipe
+    # That of each call's last update; beyond the end it stays at the last.
+    assert rates == pytest.approx([recipe.rate(n) for n in (1, 3, 5, 7)], rel=1e-4)
+    assert step._rate(9) == recipe.rate(7)
+    assert step.finish() == {
+        "training_seconds": pytest.approx(step.progress.seconds),
+        "epochs": 2.0,
+        "of_epochs": 2,
+    }
+    step.close()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_what_was_not_measured_of_a_run_is_trained_where_its_weights_are_wanted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = small(checkpoint_output_dir=str(tmp_path), validation=False)
+    step = step_of(config)
+    step()
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "ipubench.training"):
+        facts = step.finish()
+    assert (facts["epochs"], facts["of_epochs"]) == (2.0, 2)
+    assert updates_in(caplog) == [4, 6, 8]
+    assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4, 8]
+    step.close()
+
+    step = step_of(small(validation=False))  # nobody wants these
+    step()
+    assert step.finish()["epochs"] == 0.5
+    step.close()
+
+
+def test_the_training_accuracy_is_that_of_the_images_seen(tmp_path: Path) -> None:
+    """With a rate of 0 every micro batch meets the same weights: one image, right or wrong."""
+    still = Parameters({"initial_learning_rate": 0.0})
+    config = small(lr_schedule="const", lr_schedule_params=still, validation=False)
+    step = step_of(config)
+    before = [variable.numpy() for variable in step.classifier.trainable_variables]
+    image, label = step._input.take()
+    from ipubench.models.tensorflow.cnn.run import ForwardPass
+
+    answers = tf.argmax(step.classifier(image, ForwardPass(training=True)), 1, tf.int32)
+    wanted = float(tf.reduce_mean(tf.cast(answers == label, tf.float32)))
+    step()
+    assert step.accuracy == wanted
+    assert step.counters()["training_accuracy"] == wanted
+    after = step.classifier.trainable_variables
+    assert all(np.array_equal(one, other.numpy()) for one, other in zip(before, after))
+    step.close()
+
+
+CHILD = """
+import logging, os, signal
+from tests.runtimes.tensorflow.application.test_on_host import real_run, step_of
+
+class Kill(logging.Handler):
+    def emit(self, record):
+        if record.getMessage().startswith("batch 6:"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+logging.getLogger("ipubench.training").addHandler(Kill())
+step = step_of(*real_run({dataset!r}, checkpoint_output_dir={output!r}))
+for _ in range(4):
+    step()
+"""
+
+
+def test_a_run_that_is_killed_goes_on_with_the_same_loss_curve(
+    dataset: Path, tmp_path: Path
+) -> None:
+    """Killed after update 6, between the checkpoints of 4 and 8; images, rates, slots, all."""
+    whole = step_of(*real_run(str(dataset), validation=False))
+    losses, accuracies = [], []
+    for _ in range(4):
+        whole()
+        losses.append(whole.loss)
+        accuracies.append(whole.accuracy)
+    wanted = [variable.numpy() for variable in whole._state().values()]
+    whole.close()
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD.format(dataset=str(dataset), output=str(tmp_path))],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=240,
+    )
+    assert child.returncode == -signal.SIGKILL
+    assert len(re.findall(r"^batch \d+: ", child.stdout, re.MULTILINE)) == 2
+    assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4]
+
+    config, data = real_run(
+        str(dataset), checkpoint_input_dir=str(tmp_path), checkpoint_output_dir=str(tmp_path)
+    )
+    again = step_of(config, data)
+    assert again.describe()["restored"] == str(tmp_path / "checkpoint-00000004.npz")
+    for loss, accuracy in list(zip(losses, accuracies))[2:]:
+        again()
+        assert again.loss == pytest.approx(loss, rel=1e-5)
+        assert again.accuracy == accuracy
+    found = [variable.numpy() for variable in again._state().values()]
+    assert all(np.allclose(one, other, 1e-4, 1e-6) for one, other in zip(found, wanted))
+    # The checkpoints from before the kill are those of the training, too.
+    assert [one["epoch"] for one in again.finish()["validation"]] == [1.0, 2.0]
+    again.close()
+    # What another process wrote is left to the user.
+    assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4]
+    assert len(set(losses)) == 4  # the batches differ
+
+
+def test_what_cannot_go_on_is_one_message(tmp_path: Path) -> None:
+    """A checkpoint of another network or calls, of a finished run, cut short; an empty folder."""
+    step = step_of(small(checkpoint_output_dir=str(tmp_path), validation=False))
+    for _ in range(4):
+        step()
+    step.close()
+    last = tmp_path / "checkpoint-00000008.npz"
+    refused(small(checkpoint_input_dir=str(tmp_path)), f"{last} is the end of a run of 8 weight")
+    last.rename(tmp_path / "other")
+    first = tmp_path / "checkpoint-00000004.npz"
+    refused(
+        small(checkpoint_input_dir=str(tmp_path), model_name="cifar_resnet20"),
+        f"{first} is of another network or optimiser: weights/.* the file has .*; give the options",
+    )
+    refused(
+        small(checkpoint_input_dir=str(tmp_path), optimizer_params=Parameters({"momentum": 0.0})),
+        f"{first} is of another network or optimiser: nothing here is named slots/0/0",
+    )
+    refused(
+        small(checkpoint_input_dir=str(tmp_path), weight_updates_per_epoch=3, logs_per_epoch=1),
+        f"{first} was written after 4 weight updates, .* in the middle of a call of 3",
+    )
+    first.write_bytes(first.read_bytes()[:-1000])
+    for training in (True, False):
+        refused(
+            small(checkpoint_input_dir=str(tmp_path), training=training),
+            f"{first} is damaged or was cut short",
+        )
+    first.unlink()
+    refused(small(checkpoint_input_dir=str(tmp_path)), f"{tmp_path} has no checkpoints")
+
+
+def refused(config: Application, message: str) -> None:
+    """The step of a configuration cannot be built, and says so."""
+    with pytest.raises(CaseError, match=message):
+        step_of(config)
+
+
+def test_checkpoints_are_validated_after_training_and_then_deleted(
+    dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The accuracies are those of the unfolded network on all images, the padded ones left out."""
+    other = tmp_path / "notes.txt"
+    other.write_text("not the run's")
+    config, data = real_run(str(dataset), checkpoint_output_dir=str(tmp_path))
+    step = step_of(config, data)
+    wanted = []
+    for _ in range(4):
+        step()
+        if step.updates % 4 == 0:
+            wanted.append(accuracy_of(step.classifier, config, data))
+    with caplog.at_level(logging.INFO, "ipubench.training"):
+        facts = step.finish()["validation"]
+    assert [found["weights"] for found in facts] == [
+        "checkpoint-00000004.npz",
+        "checkpoint-00000008.npz",
+    ]
+    assert [found["epoch"] for found in facts] == [1.0, 2.0]
+    assert [(found["accuracy"], found["images"]) for found in facts] == wanted
+    assert f"accuracy: {100 * wanted[1][0]:.3f} % of {wanted[1][1]} images" in caplog.text
+    step.close()
+    assert list(tmp_path.iterdir()) == [other]
+    json.dumps(facts, allow_nan=False)
+
+
+def test_a_folder_and_a_random_network_are_validated_alone(dataset: Path, tmp_path: Path) -> None:
+    """training=false: the newest checkpoint is what is measured, all are validated."""
+    config, data = real_run(str(dataset), checkpoint_output_dir=str(tmp_path), clean_dir=False)
+    training = step_of(config, data)
+    for _ in range(4):
+        training()
+    trained = training.finish()["validation"]
+    training.close()
+    assert len(list(tmp_path.iterdir())) == 2
+
+    config, data = real_run(str(dataset), training=False, checkpoint_input_dir=str(tmp_path))
+    step = step_of(config, data)
+    assert step.calibrated
+    assert step.describe()["weights"] == str(tmp_path / "checkpoint-00000008.npz")
+    # More than two passes: a measurement goes round and round.
+    step.batches_per_step = 2 * step.feed.batches_per_epoch
+    step()
+    assert step.correct == 2 * round(trained[1]["accuracy"] * trained[1]["images"])
+    assert step.finish()["validation"] == trained
+    step.close()
+
+    config, data = real_run(str(dataset), training=False)
+    step = step_of(config, data)
+    (random,) = step.finish()["validation"]
+    network = config.classifier()(tf, dtype=tf.float32)
+    assert (random["accuracy"], random["images"]) == accuracy_of(network, config, data)
+    assert (random["weights"], step.describe()["weights"]) == ("random weights",) * 2
+    step.close()
+
+
+def accuracy_of(classifier: Any, config: Application, data: Data) -> Tuple[float, int]:
+    """Return (share of right answers, images) of one pass through a network as it is."""
+    from ipubench.models.tensorflow.cnn.run import ForwardPass
+
+    feed = data.validation_examples(config)()
+    right = images = 0
+    for pixels, labels in feed.pipeline(tf, "float32"):
+        answers = tf.argmax(classifier(pixels, ForwardPass(training=False)), 1, tf.int32)
+        right += int(tf.reduce_sum(tf.cast(answers == labels, tf.int32)))
+        images += int(tf.reduce_sum(tf.cast(labels < feed.classes, tf.int32)))
+    return right / images, images
+
+
+def test_data_without_meaning_is_validated_in_a_few_batches() -> None:
+    """Not in ten thousand generated images; nothing is left behind."""
+    step = step_of(small())
+    for _ in range(2):
+        step()
+    folder = step.progress._folder.path
+    (facts,) = step.finish()["validation"]
+    assert facts["images"] == 8 * 4
+    assert facts["accuracy"] in (0.0, 1.0)  # one image
+    step.close()
+    assert not folder.exists()
+
+
+def test_gradients_are_reduced_where_replicas_have_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the hook makes of the gradients is what the optimiser takes."""
+    from ipubench.fixtures.runtimes.tensorflow.host.replicas import Replicas
+
+    monkeypatch.setattr(Replicas, "means", lambda _, tensors: [0.0 * t for t in tensors])
+    step = step_of(small(validation=False))
+    before = [variable.numpy() for variable in step.classifier.trainable_variables]
+    step()
+    after = [variable.numpy() for variable in step.classifier.trainable_variables]
+    assert all(map(np.array_equal, before, after))
+    step.close()
+
+
+def test_the_record_has_what_a_step_does_at_its_end(project: Project) -> None:
+    """After the counters were read, once, before the step is closed."""
+    bench = project.folder / "bench_fake.py"
+    bench.write_text(
+        bench.read_text()
+        + """
+
+class Finishing(FakeStep):
+    def finish(self):
+        assert not self.closed
+        self.device.clock.advance(7.0)
+        return {"calls": len(self.batches)}
+
+
+@cases(Other(name="last"))
+def bench_finishing(config, device, meter):
+    step = Finishing(device, ArrayFeed(config.data, ()), 0.01)
+    meter(step, items=1, unit="items")
+    assert step.closed
+"""
+    )
+    project.run("-k", "last or delta").assert_code(0)
+    records = project.records()
+    assert "finish" not in records["delta-synthetic"]
+    last = records["last-synthetic"]
+    assert last["finish"]["calls"] > last["rounds"]["count"]
+    assert last["throughput"]["median"] == pytest.approx(100)
+
+
+IMAGES, EPOCHS, BATCH, RATE = 1200, 4, 32, 0.05
+
+
+def plain_keras(folder: Path) -> float:
+    """Return the accuracy that the same network reaches in a plain Keras program on the files."""
+    keras = tf.keras
+    keras.utils.set_random_seed(0)
+
+    def parsed(record: Any) -> Tuple[Any, Any]:
+        kinds = {"image": tf.string, "label": tf.int64}
+        features = {name: tf.io.FixedLenFeature([], kind) for name, kind in kinds.items()}
+        example = tf.io.parse_single_example(record, features)
+        pixels = tf.reshape(tf.io.decode_png(example["image"], channels=3), [32, 32, 3])
+        return tf.image.per_image_standardization(pixels), example["label"]
+
+    def augmented(image: Any, label: Any) -> Tuple[Any, Any]:
+        image = tf.image.random_flip_left_right(tf.pad(image, [[4, 4], [4, 4], [0, 0]]))
+        return tf.image.random_crop(image, [32, 32, 3]), label
+
+    def split(name: str) -> Any:
+        files = sorted(str(path) for path in folder.rglob(f"*{name}.tfrecord*"))
+        assert files
+        return tf.data.TFRecordDataset(files).map(parsed).cache()
+
+    model = keras_network(tf, "cifar_resnet8", (32, 32, 3), 10, batch_norm(tf))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(RATE, momentum=0.9), loss, metrics=["accuracy"])
+    train = split("train").map(augmented).shuffle(IMAGES).batch(BATCH, drop_remainder=True)
+    train = train.with_options(as_asked(tf))
+    model.fit(train, epochs=EPOCHS, verbose=0)
+    test = split("test").batch(100).with_options(as_asked(tf))
+    return float(model.evaluate(test, verbose=0)[1])
+
+
+@pytest.mark.slow
+def test_it_learns_as_well_as_a_plain_keras_program(tmp_path: Path) -> None:
+    """cifar_resnet8 on images in CIFAR-10's layout: the same accuracy on images not seen."""
+    learnable_cifar(tmp_path, IMAGES, 500)
+    rate = Parameters({"initial_learning_rate": RATE / BATCH})
+    config = small(
+        data="real",
+        micro_batch_size=BATCH,
+        gradient_accumulation_count=1,  # a batch norm sees as many images as Keras'
+        weight_updates_per_epoch=IMAGES // BATCH,
+        num_epochs=EPOCHS,
+        lr_schedule="const",
+        lr_schedule_params=rate,
+        ckpts_per_epoch=Fraction(1, EPOCHS),
+        validation_micro_batch_size=100,
+    )
+    step = step_of(config, data_in(tmp_path))
+    for _ in range(config.program.calls):
+        step()
+    (found,) = step.finish()["validation"]
+    step.close()
+    reference = plain_keras(tmp_path)
+    assert found["images"] == 500
+    assert reference > 0.9  # chance is 0.1
+    assert found["accuracy"] > reference - 0.03

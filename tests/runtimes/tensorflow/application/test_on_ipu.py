@@ -1,0 +1,599 @@
+"""The application on IPUs: what it computes, what its options become, instances under poprun.
+
+The SDK is the stand-in of ``tests/doubles``, over the TensorFlow that is installed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipubench.bench_training.application.distributed import Job
+from ipubench.bench_training.application.distributed import poprun_job
+from ipubench.bench_training.application.distributed import under_poprun
+from ipubench.bench_training.application.options import Application
+from ipubench.bench_training.bench_application import IPU
+from ipubench.bench_training.bench_application import POD4
+from ipubench.bench_training.bench_application import POD16
+from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.tfds.feed import ApplicationFeed
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.instances.plan import plan
+from ipubench.fixtures.case.values import Parameters
+from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import application_ipu_config
+from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import validation_options
+from ipubench.models.tensorflow.training import auto_scaling
+from tests.doubles import tensorflow_ipu as double
+from tests.doubles.tensorflow_ipu import recorder
+from tests.support.sdk_api import description
+from tests.support.tensorflow_ipu import HARDWARE, SYNTHETIC, given, install, start_instance, values
+from tests.runtimes.tensorflow.test_contract import differences
+
+pytestmark = pytest.mark.framework
+
+PRESETS: Dict[str, Application] = {**IPU, **POD4, **POD16}
+BATCH, VALIDATED = 4, 22  # images of a micro batch, and of a pass of validation
+SPLITS = ("bn_0", "flatten")
+# A call has 2 weight updates of 2 micro batches, a log line and, every other one, a checkpoint.
+SMALL = Application(
+    name="small",
+    system="ipu",
+    model_name="toy_model_bn",
+    precision="32.32",
+    data="generated",
+    micro_batch_size=BATCH,
+    gradient_accumulation_count=2,
+    weight_updates_per_epoch=4,
+    num_epochs=2,
+    logs_per_epoch=Fraction(2),
+    l2_regularization=1e-3,
+    optimizer_params=Parameters({"momentum": 0.9}),
+    lr_schedule="cosine",
+    lr_schedule_params=Parameters({"initial_learning_rate": 8e-3, "epochs_to_total_decay": 2}),
+)
+# Three stages on two IPUs, of which the first has two.
+PIPELINE: Dict[str, Any] = {"pipeline_splits": SPLITS, "device_mapping": (0, 0, 1)}
+
+
+@pytest.fixture(autouse=True)
+def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    module = install(monkeypatch)
+    monkeypatch.setattr(ApplicationFeed, "pipeline", pipeline)
+    return module
+
+
+def pipeline(feed: ApplicationFeed, tf: Any, compute: str, start: int = 0) -> Any:
+    """Return batches of images that differ, whose class can be seen, for any feed."""
+    generator = np.random.RandomState(feed.training)
+    count = 32 if feed.training else -(-feed.total // BATCH)
+    labels = generator.randint(0, 10, (count, BATCH)).astype(np.int32)
+    images = generator.normal(size=(count, BATCH, *feed.image_shape)).astype(np.float32)
+    images += labels[..., None, None, None] / 4.0
+    if not feed.training:
+        labels.ravel()[feed.total :] = feed.classes
+    dataset = tf.data.Dataset.from_tensor_slices((images, labels)).with_options(as_asked(tf))
+    return dataset.repeat().skip(start) if feed.training else dataset
+
+
+def feed_of(config: Application, training: bool = True) -> ApplicationFeed:
+    return ApplicationFeed(
+        config.data,
+        config.dataset,
+        config.micro_batch_size,
+        config.image_shape,
+        config.classes,
+        VALIDATED,
+        training=training,
+    )
+
+
+def step_of(config: Application, device: Any = HARDWARE) -> Any:
+    """Return the step of a configuration, built."""
+    runtime: Any = TensorFlowIpu(device) if config.system != "host" else TensorFlowHost(device)
+    step = runtime.application(
+        config.classifier(),
+        config.recipe,
+        config,
+        feed_of(config, config.training),
+        lambda: feed_of(config, training=False),
+    )
+    step.build()
+    return step
+
+
+def on_host(config: Application) -> Any:
+    """Return the same on this machine's CPU, ready."""
+    config = replace(config, system="host", pipeline_splits=(), device_mapping=())
+    step = step_of(config, CpuDevice(pin=False))
+    step.compile()
+    return step
+
+
+def assert_same_weights(ours: Any, theirs: Any) -> None:
+    for mine, other in zip(values(ours.trainable_variables), values(theirs.trainable_variables)):
+        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
+
+
+def log_lines(caplog: pytest.LogCaptureFixture) -> List[Tuple[str, float, float, float]]:
+    """Return (update, rate, loss, accuracy) of each line in the training log; empty it."""
+    found = re.findall(
+        r"batch (\d+): .*lr: (\S+), loss: (\S+), training_accuracy: (\S+) %", caplog.text
+    )
+    caplog.clear()
+    return [(update, *map(float, rest)) for update, *rest in found]
+
+
+# --- what it computes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changes", [{}, PIPELINE], ids=["loop", "pipeline"])
+def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, changes: Dict[str, Any]
+) -> None:
+    """Every update has its own rate, and either device goes on from the other's checkpoint."""
+    caplog.set_level(logging.INFO, "ipubench.training")
+    config = replace(SMALL, clean_dir=False, pipeline_validation_model=True, **changes)
+    host = on_host(replace(config, checkpoint_output_dir=str(tmp_path / "host")))
+    start = values(host.classifier.trainable_variables)
+    host()
+    host()
+    wanted = log_lines(caplog)
+
+    ours = step_of(replace(config, checkpoint_output_dir=str(tmp_path / "ipu")))
+    assert (ours.batches_per_step, ours.most_rounds) == (2, 4)
+    ours.compile()
+    ours()
+    found = log_lines(caplog)
+    assert [line[0] for line in found] == [line[0] for line in wanted] == ["2", "4"]
+    np.testing.assert_allclose(
+        [line[1:] for line in found], [line[1:] for line in wanted], rtol=1e-4
+    )
+    assert [line[1] for line in found] == pytest.approx(
+        [config.recipe.rate(update) for update in (1, 3)], rel=1e-4
+    )
+    assert_same_weights(ours.classifier, host.classifier)
+    moved = zip(start, values(ours.classifier.trainable_variables))
+    assert all(np.abs(before - now).max() > 1e-4 for before, now in moved)
+    counters = ours.counters()
+    assert (counters["weight_updates"], counters["log_lines"], counters["checkpoints"]) == (4, 2, 1)
+    assert counters["training_accuracy"] == host.counters()["training_accuracy"]
+    (mine,), (other,) = (checkpoints.checkpoints(tmp_path / name) for name in ("ipu", "host"))
+    assert mine.updates == other.updates == 4
+    own, theirs = mine.arrays(), other.arrays()
+    assert list(own) == list(theirs)
+    assert own["draws"] == theirs["draws"] == 8
+
+    # Both go on, each from what the other wrote, and are where they were.
+    validated = ours.finish()["validation"]  # of the rest of the run, too
+    assert all(0 < one["accuracy"] < 1 for one in validated)
+    assert [(one["images"], one["epoch"]) for one in validated] == [
+        (VALIDATED, 1.0),
+        (VALIDATED, 2.0),
+    ]
+    ours.close()
+    host()
+    resumed = step_of(replace(config, checkpoint_input_dir=str(tmp_path / "host")))
+    assert resumed.updates == 4
+    resumed.compile()
+    assert resumed.loss == pytest.approx(host.loss, rel=1e-4)
+    assert_same_weights(resumed.classifier, host.classifier)
+    host.close()
+    resumed.close()
+    of = replace(config, training=False, checkpoint_input_dir=str(tmp_path / "ipu"))
+    host_validation = on_host(of)
+    assert host_validation.finish()["validation"] == validated
+    host_validation.close()
+
+
+def test_validation_alone_counts_whole_passes_of_calls_that_do_not_divide_them() -> None:
+    """6 micro batches: a pipeline of two for each stage, or 2 calls of 4, the last filled up."""
+    config = replace(SMALL, training=False, pipeline_validation_model=True, **PIPELINE)
+    made = step_of(replace(config, batches_per_step=2))
+    # Twice the stages in a pipeline, as often as one pass needs it.
+    assert (made.batches_per_step, made.describe()["gradient_accumulation"]) == (1, 6)
+    made.compile()
+    made()
+    (random,) = made.finish()["validation"]
+    made.close()
+    assert recorder.names().count("pipeline") == 1
+    call = recorder.arguments("pipeline")
+    assert (call["gradient_accumulation_count"], call["repeat_count"]) == (6, 1)
+    assert call["device_mapping"] == [0, 0, 1]
+    loop = step_of(replace(SMALL, training=False, batches_per_step=4))
+    loop.compile()
+    assert loop.batches_per_step == 4
+    assert loop.finish()["validation"] == [random]
+    loop.close()
+    host = on_host(replace(SMALL, training=False))
+    assert host.finish()["validation"] == [random]
+    host.close()
+
+
+@pytest.mark.parametrize("changes", [{}, PIPELINE], ids=["loop", "pipeline"])
+def test_automatic_loss_scaling_is_the_sdks_and_leaves_statistics_alone(
+    monkeypatch: pytest.MonkeyPatch, changes: Dict[str, Any]
+) -> None:
+    rate = Parameters({"initial_learning_rate": 8e-3})
+    plain = replace(
+        SMALL,
+        optimizer_params=Parameters({"momentum": 0}),
+        lr_schedule="const",
+        lr_schedule_params=rate,
+        validation=False,
+        **changes,
+    )
+    monkeypatch.setattr(auto_scaling, "FIRST", 64.0)
+    scaled = step_of(replace(plain, auto_loss_scaling=True))
+    scaled.compile()
+    unscaled = step_of(plain)
+    unscaled.compile()
+    for mine, other in zip(
+        values(scaled.classifier.variables), values(unscaled.classifier.variables)
+    ):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
+    assert given("AutomaticLossScalingOptimizer.__init__")["initial_loss_scaling_factor"] == 64.0
+    # It sees the weights alone, inside of what accumulates.
+    names = recorder.names()
+    assert names.count("AutomaticLossScalingOptimizer.__init__") == 1
+    assert "AutomaticLossScalingOptimizer.compute_gradients" in names
+    assert ("GradientAccumulationOptimizerV2.__init__" in names) == (not changes)
+    assert scaled.describe()["auto_loss_scaling"] is True
+    scaled.close()
+    unscaled.close()
+
+
+def test_with_synthetic_data_nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, SYNTHETIC)
+    made = step_of(replace(SMALL, data="synthetic", **PIPELINE))
+    made.compile()
+    assert np.isnan(made.loss)
+    assert np.isnan(made.accuracy)
+    assert made.counters() == {"weight_updates": 2, "log_lines": 1, "checkpoints": 0}
+    assert set(made.finish()) == {"training_seconds", "epochs", "of_epochs"}
+    (queue,) = recorder.queues
+    assert int(queue._taken.numpy()) == 0
+    made.close()
+
+
+# --- what the presets become -----------------------------------------------------------------
+
+HALF = {"partialsType": "half"}
+NAMED: Dict[str, Dict[str, Any]] = {
+    "resnet8_test": {},
+    "resnet50_16ipus_8k_bn_pipeline": {
+        "allow_recompute": True,
+        "norms.use_stable_statistics": True,
+        "convolutions.poplar_options": {**HALF, "availableMemoryProportion": "0.15"},
+        "matmuls.poplar_options": {**HALF, "availableMemoryProportion": "0.15"},
+    },
+    "resnet50_mlperf_pod16_lars": {
+        "allow_recompute": True,
+        "norms.experimental.distributed_batch_norm_replica_group_size": 2,
+        "convolutions.poplar_options": {"availableMemoryProportion": "0.15"},
+        "matmuls.poplar_options": {"availableMemoryProportion": "0.15"},
+        "compilation_poplar_options": {
+            "target.deterministicWorkers": "portable",
+            "opt.internalExchangeOptimisationTarget": "memory",
+        },
+        "optimizations.maximum_cross_replica_sum_buffer_size": 52428800,
+        "optimizations.maximum_reduce_many_buffer_size": 216,
+    },
+}
+
+
+def settings_of(config: Application, training: bool = True) -> Dict[str, Any]:
+    """Return the options that the device is configured with, where they are not the SDK's."""
+    options = config.ipu_options if training else validation_options(config)
+    ipu = sys.modules["tensorflow.python.ipu"]
+    application_ipu_config(ipu, config, options, HARDWARE, training).configure_ipu_system()
+    return {name: getattr(value, "name", value) for name, value in recorder.configured.items()}
+
+
+ALWAYS: Dict[str, Any] = {
+    "compilation_poplar_options": {"target.deterministicWorkers": "portable"},
+    "device_connection.type": "ON_DEMAND",
+    "device_connection.enable_remote_buffers": True,
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_preset_configures_the_device(name: str) -> None:
+    config = PRESETS[name]
+    expected = {**ALWAYS, "floating_point_behaviour.esr": "ON", **NAMED[name]}
+    assert settings_of(config) == expected
+    in_validation = {
+        key: value
+        for key, value in expected.items()
+        # It rounds to nearest, recomputes nothing, and has no statistics.
+        if key != "allow_recompute" and not key.endswith(("esr", "group_size"))
+    }
+    assert settings_of(config, training=False) == in_validation
+
+
+def test_every_other_option_reaches_the_sdk() -> None:
+    config = replace(
+        SMALL,
+        **PIPELINE,
+        seed=3,
+        stochastic_rounding="RI",
+        nanoo=True,
+        fp_exceptions=True,
+        conv_dithering=True,
+        gather_conv_output=True,
+        min_remote_tensor_size=4096,
+        scheduling_algorithm="SHORTEST_PATH",
+        on_demand=False,
+        available_memory_proportion=(10, 20, 30, 40, 50, 60.5),
+        prefetch_depth=5,
+        pipeline_schedule="Sequential",
+        recomputation=True,
+        optimizer_state_offloading=False,
+        internal_exchange_optimization_target="cycles",
+    )
+    config.check()
+    assert settings_of(config) == {
+        "allow_recompute": True,
+        "compilation_poplar_options": {
+            "target.deterministicWorkers": "portable",
+            "opt.internalExchangeOptimisationTarget": "cycles",
+        },
+        "convolutions.poplar_options": {"enableConvDithering": "true", "gatherConvOutput": "true"},
+        "experimental.enable_prng_stability": True,
+        "floating_point_behaviour.inv": True,
+        "floating_point_behaviour.div0": True,
+        "floating_point_behaviour.oflo": True,
+        "floating_point_behaviour.esr": "REPLICA_IDENTICAL_ONLY",
+        "floating_point_behaviour.nanoo": True,
+        "optimizations.minimum_remote_tensor_size": 4096,
+        "scheduling.algorithm": "SHORTEST_PATH",
+    }
+    assert "floating_point_behaviour.esr" not in settings_of(
+        replace(config, stochastic_rounding="OFF")
+    )
+    recorder.only_arguments = True
+    made = step_of(config)
+    made._run = made._tf.function(made._program, autograph=False, jit_compile=True)
+    made._execute()
+    call = recorder.arguments("pipeline")
+    assert call["pipeline_schedule"].name == "Sequential"
+    assert call["recomputation_mode"].name == "Auto"
+    assert call["offload_weight_update_variables"] is False
+    assert call["reduction_method"].name == "RUNNING_MEAN"
+    assert (call["gradient_accumulation_count"], call["repeat_count"]) == (2, 2)
+    for direction in ("forward", "backward"):
+        stages = call[f"{direction}_propagation_stages_poplar_options"]
+        planned = [stage.get_proto() for stage in stages]
+        shares = [
+            tuple(part[kind]["availableMemoryProportion"] for kind in ("convolutions", "matmuls"))
+            for part in planned
+        ]
+        assert shares == [("0.1", "0.2"), ("0.3", "0.4"), ("0.5", "0.605")]
+        assert all(part["convolutions"]["gatherConvOutput"] == "true" for part in planned)
+    assert given("IPUInfeedQueue.__init__")["prefetch_depth"] == 5
+    assert given("reset_ipu_seed") == {"seed": 3, "experimental_identical_replicas": True}
+    facts = made.describe()["options"]
+    assert facts["stochastic_rounding"] == "RI"
+    assert (facts["device_mapping"], facts["shards"]) == ([0, 0, 1], 2)
+    made.close()
+
+
+def test_the_seven_stages_of_a_preset_share_one_ipu(tf: Any) -> None:
+    config = replace(POD4["resnet50_mlperf_pod4_bs20"], data="generated")
+    recorder.only_arguments = True
+    step = TensorFlowIpu(HARDWARE).application(
+        config.classifier(), config.recipe, config, feed_of(config), lambda: feed_of(config)
+    )
+    step.build()
+    step._run = tf.function(step._program, autograph=False, jit_compile=True)
+    step._execute()
+    call = recorder.arguments("pipeline")
+    assert len(call["computational_stages"]) == 7
+    assert call["device_mapping"] == [0] * 7
+    assert (call["gradient_accumulation_count"], call["repeat_count"]) == (6, 2669)
+    assert (recorder.attached, recorder.replicas) == (4, 4)
+    assert [units[0].name for units in step._stages[1:]] == list(config.pipeline_splits)
+    step.close()
+
+
+# --- replicas and instances ------------------------------------------------------------------
+
+
+def start(monkeypatch: pytest.MonkeyPatch, index: int, *job: int) -> None:
+    """Make this process an instance that poprun started; PopDist's strategy is there."""
+    start_instance(monkeypatch, index, *job)
+    for name, module in double.strategies().items():
+        monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_popdists_strategy_is_the_sdks() -> None:
+    ((name, module),) = double.strategies().items()
+    assert differences(name, module, description("tensorflow_ipu.json")) == []
+
+
+@pytest.mark.parametrize("reduced_by", ["hosts", "IPUs"])
+@pytest.mark.parametrize("changes", [{}, {"pipeline_splits": ("flatten",)}], ids=["loop", "pipe"])
+def test_instances_average_what_they_log_and_only_the_first_saves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: Dict[str, Any], reduced_by: str
+) -> None:
+    config = replace(
+        SMALL,
+        replicas=4,
+        instances=2,
+        ckpts_per_epoch=Fraction(2),
+        accelerator_side_reduction=reduced_by == "IPUs",
+        pipeline_validation_model=True,
+        checkpoint_output_dir=str(tmp_path),
+        **changes,
+    )
+    config.check()
+    start(monkeypatch, 1, 2, 4, config.shards)
+    made = step_of(config)
+    made.compile()
+    assert recorder.configured["experimental.enable_prng_stability"] is True
+    assert given("reset_ipu_seed")["experimental_identical_replicas"] is True
+    assert given("PopDistStrategy.__init__") == {"add_ipu_cross_replica_reductions": False}
+    assert given("set_ipu_config")["ipus_per_replica"] == config.shards
+    (queue,) = recorder.queues
+    assert int(queue._taken.numpy()) == 2 * 2 * 2  # updates, micro batches, own replicas
+    reduced = [how["reduce_op"].name for name, how in recorder.calls if name.endswith(".reduce")]
+    assert reduced == (["MEAN"] if reduced_by == "hosts" else [])
+    groups = [
+        given.get("replica_group_size")
+        for name, given in recorder.calls
+        if name == "cross_replica_mean"
+    ]
+    weights = len(made._update.variables)
+    shown = [group for group in groups if group]
+    if changes:
+        assert len(groups) > weights if reduced_by == "IPUs" else len(groups) % weights == 0
+    else:
+        assert shown == ([] if reduced_by == "IPUs" else [2, 2])  # loss, right answers
+    assert np.isfinite(made.loss)
+    assert 0 <= made.accuracy <= 1
+    assert made.progress.counters()["checkpoints"] == 1
+    assert not list(tmp_path.iterdir())
+    assert made.progress.to_validate() == [None]
+    made.close()
+    saving = step_of(replace(config, ckpt_all_instances=True))
+    saving.compile()
+    assert [path.name for path in tmp_path.iterdir()] == ["instance-1"]
+    saving.close()
+
+
+def test_an_instance_without_checkpoints_validates_the_first_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hosts add up weights, of which only the first instance's are not zero."""
+    start(monkeypatch, 1, 2, 2, 1)
+    made = step_of(replace(SMALL, replicas=2, instances=2))
+    made.compile()
+    made()
+    recorder.calls.clear()
+    (found,) = made.finish()["validation"]
+    sums = [how for name, how in recorder.calls if name == "PopDistStrategy.reduce"]
+    assert {how["reduce_op"].name for how in sums} == {"SUM"}
+    assert all(float(np.abs(how["value"]).max()) == 0 for how in sums)
+    assert found["images"] == VALIDATED
+    # One replica's answers, counted for each of the job's.
+    assert given("cross_replica_sum")
+    made.close()
+
+
+def test_what_poprun_was_told_wins_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.warns(UserWarning) as caught:
+        config = under_poprun(replace(SMALL, validation_num_replicas=3), Job(8, 4, 1))
+    assert (config.replicas, config.instances, config.validation_num_replicas) == (8, 4, 8)
+    assert [str(warning.message) for warning in caught] == [
+        "replicas=1 is 8 instead: poprun was told so",
+        "instances=1 is 4 instead: poprun was told so",
+        "validation_num_replicas=3 is 8 instead: poprun was told so",
+    ]
+    assert config.batches.global_batch_size == BATCH * 2 * 8
+    start(monkeypatch, 0, 2, 4, 1)
+    assert poprun_job() == Job(4, 2, 1)
+    same = replace(SMALL, replicas=4, instances=2)
+    assert under_poprun(same, poprun_job()) == same
+    monkeypatch.setitem(sys.modules, "popdist", None)
+    assert under_poprun(same, poprun_job()) is same
+
+
+def test_validation_alone_by_instances_has_replicas_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pipelined model is validated on each IPU by itself: 2 IPUs x 4 replicas hold 8 copies."""
+    config = replace(SMALL, **PIPELINE, training=False, replicas=4, instances=2)
+    config.check()
+    words = plan(config, "ipu", ()).launcher.words
+    assert words[2:] == ("--num-replicas=8", "--num-instances=2", "--ipus-per-replica=1")
+    start(monkeypatch, 1, 2, 8, 1)
+    assert under_poprun(config, poprun_job()) == config
+    with pytest.warns(UserWarning) as caught:
+        fewer = under_poprun(replace(config, replicas=3), Job(4, 2, 1))
+    assert [str(warning.message) for warning in caught] == [
+        "replicas=3 is 4 instead: poprun was told so",
+        "validation_num_replicas=0 is 4 instead: poprun was told so",
+    ]
+    assert (fewer.validation_batches.replicas, fewer.validation_shards) == (4, 1)
+    assert fewer.images_per_batch == 4 * BATCH
+
+    made = step_of(config)
+    assert given("set_ipu_config")["ipus_per_replica"] == 1
+    assert recorder.attached == 4
+    made.compile()
+    (found,) = made.finish()["validation"]
+    assert found["images"] == VALIDATED
+    made.close()
+
+    with pytest.raises(ValueError, match="replicas=8 in validation do not divide into instances=3"):
+        replace(config, instances=3).check()
+    pipelined = replace(config, pipeline_validation_model=True)
+    pipelined.check()
+    words = plan(pipelined, "ipu", ()).launcher.words
+    assert words[2:] == ("--num-replicas=4", "--num-instances=2", "--ipus-per-replica=2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "job", "message"),
+    [
+        (
+            {"ckpt_all_instances": True, "ckpts_per_epoch": Fraction(0)},
+            Job(4, 4, 1),
+            "ckpt_all_instances with ckpts_per_epoch=0",
+        ),
+        (PIPELINE, Job(4, 4, 2), "use pipeline_validation_model=true or validation=false"),
+        (
+            {**PIPELINE, "validation": False},
+            Job(4, 4, 1),
+            "training has 2 IPUs a replica, and poprun was told --ipus-per-replica=1",
+        ),
+        (
+            {**PIPELINE, "training": False},
+            Job(4, 2, 2),
+            "validation has 1 IPUs a replica, and poprun was told --ipus-per-replica=2",
+        ),
+        ({"dbn_replica_group_size": 3}, Job(4, 2, 1), "does not divide replicas=4"),
+    ],
+)
+def test_what_cannot_be_under_poprun_is_one_message(
+    changes: Dict[str, Any], job: Job, message: str
+) -> None:
+    with pytest.raises(CaseError, match=message), pytest.warns(UserWarning):
+        under_poprun(replace(SMALL, **changes), job)
+
+
+def test_poprun_is_started_with_what_a_preset_has() -> None:
+    config = replace(POD16["resnet56_16ipus_8k_bn_pipeline"], instances=4)
+    config.check()
+    (_, *words) = plan(config, "ipu", ()).launcher.words
+    known = description("popdist.json")["poprun"]["options"]
+    assert {word.partition("=")[0] for word in words} <= set(known)
+    assert words[1:] == ["--num-replicas=4", "--num-instances=4", "--ipus-per-replica=4"]
+
+
+# --- how it ends -----------------------------------------------------------------------------
+
+
+def test_a_checkpoint_of_another_network_is_one_message_and_leaves_no_ipu(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, 4, {"weights/0/other": np.zeros(3)}, {"epoch": 1.0})
+    config = replace(SMALL, checkpoint_input_dir=str(tmp_path))
+    step = TensorFlowIpu(IpuDevice("ipu", None)).application(
+        config.classifier(), config.recipe, config, feed_of(config), lambda: feed_of(config)
+    )
+    with pytest.raises(CaseError, match="is of another network or optimiser"):
+        step.build()
+    step.close()
+    assert not recorder.attached

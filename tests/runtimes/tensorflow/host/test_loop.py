@@ -1,0 +1,248 @@
+"""TensorFlow's loop: what it runs, how often, on which values and at which precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy as np
+import pytest
+
+from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.runtimes.precision import compute_dtypes
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
+from ipubench.fixtures.runtimes.tensorflow.model import RING
+from tests.support.loop_options import LoopOptions
+
+pytestmark = pytest.mark.framework
+
+
+@dataclass
+class StandIn:
+    """As much of a device as the runtime reads."""
+
+    kind: str = "cpu"
+    threads: int = 2
+    fast_bfloat16: bool = False
+    device_id: Optional[int] = None
+
+
+class Probe:
+    """A model of one weight: output = inputs * weight, loss = mean(output). Counts its traces."""
+
+    def __init__(self) -> None:
+        self.traces = 0
+
+    def __call__(self, tf: Any, dtype: Any) -> Any:
+        probe = self
+
+        class Layer(tf.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.parts = [tf.Variable(tf.ones([], dtype))]
+
+            def __call__(self, batch: Dict[str, Any]) -> Any:
+                probe.traces += 1
+                return batch["inputs"] * self.parts[0]
+
+            def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
+                return tf.reduce_mean(tf.cast(output, tf.float32))
+
+        return Layer()
+
+
+def host(**device: Any) -> TensorFlowHost:
+    pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    return TensorFlowHost(StandIn(**device))  # type: ignore[arg-type]
+
+
+def feed(mode: str, period: int = 1000, zero_values: bool = False) -> ArrayFeed:
+    return ArrayFeed(mode, (TensorSpec("inputs", (2, 3)),), period, zero_values)
+
+
+def ready(model: Callable[..., Any], data: ArrayFeed, **options: Any) -> TensorFlowStep:
+    device = options.pop("device", {})
+    step = host(**device).loop(model, LoopOptions(**options), data)
+    step.build()
+    assert step.compile() is True
+    return step
+
+
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("zero_values", [False, True])
+def test_synthetic_batches_exist_before_the_loop_and_take_turns(
+    xla: bool, zero_values: bool
+) -> None:
+    data = feed("synthetic", zero_values=zero_values)
+    step = host().loop(Probe(), LoopOptions(use_xla=xla), data)
+    step.build()
+    ring = step.ring["inputs"].numpy()
+    assert ring.shape == (RING, 2, 3)
+    assert np.any(ring) != zero_values
+    step.compile()
+    seen = ring.sum(axis=(1, 2)) if xla else ring[:, 0, 0]
+    for batches in (1, 2, RING, RING + 1):
+        expected = sum(seen[i % RING] for i in range(batches))
+        assert step.run(batches) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_generated_batches_count_up_and_repeat(xla: bool) -> None:
+    step = ready(Probe(), feed("generated", period=5), use_xla=xla)  # compiling took batch 0
+    elements = 6 if xla else 1
+    assert step.run(3) == elements * (1 + 2 + 3)
+    assert step.run(4) == elements * (4 + 0 + 1 + 2)
+    assert not step.ring
+
+
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("mode", ["synthetic", "generated"])
+def test_the_number_of_batches_retraces_nothing(mode: str, xla: bool) -> None:
+    probe = Probe()
+    step = ready(probe, feed(mode), mode="training", use_xla=xla)
+    traces = probe.traces
+    for batches in (1, 7, 40):
+        step.batches_per_step = batches
+        step()
+    assert probe.traces == traces
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_every_batch_is_an_update(xla: bool) -> None:
+    def weight_after(batches: int) -> float:
+        step = ready(Probe(), feed("generated"), mode="training", learning_rate=0.5, use_xla=xla)
+        step.run(batches)  # gradient of batch i: mean(inputs) = i
+        return float(step.layer.parts[0].numpy())
+
+    for batches in (10, 20):
+        assert weight_after(batches) == pytest.approx(1 - 0.5 * sum(range(batches + 1)))
+
+
+def test_losses_see_the_updates_before_them() -> None:
+    step = ready(Probe(), feed("generated", period=1000), mode="training", learning_rate=0.5)
+    weight, total = 1.0, 0.0
+    for batch in (1, 2, 3):
+        total += batch * weight
+        weight -= 0.5 * batch
+    assert step.run(3) == pytest.approx(total)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "expected"),
+    [
+        ({"fast_bfloat16": True}, "16.16", ("bfloat16", "bfloat16")),
+        ({"fast_bfloat16": True}, "16.32", ("bfloat16", "float32")),
+        ({"fast_bfloat16": True}, "32.32", ("float32", "float32")),
+        ({}, "16.16", ("float32", "float32")),
+        ({"kind": "cuda"}, "16.16", ("float16", "float16")),
+        ({"kind": "cuda"}, "16.32", ("float16", "float32")),
+        ({"kind": "ipu"}, "16.16", ("float16", "float16")),
+        ({"kind": "ipu-model"}, "16.32", ("float16", "float32")),
+    ],
+)
+def test_precision_means_what_the_device_can(
+    device: Dict[str, Any], precision: str, expected: Any
+) -> None:
+    assert compute_dtypes(StandIn(**device), precision) == expected  # type: ignore[arg-type]
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"precision '8\.8': expected one of 16\.16, 16\.32"):
+        compute_dtypes(StandIn(), "8.8")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("precision", ["16.16", "16.32", "32.32"])
+def test_operations_and_variables_have_the_described_dtypes(precision: str, mode: str) -> None:
+    seen: List[str] = []
+
+    def model(tf: Any, dtype: Any) -> Any:
+        layer = Probe()(tf, dtype)
+
+        class Spy(type(layer)):  # type: ignore[misc]
+            def __call__(self, batch: Dict[str, Any]) -> Any:
+                seen.extend([batch["inputs"].dtype.name, self.parts[0].dtype.name])
+                return super().__call__(batch)
+
+        return Spy()
+
+    step = ready(
+        model,
+        feed("synthetic"),
+        precision=precision,
+        mode=mode,
+        device={"fast_bfloat16": True},
+    )
+    facts = step.describe()
+    assert set(seen) == {facts["precision"]}
+    assert step.layer.parts[0].dtype.name == facts["variables"]
+    assert (facts["precision"], facts["variables"]) == compute_dtypes(
+        StandIn(fast_bfloat16=True),  # type: ignore[arg-type]
+        precision,
+    )
+    assert facts["constant_weights"] is False  # the only weight is no matrix
+    assert facts["xla"] is False
+
+
+def test_small_updates_survive_in_float32_variables() -> None:
+    def change(precision: str) -> float:
+        step = ready(
+            Probe(),
+            feed("generated", period=2),  # gradients 0 and 1
+            mode="training",
+            precision=precision,
+            learning_rate=2.0**-12,  # below half a bfloat16 step at 1
+            device={"fast_bfloat16": True},
+        )
+        step.run(8)
+        return 1 - float(step.layer.parts[0].numpy())
+
+    assert change("16.16") == 0
+    assert change("16.32") == pytest.approx(4 * 2.0**-12)
+
+
+def test_cuda_without_a_gpu_says_what_is_missing() -> None:
+    tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    if tensorflow.config.list_physical_devices("GPU"):
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(DeviceError, match="sees no GPU 0.*--device=cpu"):
+        host(kind="cuda")
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_the_graph_is_saved_for_netron_and_tensorboard(tmp_path: Path, xla: bool) -> None:
+    tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    step = ready(Probe(), feed("synthetic"), mode="training", use_xla=xla)
+    step.save_graph(tmp_path)
+    definition = tensorflow.compat.v1.GraphDef()
+    definition.ParseFromString((tmp_path / "graph.pb").read_bytes())
+    assert any("while" in node.name.lower() for node in definition.node)
+    events = list(tmp_path.glob("events.out.tfevents*"))
+    assert len(events) == 1
+    summaries = tensorflow.compat.v1.train.summary_iterator(str(events[0]))
+    assert any(event.graph_def for event in summaries)
+
+
+def test_a_profile_is_a_trace_of_one_call(tmp_path: Path) -> None:
+    step = ready(Probe(), feed("synthetic"))
+    step.profile(tmp_path)
+    assert [path for path in tmp_path.rglob("*.xplane.pb") if path.stat().st_size > 0]
+
+
+def test_the_meters_jobs_run() -> None:
+    step = ready(Probe(), feed("synthetic"))
+    canary, peak, copy = step.canary(), step.peak_work(), step.copy_work()
+    assert canary is not None and peak is not None and copy is not None
+    canary()
+    peak.run()
+    copy.run()
+    assert peak.amount == 4 * 2 * 2048**3
+    assert copy.amount == 2 * 2**28
+    assert step.dropped == 1
+    assert step.device_memory() is None
+    step.close()
+    assert step.layer is None

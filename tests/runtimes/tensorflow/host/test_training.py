@@ -1,0 +1,286 @@
+"""Training on a TensorFlow host: what an update computes, and that it learns."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+
+from ipubench.bench_training.bench_cnn_tensorflow import HOST
+from ipubench.fixtures.case.errors import CaseError
+from tests.support.tensorflow_cases import SMALL, record_folder, small, trained, weights
+
+pytestmark = pytest.mark.framework
+pytest.importorskip("tensorflow", reason="pip install '.[tensorflow]' adds TensorFlow")
+
+# Every image once, in the same order whatever the batch: 24 images in 2 shards.
+IN_ORDER = {"data": "real", "train_with_valid_preprocessing": True}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """TFRecords of 24 training and 24 validation images of three colours."""
+    return record_folder(tmp_path_factory.mktemp("records"))
+
+
+def close(found: List[Any], wanted: List[Any], tolerance: float = 2e-5) -> bool:
+    """Whether all arrays agree, relative to the largest value of each."""
+    return all(
+        np.abs(one - other).max() <= tolerance * max(np.abs(other).max(), 1e-3)
+        for one, other in zip(found, wanted)
+    )
+
+
+def changed(config: Any, shards: Any = None, updates: int = 1) -> List[Any]:
+    """Return the weights after some updates."""
+    step = trained(config, shards)
+    try:
+        step._run = step._compiled(step._input.source())
+        step.run(updates)
+        return weights(step)
+    finally:
+        step.close()
+
+
+def test_micro_batches_accumulate_to_the_gradient_of_one_batch(records: Path) -> None:
+    """Four micro batches of 2 images and one of 8 give the same update."""
+    rate = {"abs_learning_rate": 0.1, "weight_decay": 0.0}
+    parts = small(micro_batch_size=2, gradient_accumulation_count=4, **rate, **IN_ORDER)
+    whole = small(micro_batch_size=8, gradient_accumulation_count=1, **rate, **IN_ORDER)
+    start = trained(whole, records)
+    before = weights(start)
+    start.close()
+    one, other = changed(parts, records), changed(whole, records)
+    assert close([a - b for a, b in zip(one, before)], [a - b for a, b in zip(other, before)], 2e-3)
+    assert not close(one, before, 1e-4)
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_recomputation_changes_no_update(batch_norm: bool) -> None:
+    """With dropped activations weights and moving averages come out the same."""
+    options = {"abs_learning_rate": 0.1, "data": "generated", "batch_norm": batch_norm}
+    kept = trained(small(**options))
+    again = trained(small(**options, xla_recompute=True))
+    for step in (kept, again):
+        step._run = step._compiled(step._input.source())
+        step.run(2)
+    assert close(
+        [variable.numpy() for variable in again.classifier.variables],
+        [variable.numpy() for variable in kept.classifier.variables],
+    )
+
+
+MEMORY = """
+from ipubench.plugins.record.host_process import PeakMemory
+from tests.support.tensorflow_cases import small, trained
+options = dict(model_size="26", batch_norm=True, image_size=128, micro_batch_size=32)
+step = trained(small(**options, xla_recompute={recompute}))
+memory = PeakMemory()
+step.compile()
+print(memory.read())
+"""
+
+
+def peak(recompute: bool) -> int:
+    """Return the most bytes that a process has while it does one update."""
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY.format(recompute=recompute)],
+        cwd=Path(__file__).parents[4],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+def test_recomputation_takes_less_memory() -> None:
+    """The activations of 32 images are a GB; keeping few of them shows."""
+    saved = peak(recompute=False) - peak(recompute=True)
+    assert saved > 250 << 20
+
+
+def test_the_loss_falls_on_real_images(records: Path) -> None:
+    """With augmentation, smoothed labels, mixed images and accumulation it learns colours."""
+    config = small(
+        batch_norm=True,
+        data="real",
+        optimiser="momentum",
+        abs_learning_rate=0.02,
+        gradient_accumulation_count=2,
+        micro_batch_size=6,
+        label_smoothing=0.05,
+        mixup_alpha=0.1,
+        cutmix_lambda=0.95,
+        weight_avg_exp=0.9,
+        eight_bit_io=True,
+    )
+    step = trained(config, records)
+    step.compile()
+    first = step.loss
+    last = min(step.run(5) for _ in range(6))
+    step.close()
+    assert first > 5  # nearly the logarithm of 1000 classes
+    assert last < 1.5  # chance among the three colours alone is 1.1, and labels are smoothed
+
+
+@pytest.mark.parametrize("optimiser", ["SGD", "momentum", "RMSprop", "LARS"])
+def test_every_optimiser_learns_a_batch(optimiser: str) -> None:
+    """The loss of one repeated batch falls."""
+    rates = {"SGD": 0.05, "momentum": 0.01, "RMSprop": 1e-3, "LARS": 2.0}
+    options = {"optimiser": optimiser, "abs_learning_rate": rates[optimiser], "momentum": 0.5}
+    step = trained(small(**options, data="generated", rmsprop_decay=0.9))
+    step._run = step._compiled(step._input.source())
+    first = step.run(1)
+    step.run(15)
+    assert step.run(1) < first - 0.5
+    step.close()
+
+
+@pytest.mark.parametrize("precision", ["16.16", "16.32"])
+def test_sixteen_bits_train_as_thirty_two(precision: str) -> None:
+    """Losses of the first updates agree with float32's; variables have the master's dtype."""
+    options = {"abs_learning_rate": 0.02, "data": "generated", "batch_norm": True}
+    losses = {}
+    for bits in (precision, "32.32"):
+        step = trained(small(precision=bits, **options))
+        step._run = step._compiled(step._input.source())
+        losses[bits] = [step.run(1) for _ in range(3)]
+        described = step.describe()
+        masters = {variable.dtype.name for variable in step.classifier.trainable_variables}
+        assert masters == {described["variables"]}
+        step.close()
+    assert np.allclose(losses[precision], losses["32.32"], rtol=0.05)
+    assert losses[precision][2] < losses[precision][0]
+
+
+def test_loss_scaling_changes_nothing_in_float32() -> None:
+    """Gradients are divided by what the loss was multiplied with."""
+    options = {"abs_learning_rate": 0.1, "data": "generated"}
+    one = changed(small(**options, loss_scaling=1.0), updates=2)
+    other = changed(small(**options, loss_scaling=1024.0), updates=2)
+    assert close(one, other, 1e-4)
+
+
+def test_the_rate_follows_the_schedule_update_by_update() -> None:
+    """An SGD update with rate 0 changes nothing; the schedule goes on where a call ended."""
+    config = small(optimiser="SGD", abs_learning_rate=0.1, warmup_epochs=1.0, epochs=2.0)
+    step = trained(config)
+    step._run = step._compiled(step._input.source())
+    before = weights(step)
+    step.run(1)  # warm-up begins at 0
+    assert close(weights(step), before, 1e-7)
+    step.run(3)
+    assert step.updates == 4
+    per_epoch = config.updates_per_epoch
+    assert step.describe()["learning_rate"] == pytest.approx([0.0, 0.1 * 4 / per_epoch])
+    assert not close(weights(step), before, 1e-7)
+    step.close()
+
+
+def test_weights_are_averaged_after_every_update() -> None:
+    """The average follows a = d a + (1 - d) w from the initial weights."""
+    step = trained(small(weight_avg_exp=0.5, abs_learning_rate=0.1, data="generated"))
+    step._run = step._compiled(step._input.source())
+    wanted = weights(step)
+    for _ in range(3):
+        step.run(1)
+        wanted = [0.5 * old + 0.5 * new for old, new in zip(wanted, weights(step))]
+    found = [variable.numpy() for variable in step.averages.averages]
+    assert close(found, wanted)
+    step.close()
+
+
+def test_mixing_changes_what_is_learnt(records: Path) -> None:
+    """Mixup and cutmix act on real images."""
+    mixed = {"mixup_alpha": 0.2, "cutmix_lambda": 0.85, "abs_learning_rate": 0.1}
+    plain = {"abs_learning_rate": 0.1}
+    assert not close(
+        changed(small(**mixed, **IN_ORDER), records), changed(small(**plain, **IN_ORDER), records)
+    )
+
+
+def test_flop_are_those_of_the_published_network() -> None:
+    """ResNet-50: 4.09 G multiply-adds forward, three times that with the backward pass."""
+    step = trained(small(model_size="50", image_size=224, micro_batch_size=1, batch_norm=True))
+    flops = step.flops_per_item()
+    step.close()
+    assert flops is not None
+    first = 2 * 112 * 112 * 64 * 7 * 7 * 3
+    assert flops == pytest.approx(3 * 2 * 4.089e9 - first, rel=2e-3)
+
+
+def test_a_damaged_shard_is_one_message(tmp_path: Path) -> None:
+    """The case fails naming the file, whenever the damage is met."""
+    shards = record_folder(tmp_path)
+    (damaged,) = shards.glob("train-00001-of-00002")
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    damaged.write_bytes(bytes(content))
+    step = trained(small(data="real", eight_bit_io=True), shards)
+    with pytest.raises(CaseError, match="train-00001-of-00002"):
+        step.compile()
+        for _ in range(6):
+            step.run(1)
+    step.close()
+
+
+def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
+    """Both halves run, in updates; without a pipeline there are none."""
+    step = trained(small(data="real", gradient_accumulation_count=2), records)
+    step.compile()
+    parts = step.parts()
+    assert parts is not None
+    before = step.updates
+    for part in parts:
+        part.run()
+        assert part.amount == 1.0
+    assert step.updates > before  # the second half really trains
+    assert math.isfinite(step.loss)
+    step.close()
+    assert trained(small()).parts() is None
+
+
+# Every kind of layer and block, fewer of them: tracing hundreds of layers takes half a minute.
+FEWER_BLOCKS: Dict[str, Dict[str, Any]] = {
+    "resnet50": {"model_size": "14"},
+    "resnext101": {"model_size": "14"},
+    "efficientnet-b4": {"depth_coefficient": 0.1},
+    "efficientnet-b4-g16": {"depth_coefficient": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", sorted(HOST))
+def test_every_kind_of_network_takes_a_step(name: str) -> None:
+    """On small images, with all that its line says; the weights change and stay finite."""
+    config = dataclasses.replace(
+        HOST[name],
+        **FEWER_BLOCKS[name],
+        data="generated",
+        image_size=32,
+        micro_batch_size=2,
+        precision="32.32",
+        warmup_epochs=0.0,
+        abs_learning_rate=1e-3,
+    )
+    step = trained(config)
+    before = weights(step)
+    step.compile()
+    assert math.isfinite(step.loss)
+    after = weights(step)
+    assert all(np.isfinite(values).all() for values in after)
+    # At first the last norm of most ResNet blocks is zero, and what is before it has no gradient.
+    changed = sum(not np.array_equal(one, other) for one, other in zip(after, before))
+    assert changed > 0.3 * len(after)
+    assert not np.array_equal(after[0], before[0])
+    step.close()
+
+
+def test_small_means_without_batch_norms() -> None:
+    """The tests above rely on images that do not depend on each other."""
+    assert "batch_norm" not in SMALL
+    assert not small().batch_norm

@@ -1,0 +1,566 @@
+"""The SDK's TensorFlow: what options become, what its loop computes, how it ends.
+
+The SDK is the stand-in of ``tests/doubles``, over the TensorFlow that is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy as np
+import pytest
+
+from ipubench.bench_kernels.bench_dense import Dense
+from ipubench.bench_kernels.bench_dense import dense
+from ipubench.bench_kernels.bench_lstm import Lstm
+from ipubench.bench_kernels.bench_lstm import lstm
+from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.ipu.loop import LoopStep
+from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from tests.doubles import tensorflow_ipu as double
+from tests.doubles.tensorflow_ipu import recorder
+from tests.support.loop_options import LoopOptions
+
+pytestmark = pytest.mark.framework
+
+HARDWARE = IpuDevice("ipu", None)
+MODEL = IpuDevice("ipu-model", None)
+DATA = Data(lambda: ImageFolder("", (), ()))
+SYNTHETIC = "--use_synthetic_data --synthetic_data_initializer=normal"
+
+
+@dataclass(frozen=True)
+class Options(LoopOptions):
+    """Follows ipubench.fixtures.runtimes.tensorflow.ipu.loop.IpuLoopConfig."""
+
+    batches_per_step: int = 3
+    replicas: int = 1
+    enable_half_partials: bool = False
+    convolution_options: str = ""
+    matmul_options: str = ""
+    report_hw_cycle_count: bool = False
+
+
+@pytest.fixture(autouse=True)
+def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """TensorFlow with the SDK's modules; it runs already, with the flags of generated data."""
+    module = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    for name, part in double.modules().items():
+        monkeypatch.setitem(sys.modules, name, part)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+    return module
+
+
+def scale(tf: Any, dtype: Any) -> Any:
+    """A model of one weight: output = inputs * weight, loss = mean(output)."""
+
+    class Layer(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = tf.Variable(tf.ones([], dtype))
+
+        def __call__(self, batch: Dict[str, Any]) -> Any:
+            return batch["inputs"] * self.weight
+
+        def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
+            return tf.reduce_mean(tf.cast(output, tf.float32))
+
+    return Layer()
+
+
+def feed(period: int = 1000, mode: str = "generated") -> ArrayFeed:
+    return ArrayFeed(mode, (TensorSpec("inputs", (2, 3)),), period)
+
+
+def step(
+    config: Any = None,
+    data: Optional[ArrayFeed] = None,
+    device: IpuDevice = HARDWARE,
+    model: Callable[..., Any] = scale,
+    popnn: Optional[Callable[..., Any]] = None,
+) -> LoopStep:
+    return TensorFlowIpu(device).loop(model, config or Options(), data or feed(), popnn)
+
+
+def ready(*args: Any, **kwargs: Any) -> LoopStep:
+    made = step(*args, **kwargs)
+    made.build()
+    assert made.compile() is True
+    return made
+
+
+def taken() -> int:
+    (queue,) = recorder.queues
+    return int(queue._taken.numpy())
+
+
+# --- what the loop computes ------------------------------------------------------------------
+
+
+def test_every_call_runs_the_asked_batches_and_returns_the_last_result() -> None:
+    made = ready(Options(batches_per_step=3), feed(period=7))
+    seen = [made.result[0, 0]]
+    for _ in range(3):
+        made()
+        seen.append(made.result[0, 0])
+    assert seen == [2, 5, 8 % 7, 11 % 7]
+    assert made.result.shape == (2, 3)
+    assert taken() == 4 * 3
+    assert recorder.arguments("repeat")["n"] == 3
+
+
+def test_one_batch_is_the_same_path() -> None:
+    made = ready(Options(batches_per_step=1))
+    made()
+    assert made.result[0, 0] == 1
+    assert taken() == 2
+    assert recorder.arguments("repeat")["n"] == 1
+
+
+def test_every_batch_is_an_update() -> None:
+    made = ready(Options(mode="training", batches_per_step=4, learning_rate=0.5))
+    made()
+    # Batch i has the gradient i; the last loss sees the updates before it.
+    assert float(made.layer.weight.numpy()) == 1 - 0.5 * sum(range(8))
+    assert float(made.result) == 7 * (1 - 0.5 * sum(range(7)))
+
+
+@pytest.mark.parametrize(
+    ("precision", "compute", "variables"),
+    [
+        ("16.16", "float16", "float16"),
+        ("16.32", "float16", "float32"),
+        ("32.32", "float32", "float32"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_operations_and_variables_have_the_described_dtypes(
+    precision: str, compute: str, variables: str, mode: str
+) -> None:
+    seen: List[str] = []
+
+    def model(tf: Any, dtype: Any) -> Any:
+        layer = scale(tf, dtype)
+
+        class Spy(type(layer)):  # type: ignore[misc]
+            def __call__(self, batch: Dict[str, Any]) -> Any:
+                seen.extend([batch["inputs"].dtype.name, self.weight.dtype.name])
+                return super().__call__(batch)
+
+        return Spy()
+
+    made = ready(Options(precision=precision, mode=mode), model=model)
+    facts = made.describe()
+    assert set(seen) == {compute} == {facts["precision"]}
+    assert made.layer.weight.dtype.name == variables == facts["variables"]
+    assert made.result.dtype.name == ("float32" if mode == "training" else compute)
+
+
+def test_small_updates_survive_in_float32_variables() -> None:
+    def weight(precision: str) -> float:
+        config = Options(
+            mode="training",
+            precision=precision,
+            batches_per_step=8,
+            learning_rate=2.0**-13,  # below half a float16 step at 1
+        )
+        return float(ready(config, feed(period=2)).layer.weight.numpy())  # gradients 0 and 1
+
+    assert weight("16.16") == 1
+    assert weight("16.32") == pytest.approx(1 - 4 * 2.0**-13, abs=1e-6)
+
+
+KERNELS = [
+    pytest.param(Dense(batch_size=4, size=6, include_activation=True), dense, {}, id="dense"),
+    pytest.param(Lstm(batch_size=2, timesteps=3, hidden_size=5), lstm, {}, id="lstm"),
+    pytest.param(
+        Lstm(batch_size=2, timesteps=3, hidden_size=5), lstm, {"fused": True}, id="lstm-popnn"
+    ),
+]
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize(("config", "model", "fused"), KERNELS)
+def test_a_kernel_computes_what_a_host_computes(
+    tf: Any, config: Any, model: Any, fused: Dict[str, bool], mode: str
+) -> None:
+    batches = 4
+    config = replace(
+        config,
+        mode=mode,
+        data="generated",
+        precision="32.32",
+        batches_per_step=batches,
+        learning_rate=0.5,
+    )
+    data = config.feed(DATA)
+    host = TensorFlowHost(CpuDevice(pin=False)).loop(partial(model, config), config, data)
+    popnn = partial(model, config, **fused) if fused else None
+    made = step(config, data, model=partial(model, config), popnn=popnn)
+    for each in (host, made):
+        each.build()
+        generator = np.random.RandomState(7)
+        for variable in each.layer.variables:
+            variable.assign(generator.normal(0, 0.3, variable.shape))
+    made.compile()
+    last = {
+        spec.name: tf.fill(spec.shape, tf.constant(batches - 1, tf.float32)) for spec in data.specs
+    }
+    if mode == "inference":
+        np.testing.assert_allclose(made.result, host.layer(last), rtol=1e-5, atol=1e-6)
+        return
+    host.compile()  # trains one batch
+    host.run(batches - 2)
+    loss = host.run(1)
+    assert made.result == pytest.approx(loss, rel=1e-5)
+    changed = 0
+    generator = np.random.RandomState(7)
+    for ours, theirs in zip(made.layer.variables, host.layer.variables):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-6)
+        changed += not np.allclose(ours.numpy(), generator.normal(0, 0.3, ours.shape), atol=1e-4)
+    assert changed == len(made.layer.variables)
+    assert ("PopnnLSTM.__init__" in recorder.names()) is bool(fused)
+
+
+def test_a_model_without_inputs_needs_no_queue() -> None:
+    def model(tf: Any, dtype: Any) -> Any:
+        class Layer(tf.Module):
+            def __call__(self, batch: Dict[str, Any]) -> Any:
+                assert batch == {}
+                return tf.ones([2], dtype)
+
+        return Layer()
+
+    made = ready(data=ArrayFeed("generated", ()), model=model)
+    assert made.result.tolist() == [1, 1]
+    assert recorder.queues == []
+    assert recorder.arguments("repeat").get("infeed_queue") is None
+    made.close()
+
+
+# --- synthetic data --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_synthetic_data_takes_nothing_from_the_host_and_fetches_no_result(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, SYNTHETIC)
+    made = ready(Options(mode=mode), feed(mode="synthetic"))
+    made()
+    assert recorder.flags == SYNTHETIC
+    assert taken() == 0
+    assert np.isnan(made.result).all()
+    assert made.describe()["options"]["flags"] == SYNTHETIC
+
+
+def test_a_case_with_other_flags_is_refused_before_anything_is_attached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(CaseError, match="a run of its own with --data=synthetic"):
+        step(data=feed(mode="synthetic"))
+    monkeypatch.setenv(VARIABLE, SYNTHETIC)
+    with pytest.raises(CaseError, match="a run of its own with --data=generated"):
+        step()
+    assert recorder.calls == []
+
+
+# --- device and options ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("config", "device", "flags", "configured"),
+    [
+        (Options(), HARDWARE, "", {"auto_select_ipus": 1}),
+        (Options(replicas=4), HARDWARE, "", {"auto_select_ipus": 4}),
+        (Options(), IpuDevice("ipu", 5), "", {"select_ipus": 5}),
+        (Options(replicas=2), MODEL, "--use_ipu_model", {"auto_select_ipus": 2}),
+        (Options(), IpuDevice("ipu-model", 5), "--use_ipu_model", {"auto_select_ipus": 1}),
+        (
+            Options(
+                convolution_options='{"availableMemoryProportion": 0.2, "partialsType": "float"}',
+                matmul_options='{"use128BitConvUnitLoad": true}',
+            ),
+            HARDWARE,
+            "",
+            {
+                "auto_select_ipus": 1,
+                "convolutions.poplar_options": {
+                    "availableMemoryProportion": "0.2",
+                    "partialsType": "float",
+                },
+                "matmuls.poplar_options": {"use128BitConvUnitLoad": "true"},
+            },
+        ),
+        (
+            Options(
+                enable_half_partials=True,
+                convolution_options='{"availableMemoryProportion": "0.2", "partialsType": "float"}',
+            ),
+            HARDWARE,
+            "",
+            {
+                "auto_select_ipus": 1,
+                "convolutions.poplar_options": {
+                    "availableMemoryProportion": "0.2",
+                    "partialsType": "half",
+                },
+                "matmuls.poplar_options": {"partialsType": "half"},
+            },
+        ),
+    ],
+)
+def test_options_become_the_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+    config: Options,
+    device: IpuDevice,
+    flags: str,
+    configured: Dict[str, Any],
+) -> None:
+    monkeypatch.setenv(VARIABLE, flags)
+    made = step(config, device=device)
+    made.build()
+    assert recorder.configured == configured
+    assert recorder.flags == flags
+    assert made.describe()["options"]["convolutions"] == configured.get(
+        "convolutions.poplar_options", {}
+    )
+    made.close()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_replicas_average_their_gradients_and_read_batches_of_their_own(replicas: int) -> None:
+    config = Dense(
+        system="ipu",
+        mode="training",
+        data="generated",
+        batch_size=2,
+        size=3,
+        batches_per_step=5,
+        replicas=replicas,
+    )
+    ready(config, config.feed(DATA), model=partial(dense, config))
+    assert recorder.names().count("cross_replica_mean") == (2 if replicas > 1 else 0)
+    assert taken() == 5 * replicas
+
+
+def test_a_group_of_another_size_is_refused() -> None:
+    recorder.groups[16] = 2
+    made = step(device=IpuDevice("ipu", 16))
+    with pytest.raises(DeviceError, match="--device-id=16 names a group of 2, but replicas=1"):
+        made.build()
+    made.close()
+    assert not recorder.attached
+    ready(Options(replicas=2), device=IpuDevice("ipu", 16)).close()
+
+
+def test_cycles_are_counted_on_hardware_and_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Options(report_hw_cycle_count=True)
+    with pytest.raises(ValueError, match="report_hw_cycle_count needs --device=ipu"):
+        step(config, device=MODEL)
+    monkeypatch.setenv(VARIABLE, "--log_cycle_count=0")
+    made = step(config)
+    assert "logged by TensorFlow" in made.describe()["cycle_count"]
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
+    monkeypatch.delenv(VARIABLE)
+    assert "cycle_count" not in step().describe()
+
+
+@pytest.mark.parametrize(
+    ("changes", "partials"),
+    [
+        ({}, "float32"),
+        ({"enable_half_partials": True}, "float16"),
+        ({"matmul_options": '{"partialsType": "half"}'}, "float16"),
+    ],
+)
+def test_fused_layers_are_told_the_type_of_partial_results(
+    tf: Any, changes: Dict[str, Any], partials: str
+) -> None:
+    config = Lstm(system="ipu", batch_size=1, timesteps=2, hidden_size=3, **changes)
+    config = replace(config, data="generated", batches_per_step=1)
+    made = ready(
+        config,
+        config.feed(DATA),
+        model=partial(lstm, config),
+        popnn=partial(lstm, config, fused=True),
+    )
+    given = [given for name, given in recorder.calls if name == "PopnnLSTM.__init__"]
+    assert {call["partials_dtype"] for call in given} == {tf.as_dtype(partials)}
+    assert made.describe()["partials"] == partials
+    assert made.describe()["fused_layers"] is True
+
+
+def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "--executable_cache_path=/cache")
+    made = step(Options(replicas=2, precision="16.32", matmul_options='{"a": "b"}'))
+    assert made.describe() == {
+        "engine": "tensorflow-ipu",
+        "precision": "float16",
+        "variables": "float32",
+        "partials": "float32",
+        "fused_layers": False,
+        "ipus": 2,
+        "options": {
+            "replicas": 2,
+            "convolutions": {},
+            "matmuls": {"a": "b"},
+            "flags": "--executable_cache_path=/cache",
+            "executable_cache": True,
+        },
+    }
+    assert made.calibrated is False
+    assert made.dropped == 1
+    assert made.canary() is None  # type: ignore[func-returns-value]
+    assert made.peak_work() is None
+    assert made.latencies() is None
+
+
+def test_the_graph_can_be_looked_at(tf: Any, tmp_path: Path) -> None:
+    ready().save_graph(tmp_path)
+    graph = tf.compat.v1.GraphDef()
+    graph.ParseFromString((tmp_path / "graph.pb").read_bytes())
+    assert {"While", "StatelessWhile"} & {node.op for node in graph.node}
+    assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+# --- what goes wrong -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("missing", "popnn"),
+    [("tensorflow.python.ipu", None), ("ipu_tensorflow_addons.keras.layers", scale)],
+)
+def test_without_the_sdks_packages_the_message_says_what_is_needed(
+    monkeypatch: pytest.MonkeyPatch, missing: str, popnn: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(DeviceError, match=r"(?s)--device=ipu: .*Poplar SDK.*enable script.*wheels"):
+        step(popnn=popnn)
+    if popnn is not None:
+        ready()  # needs no fused layers
+
+
+@pytest.mark.parametrize(("device", "hint"), [(HARDWARE, True), (MODEL, False)])
+def test_a_device_that_cannot_be_had_is_a_device_error(
+    monkeypatch: pytest.MonkeyPatch, device: IpuDevice, hint: bool
+) -> None:
+    monkeypatch.setenv(VARIABLE, "" if device is HARDWARE else "--use_ipu_model")
+    made = step(Options(replicas=2), device=device)
+    recorder.attach_error = "Could not find any device"
+    with pytest.raises(DeviceError) as caught:
+        made.build()
+    message = str(caught.value)
+    assert message.startswith(f"--device={device.kind}: TensorFlow could not attach to 2 IPUs: ")
+    assert "Could not find any device" in message
+    assert ("gc-monitor" in message) is hint
+    made.close()
+    assert recorder.names()[-1] == "reset_ipu_configuration"
+
+
+def test_a_program_that_does_not_fit_ends_in_tensorflows_message() -> None:
+    made = step()
+    made.build()
+    recorder.run_error = "Out of memory on tile 7"
+    with pytest.raises(CaseError, match="compile the case for 1 IPU or run it: Out of memory"):
+        made.compile()
+    made.close()
+    assert recorder.names()[-2:] == ["IPUInfeedQueue.deleter", "reset_ipu_configuration"]
+    assert not recorder.attached
+
+
+def test_a_model_that_cannot_be_built_leaves_no_ipu_attached() -> None:
+    def model(tf: Any, dtype: Any) -> Any:
+        raise ValueError("no such layer")
+
+    made = step(model=model)
+    with pytest.raises(ValueError, match="no such layer"):
+        made.build()
+    assert recorder.attached
+    made.close()
+    assert not recorder.attached
+
+
+def test_close_releases_the_ipus_even_where_the_queue_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = ready()
+
+    def fail(queue: Any) -> None:
+        raise RuntimeError("the queue is gone")
+
+    monkeypatch.setattr(type(recorder.queues[0]), "deleter", property(fail))
+    with pytest.raises(RuntimeError, match="queue"):
+        made.close()
+    assert not recorder.attached
+    assert made.layer is None
+
+
+def test_close_is_harmless_before_build_and_twice() -> None:
+    made = step()
+    made.close()
+    assert recorder.calls == []
+    made.build()
+    made.close()
+    made.close()
+    assert recorder.names().count("reset_ipu_configuration") == 1
+
+
+def test_cases_follow_each_other_in_one_process() -> None:
+    for replicas in (1, 2):
+        made = ready(Options(replicas=replicas))
+        assert recorder.attached == replicas
+        made.close()
+        assert not recorder.attached
+
+
+# --- the stand-in ----------------------------------------------------------------------------
+
+
+def test_the_stand_in_refuses_what_the_sdk_refuses(tf: Any) -> None:
+    from tensorflow.python import ipu
+
+    settings = ipu.config.IPUConfig()
+    for wrong in ("auto_select_ipu", "convolutions", "recorder"):
+        with pytest.raises(ValueError, match="no option"):
+            setattr(settings, wrong, 1)
+    with pytest.raises(ValueError, match="matmuls.partials_type is no option"):
+        settings.matmuls.partials_type = "half"
+    with pytest.raises(TypeError, match="auto_select_ipus: '1'"):
+        settings.auto_select_ipus = "1"
+    with pytest.raises(TypeError, match="allow_recompute"):
+        settings.allow_recompute = 1
+    settings.auto_select_ipus = settings.select_ipus = 1
+    with pytest.raises(Exception, match="Only one"):
+        settings.configure_ipu_system()
+    with pytest.raises(AttributeError):
+        _ = ipu.recorder
+
+    strategy = ipu.ipu_strategy.IPUStrategyV1()
+    with pytest.raises(ValueError, match="eager"):
+        strategy.run(lambda: None)
+    with pytest.raises(AssertionError, match="no IPU is configured"), strategy.scope():
+        strategy.run(tf.function(lambda: 1, jit_compile=True))
+
+    queue = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.range(3).map(lambda i: (i, i)))
+    with pytest.raises(TypeError, match="3 given, 1 positional"):
+        ipu.loops.repeat(2, lambda last: last, [0], queue)
+    with pytest.raises(TypeError, match="Mismatch"):
+        ipu.loops.repeat(2, lambda last: 1.0 * tf.cast(last, tf.float32), [0])
+    with pytest.raises(AssertionError, match="not started"):
+        ipu.loops.repeat(2, lambda last, *batch: last, [0], queue)

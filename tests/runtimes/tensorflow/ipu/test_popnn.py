@@ -1,0 +1,117 @@
+"""The fused layers of the SDK: they compute what Keras' own layers and our kernels compute."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipubench.models.tensorflow.popnn import popnn_gru
+from ipubench.models.tensorflow.popnn import popnn_lstm
+from tests.doubles import tensorflow_ipu as double
+from tests.doubles.tensorflow_ipu import recorder
+
+pytestmark = pytest.mark.framework
+
+TIMESTEPS, BATCH, INPUTS, UNITS = 4, 3, 5, 6
+
+
+@pytest.fixture(autouse=True)
+def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """TensorFlow, with the addons."""
+    module = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    for name, part in double.modules().items():
+        monkeypatch.setitem(sys.modules, name, part)
+    return module
+
+
+def arrays(gates: int, biases: int = 1) -> Tuple[Any, List[Any]]:
+    """Return inputs [T, B, I] and the weights of a layer, random."""
+    generator = np.random.RandomState(3)
+
+    def normal(*shape: int) -> Any:
+        return generator.normal(0, 0.5, shape).astype(np.float32)
+
+    width = gates * UNITS
+    bias = normal(biases, width) if biases > 1 else normal(width)
+    return normal(TIMESTEPS, BATCH, INPUTS), [normal(INPUTS, width), normal(UNITS, width), bias]
+
+
+def keras_states(layer: Any, inputs: Any, weights: List[Any]) -> Any:
+    """Return the hidden states [T, B, H] of a Keras layer, which is batch-major."""
+    batch_major = np.transpose(inputs, [1, 0, 2])
+    layer(batch_major)
+    layer.set_weights(weights)
+    return np.transpose(layer(batch_major).numpy(), [1, 0, 2])
+
+
+@pytest.mark.parametrize("sequences", [True, False])
+def test_an_lstm_is_keras_lstm(tf: Any, sequences: bool) -> None:
+    inputs, weights = arrays(gates=4)
+    expected = keras_states(tf.keras.layers.LSTM(UNITS, return_sequences=True), inputs, weights)
+    found = popnn_lstm(tf, tf.constant(inputs), *weights, training=False, sequences=sequences)
+    np.testing.assert_allclose(found, expected if sequences else expected[-1], rtol=1e-5, atol=1e-6)
+    given = recorder.arguments("PopnnLSTM.__init__")
+    assert (given["units"], given["time_major"]) == (UNITS, True)
+    assert given["partials_dtype"] == tf.float32
+
+
+@pytest.mark.parametrize("reset_after", [True, False])
+@pytest.mark.parametrize("sequences", [True, False])
+def test_a_gru_is_keras_gru(tf: Any, reset_after: bool, sequences: bool) -> None:
+    inputs, weights = arrays(gates=3, biases=2 if reset_after else 1)
+    layer = tf.keras.layers.GRU(UNITS, return_sequences=True, reset_after=reset_after)
+    expected = keras_states(layer, inputs, weights)
+    found = popnn_gru(
+        tf,
+        tf.constant(inputs),
+        *weights,
+        training=False,
+        reset_after=reset_after,
+        half_partials=True,
+        sequences=sequences,
+    )
+    np.testing.assert_allclose(found, expected if sequences else expected[-1], rtol=1e-5, atol=1e-6)
+    assert recorder.arguments("PopnnGRU.__init__")["partials_dtype"] == tf.float16
+
+
+@pytest.mark.parametrize(("layer", "gates"), [(popnn_lstm, 4), (popnn_gru, 3)])
+def test_gradients_reach_the_models_own_weights(tf: Any, layer: Any, gates: int) -> None:
+    inputs, weights = arrays(gates)
+    variables = [tf.Variable(weight) for weight in weights]
+
+    def loss() -> Any:
+        return tf.reduce_sum(layer(tf, tf.constant(inputs), *variables, training=True) ** 2)
+
+    with tf.GradientTape() as tape:
+        value = loss()
+    for variable, slope in zip(variables, tape.gradient(value, variables)):
+        step = 1e-3 * slope / tf.norm(slope)
+        variable.assign_add(step)
+        above = loss()
+        variable.assign_sub(2 * step)
+        below = loss()
+        variable.assign_add(step)
+        assert float(above - below) == pytest.approx(2e-3 * float(tf.norm(slope)), rel=0.02)
+
+
+@pytest.mark.parametrize(("layer", "gates"), [(popnn_lstm, 4), (popnn_gru, 3)])
+def test_inference_has_no_gradient(tf: Any, layer: Any, gates: int) -> None:
+    inputs, weights = arrays(gates)
+    variable = tf.Variable(inputs)
+    with tf.GradientTape() as tape:
+        output = layer(tf, tf.convert_to_tensor(variable), *weights, training=False)
+    with pytest.raises(ValueError, match="is_training"):
+        tape.gradient(output, variable)
+
+
+@pytest.mark.parametrize(("layer", "gates"), [(popnn_lstm, 4), (popnn_gru, 3)])
+def test_the_layers_compute_in_their_inputs_type(tf: Any, layer: Any, gates: int) -> None:
+    inputs, weights = arrays(gates)
+    half: Dict[str, Any] = {"training": False}
+    small = [tf.constant(weight, tf.float16) for weight in weights]
+    assert layer(tf, tf.constant(inputs, tf.float16), *small, **half).dtype == tf.float16
+    with pytest.raises(AssertionError):  # weights have to be cast before
+        layer(tf, tf.constant(inputs, tf.float16), *weights, **half)

@@ -1,0 +1,512 @@
+"""Training on IPUs: what a configuration becomes, what an update computes, how it fails.
+
+The SDK is the stand-in of ``tests/doubles``, over the TensorFlow that is installed.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+
+from ipubench.bench_training.bench_cnn_tensorflow import M2000
+from ipubench.bench_training.bench_cnn_tensorflow import POD16
+from ipubench.bench_training.training import Training
+from ipubench.fixtures.data.images.folder import DataError
+from ipubench.fixtures.data.imagenet.shards import find_shards
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from ipubench.fixtures.runtimes.tensorflow.ipu.training import TrainingProgram
+from ipubench.models.tensorflow.cnn.run import ForwardPass
+from tests.doubles.tensorflow_ipu import recorder
+from tests.support.tensorflow_ipu import (
+    BATCH,
+    HARDWARE,
+    SIZE,
+    SPLITS,
+    SYNTHETIC,
+    batches,
+    feed,
+    given,
+    install,
+    network,
+    start_instance,
+    use_batches,
+    values,
+)
+
+pytestmark = pytest.mark.framework
+
+MODEL = IpuDevice("ipu-model", None)
+
+
+@pytest.fixture(autouse=True)
+def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return install(monkeypatch)
+
+
+def options(shards: int = 2, **changes: Any) -> Training:
+    """Return a configuration with a constant rate; two updates a call."""
+    config = Training(
+        name="small",
+        system="ipu",
+        data="generated",
+        precision="32.32",
+        shards=shards,
+        pipeline=shards > 1,
+        pipeline_splits=SPLITS[shards],
+        micro_batch_size=BATCH,
+        gradient_accumulation_count=3,
+        batches_per_step=2,
+        abs_learning_rate=0.05,
+        warmup_epochs=0.0,
+        weight_decay=0.01,
+        optimiser="momentum",
+    )
+    return replace(config, **changes)
+
+
+def step(
+    config: Training, norm: str = "group", keep: float = 1.0, mode: str = "generated"
+) -> TrainingProgram:
+    return TensorFlowIpu(HARDWARE).training(
+        network(norm, keep), config.recipe, config, feed(mode, training=True)
+    )
+
+
+def ready(*args: Any, **kwargs: Any) -> TrainingProgram:
+    made = step(*args, **kwargs)
+    made.build()
+    assert made.compile() is True
+    return made
+
+
+# --- what an update computes -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shards", "changes"),
+    [
+        (4, {"optimiser": "momentum", "weight_avg_exp": 0.9}),
+        (2, {"optimiser": "RMSprop", "rmsprop_decay": 0.9, "label_smoothing": 0.1}),
+        (1, {"optimiser": "LARS"}),
+        (1, {"optimiser": "SGD", "gradient_accumulation_count": 1}),
+    ],
+    ids=lambda value: value["optimiser"] if isinstance(value, dict) else str(value),
+)
+def test_updates_are_those_of_a_host(
+    monkeypatch: pytest.MonkeyPatch, shards: int, changes: Dict[str, Any]
+) -> None:
+    use_batches(monkeypatch)
+    config = options(shards, **changes)
+    made = ready(config)
+    made()
+    host_config = replace(config, system="host", shards=1, pipeline=False, pipeline_splits=())
+    host = TensorFlowHost(CpuDevice(pin=False)).training(
+        network(), config.recipe, host_config, feed(training=True)
+    )
+    host.build()
+    start = values(host.classifier.variables)
+    host.compile()  # the first update
+    host.run(1)
+    loss = host.run(2)
+    assert made.updates == host.updates == 4
+    assert made.loss == pytest.approx(loss, rel=1e-4)
+    ours, theirs = made.classifier.variables, host.classifier.variables
+    for before, mine, other in zip(start, values(ours), values(theirs)):
+        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
+        assert np.abs(mine - before).max() > 1e-4
+    if config.weight_avg_exp:
+        averages = zip(values(made.averages.averages), values(host.averages.averages))
+        for mine, other in averages:
+            np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
+    made.close()
+    host.close()
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_moving_averages_move_once_an_update_by_the_mean_statistics(
+    monkeypatch: pytest.MonkeyPatch, tf: Any, shards: int
+) -> None:
+    use_batches(monkeypatch)
+    config = options(shards, batches_per_step=1, loss_scaling=64.0)
+    made = step(config, norm="batch")
+    made.build()
+    found: List[List[Any]] = []
+    for pixels, labels in zip(*batches(3)):
+        run = ForwardPass(training=True)
+        inputs, _ = config.recipe.prepare(tf, pixels, labels, None, None, tf.float32)
+        made.classifier(inputs, run)
+        found.append([value.numpy() for _, *parts in run.statistics for value in parts])
+    norms = [norm for norm, _, _ in run.statistics]
+    made.compile()
+    moving = values(v for norm in norms for v in (norm.moving_mean, norm.moving_variance))
+    assert len(moving) == 6
+    for number, moved in enumerate(moving):
+        mean = np.mean([batch[number] for batch in found], axis=0)
+        start = number % 2  # means start at 0, variances at 1
+        np.testing.assert_allclose(moved, start + 0.1 * (mean - start), rtol=1e-3, atol=1e-5)
+
+
+def test_mixing_and_dropout_are_the_same_in_a_pipeline_and_in_a_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use_batches(monkeypatch)
+    losses = {}
+    for shards in (1, 2):
+        config = options(shards)
+        recipe = replace(config.recipe, mixup_alpha=0.2, cutmix_lambda=0.85)
+        made = TensorFlowIpu(HARDWARE).training(
+            network(keep=0.5), recipe, config, feed(training=True)
+        )
+        made.build()
+        made.compile()
+        losses[shards] = made.loss
+        made.close()
+    plain = ready(options(1))
+    assert losses[1] == pytest.approx(losses[2], rel=1e-4)
+    assert losses[1] != pytest.approx(plain.loss, rel=1e-3)
+
+
+def test_every_batch_has_a_seed_and_shares_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+    for index in range(2):
+        start_instance(monkeypatch, index, instances=2, replicas=2, ipus=2)
+        config = options(2, replicas=2, instances=2, seed=5)
+        recipe = replace(config.recipe, mixup_alpha=0.2)
+        made = TensorFlowIpu(HARDWARE).training(network(), recipe, config, feed(training=True))
+        made.build()
+        (queue,) = recorder.queues[-1:]
+        elements = list(queue._dataset.take(3))
+        shares = [shares.numpy() for *_, shares in elements]
+        assert all(part.shape == (BATCH,) and (part >= 0.5).all() for part in shares)
+        assert not np.array_equal(shares[0], shares[1])
+        seeds += [tuple(seed.numpy()) for _, _, seed, _ in elements]
+        made.close()
+    assert sorted(seeds) == [(5, number) for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("precision", "compute", "variables"),
+    [("16.16", "float16", "float16"), ("16.32", "float16", "float32")],
+)
+def test_operations_and_variables_have_the_described_dtypes(
+    precision: str, compute: str, variables: str
+) -> None:
+    made = ready(options(2, precision=precision))
+    facts = made.describe()
+    assert facts["precision"] == compute
+    assert {v.dtype.name for v in made.classifier.variables} == {variables} == {facts["variables"]}
+    assert np.isfinite(made.loss)
+
+
+def test_synthetic_data_compiles_for_xla_and_brings_nothing_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, SYNTHETIC)
+    config = options(2, data="synthetic", gradient_accumulation_count=2)
+    recipe = replace(config.recipe, mixup_alpha=0.2, cutmix_lambda=0.85)
+    made = TensorFlowIpu(HARDWARE).training(network(keep=0.5), recipe, config, feed("synthetic"))
+    made.build()
+    made.compile()
+    made()
+    assert recorder.flags == SYNTHETIC
+    (queue,) = recorder.queues
+    assert int(queue._taken.numpy()) == 0
+    assert np.isnan(made.loss)
+    assert made.counters() == {"weight_updates": 4}
+
+
+def test_the_rate_is_that_of_the_calls_first_update() -> None:
+    config = options(1, epochs=1.0, warmup_epochs=0.5, micro_batch_size=1000)
+    made = ready(config)
+    rates = [made._arguments()[0].numpy()]
+    made()
+    rates.append(made._arguments()[0].numpy())
+    assert rates == pytest.approx([config.recipe.rate(2), config.recipe.rate(4)], rel=1e-6)
+    assert rates[0] < rates[1]
+    assert made.counters() == {"weight_updates": 4, "loss": made.loss}
+
+
+# --- what the published configurations become ------------------------------------------------
+
+PUBLISHED = {
+    # Updates of a call and of the run, units of the stages after the first.
+    "resnet50-m2000": (4, 78, ["b1/2/relu", "b2/3/relu", "b3/3/relu"]),
+    "resnet50-pod16": (4, 78, ["b1/2/relu", "b2/3/relu", "b3/3/relu"]),
+    "resnext101-m2000": (104, 3336, ["b3/3/relu"]),
+    "resnext101-pod16": (104, 3336, ["b3/3/relu"]),
+    "efficientnet-b4-m2000": (104, 3336, ["block2b", "block4b", "block6c"]),
+    "efficientnet-b4-pod16": (104, 1668, ["block2b", "block4b", "block6c"]),
+    "efficientnet-b4-g16-m2000": (400, 12810, ["block2c", "block4c", "block6a"]),
+    "efficientnet-b4-g16-pod16": (100, 1601, ["block2c", "block4c", "block6a"]),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_configuration_becomes_a_pipeline(
+    monkeypatch: pytest.MonkeyPatch, tf: Any, name: str
+) -> None:
+    model, _, system = name.rpartition("-")
+    config = replace({"m2000": M2000, "pod16": POD16}[system][model], data="generated")
+    config.check()
+    if config.instances > 1:
+        start_instance(monkeypatch, 1, config.instances, config.replicas, config.shards)
+    recorder.only_arguments = True
+    small = feed(training=True, normalise_input=config.normalise_input)
+    made = TensorFlowIpu(HARDWARE).training(config.classifier(), config.recipe, config, small)
+    made.build()
+    made._run = tf.function(made._program, autograph=False, jit_compile=True)
+    made._execute()
+
+    updates, total, firsts = PUBLISHED[name]
+    call = recorder.arguments("pipeline")
+    assert len(call.pop("computational_stages")) == config.shards == len(firsts) + 1
+    assert [units[0].name for units in made._stages[1:]] == firsts
+    for passed in ("inputs", "infeed_queue", "outfeed_queue", "optimizer_function"):
+        assert call.pop(passed)
+    assert call.pop("pipeline_schedule").name == "Grouped"
+    assert call.pop("recomputation_mode").name == "Auto"
+    assert call.pop("reduction_method").name == "MEAN"
+    assert call == {
+        "gradient_accumulation_count": config.gradient_accumulation_count,
+        "repeat_count": updates,
+        "forward_propagation_stages_poplar_options": None,
+        "backward_propagation_stages_poplar_options": None,
+        "offload_weight_update_variables": False,
+        "accumulate_outfeed": True,
+        "accumulate_outfeed_dtype": tf.float32,
+        "outfeed_mask": [False, True],
+    }
+    assert made.batches_per_step == updates
+    assert made.most_rounds == total // updates - 3
+    assert recorder.attached == config.shards * config.replicas // config.instances
+
+    efficientnet = config.model == "efficientnet"
+    convolutions = {"partialsType": "half"}
+    if config.model != "resnext":
+        convolutions["availableMemoryProportion"] = "0.15"
+    if efficientnet:
+        convolutions["enableConvDithering"] = "true"
+    chosen: Dict[str, Any] = {"auto_select_ipus": 4}
+    if config.instances > 1:
+        chosen = {
+            "select_ipus": 7,
+            "experimental.multi_replica_distribution.process_index": 1,
+            "experimental.multi_replica_distribution.process_count": config.instances,
+        }
+    found = dict(recorder.configured)
+    assert found.pop("floating_point_behaviour.esr").name == "ON"
+    assert found == {
+        **chosen,
+        "allow_recompute": True,
+        "convolutions.poplar_options": convolutions,
+        "matmuls.poplar_options": {"partialsType": "half"},
+        "norms.use_stable_statistics": True,
+        "compilation_poplar_options": {
+            "target.deterministicWorkers": "portable",
+            "opt.internalExchangeOptimisationTarget": "balanced",
+        },
+        "optimizations.maximum_cross_replica_sum_buffer_size": 10 << 20,
+        "floating_point_behaviour.nanoo": True,
+    }
+    made.close()
+    assert not recorder.attached
+
+
+def test_two_proportions_a_shard_are_given_to_the_stages() -> None:
+    recorder.only_arguments = True
+    proportions = (0.1, 0.2, 0.3, 0.4)
+    made = step(options(2, available_memory_proportion=proportions, enable_half_partials=True))
+    made.build()
+    made._run = made._tf.function(made._program, autograph=False, jit_compile=True)
+    made._execute()
+    call = recorder.arguments("pipeline")
+    for direction in ("forward", "backward"):
+        stages = call[f"{direction}_propagation_stages_poplar_options"]
+        found = [stage.get_proto() for stage in stages]
+        assert [part["convolutions"] for part in found] == [
+            {"partialsType": "half", "availableMemoryProportion": share} for share in ("0.1", "0.3")
+        ]
+        assert [part["matmuls"] for part in found] == [
+            {"partialsType": "half", "availableMemoryProportion": share} for share in ("0.2", "0.4")
+        ]
+    assert recorder.configured["convolutions.poplar_options"] == {"partialsType": "half"}
+
+
+def test_options_that_differ_from_the_published_ones() -> None:
+    config = options(
+        1,
+        no_stochastic_rounding=True,
+        fp_exceptions=True,
+        max_cross_replica_buffer_size=1,
+        disable_variable_offloading=True,
+    )
+    ready(config)
+    found = recorder.configured
+    assert found["floating_point_behaviour.inv"] is found["floating_point_behaviour.oflo"] is True
+    assert found["floating_point_behaviour.div0"] is True
+    assert "floating_point_behaviour.esr" not in found  # off is the default
+    assert found["optimizations.maximum_cross_replica_sum_buffer_size"] == 1
+    accumulation = given("GradientAccumulationOptimizerV2.__init__")
+    assert accumulation["num_mini_batches"] == 3
+    assert accumulation["offload_weight_update_variables"] is False
+    assert accumulation["reduction_method"].name == "MEAN"
+    assert given("repeat")["n"] == 6
+
+
+# --- replicas and instances ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_replicas_average_their_gradients_and_read_batches_of_their_own(shards: int) -> None:
+    made = ready(options(shards, replicas=2, gradient_accumulation_count=2))
+    # One average for each variable, each time that the update is traced.
+    averaged = recorder.names().count("cross_replica_mean")
+    assert averaged
+    assert averaged % len(made.classifier.trainable_variables) == 0
+    (queue,) = recorder.queues
+    assert int(queue._taken.numpy()) == 2 * 2 * 2
+    assert np.isfinite(made.loss)
+    made.close()
+    recorder.calls.clear()
+    ready(options(shards))
+    assert "cross_replica_mean" not in recorder.names()
+
+
+def test_replicas_of_other_instances_are_averaged_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    start_instance(monkeypatch, 1, instances=2, replicas=2, ipus=2)
+    made = ready(options(2, replicas=2, instances=2))
+    assert recorder.replicas == 1
+    assert "cross_replica_mean" in recorder.names()
+    assert given("set_ipu_config")["ipus_per_replica"] == 2
+    assert made.describe()["options"]["instances"] == 2
+    assert made.describe()["ipus"] == 4
+
+
+def test_a_poprun_that_was_told_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    start_instance(monkeypatch, 0, instances=2, replicas=4, ipus=1)
+    made = step(options(2, replicas=2, instances=2))
+    with pytest.raises(CaseError, match="--num-replicas=4 where replicas=2, --ipus-per-replica=1"):
+        made.build()
+    made.close()
+    assert "IPUConfig.configure_ipu_system" not in recorder.names()
+
+
+def test_instances_without_poprun_are_refused() -> None:
+    with pytest.raises(CaseError, match="started by poprun"):
+        step(options(2, replicas=2, instances=2)).build()
+
+
+# --- how it ends -----------------------------------------------------------------------------
+
+
+def test_a_split_that_does_not_exist_is_one_message_and_leaves_no_ipu() -> None:
+    made = step(options(2, pipeline_splits=("b3",)))
+    with pytest.raises(CaseError, match="small: pipeline split 'b3' does not exist"):
+        made.build()
+    made.close()
+    assert not recorder.attached
+
+
+def test_ipus_that_cannot_be_had_are_one_message() -> None:
+    recorder.attach_error = "no device is free"
+    made = step(options(2, replicas=2))
+    with pytest.raises(DeviceError, match="could not attach to 4 IPUs: no device is free"):
+        made.build()
+    made.close()
+
+
+def test_a_group_of_another_size_is_refused() -> None:
+    recorder.groups[16] = 2
+    config = options(4)
+    made = TensorFlowIpu(IpuDevice("ipu", 16)).training(
+        network(), config.recipe, config, feed(training=True)
+    )
+    with pytest.raises(DeviceError, match="group of 2, but shards=4 x replicas=1 needs 4 IPUs"):
+        made.build()
+    made.close()
+
+
+def test_a_program_that_does_not_fit_is_one_message() -> None:
+    made = step(options(2))
+    made.build()
+    recorder.run_error = "out of memory on tile 7"
+    with pytest.raises(CaseError, match="compile the case for 2 IPUs or run it: out of memory"):
+        made.compile()
+    made.close()
+    assert recorder.names()[-1] == "reset_ipu_configuration"
+    assert "IPUOutfeedQueue.deleter" not in recorder.names()  # nothing was ever put in
+
+
+def test_without_the_sdk_the_message_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow.python.ipu", None)
+    with pytest.raises(DeviceError, match="source the SDK's enable script"):
+        step(options(2))
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train-00000-of-00001").write_bytes(b"no record at all")
+    config = options(1)
+    made = TensorFlowIpu(HARDWARE).training(
+        network(),
+        config.recipe,
+        config,
+        feed("real", training=True, shards=find_shards(tmp_path, "train")),
+    )
+    made.build()
+    with pytest.raises(DataError, match="train-00000-of-00001"):
+        made.compile()
+    made.close()
+
+
+def test_closing_deletes_both_queues() -> None:
+    made = ready(options(2))
+    made.close()
+    names = recorder.names()
+    assert names[-3:] == [
+        "IPUInfeedQueue.deleter",
+        "IPUOutfeedQueue.deleter",
+        "reset_ipu_configuration",
+    ]
+    assert made.classifier is None
+    made.close()
+    assert recorder.names() == names
+
+
+def test_compile_only_attaches_to_nothing_and_keeps_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ValueError, match="--executable_cache_path=FOLDER"):
+        step(options(2, compile_only=True))
+    monkeypatch.setenv(VARIABLE, "--executable_cache_path=/cache")
+    made = step(options(2, compile_only=True))
+    made.build()
+    found = recorder.configured
+    assert found["device_connection.type"].name == "PRE_COMPILE"
+    assert found["device_connection.version"] == "ipu2"
+    assert found["device_connection.enable_remote_buffers"] is True
+    recorder.run_error = "Device was configured for compilation only"
+    assert made.compile() is True
+    made.close()
+
+
+def test_the_size_of_a_batch_is_the_feeds() -> None:
+    made = step(options(2))
+    made.build()
+    (queue,) = recorder.queues
+    images, labels, seed = queue._dataset.element_spec
+    assert images.shape == (BATCH, SIZE, SIZE, 3)
+    assert images.dtype.name == "uint8"
+    assert (labels.shape, labels.dtype.name) == ((BATCH,), "int32")
+    assert (seed.shape, seed.dtype.name) == ((2,), "int32")
+    made.close()

@@ -1,0 +1,112 @@
+"""Compiled models that are kept: found again, left out where damaged, told apart."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.bench_inference.classifier import Classifier
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.runtimes.model_cache import ModelCache
+from ipubench.fixtures.runtimes.model_cache import options_of
+
+KEY: Dict[str, Any] = {"model": "small", "size": 3}
+
+
+def stored(folder: Path, content: str = "compiled") -> ModelCache:
+    cache = ModelCache(str(folder), KEY, ".pt")
+    assert cache.load(Path.read_text) is None
+    cache.store(lambda path: _write(path, content))
+    cache.note(40.0)
+    return cache
+
+
+def _write(path: Path, content: str) -> None:
+    path.write_text(content)
+
+
+def test_a_stored_model_is_found_and_its_seconds_are_saved(tmp_path: Path) -> None:
+    first = stored(tmp_path / "new" / "folder")
+    assert not first.hit
+    again = ModelCache(str(tmp_path / "new" / "folder"), dict(reversed(KEY.items())), ".pt")
+    assert again.load(Path.read_text) == "compiled"
+    assert again.hit
+    assert again.note(1.5) == 38.5
+    # A hit does not overwrite what compiling took.
+    assert again.note(2.5) == 37.5
+
+
+def test_another_key_finds_nothing(tmp_path: Path) -> None:
+    stored(tmp_path)
+    other = ModelCache(str(tmp_path), {**KEY, "size": 4}, ".pt")
+    assert other.load(Path.read_text) is None
+    assert not other.hit
+
+
+@pytest.mark.parametrize("damage", [b"", b"compileX", b"compiled and more"])
+def test_a_damaged_model_is_left_out_with_a_warning(tmp_path: Path, damage: bytes) -> None:
+    cache = stored(tmp_path)
+    cache.path.write_bytes(damage)
+    again = ModelCache(str(tmp_path), KEY, ".pt")
+    with pytest.warns(UserWarning, match=r"cannot be used \(its checksum is wrong\).*anew"):
+        assert again.load(Path.read_text) is None
+    assert not again.hit
+
+
+def test_a_model_that_the_framework_cannot_read_is_left_out(tmp_path: Path) -> None:
+    def read(path: Path) -> Any:
+        raise RuntimeError("made by another version")
+
+    stored(tmp_path)
+    with pytest.warns(UserWarning, match="made by another version"):
+        assert ModelCache(str(tmp_path), KEY, ".pt").load(read) is None
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "{", '{"compile_seconds": 3}'])
+def test_without_readable_facts_there_is_no_stored_model(tmp_path: Path, text: str) -> None:
+    cache = stored(tmp_path)
+    cache.path.with_suffix(".json").write_text(text)
+    again = ModelCache(str(tmp_path), KEY, ".pt")
+    assert again.load(Path.read_text) is None
+
+
+def test_a_model_that_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:
+    def write(path: Path) -> None:
+        path.write_text("half")
+        raise OSError("the disk is full")
+
+    cache = ModelCache(str(tmp_path), KEY, ".pt")
+    with pytest.raises(CaseError, match=r"cannot be kept in .*the disk is full"):
+        cache.store(write)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_used_is_one_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CaseError, match=r"--set=model_cache_path=.*file/models cannot be used"):
+        ModelCache(str(tmp_path / "file" / "models"), KEY, ".pt")
+
+
+def test_a_compiled_model_depends_on_what_changes_it_alone(tmp_path: Path) -> None:
+    config = Classifier(name="one", data="real")
+    same: List[Dict[str, Any]] = [{"name": "x"}, {"data": "generated"}, {"steps": 3}]
+    for changes in [*same, {"instances": 2}]:
+        assert options_of(dataclasses.replace(config, **changes)) == options_of(config)
+    other: List[Dict[str, Any]] = [{"model": "resnet34"}, {"norm_type": "none"}]
+    for changes in [*other, {"engine": "compile"}]:
+        assert options_of(dataclasses.replace(config, **changes)) != options_of(config)
+    weights = tmp_path / "weights.pt"
+    weights.write_bytes(b"1")
+    config = dataclasses.replace(config, weights=str(weights))
+    before = json.dumps(options_of(config))
+    weights.write_bytes(b"22")
+    assert json.dumps(options_of(config)) != before
+
+
+def test_a_folder_of_nobody_is_one_message() -> None:
+    with pytest.raises(CaseError, match="~nobody2/x cannot be used: there is no home folder for"):
+        ModelCache("~nobody2/x", KEY, ".pt")

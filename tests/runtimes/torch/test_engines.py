@@ -1,0 +1,219 @@
+"""The networks as they are measured, folded and in bfloat16, against float32 as it is written."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, List
+
+import numpy as np
+import pytest
+
+from ipubench.bench_inference.bench_cnn_torch import HOST
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.case.errors import CaseError
+
+pytestmark = pytest.mark.framework
+
+#: Norm of the difference over the norm of the logits. bfloat16 has 8 bits: 0.4 % per operation.
+BOUNDS = {"bfloat16": 0.06, "float32": 2e-3}
+IMAGES = 2
+# What 16.16 means on this machine.
+DTYPE = "bfloat16" if CpuDevice().fast_bfloat16 else "float32"
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> List[str]:
+    """Sample images, as the cases with real data have them."""
+    from ipubench.fixtures.data.images.samples import sample_folder
+
+    return list(sample_folder(tmp_path_factory.mktemp("cache")).paths[:IMAGES])
+
+
+def small_resnet(torch: Any) -> Any:
+    """A ResNet of four blocks: less to compile than any that is measured."""
+    from ipubench.models.torch.torchvision_import import import_torchvision
+
+    torch.manual_seed(0)
+    models = import_torchvision().models
+    return models.ResNet(models.resnet.BasicBlock, [1, 1, 1, 1]).eval()
+
+
+def images(paths: List[str], size: int, torch: Any) -> Any:
+    from ipubench.fixtures.data.images.preprocess import load_image
+
+    return torch.from_numpy(np.stack([load_image(path, size) for path in paths]))
+
+
+def expected(network: Any, raw: Any, torch: Any) -> Any:
+    """The logits of float32, nothing folded or compiled, images normalised before."""
+    mean = torch.tensor([0.485, 0.456, 0.406]).view(-1, 1, 1)
+    deviation = torch.tensor([0.229, 0.224, 0.225]).view(-1, 1, 1)
+    with torch.inference_mode():
+        return network((raw / 255 - mean) / deviation)
+
+
+def run(network: Any, raw: Any, engine: str, dtype: str, torch: Any) -> Any:
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    kind, device = getattr(torch, dtype), torch.device("cpu")
+    built = build_engine(engine, network, tuple(raw.shape), raw.dtype, kind, device, normalise=True)
+    with torch.inference_mode():
+        return built.run(raw).float()
+
+
+def agree(found: Any, wanted: Any, bound: float, torch: Any) -> None:
+    """Logits are within the bound; top-1 is the same where the margin is beyond rounding."""
+    error = float((found - wanted).norm() / wanted.norm())
+    assert error < bound, f"relative error {error:.2g}"
+    rounding = (found - wanted).square().mean(dim=1).sqrt()
+    best = wanted.topk(2, dim=1)
+    clear = best.values[:, 0] - best.values[:, 1] > 4 * rounding
+    assert torch.equal(found.argmax(1)[clear], best.indices[:, 0][clear])
+
+
+@pytest.mark.parametrize("name", HOST)
+def test_what_is_measured_is_the_network(name: str, paths: List[str], torch: Any) -> None:
+    config = HOST[name]
+    network = config.network()()
+    raw = images(paths, config.image_size, torch)
+    found = run(network, raw, "auto", DTYPE, torch)
+    agree(found, expected(network, raw, torch), BOUNDS[DTYPE], torch)
+
+
+@pytest.mark.parametrize("name", ["resnet50", "mobilenet-v3-small", "efficientnet-b0-g16-gn"])
+def test_float32_is_float32(name: str, paths: List[str], torch: Any) -> None:
+    network = HOST[name].network()()
+    raw = images(paths, HOST[name].image_size, torch)
+    found = run(network, raw, "auto", "float32", torch)
+    agree(found, expected(network, raw, torch), BOUNDS["float32"], torch)
+
+
+@pytest.mark.parametrize("engine", ["onednn", "openvino", "compile"])
+def test_every_engine_takes_every_kind_of_layer(
+    engine: str, paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if engine == "openvino":
+        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+    # Compiled kernels of an earlier run would hide one that no longer compiles.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    # Depthwise and grouped convolutions, squeeze and excitation, hard swish; group norms.
+    names = ["mobilenet-v3-small", "efficientnet-b0-g16-gn"]
+    if engine == "compile":
+        # A run of a C++ compiler for each kernel: the first network alone, its blocks of each kind.
+        from ipubench.models.torch.mobilenet_v3 import VARIANTS
+
+        names.pop()
+        short = VARIANTS["small"]._replace(blocks=VARIANTS["small"].blocks[:5])
+        monkeypatch.setitem(VARIANTS, "small", short)
+    for name in names:
+        network = HOST[name].network()()
+        raw = images(paths[:1], HOST[name].image_size, torch)
+        found = run(network, raw, engine, DTYPE, torch)
+        agree(found, expected(network, raw, torch), BOUNDS[DTYPE], torch)
+
+
+@pytest.mark.parametrize("dtype", sorted({DTYPE, "float32"}))
+@pytest.mark.parametrize("engine", ["onednn", "openvino", "compile"])
+def test_a_kept_network_gives_the_same_logits(
+    engine: str, dtype: str, paths: List[str], torch: Any, tmp_path: Path
+) -> None:
+    from ipubench.fixtures.runtimes.model_cache import ModelCache
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    if engine == "openvino":
+        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+    network = small_resnet(torch)
+    raw = images(paths, 224, torch)
+    logits, hits = [], []
+    for _ in range(2):
+        cache = ModelCache(str(tmp_path), {"engine": engine}, ".pt")
+        built = build_engine(
+            engine, network, tuple(raw.shape), raw.dtype, getattr(torch, dtype), raw.device,
+            normalise=True, cache=cache,
+        )  # fmt: skip
+        with torch.inference_mode():
+            logits.append(built.run(raw).clone())
+        hits.append(cache.hit)
+    assert hits == [False, True]
+    assert torch.equal(logits[0], logits[1])
+    agree(logits[1].float(), expected(network, raw, torch), BOUNDS[dtype], torch)
+
+
+def test_kernels_of_torch_compile_that_are_gone_are_compiled_anew(
+    paths: List[str], torch: Any, tmp_path: Path
+) -> None:
+    from ipubench.fixtures.runtimes.model_cache import ModelCache
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    cache = ModelCache(str(tmp_path), {}, ".pt")
+    cache.store(lambda path: _write(path, "some-folder"))
+    again = ModelCache(str(tmp_path), {}, ".pt")
+    with pytest.warns(UserWarning, match="some-folder is missing"):
+        build_engine(
+            "compile", small_resnet(torch), (1, 3, 224, 224), torch.uint8, torch.float32,
+            torch.device("cpu"), normalise=True, cache=again,
+        )  # fmt: skip
+    assert not again.hit
+    assert cache.load(_read) != "some-folder"
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def _read(path: Path) -> str:
+    return path.read_text()
+
+
+@pytest.mark.parametrize("engine", ["eager", "onednn", "openvino"])
+@pytest.mark.parametrize(
+    ("eight_bit", "normalization"), [(True, "none"), (False, "none"), (False, "host")]
+)
+def test_every_engine_takes_images_as_they_travel(
+    engine: str, eight_bit: bool, normalization: str, paths: List[str], torch: Any
+) -> None:
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    if engine == "openvino":
+        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+    network, dtype = HOST["resnet18"].network()(), getattr(torch, DTYPE)
+    raw = images(paths, 224, torch)
+    given = raw if eight_bit else (raw / 255 if normalization == "host" else raw.float()).to(dtype)
+    built = build_engine(
+        engine, network, tuple(raw.shape), given.dtype, dtype, raw.device, normalise=False
+    )
+    with torch.inference_mode():
+        wanted = network(given.float())
+        agree(built.run(given).float(), wanted, BOUNDS[DTYPE], torch)
+
+
+def test_eager_has_nothing_to_keep(torch: Any, tmp_path: Path) -> None:
+    from ipubench.fixtures.runtimes.model_cache import ModelCache
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    cache = ModelCache(str(tmp_path), {}, ".pt")
+    with pytest.raises(CaseError, match="engine=eager compiles nothing that could be kept"):
+        build_engine(
+            "eager", HOST["resnet18"].network()(), (1, 3, 224, 224), torch.uint8, torch.float32,
+            torch.device("cpu"), normalise=True, cache=cache,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [{"norm_type": "group"}, {"input_image_padding": True}])
+def test_the_options_of_a_network_reach_what_is_measured(
+    changes: Any, paths: List[str], torch: Any
+) -> None:
+    config = dataclasses.replace(HOST["resnet18"], **changes)
+    network = config.network()()
+    raw = images(paths, 224, torch)
+    wanted = expected(network, raw, torch)
+    agree(run(network, raw, "auto", DTYPE, torch), wanted, BOUNDS[DTYPE], torch)
+    plain = expected(HOST["resnet18"].network()(), raw, torch)
+    same = bool((plain - wanted).norm() < 1e-3 * wanted.norm())
+    assert same == (changes == {"input_image_padding": True})

@@ -1,0 +1,287 @@
+"""PyTorch on the CPU: the networks, the engines and the three kinds of data."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import numpy as np
+import pytest
+
+from ipubench.bench_inference.bench_cnn_torch import HOST
+from ipubench.bench_inference.classifier import Classifier
+from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.data.images.folder import find_images
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.case.errors import CaseError
+
+pytestmark = pytest.mark.framework
+SMALL = dataclasses.replace(HOST["resnet18"], micro_batch_size=2, data="synthetic")
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+
+
+@pytest.fixture(scope="module")
+def host(torch: Any) -> Iterator[Any]:
+    from ipubench.fixtures.runtimes.torch.host import TorchHost
+
+    device = CpuDevice()
+    device.attach()
+    yield TorchHost(device)
+    device.release()
+
+
+def network(model: str, torch: Any) -> Any:
+    from ipubench.models.torch.classification import build_classifier
+
+    return build_classifier(model)
+
+
+def feed(config: Classifier, **changes: Any) -> ImageFeed:
+    facts = {
+        "mode": config.data,
+        "batch_size": config.micro_batch_size,
+        "image_size": config.image_size,
+        "eight_bit": config.eight_bit_io,
+        "normalization": config.normalization_location,
+    }
+    return ImageFeed(**{**facts, **changes})
+
+
+def reference(torch: Any, module: Any, images: Any) -> Any:
+    """Normalise and classify in float32, step by step."""
+    mean = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
+    std = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
+    with torch.no_grad():
+        return module((images.float() / 255 - mean) / std)
+
+
+# Relative error of the logits, by norm: float32 differs by the order of sums, bfloat16 has 8 bits.
+TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("engine", ["eager", "onednn", "compile", "openvino"])
+def test_every_engine_agrees_with_float32_eager(engine: str, dtype: str, torch: Any) -> None:
+    if engine == "openvino":
+        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+    if dtype == "bfloat16" and not CpuDevice().fast_bfloat16:
+        pytest.skip("needs a CPU with AVX512_BF16 or AMX")
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    module = network("resnet18", torch)
+    images = torch.randint(0, 255, (2, 3, 224, 224), dtype=torch.uint8)
+    built = build_engine(
+        engine,
+        module,
+        (2, 3, 224, 224),
+        torch.uint8,
+        getattr(torch, dtype),
+        torch.device("cpu"),
+        normalise=True,
+    )
+    expected = reference(torch, module, images)
+    with torch.inference_mode():
+        for _ in range(3):
+            found = built.run(images).float()
+    error = (found - expected).norm() / expected.norm()
+    assert error < TOLERANCE[dtype]
+    assert built.name == engine
+
+
+def test_a_pipeline_split_that_names_no_layer_is_refused_on_a_host_too(host: Any) -> None:
+    config = dataclasses.replace(SMALL, pipeline_splits=("layer3/0/conv9",))
+    step = host.inference(config.network(), config, feed(config))
+    with pytest.raises(CaseError, match=r"no layer 'layer3/0/conv9'.*layer3/0/conv1"):
+        step.build()
+
+
+def test_an_engine_of_another_device_is_refused(torch: Any) -> None:
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    with pytest.raises(CaseError, match="engine=onednn does not run on cuda"):
+        build_engine(
+            "onednn",
+            network("resnet18", torch),
+            (1, 3, 224, 224),
+            torch.uint8,
+            torch.float16,
+            torch.device("cuda"),
+            normalise=False,
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "fast", "precision", "dtype"),
+    [
+        ("cpu", True, "16.16", "bfloat16"),
+        ("cpu", True, "16.32", "bfloat16"),
+        ("cpu", False, "16.16", "float32"),
+        ("cpu", True, "32.32", "float32"),
+        ("cuda", True, "16.16", "float16"),
+    ],
+)
+def test_precision_means_what_the_device_is_fast_at(
+    kind: str, fast: bool, precision: str, dtype: str, host: Any, torch: Any
+) -> None:
+    from ipubench.fixtures.runtimes.torch.host import TorchHost
+
+    stand_in = TorchHost.__new__(TorchHost)
+    stand_in.device = CpuDevice()
+    stand_in.device.kind = kind
+    stand_in.device.fast_bfloat16 = fast
+    assert stand_in.dtype(precision) == getattr(torch, dtype)
+
+
+def test_cases_that_differ_in_data_share_one_compiled_network(host: Any) -> None:
+    calls: List[int] = []
+
+    def make() -> Any:
+        from ipubench.models.torch.classification import build_classifier
+
+        calls.append(1)
+        return build_classifier("resnet18")
+
+    compiled = []
+    for mode in ("synthetic", "generated"):
+        config = dataclasses.replace(SMALL, data=mode)
+        step = host.inference(make, config, feed(config))
+        step.build()
+        compiled.append(step.compile())
+        step()
+        step.close()
+    assert compiled == [True, False]
+    assert len(calls) == 1
+    other = dataclasses.replace(SMALL, micro_batch_size=1)
+    step = host.inference(make, other, feed(other))
+    step.build()
+    assert step.compile() is True
+
+
+def ready(host: Any, config: Classifier, images: ImageFeed) -> Any:
+    from ipubench.models.torch.classification import build_classifier
+
+    step = host.inference(partial(build_classifier, config.model), config, images)
+    step.build()
+    step.compile()
+    return step
+
+
+def test_synthetic_inputs_are_made_once_and_alternate(host: Any, torch: Any) -> None:
+    step = ready(host, SMALL, feed(SMALL))
+    following = step._source()
+    first, second, third = following(), following(), following()
+    assert first.dtype == torch.uint8 and not torch.equal(first, second)
+    assert third.data_ptr() == first.data_ptr()
+
+
+def test_generated_inputs_are_copied_for_every_batch(host: Any, torch: Any) -> None:
+    config = dataclasses.replace(SMALL, data="generated")
+    images = feed(config)
+    step = ready(host, config, images)
+    following = step._source()
+    target = following()
+    assert np.array_equal(target.numpy(), images.generated())
+    target.zero_()
+    assert np.array_equal(following().numpy(), images.generated())
+
+
+def test_a_step_runs_the_batches_it_is_asked_for(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ready(host, SMALL, feed(SMALL))
+    calls: List[Any] = []
+    inner = step.network
+
+    class Counting:
+        shape, input_dtype = inner.shape, inner.input_dtype
+
+        def __call__(self, images: Any) -> Any:
+            calls.append(images)
+            return inner(images)
+
+    step.network = Counting()
+    step.batches_per_step = 5
+    step()
+    assert len(calls) == 5
+
+
+def test_real_images_reach_the_network_and_a_corrupt_one_is_noted(
+    host: Any, tmp_path: Path, torch: Any
+) -> None:
+    from PIL import Image
+
+    from ipubench.fixtures.data.images.preprocess import load_image
+
+    for index in range(3):
+        pixels = np.random.RandomState(index).randint(0, 255, (300, 260, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{index}.jpg")
+    (tmp_path / "1.jpg").write_bytes((tmp_path / "1.jpg").read_bytes()[:500])
+    config = dataclasses.replace(SMALL, data="real")
+    images = feed(config, folder=find_images(tmp_path), workers=1)
+    step = ready(host, config, images)
+    try:
+        assert step.prefetched_batches > 0
+        step()
+        expected = [load_image(str(tmp_path / f"{index}.jpg"), 224) for index in (0, 2)]
+        with torch.inference_mode():
+            found = step._next()
+        assert any(np.array_equal(found[0].numpy(), image) for image in expected)
+        assert [Path(path).name for path in images.corrupt] == ["1.jpg"]
+    finally:
+        step.close()
+
+
+def test_the_parts_of_a_step_are_whole_bursts(host: Any, tmp_path: Path, torch: Any) -> None:
+    from PIL import Image
+
+    for index in range(3):
+        Image.new("RGB", (260, 240), (index, 0, 0)).save(tmp_path / f"{index}.png")
+    config = dataclasses.replace(SMALL, data="real")
+    step = ready(host, config, feed(config, folder=find_images(tmp_path), workers=1))
+    assert step.parts() is None  # nothing is read before the first call
+    try:
+        step()
+        loading, computing = step.parts()
+        # A task has 16 images: eight batches of two.
+        assert (loading.amount, computing.amount, step.burst) == (8.0, 8.0, 8)
+        taken: List[Any] = []
+        batches = step._batches
+
+        class Counting:
+            def __next__(self) -> Any:
+                taken.append(1)
+                return next(batches)
+
+        step._batches = Counting()
+        loading, computing = step.parts()
+        del taken[:]
+        computing.run()
+        assert not taken
+        loading.run()
+        assert len(taken) == 8
+    finally:
+        step.close()
+
+
+def test_the_flop_of_resnet50_are_the_published_ones(host: Any) -> None:
+    """4.09 billion multiply-adds: torchvision's 4.089 GFLOPS counts one per multiply-add."""
+    step = host.inference(partial(network, "resnet50", None), HOST["resnet50"], feed(SMALL))
+    step.build()
+    assert step.flops_per_item() == pytest.approx(2 * 4.089e9, rel=0.001)
+
+
+def test_the_jobs_for_the_meter_are_real_work(host: Any, torch: Any) -> None:
+    step = ready(host, SMALL, feed(SMALL))
+    step.canary()()
+    work = step.copy_work()
+    work.run()
+    assert work.amount == 2 * (256 << 20)
+    peak = step.peak_work()
+    peak.run()
+    assert peak.amount == 2 * 2048**3

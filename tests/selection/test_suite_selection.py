@@ -1,0 +1,220 @@
+"""Runs of the suite in a process: choosing cases and setting their options."""
+
+from __future__ import annotations
+
+import re
+from typing import List
+
+import pytest
+
+from tests.support.harness import ROOT, Outcome, Project, run_pytest
+
+
+def collected(outcome: Outcome) -> List[str]:
+    return re.findall(r"\[([^\]]+)\]$", outcome.text, re.MULTILINE)
+
+
+def test_a_host_leaves_out_what_it_cannot_run_and_says_what_it_needs(project: Project) -> None:
+    outcome = project.run("--collect-only", "-q").assert_code(0)
+    assert collected(outcome) == [
+        "alpha-bs1-synthetic",
+        "alpha-bs1-generated",
+        "alpha-bs8-synthetic",
+        "alpha-bs8-generated",
+        "beta-synthetic",
+        "beta-generated",
+        "delta-synthetic",
+    ]
+    outcome.line("2 cases need 4 IPUs: --device=ipu")
+    outcome.line("2 cases inner points of a batch-size sweep: --sweep")
+
+
+def test_sweep_runs_the_inner_points(project: Project) -> None:
+    outcome = project.run("--collect-only", "-q", "--sweep", "-k", "alpha").assert_code(0)
+    assert collected(outcome) == [
+        f"alpha-bs{size}-{data}" for size in (1, 4, 8) for data in ("synthetic", "generated")
+    ]
+
+
+@pytest.mark.parametrize("device", ["ipu", "ipu-model"])
+def test_the_cases_of_an_ipu_are_listed_without_the_sdk(project: Project, device: str) -> None:
+    outcome = project.run("--collect-only", "-q", f"--device={device}").assert_code(0)
+    assert collected(outcome) == [
+        "gamma-pod4-inference-synthetic",
+        "gamma-pod4-training-synthetic",
+    ]
+    outcome.line("for a host: --device=cpu or --device=cuda")
+
+
+def test_running_on_an_ipu_without_the_sdk_is_one_message(project: Project) -> None:
+    outcome = project.run("--device=ipu").assert_code(4)
+    assert "--device=ipu needs the Poplar SDK" in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+def test_set_sweeps_a_value_and_shows_it(project: Project) -> None:
+    outcome = project.run("--set=batch-size=2,16", "-k", "synthetic", "--steps=3").assert_code(0)
+    records = project.records()
+    assert set(records) == {
+        "alpha-bs2-synthetic",
+        "alpha-bs16-synthetic",
+        "beta-synthetic-bs2",
+        "beta-synthetic-bs16",
+        "delta-synthetic-bs2",
+        "delta-synthetic-bs16",
+    }
+    assert records["delta-synthetic-bs16"]["config"]["micro_batch_size"] == 16
+    assert records["beta-synthetic-bs2"]["overrides"] == ["batch_size", "steps"]
+    assert records["beta-synthetic-bs2"]["throughput"]["median"] == pytest.approx(1000)
+    assert "inner points" not in outcome.text
+
+
+def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
+    outcome = project.run("--set=flavour=sweet", "--collect-only", "-q").assert_code(0)
+    assert not any(name.startswith("delta") for name in collected(outcome))
+    outcome.line("1 case without the option flavour")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set=flavor=sweet"], "no selected case has an option 'flavor'; did you mean flavour?"),
+        (["--set=flavour=sweet", "-k", "delta"], "no selected case has an option 'flavour'"),
+        (["--set=batch_size=zero"], "--set=batch_size=zero: 'zero' is not a whole number"),
+        (["--set=batch_size=8,zero"], "--set=batch_size=zero: 'zero' is not a whole number"),
+        (["--set=batch_size"], "write --set=KEY=VALUE[,VALUE...]"),
+        (
+            ["--set=flavour=sour", "--set=flag=yes"],
+            "alpha: flavour sour and flag exclude each other",
+        ),
+        (["--gate=5"], "'5' is not a percentage between 0% and 100%; write it as 5%"),
+        (["--gate=5%"], "--gate needs something to compare with: add --baseline=NAME"),
+        (["--budget=0"], "'0' is not a positive number of seconds"),
+        (["--steps=0"], "'0' is not a whole number from 1 up"),
+        (["--device=tpu"], "invalid choice: 'tpu'"),
+        (["--data=fake"], "invalid choice: 'fake'"),
+        (
+            ["--set=batch_size=8", "--set=micro_batch_size=4"],
+            "--set=micro_batch_size=4: micro_batch_size is given twice, also as batch_size",
+        ),
+        (["--steps=3", "--set=repeat=5"], "--steps=3: steps is given twice, also as repeat"),
+        (["--set=steps=4,5"], "steps says how long to measure; give one value"),
+        (["--baseline="], "--baseline= names nothing; give a value"),
+    ],
+)
+def test_a_usage_error_is_one_message_and_exit_4(
+    project: Project, words: List[str], message: str
+) -> None:
+    outcome = project.run(*words).assert_code(4)
+    assert message in outcome.text
+    assert "Traceback" not in outcome.text
+
+
+def test_a_bad_value_matters_only_where_it_is_selected(project: Project) -> None:
+    project.run("--set=batch_size=x", "-k", "gamma", "--collect-only").assert_code(5)
+    project.run("--set=batch_size=x", "-k", "beta", "--collect-only").assert_code(4)
+
+
+def test_data_narrows_a_case_with_several_modes_and_overrides_one(project: Project) -> None:
+    outcome = project.run("--data=generated", "--collect-only", "-q").assert_code(0)
+    assert collected(outcome) == [
+        "alpha-bs1-generated",
+        "alpha-bs8-generated",
+        "beta-generated",
+        "delta-generated",
+    ]
+    outcome.line("cases left out by --data=generated")
+
+
+def test_precision_is_shown_where_it_was_changed(project: Project) -> None:
+    outcome = project.run("--precision=32.32", "--collect-only", "-q", "-k", "bs8 or delta")
+    assert collected(outcome) == [
+        "alpha-bs8-synthetic-32.32",
+        "alpha-bs8-generated-32.32",
+        "delta-synthetic",
+    ]
+
+
+def test_markers_select_cases(project: Project) -> None:
+    quick = collected(project.run("-m", "quick", "--collect-only", "-q"))
+    assert quick == ["alpha-bs8-synthetic", "beta-synthetic", "delta-synthetic"]
+    training = collected(
+        project.run("-m", "training and ipus", "--device=ipu", "--collect-only", "-q")
+    )
+    assert training == ["gamma-pod4-training-synthetic"]
+
+
+def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
+    outcome = project.run("--describe", "-k", "beta").assert_code(0)
+    outcome.line("bench_fake.py::bench_fake: 2 cases")
+    line = outcome.line("  batch_size=8 (int): items per batch; at least 1; also")
+    assert line.endswith("micro_batch_size")
+    outcome.line("  flavour=plain (str): nothing; one of plain, sour, sweet")
+    outcome.line("  data=synthetic|generated (str)")
+    line = outcome.line("  half_partial=False (bool)")
+    assert line.endswith("; recorded and not used on a host")
+    line = outcome.line("  replicas=1 (int): data-parallel copies of the model")
+    assert "; at least 1; needs an IPU" in line
+    assert not project.journals()
+    assert "[1/" not in outcome.text
+
+
+def test_an_option_that_only_an_ipu_uses_is_recorded_and_the_header_says_so(
+    project: Project,
+) -> None:
+    outcome = project.run("-k", "beta", "--set=half_partial=yes", "--steps=1").assert_code(0)
+    outcome.line("recorded and not used on a host, where they change nothing: half_partial")
+    assert project.records()["beta-synthetic-halfpartialTrue"]["config"]["half_partial"] is True
+    outcome = project.run("--device=ipu", "--collect-only", "--set=half_partial=yes")
+    assert "not used" not in outcome.assert_code(0).text
+
+
+def test_batches_per_step_given_is_kept(project: Project) -> None:
+    project.run("-k", "beta-synthetic", "--batches-per-step=7", "--steps=4").assert_code(0)
+    record = project.records()["beta-synthetic-bps7"]
+    assert record["rounds"]["batches_per_step"] == 7
+    assert record["rounds"]["count"] == 4
+    assert record["rounds"]["stopped_by"] == "steps"
+    assert record["effective_options"]["batches_per_step"] == 7
+
+
+def test_selecting_nothing_says_why(project: Project) -> None:
+    outcome = project.run("-k", "gamma").assert_code(5)
+    outcome.line("2 cases need 4 IPUs: --device=ipu")
+    assert not project.journals()
+
+
+def test_a_cpu_has_no_number(project: Project) -> None:
+    outcome = project.run("--device=cpu", "--device-id=1").assert_code(4)
+    outcome.line("--device-id: a CPU has no number")
+
+
+def test_zero_values_are_for_cases_that_have_them(project: Project) -> None:
+    outcome = project.run("--zero-values").assert_code(4)
+    outcome.line("no selected case has an option 'use_zero_values'")
+
+
+def test_options_that_need_an_ipu_are_refused_on_a_host(project: Project) -> None:
+    outcome = project.run("--set=replicas=2", "-k", "beta-synthetic").assert_code(4)
+    outcome.line("replicas=2 needs an IPU, which a host configuration has none of")
+
+
+def test_tensorflow_on_an_ipu_has_one_data_mode_a_run(project: Project) -> None:
+    words = ("bench_kernels", "--device=ipu", "--collect-only", "-q", "-k", "bench_dense")
+    mixed = run_pytest(ROOT, project.environment, *words).assert_code(0)
+    names = collected(mixed)
+    assert names and all(name.endswith("-synthetic") for name in names)
+    mixed.line("4 cases need a run of their own on an IPU: --data=generated")
+    generated = run_pytest(ROOT, project.environment, *words, "--data=generated").assert_code(0)
+    assert collected(generated) == [name.replace("synthetic", "generated") for name in names]
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [("config", "each configuration is a case"), ("profile", "--profile=DIR leaves reports")],
+)
+def test_an_option_that_is_something_else_here_says_what(
+    project: Project, key: str, hint: str
+) -> None:
+    outcome = project.run(f"--set={key}=resnet50").assert_code(4)
+    outcome.line(f"--set: '{key}' is no option of a case; {hint}")

@@ -1,0 +1,158 @@
+"""How a server makes batches of requests: sizes, waiting, limits, and the parameters file."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ipubench.fixtures.servers.tensorflow_serving.batching import Batcher
+from ipubench.fixtures.servers.tensorflow_serving.batching import Batching
+from ipubench.fixtures.servers.tensorflow_serving.batching import Full
+from ipubench.fixtures.servers.tensorflow_serving.batching import TooLarge
+
+LONG = 10**9  # microseconds: no batch runs because of its age
+
+
+class Doubling:
+    """The work: twice each row. It notes the batches, and waits while ``hold`` is clear."""
+
+    def __init__(self) -> None:
+        self.batches: List[Any] = []
+        self.hold = threading.Event()
+        self.hold.set()
+
+    def __call__(self, tensors: Dict[str, Any]) -> Dict[str, Any]:
+        self.hold.wait(30)
+        self.batches.append(tensors["x"].copy())
+        if (tensors["x"] < 0).any():
+            raise ArithmeticError("negative")
+        return {"y": tensors["x"] * 2}
+
+
+def rows(first: int, count: int) -> Dict[str, Any]:
+    return {"x": np.arange(first, first + count, dtype=np.int64).reshape(count, 1)}
+
+
+def asked(batching: Batching, ask: Callable[[Batcher, Doubling], Any]) -> Doubling:
+    """Run ``await ask(batcher, work)`` in an event loop; return the work."""
+    work = Doubling()
+
+    async def run() -> None:
+        with ThreadPoolExecutor(batching.num_batch_threads) as threads:
+            try:
+                await asyncio.wait_for(ask(Batcher(work, batching, threads), work), 30)
+            finally:
+                work.hold.set()
+
+    asyncio.run(run())
+    return work
+
+
+@settings(max_examples=30)
+@given(
+    sizes=st.lists(st.integers(1, 8), min_size=1, max_size=30),
+    threads=st.integers(1, 3),
+    padded=st.booleans(),
+)
+def test_every_request_gets_its_own_rows(sizes: List[int], threads: int, padded: bool) -> None:
+    batching = Batching(8, 100, num_batch_threads=threads, allowed_batch_sizes=(4, 8) * padded)
+    firsts = np.cumsum([0, *sizes]).tolist()
+
+    async def ask(batcher: Batcher, _: Doubling) -> None:
+        parts = [rows(first, size) for first, size in zip(firsts, sizes)]
+        answers = await asyncio.gather(*(batcher(part, size) for part, size in zip(parts, sizes)))
+        for part, answer in zip(parts, answers):
+            np.testing.assert_array_equal(answer["y"], 2 * part["x"])
+
+    work = asked(batching, ask)
+    assert all(len(batch) <= 8 for batch in work.batches)
+    if padded:
+        assert all(len(batch) in (4, 8) for batch in work.batches)
+    else:
+        assert sum(map(len, work.batches)) == sum(sizes)
+
+
+def test_requests_wait_until_a_batch_is_full_and_no_longer() -> None:
+    async def ask(batcher: Batcher, work: Doubling) -> None:
+        first = [asyncio.ensure_future(batcher(rows(n, 2), 2)) for n in (1, 3, 5)]
+        await asyncio.sleep(0)
+        assert work.batches == []
+        await asyncio.gather(batcher(rows(7, 2), 2), *first)
+
+    work = asked(Batching(8, LONG), ask)
+    np.testing.assert_array_equal(work.batches[0].ravel(), range(1, 9))
+    assert len(work.batches) == 1
+
+
+def test_a_batch_that_is_not_full_runs_after_its_time_filled_up_with_zeros() -> None:
+    async def ask(batcher: Batcher, _: Doubling) -> None:
+        answer = await batcher(rows(1, 3), 3)
+        assert answer["y"].ravel().tolist() == [2, 4, 6]
+
+    work = asked(Batching(8, 1000, allowed_batch_sizes=(8,)), ask)
+    assert work.batches[0].ravel().tolist() == [1, 2, 3, 0, 0, 0, 0, 0]
+
+
+def test_a_batch_fills_on_while_all_threads_are_busy() -> None:
+    async def ask(batcher: Batcher, work: Doubling) -> None:
+        work.hold.clear()
+        calls = [asyncio.ensure_future(batcher(rows(1, 8), 8))]
+        await asyncio.sleep(0)  # it has the only thread
+        calls.append(asyncio.ensure_future(batcher(rows(9, 2), 2)))
+        await asyncio.sleep(0)  # it would run at once
+        calls.append(asyncio.ensure_future(batcher(rows(11, 2), 2)))
+        await asyncio.sleep(0)
+        work.hold.set()
+        await asyncio.gather(*calls)
+
+    work = asked(Batching(8, 0, num_batch_threads=1), ask)
+    assert [len(batch) for batch in work.batches] == [8, 4]
+
+
+def test_what_is_too_much_is_refused() -> None:
+    async def ask(batcher: Batcher, work: Doubling) -> None:
+        with pytest.raises(TooLarge, match="Task size 9 .* maximum input batch size 8"):
+            await batcher(rows(0, 9), 9)
+        work.hold.clear()
+        taken = [asyncio.ensure_future(batcher(rows(n, 8), 8)) for n in range(3)]
+        await asyncio.sleep(0)  # one runs, two wait
+        with pytest.raises(Full, match="queue to which this task was submitted is full"):
+            await batcher(rows(0, 1), 1)
+        work.hold.set()
+        await asyncio.gather(*taken)
+        await batcher(rows(0, 8), 8)
+
+    asked(Batching(8, LONG, max_enqueued_batches=2, num_batch_threads=1), ask)
+
+
+def test_a_failure_is_that_of_all_requests_of_its_batch_and_of_no_other() -> None:
+    async def ask(batcher: Batcher, _: Doubling) -> None:
+        found = await asyncio.gather(
+            batcher(rows(-2, 2), 2), batcher(rows(0, 2), 2), return_exceptions=True
+        )
+        assert [type(error) for error in found] == [ArithmeticError] * 2
+        answer = await batcher(rows(0, 4), 4)
+        assert answer["y"].ravel().tolist() == [0, 2, 4, 6]
+
+    asked(Batching(4, LONG), ask)
+
+
+def test_the_parameters_file_is_read_as_it_is_written() -> None:
+    batching = Batching(32, 250, 7, 3, (8, 32))
+    assert Batching.parse(batching.text()) == batching
+    assert Batching.parse("max_batch_size { value: 2 }") == Batching(2)
+    for text, said in (
+        ("max_batch_size { value: 2 } batch_timeout_millis { value: 1 }", "batch_timeout_millis"),
+        ("max_batch_size { value: two }", "'max_batch_size' is not understood"),
+        ("num_batch_threads { value: 2 }", "max_batch_size"),
+        ("max_batch_size { value: 8 } allowed_batch_sizes: 4", "must rise and end with"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Batching.parse(text)

@@ -1,0 +1,205 @@
+"""What an IPU's server is given: the SDK's export with its arguments, and when the IPU is free.
+
+The SDK is the stand-in of ``tests/doubles``; what it writes runs on the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import numpy as np
+import pytest
+
+from ipubench.bench_inference.bench_tensorflow_serving import IPU
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.values import Parameters
+from tests.doubles import tensorflow_ipu as double
+from tests.doubles import tensorflow_serving as serving
+from tests.support.sdk_api import description
+from tests.support.serving import BATCH, ROWS, feed
+from tests.support.tensorflow_ipu import HARDWARE, given, install
+from tests.runtimes.tensorflow.test_contract import differences
+
+SMALL = dataclasses.replace(
+    IPU["resnet50_infer_bs16"],
+    model_name="cifar_resnet8",
+    dataset="cifar10",
+    data="generated",
+    fused_preprocessing=False,
+    micro_batch_size=BATCH,
+    request_batch_size=ROWS,
+)
+COMPILATION = {
+    "target.deterministicWorkers": "portable",
+    "opt.internalExchangeOptimisationTarget": "memory",
+}
+
+
+def test_exporting_offers_nothing_that_the_sdk_does_not() -> None:
+    api = description("tensorflow_ipu.json")
+    assert differences(serving.NAME, serving.as_module(), api) == []
+    del api["modules"][serving.NAME]["functions"]["export_single_step"]["params"][4]
+    found = differences(serving.NAME, serving.as_module(), api)
+    assert [text.split(":")[0] for text in found] == [f"{serving.NAME}.export_single_step"]
+
+
+@pytest.fixture
+def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    module = install(monkeypatch)
+    ipu = sys.modules["tensorflow.python.ipu"]
+    monkeypatch.setitem(sys.modules, serving.NAME, serving.as_module())
+    monkeypatch.setattr(ipu, "serving", sys.modules[serving.NAME], raising=False)
+    return module
+
+
+def export(folder: Path, device: IpuDevice = HARDWARE, **changes: Any) -> Any:
+    from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+    from ipubench.fixtures.servers.tensorflow_serving.export_ipu import export_on_ipu
+
+    config = dataclasses.replace(SMALL, **changes)
+    config.check()
+    tf, ipu = TensorFlowIpu(device)._start(synthetic=False)
+    return export_on_ipu(tf, ipu, device, config.classifier(), config, feed(config), folder)
+
+
+@pytest.mark.framework
+def test_the_network_is_compiled_exported_and_the_ipu_given_back(tf: Any, tmp_path: Path) -> None:
+    exported = export(tmp_path / "model")
+    assert double.recorder.attached == 0
+    called = [name for name, _ in double.recorder.calls]
+    assert called.index("IPUConfig.configure_ipu_system") < called.index("export_single_step")
+    assert called[-1] == "reset_ipu_configuration"
+    arguments = given("export_single_step")
+    assert set(arguments) == {
+        "predict_step", "export_dir", "iterations", "predict_step_signature", "output_names",
+    }  # fmt: skip
+    assert arguments["export_dir"] == str(tmp_path / "model" / "001")
+    assert arguments["iterations"] == 1 and arguments["output_names"] == ["probabilities"]
+    (spec,) = arguments["predict_step_signature"]
+    assert spec.dtype == tf.uint8 and spec.shape.as_list() == [BATCH, 32, 32, 3]
+    planners = {"partialsType": "half", "availableMemoryProportion": "0.2"}
+    # The preset attaches on demand, which an export cannot wait for.
+    assert SMALL.on_demand
+    assert double.recorder.configured == {
+        "auto_select_ipus": 1,
+        "compilation_poplar_options": COMPILATION,
+        "convolutions.poplar_options": planners,
+        "matmuls.poplar_options": planners,
+    }
+    assert exported.precision == "float16"
+    assert exported.facts["engine"] == "tensorflow-ipu"
+
+    # The program's float16 against the same network in float32.
+    images = np.random.RandomState(5).randint(0, 256, (BATCH, 32, 32, 3)).astype(np.uint8)
+    loaded = tf.saved_model.load(str(tmp_path / "model" / "001"))
+    answer = loaded.signatures["serving_default"](images=tf.constant(images))["probabilities"]
+    assert answer.dtype == tf.float32 and answer.shape == (BATCH, 10)
+    expected = exported.probabilities(images)
+    assert np.abs(answer.numpy() - expected).max() <= 1e-2 * expected.max()
+    assert np.ptp(expected, axis=0).max() > 1e-2  # the images are told apart
+
+
+@pytest.mark.framework
+def test_the_options_of_the_application_reach_the_sdk(tf: Any, tmp_path: Path) -> None:
+    changes: Dict[str, Any] = {
+        "nanoo": True,
+        "fp_exceptions": True,
+        "gather_conv_output": True,
+        "half_partials": False,
+        "scheduling_algorithm": "SHORTEST_PATH",
+        "min_remote_tensor_size": 4096,
+        "max_reduce_many_buffer_size": 216,
+        "available_memory_proportion": (15,),
+    }
+    export(tmp_path / "model", **changes)
+    found = {
+        name: getattr(value, "name", value) for name, value in double.recorder.configured.items()
+    }
+    memory = {"availableMemoryProportion": "0.15"}
+    assert found == {
+        "auto_select_ipus": 1,
+        "compilation_poplar_options": COMPILATION,
+        "convolutions.poplar_options": {**memory, "gatherConvOutput": "true"},
+        "matmuls.poplar_options": memory,
+        "floating_point_behaviour.inv": True,
+        "floating_point_behaviour.div0": True,
+        "floating_point_behaviour.oflo": True,
+        "floating_point_behaviour.nanoo": True,
+        "optimizations.maximum_reduce_many_buffer_size": 216,
+        "optimizations.minimum_remote_tensor_size": 4096,
+        "scheduling.algorithm": "SHORTEST_PATH",
+    }
+
+
+@pytest.mark.framework
+def test_group_norms_are_compared_on_the_cpu(tf: Any, tmp_path: Path) -> None:
+    """The SDK's, of channels a stride apart, runs on IPUs only."""
+    norm = Parameters({"name": "group_norm", "num_groups": 4})
+    exported = export(tmp_path / "model", norm_layer=norm, precision="32.32")
+    count = double.recorder.names().count("group_norm")
+    assert count > 0
+    images = np.random.RandomState(6).randint(0, 256, (BATCH, 32, 32, 3)).astype(np.uint8)
+    expected = exported.probabilities(images)
+    assert double.recorder.names().count("group_norm") == count
+    loaded = tf.saved_model.load(str(tmp_path / "model" / "001"))
+    answer = loaded.signatures["serving_default"](images=tf.constant(images))["probabilities"]
+    np.testing.assert_allclose(answer.numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.framework
+def test_an_ipu_that_is_given_back_takes_its_variables(tf: Any) -> None:
+    """What an export is compared with must not read them."""
+    ipu = sys.modules["tensorflow.python.ipu"]
+    ipu.config.IPUConfig().configure_ipu_system()
+    with ipu.ipu_strategy.IPUStrategyV1().scope():
+        held = tf.Variable(1.0)
+        with tf.device("/CPU:0"):
+            kept = tf.Variable(2.0)
+    assert held.numpy() == 1
+    ipu.config.reset_ipu_configuration()
+    assert np.isnan(held.numpy())
+    assert kept.numpy() == 2
+
+
+@pytest.mark.framework
+def test_without_device_preprocessing_images_come_normalised(tf: Any, tmp_path: Path) -> None:
+    export(
+        tmp_path / "model",
+        IpuDevice("ipu", 3),
+        eight_bit_transfer=False,
+        accelerator_side_preprocess=False,
+    )
+    (spec,) = given("export_single_step")["predict_step_signature"]
+    assert spec.dtype == tf.float32
+    assert double.recorder.configured["select_ipus"] == 3
+
+
+@pytest.mark.framework
+def test_an_export_that_fails_gives_the_ipu_back_and_says_why(tf: Any, tmp_path: Path) -> None:
+    double.recorder.run_error = "Out of memory on tile 7"
+    with pytest.raises(CaseError, match="could not compile or export .*: Out of memory on tile 7"):
+        export(tmp_path / "model")
+    assert double.recorder.attached == 0
+    double.recorder.run_error = ""
+    double.recorder.attach_error = "no device"
+    with pytest.raises(DeviceError, match="could not attach to 1 IPU: no device"):
+        export(tmp_path / "model")
+
+
+@pytest.mark.framework
+def test_the_emulator_cannot_serve(tf: Any, tmp_path: Path) -> None:
+    from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+    from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
+
+    device = IpuDevice("ipu-model", None)
+    runtime = ServingRuntime(TensorFlowIpu(device), device, tmp_path, tuned=False)
+    try:
+        with pytest.raises(CaseError, match="the emulator cannot serve"):
+            runtime.inference(SMALL.classifier(), SMALL, feed(SMALL))
+    finally:
+        runtime.close()

@@ -1,0 +1,211 @@
+"""The serving cases' options, and where a server's program is looked for."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import socket
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from ipubench.bench_inference.bench_tensorflow_serving import HOST
+from ipubench.bench_inference.bench_tensorflow_serving import IPU
+from ipubench.bench_inference.serving import BATCHING
+from ipubench.bench_inference.serving import UNUSED
+from ipubench.bench_inference.serving import Serving
+from ipubench.fixtures.case.cases import config_hash
+from ipubench.fixtures.case.options import resolve_key
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.values import Parameters
+from ipubench.fixtures.servers.tensorflow_serving.server import NOISE
+from ipubench.fixtures.servers.tensorflow_serving.server import find_server
+from ipubench.plugins.command_line.set_option import convert
+
+COSINE = Parameters({"initial_learning_rate": 0.1, "epochs_to_total_decay": 2})
+
+
+def test_the_cases_are_the_original_programs() -> None:
+    asked = {
+        name: (
+            config.micro_batch_size,
+            config.request_batch_size,
+            config.num_threads,
+            config.use_async,
+            config.port,
+            config.num_images,
+        )
+        for name, config in IPU.items()
+    }
+    assert asked == {
+        "resnet50_infer_bs16": (16, 8, 32, False, 8502, 1000),
+        "resnet50_infer_bs1-throughput": (1, 1, 16, True, 8502, 1000),
+        "resnet50_infer_bs32-throughput": (32, 32, 16, True, 8502, 1000),
+        "resnet50_infer_bs1-latency": (1, 1, 1, False, 8502, 1000),
+    }
+    assert list(HOST) == list(IPU)
+    for config in (*IPU.values(), *HOST.values()):
+        config.check()
+        assert config.eight_bit_transfer and config.model_name == "resnet50"
+        assert config.mode == "inference"
+    assert [config.ipus for config in IPU.values()] == [1, 1, 1, 1]
+    assert [name for name, config in IPU.items() if config.batches_requests] == [
+        "resnet50_infer_bs16"
+    ]
+
+
+def test_a_host_runs_one_batch_at_a_time_and_an_ipus_server_four() -> None:
+    assert [config.batch_threads for config in (*HOST.values(), *IPU.values())] == [1] * 4 + [4] * 4
+    assert dataclasses.replace(HOST["resnet50_infer_bs16"], num_batch_threads=3).batch_threads == 3
+
+
+def test_a_request_is_always_full() -> None:
+    config = dataclasses.replace(HOST["resnet50_infer_bs16"], num_images=33)
+    assert config.requests_each == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"request_batch_size": 17}, "request_batch_size=17: .* micro_batch_size=16"),
+        ({"replicas": 2}, "replicas"),
+        ({"pipeline_splits": ("conv3_block1_out",)}, "one replica on one IPU"),
+        ({"batches_per_step": 4}, "num_images and num_threads say"),
+        (
+            {"request_batch_size": 16, "num_batch_threads": 2},
+            "num_batch_threads has no effect: .* makes no batches",
+        ),
+        ({"port": 70000}, "ports end at 65535"),
+        ({"checkpoint_input_dir": "x"}, "checkpoint_input_dir has no effect: .* random weights"),
+        ({"num_epochs": 2}, "num_epochs has no effect: a served network is not trained"),
+        ({"optimizer": "lars"}, "optimizer has no effect"),
+        ({"lr_schedule": "cosine", "lr_schedule_params": COSINE}, "lr_schedule has no effect"),
+        ({"validation_micro_batch_size": 4}, "validation_micro_batch_size has .* not validated"),
+        ({"device_mapping": (0,)}, "device_mapping has no effect: .* one replica on one IPU"),
+        ({"prefetch_depth": 3}, "prefetch_depth has no effect: the server"),
+        ({"compile_only": True}, "compile_only: .* with its IPU attached"),
+    ],
+)
+def test_what_a_server_cannot_do_is_refused(changes: Dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        dataclasses.replace(IPU["resnet50_infer_bs16"], **changes).check()
+
+
+def test_every_option_acts_or_is_refused() -> None:
+    """Those that are not refused are the network's, the export's, and the requests'."""
+    acting = {item.name for item in dataclasses.fields(Serving)} - set(UNUSED)
+    assert acting == {
+        # Which case it is, and what is refused with a reason of its own.
+        *("name", "system", "mode", "training", "replicas", "instances", "pipeline_splits"),
+        *("batches_per_step", "compile_only", "steps"),
+        # The network, its images and its arithmetic.
+        *("model_name", "dataset", "seed", "norm_layer", "precision", "micro_batch_size", "data"),
+        *("eight_bit_transfer", "accelerator_side_preprocess", "fused_preprocessing"),
+        *("pipeline_num_parallel", "deterministic"),
+        # The IPU's program.
+        *("fp_exceptions", "nanoo", "half_partials", "internal_exchange_optimization_target"),
+        *("max_reduce_many_buffer_size", "conv_dithering", "gather_conv_output", "stable_norm"),
+        *("min_remote_tensor_size", "available_memory_proportion", "scheduling_algorithm"),
+        # Requests and server.
+        *("request_batch_size", "num_images", "num_threads", "use_async", "verbose", "host"),
+        *("port", "serving_bin_path", *BATCHING),
+    }
+
+
+def test_names_of_the_original_program_work() -> None:
+    assert resolve_key(Serving, "batch-size") == "request_batch_size"
+    assert resolve_key(Serving, "micro_batch_size") == "micro_batch_size"
+    assert resolve_key(Serving, "clients") == "num_threads"
+    for host in ("0.0.0.0", "localhost"):
+        assert convert(Serving, "host", host) == host
+    with pytest.raises(ValueError, match="'10.0.0.1' is not one of"):
+        convert(Serving, "host", "10.0.0.1")
+
+
+def test_what_is_printed_and_the_port_are_not_what_is_measured() -> None:
+    config = HOST["resnet50_infer_bs16"]
+    same = dataclasses.replace(config, port=9000, verbose=True, host="localhost")
+    other = dataclasses.replace(config, num_batch_threads=2)
+    assert config_hash(same, frozenset()) == config_hash(config, frozenset())
+    assert config_hash(other, frozenset()) != config_hash(config, frozenset())
+
+
+def executable(folder: Path, name: str = "tensorflow_model_server") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o755)
+    return (folder / name).resolve()
+
+
+def test_a_servers_program_is_found_where_it_was_named_then_where_it_usually_is(
+    tmp_path: Path,
+) -> None:
+    empty = {"PATH": str(tmp_path / "nothing")}
+    assert find_server("", empty) is None
+    below_sdk = executable(tmp_path / "sdk" / "serving" / "bin", "tensorflow_model_server-2.6")
+    enabled = {**empty, "POPLAR_SDK_ENABLED": str(tmp_path / "sdk" / "poplar-ubuntu")}
+    (tmp_path / "sdk" / "poplar-ubuntu").mkdir()
+    assert find_server("", enabled) == below_sdk
+    on_path = executable(tmp_path / "bin")
+    enabled["PATH"] = str(tmp_path / "bin")
+    assert find_server("", enabled) == on_path
+    of_variable = executable(tmp_path / "variable")
+    enabled["TF_SERVING_PATH"] = str(tmp_path / "variable")
+    assert find_server("", enabled) == of_variable
+    of_option = executable(tmp_path / "option", "server")
+    assert find_server(str(of_option), enabled) == of_option
+    with pytest.raises(CaseError, match="serving_bin_path=.*nowhere: no program that can be run"):
+        find_server(str(tmp_path / "nowhere"), enabled)
+    of_variable.chmod(0o644)
+    with pytest.raises(CaseError, match="TF_SERVING_PATH=.*variable: no program that can be run"):
+        find_server("", enabled)
+
+
+def test_a_program_or_a_port_that_cannot_be_had_fails_before_anything_is_made(
+    tmp_path: Path,
+) -> None:
+    from ipubench.fixtures.devices.cpu import CpuDevice
+    from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
+
+    runtime = ServingRuntime(None, CpuDevice(), tmp_path / "logs", tuned=False)
+    config = HOST["resnet50_infer_bs16"]
+
+    def fails(said: str, **changes: Any) -> None:
+        with pytest.raises(CaseError, match=said):
+            # Neither the network nor the feed is there to be used.
+            runtime.inference(None, dataclasses.replace(config, **changes), None)  # type: ignore[arg-type]
+
+    try:
+        fails("serving_bin_path=.*nowhere: no program", serving_bin_path=str(tmp_path / "nowhere"))
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            port = listener.getsockname()[1]
+            fails(f"port={port}: another program listens on 127.0.0.1:{port}", port=port)
+    finally:
+        runtime.close()
+
+
+def test_a_message_of_a_missing_gpu_is_noise() -> None:
+    line = "2026-01-01 10:00:00.1: E x/cuda_platform.cc:51] failed call to cuInit: INTERNAL: CUDA"
+    assert re.match(NOISE, line)
+    assert not re.match(NOISE, line.replace("failed call to cuInit", "out of memory"))
+
+
+def test_a_port_in_use_is_one_message(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="needs grpcio: make setup installs it")
+    from ipubench.fixtures.devices.cpu import CpuDevice
+    from ipubench.fixtures.servers.tensorflow_serving.server import Served
+    from ipubench.fixtures.servers.tensorflow_serving.server import ServingServer
+
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        server = ServingServer(
+            Served("m", tmp_path), None, tmp_path / "log", tmp_path, device=CpuDevice(), port=port
+        )
+        with pytest.raises(CaseError, match=f"port={port}: another program listens on 127.0.0.1"):
+            server.start()
+    assert not server.alive

@@ -1,0 +1,384 @@
+"""A server of TensorFlow Serving's interface with a small network, asked by the official stubs."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import numpy as np
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.servers.tensorflow_serving.saved_model import Model
+from ipubench.fixtures.servers.tensorflow_serving.requests import ServingRequests
+from ipubench.fixtures.servers.tensorflow_serving.requests import images_of
+from tests.support.serving import BATCH, ROWS, SmallRuntime, program
+from tests.machine.test_process import runs
+
+pytestmark = pytest.mark.framework
+tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: make setup installs it")
+grpc = pytest.importorskip("grpc", reason="needs grpcio: make setup installs it")
+apis = pytest.importorskip(
+    "tensorflow_serving.apis", reason="needs tensorflow-serving-api: make setup installs it"
+)
+from tensorflow_serving.apis import (  # noqa: E402
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+LIMIT = 60.0
+# What /proc/net/tcp calls a listening socket, and 127.0.0.1 in it and in tcp6.
+LISTENS, LOOPBACK = "0A", ("0100007F", "0000000000000000FFFF00000100007F")
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallRuntime]:
+    """One server for all tests that leave it in order; it stands for the real program."""
+    folder = tmp_path_factory.mktemp("served")
+    runtime = SmallRuntime(folder, program(folder))
+    runtime.step().close()
+    yield runtime
+    pid = runtime.server.process.pid
+    runtime.close()
+    assert not runs(pid or 0) and not runtime.scratch.exists()
+
+
+def prediction(served: SmallRuntime) -> Any:
+    return prediction_service_pb2_grpc.PredictionServiceStub(served.server.channel)
+
+
+def request(images: Any, name: str = "small", alias: str = "images") -> Any:
+    wanted = predict_pb2.PredictRequest()
+    wanted.model_spec.name = name
+    wanted.inputs[alias].CopyFrom(tf.make_tensor_proto(images))
+    return wanted
+
+
+def pixels(rows: int) -> Any:
+    return np.random.RandomState(5).randint(0, 256, (rows, 32, 32, 3)).astype(np.uint8)
+
+
+def local(served: SmallRuntime, images: Any) -> Any:
+    """Return the network's own answer to a whole batch."""
+    return served.exported.probabilities(images)
+
+
+@pytest.mark.parametrize("rows", [1, 3, BATCH])
+def test_predict_answers_what_the_network_gives(served: SmallRuntime, rows: int) -> None:
+    images = pixels(BATCH)
+    answer = prediction(served).Predict(request(images[:rows]), timeout=LIMIT)
+    found = tf.make_ndarray(answer.outputs["probabilities"])
+    assert found.dtype == np.float32 and found.shape == (rows, 10)
+    np.testing.assert_allclose(found, local(served, images)[:rows], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.sum(1), 1.0, rtol=1e-5)
+    assert answer.model_spec.name == "small"
+    assert answer.model_spec.signature_name == "serving_default"
+    assert answer.model_spec.version.value == 1
+    assert len({tuple(row) for row in found}) == rows  # other images, other answers
+
+
+def test_metadata_and_status_of_the_model(served: SmallRuntime) -> None:
+    wanted = get_model_metadata_pb2.GetModelMetadataRequest()
+    wanted.model_spec.name = "small"
+    wanted.metadata_field.append("signature_def")
+    answer = prediction(served).GetModelMetadata(wanted, timeout=LIMIT)
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert answer.metadata["signature_def"].Unpack(signatures)
+    signature = signatures.signature_def["serving_default"]
+    (image,), (scores,) = signature.inputs.values(), signature.outputs.values()
+    assert list(signature.inputs) == ["images"] and list(signature.outputs) == ["probabilities"]
+    assert tf.as_dtype(image.dtype) == tf.uint8 and tf.as_dtype(scores.dtype) == tf.float32
+    assert tf.TensorShape(image.tensor_shape).as_list() == [BATCH, 32, 32, 3]
+    assert signature.method_name == "tensorflow/serving/predict"
+
+    models = model_service_pb2_grpc.ModelServiceStub(served.server.channel)
+    question = get_model_status_pb2.GetModelStatusRequest()
+    question.model_spec.name = "small"
+    (status,) = models.GetModelStatus(question, timeout=LIMIT).model_version_status
+    assert (status.version, status.state) == (1, get_model_status_pb2.ModelVersionStatus.AVAILABLE)
+    for spec, text in (("other", "any versions of model other"), ("small", "version 7 of model")):
+        question.model_spec.name = spec
+        if spec == "small":
+            question.model_spec.version.value = 7
+        with pytest.raises(grpc.RpcError) as caught:
+            models.GetModelStatus(question, timeout=LIMIT)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND and text in caught.value.details()
+
+
+def with_signature(wanted: Any, name: str) -> Any:
+    wanted.model_spec.signature_name = name
+    return wanted
+
+
+def with_version(wanted: Any, version: int) -> Any:
+    wanted.model_spec.version.value = version
+    return wanted
+
+
+def with_outputs(wanted: Any, *names: str) -> Any:
+    wanted.output_filter.extend(names)
+    return wanted
+
+
+def torn(wanted: Any) -> Any:
+    wanted.inputs["images"].tensor_content = b"short"
+    return wanted
+
+
+def with_label(wanted: Any, label: str) -> Any:
+    wanted.model_spec.version_label = label
+    return wanted
+
+
+def with_shape(wanted: Any, *sizes: int, content: bool = True) -> Any:
+    proto = wanted.inputs["images"]
+    del proto.tensor_shape.dim[:]
+    for size in sizes:
+        proto.tensor_shape.dim.add(size=size)
+    proto.tensor_shape.unknown_rank = not sizes
+    if not content:
+        proto.tensor_content = b""
+    return wanted
+
+
+def with_type(wanted: Any, dtype: Any) -> Any:
+    wanted.inputs["images"].dtype = dtype.as_datatype_enum
+    return wanted
+
+
+HUGE = 10**12
+WRONG: List[Any] = [
+    (
+        lambda: with_label(request(pixels(1)), "stable"),
+        "INVALID_ARGUMENT",
+        "Unrecognized servable version label: stable",
+    ),
+    (
+        lambda: with_signature(request(pixels(1)), "__saved_model_init_op"),
+        "FAILED_PRECONDITION",
+        'Serving signature key "__saved_model_init_op" not found.',
+    ),
+    (
+        lambda: with_shape(request(pixels(1)), -1, 32, 32, 3),
+        "INVALID_ARGUMENT",
+        "images: its shape is not fully known",
+    ),
+    (lambda: with_shape(request(pixels(1))), "INVALID_ARGUMENT", "its shape is not fully known"),
+    (
+        lambda: with_shape(request(pixels(1)), HUGE, 32, 32, 3, content=False),
+        "INVALID_ARGUMENT",
+        f"Task size {HUGE} is larger than maximum input batch size 4",
+    ),
+    (
+        lambda: with_shape(request(pixels(1)), 1, HUGE, 32, 3, content=False),
+        "INVALID_ARGUMENT",
+        f"shape [1, {HUGE}, 32, 3]",
+    ),
+    (
+        lambda: with_type(request(pixels(1)), tf.resource),
+        "INVALID_ARGUMENT",
+        "'images' expects uint8 but resource is provided",
+    ),
+    (lambda: predict_pb2.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
+    (
+        lambda: request(pixels(1), "other"),
+        "NOT_FOUND",
+        "Servable not found for request: Latest(other)",
+    ),
+    (
+        lambda: with_version(request(pixels(1)), 7),
+        "NOT_FOUND",
+        "Servable not found for request: Specific(small, 7)",
+    ),
+    (
+        lambda: with_signature(request(pixels(1)), "train"),
+        "FAILED_PRECONDITION",
+        'Serving signature key "train" not found.',
+    ),
+    (
+        lambda: request(pixels(1), alias="pixels"),
+        "INVALID_ARGUMENT",
+        "Sent extra: {pixels}. Missing but required: {images}.",
+    ),
+    (
+        lambda: request(pixels(1).astype(np.float32)),
+        "INVALID_ARGUMENT",
+        "'images' expects uint8 but float32 is provided",
+    ),
+    (lambda: request(pixels(1)[:, :16]), "INVALID_ARGUMENT", "shape [1, 16, 32, 3]"),
+    (lambda: request(pixels(1)[0]), "INVALID_ARGUMENT", "shape [32, 32, 3]"),
+    (
+        lambda: request(pixels(BATCH + 1)),
+        "INVALID_ARGUMENT",
+        "Task size 5 is larger than maximum input batch size 4",
+    ),
+    (lambda: torn(request(pixels(1))), "INVALID_ARGUMENT", "tensor parsing error: images"),
+    (
+        lambda: with_outputs(request(pixels(1)), "scores"),
+        "INVALID_ARGUMENT",
+        "output tensor alias not found in signature: scores",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "status", "reason"), WRONG)
+def test_a_request_that_cannot_be_answered_gets_its_status(
+    served: SmallRuntime, make: Any, status: str, reason: str
+) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        prediction(served).Predict(make(), timeout=LIMIT)
+    assert caught.value.code().name == status
+    assert reason in caught.value.details()
+
+
+def test_what_is_no_request_and_methods_that_are_not_there_get_a_status(
+    served: SmallRuntime,
+) -> None:
+    for method, status in (("Predict", "INTERNAL"), ("Classify", "UNIMPLEMENTED")):
+        call = served.server.channel.unary_unary(f"/tensorflow.serving.PredictionService/{method}")
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"\xff\xff no request", timeout=LIMIT)
+        assert caught.value.code().name == status and caught.value.details()
+
+
+def test_only_this_machine_can_reach_the_server(served: SmallRuntime) -> None:
+    port = f":{served.server.port:04X}"
+    lines = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]
+    ]
+    listening = [words[1] for words in lines if words[3] == LISTENS and words[1].endswith(port)]
+    assert len(listening) == 1 and listening[0][: -len(port)] in LOOPBACK
+
+
+def test_the_real_program_is_told_what_the_original_tells_it(served: SmallRuntime) -> None:
+    words = served.program.with_suffix(".words").read_text().splitlines()
+    options = dict(word.partition("=")[::2] for word in words)
+    assert options["--port"] == str(served.server.port)
+    assert options["--model_name"] == "small"
+    assert [path.name for path in Path(options["--model_base_path"]).iterdir()] == ["001"]
+    assert options["--enable_batching"] == ""
+    assert Path(options["--batching_parameters_file"]).read_text() == (
+        "max_batch_size { value: 4 }\nbatch_timeout_micros { value: 500 }\n"
+        "max_enqueued_batches { value: 1000 }\nnum_batch_threads { value: 4 }\n"
+        "allowed_batch_sizes: 4\n"
+    )
+
+
+@pytest.mark.parametrize("use_async", [False, True])
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_every_request_is_answered_and_timed(
+    served: SmallRuntime, use_async: bool, num_threads: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = served.step(
+        use_async=use_async,
+        num_threads=num_threads,
+        verbose=True,
+    )
+    try:
+        assert not served.fresh  # another way of asking needs no other server
+        described = step.describe()
+        assert described["server"] == "tensorflow_model_server"
+        assert described["server_version"] == "TensorFlow ModelServer: 2.6.0"
+        assert described["clients"] == num_threads and described["served_batch_size"] == BATCH
+        clock = step.round_clock()
+        calls, each = 3, 6 // ROWS
+        for _ in range(calls):
+            before = clock()
+            step()
+            windows = step.windows[-1]
+            whole = max(end for _, end in windows) - min(start for start, _ in windows)
+            if use_async:
+                assert clock() - before == pytest.approx(whole)
+            else:  # all images at the rate reached while every client was busy
+                assert 0 < clock() - before <= 3 * whole
+        latencies = step.latencies()
+        assert len(latencies) == calls * num_threads * each
+        assert all(0 < seconds < LIMIT for seconds in latencies)
+        counters = step.counters()
+        assert counters["requests"] == len(latencies)
+        assert counters["images"] == ROWS * len(latencies)
+        assert 0 <= counters["common_window_share"] <= 1
+        assert counters["rounds_without_common_window"] <= calls
+        timed = "whole round" if use_async else "common window"
+        assert counters["timed_window"] == timed
+        whole = counters["images"] / counters["window_seconds"]
+        assert counters["whole_rounds_images_per_s"] == pytest.approx(whole)
+        assert counters["answers_differ_by"] <= 1e-3
+        assert 50 << 20 < (step.host_memory() or 0) < 1 << 36
+        assert counters["decode"] is None  # generated images need none
+        shown = capsys.readouterr().out.splitlines()
+        assert len(shown) == calls * each + 1 and "average" in shown[-1]
+    finally:
+        step.close()
+    assert not any(map(runs, step.client_pids))
+
+
+def test_one_client_works_in_the_common_window_all_the_time(served: SmallRuntime) -> None:
+    step = served.step(num_threads=1)
+    try:
+        step()
+        ((start, end),) = step.windows[-1]
+        assert step.round_clock()() == pytest.approx(end - start)
+    finally:
+        step.close()
+
+
+def test_requests_are_the_images_in_turn_each_client_at_a_place_of_its_own(tmp_path: Path) -> None:
+    labels = [0, 1, 2, 10, 10]  # ten classes: the last two images only fill up the batch
+    images = np.arange(5, dtype=np.uint8).reshape(5, 1, 1, 1)
+
+    class Feed:
+        mode, classes = "real", 10
+
+        def pipeline(self, tf: Any, compute: str) -> Any:
+            assert compute == "float32"
+            return tf.data.Dataset.from_tensors((images, labels))
+
+    kept = images_of(tf, Feed(), 100)  # type: ignore[arg-type]
+    assert kept.ravel().tolist() == [0, 1, 2]
+    assert images_of(tf, Feed(), 2).ravel().tolist() == [0, 1]  # type: ignore[arg-type]
+    requests = ServingRequests(tf, "m", kept, batch_size=2, clients=2, each=2)
+    entries = requests.write(tmp_path / "requests")
+    assert [entry["numbers"] for entry in entries] == [[0, 1], [2, 0]]  # three are different
+    data, length = (tmp_path / "requests").read_bytes(), entries[0]["length"]
+    found = [
+        predict_pb2.PredictRequest.FromString(data[start : start + length])
+        for start in range(0, len(data), length)
+    ]
+    assert [tf.make_ndarray(one.inputs["images"]).ravel().tolist() for one in found] == [
+        [0, 1],
+        [2, 0],
+        [1, 2],
+    ]
+    assert {one.model_spec.name for one in found} == {"m"}
+
+
+def test_a_server_that_is_killed_fails_its_case_and_the_next_one_has_another(
+    served: SmallRuntime,
+) -> None:
+    step = served.step()
+    os.kill(served.server.process.pid or 0, signal.SIGKILL)
+    with pytest.raises(CaseError) as caught:
+        step()
+    step.close()
+    message = str(caught.value)
+    assert "tensorflow_model_server of small was killed by SIGKILL while the case ran" in message
+    assert "Its log is" in message and not any(map(runs, step.client_pids))
+    served.step().close()
+    assert served.fresh and served.server.alive
+
+
+def test_a_model_that_cannot_be_loaded_is_one_message(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no version, a folder with a number as its name"):
+        Model(tf, tmp_path)
+    (tmp_path / "001").mkdir()
+    (tmp_path / "001" / "saved_model.pb").write_bytes(b"torn")
+    with pytest.raises(ValueError, match="001 cannot be loaded"):
+        Model(tf, tmp_path)

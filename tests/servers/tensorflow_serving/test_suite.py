@@ -1,0 +1,64 @@
+"""The serving cases, run by the whole suite as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.harness import ROOT, run_pytest
+
+pytestmark = pytest.mark.framework
+for module in ("tensorflow", "tensorflow_serving"):
+    pytest.importorskip(
+        module, reason="needs TensorFlow and tensorflow-serving-api: make setup installs them"
+    )
+
+
+def test_the_seeds_example_is_measured_with_a_small_network(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
+        "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
+        "TMPDIR": str(tmp_path / "temporary"),
+        "PATH": os.path.dirname(os.__file__),  # no server of this machine
+        "COLUMNS": "100",
+    }
+    for name in ("DATASETS_DIR", "TF_SERVING_PATH", "POPLAR_SDK_ENABLED"):
+        environment.pop(name, None)
+    (tmp_path / "temporary").mkdir()
+    words = ["model_name=cifar_resnet8", "dataset=cifar10", "fused_preprocessing=no", "clients=3"]
+    outcome = run_pytest(
+        ROOT,
+        environment,
+        "bench_inference/bench_tensorflow_serving.py",
+        "--device=cpu",
+        "-k",
+        "resnet50_infer_bs16-generated",
+        "--steps=3",
+        f"--results-dir={tmp_path / 'results'}",
+        *(f"--set={word}" for word in words),
+    ).assert_code(0)
+    (journal,) = (tmp_path / "results").glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    (record,) = (
+        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
+    )
+    assert record["framework"] == "tensorflow"
+    assert record["effective"]["server"] == "ipubench prediction service"
+    assert record["effective"]["clients"] == 3
+    assert record["effective"]["batching"]["allowed_batch_sizes"] == [16]
+    assert record["items_per_round"] == 3 * 64
+    assert record["throughput"]["unit"] == "images/s"
+    assert record["latency"]["samples"] == 3 * 3 * 64 // 8
+    assert record["latency"]["source"] == "the clients, per request"
+    assert record["counters"]["answers_differ_by"] <= 1e-2
+    assert 0 <= record["counters"]["common_window_share"] <= 1
+    assert record["counters"]["timed_window"] == "common window"
+    assert [path.name.split("-")[0] for path in (tmp_path / "results" / "servers").iterdir()] == [
+        "serving"
+    ]
+    assert list((tmp_path / "temporary").glob("ipubench-*")) == []
+    assert "Traceback" not in outcome.text

@@ -1,0 +1,240 @@
+"""What part of a round is timed, and what is said of clients that fail; no server, no framework."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+from typing import Any, Iterator, List, Sequence, Tuple
+
+import pytest
+
+from ipubench.bench_inference.bench_tensorflow_serving import HOST
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.servers import client as client_module
+from ipubench.fixtures.servers.client import Client
+from ipubench.fixtures.servers.client import Stamps
+from ipubench.fixtures.servers.clients import Clients
+from ipubench.fixtures.servers.clients import RequestError
+from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
+from tests.support.serving import feed
+
+# When a client starts, and when its answers come.
+Script = Tuple[float, Sequence[float]]
+
+
+class ScriptedClient(Client):
+    """Has answers at given times of a clock that stands for the machine's."""
+
+    def __init__(self, clock: Any, script: Script) -> None:
+        super().__init__()
+        self.clock = clock
+        self.start, self.ends = script
+        self.wanted, self.requests = {"asynchronous": False}, [b""]
+
+    def make_requests(self) -> List[Any]:
+        return self.requests
+
+    def open(self, address: str) -> bool:
+        return True
+
+    def one_by_one(self, requests: List[Any]) -> List[Stamps]:
+        self.clock.now = self.ends[-1]
+        return [(self.start, end) for end in self.ends]
+
+    together = one_by_one
+
+
+class ScriptedClients:
+    """Clients in this process, asked as the processes are."""
+
+    pids: List[int] = []
+    head_start = -1.0
+
+    def __init__(self, clock: Any, scripts: Sequence[Script]) -> None:
+        self.clock = clock
+        self.clients = [ScriptedClient(clock, script) for script in scripts]
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def run(self, requests: int, head_start: float = 0.0) -> List[Tuple[float, float]]:
+        self.head_start = head_start
+        windows = []
+        for client in self.clients:
+            self.clock.now = 0.0  # each waits from the order until its own start
+            answer = client.run((requests // len(self), client.start))
+            windows.append((answer["window"][0], answer["window"][1]))
+        return windows
+
+    def answered(self, start: float, end: float) -> int:
+        return sum(client.answered((start, end))["count"] for client in self.clients)
+
+    def report(self, runs: int) -> List[List[List[float]]]:
+        return [client.report(runs)["runs"] for client in self.clients]
+
+    def close(self) -> None:
+        pass
+
+
+class ScriptedStep(ServingStep):
+    """A step whose clients follow scripts; ``process`` is never asked."""
+
+    process = object()  # type: ignore[assignment]
+
+    def stop_server(self) -> None:
+        pass
+
+
+class Clock:
+    """Stands for the module ``time``."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    own = Clock()
+    monkeypatch.setattr(client_module, "time", own)
+    yield own
+
+
+def scripted(clock: Clock, *scripts: Script, use_async: bool = False) -> ScriptedStep:
+    """Return a step that was called once."""
+    config = dataclasses.replace(
+        HOST["resnet50_infer_bs1-latency"],
+        num_threads=len(scripts),
+        num_images=len(scripts[0][1]),
+        use_async=use_async,
+    )
+    step = ScriptedStep(None, config, feed(config))  # type: ignore[arg-type]
+    step.clients = ScriptedClients(clock, scripts)  # type: ignore[assignment]
+    step()
+    return step
+
+
+def rate(step: ScriptedStep) -> float:
+    return step.batches_per_step / step.round_clock()()
+
+
+# A server that answers one request a second. The second client begins 5 s after the first; from
+# then on the server takes them in turn.
+LATE: Tuple[Script, Script] = ((0, [1, 2, 3, 4, 5, 7, 9]), (5, [6, 8, 10, 11, 12, 13, 14]))
+
+
+def test_answers_before_the_common_window_are_not_counted_in_it(clock: Clock) -> None:
+    step = scripted(clock, *LATE)
+    assert step.windows == [[(0, 9), (5, 14)]]
+    assert rate(step) == pytest.approx(1.0)
+    counters = step.counters()
+    assert counters["timed_window"] == "common window"
+    assert counters["common_window_share"] == pytest.approx(4 / 14)
+    assert counters["rounds_without_common_window"] == 0
+
+
+def test_clients_that_send_all_at_once_are_timed_from_first_start_to_last_answer(
+    clock: Clock,
+) -> None:
+    # The first client's requests came first: both sent everything at 0.
+    step = scripted(clock, (0, [1, 2, 3]), (0, [4, 5, 8]), use_async=True)
+    assert rate(step) == pytest.approx(6 / 8)
+    assert step.counters()["timed_window"] == "whole round"
+    assert step.counters()["rounds_without_common_window"] == 0
+
+
+def test_a_round_without_a_common_window_is_timed_whole_and_counted(clock: Clock) -> None:
+    step = scripted(clock, (0, [1, 2]), (4, [6, 8]))
+    assert rate(step) == pytest.approx(4 / 8)
+    assert step.counters()["common_window_share"] == 0
+    assert step.counters()["rounds_without_common_window"] == 1
+
+
+def test_the_first_clients_latencies_leave_the_warm_up_out(clock: Clock) -> None:
+    step = scripted(clock, (0, [7, 9]))
+    step.round_clock()
+    assert step.clients is not None
+    step.clients.clients[0].ends = [1, 2]  # type: ignore[attr-defined]
+    step()
+    assert step.counters()["client_1_latency_ms"] == {"mean": 1500, "min": 1000, "max": 2000}
+    assert len(step.latencies()) == 4  # of which the meter knows which count
+
+
+def test_several_clients_wait_for_a_common_start_and_one_does_not(clock: Clock) -> None:
+    waits = [scripted(clock, *([(0, [1])] * count)).clients for count in (1, 2, 32)]
+    one, two, many = [clients.head_start for clients in waits]  # type: ignore[union-attr]
+    assert one == 0 and 0 < two < many < 0.5
+    # A client begins at the time that the order names, whenever the order came.
+    late = ScriptedClient(clock, (3, [4]))
+    clock.now = 1
+    assert late.run((1, 3))["window"] == [3, 4]
+    clock.now = 3.5
+    assert late.run((1, 3))["window"] == [3.5, 4]
+
+
+# ------------------------------------------------------------------ client processes
+
+CLIENT = "ipubench.fixtures.servers.tensorflow_serving.client"
+
+
+def processes(log: Path, advice: str = "use less") -> Clients:
+    pytest.importorskip("grpc", reason="needs grpcio: make setup installs it")
+    return Clients(2, log, lambda seconds: None, program=CLIENT, advice=advice)
+
+
+def test_a_killed_clients_message_names_what_helps_and_no_log_that_is_gone(tmp_path: Path) -> None:
+    clients = processes(tmp_path / "empty.log")
+    os.kill(clients.pids[1], signal.SIGKILL)
+    with pytest.raises(CaseError) as caught:
+        clients.report(0)
+    assert "client 2 of 2 was killed by SIGKILL" in str(caught.value)
+    assert str(caught.value).endswith("if memory was short, use less")
+    assert "empty.log" not in str(caught.value) and not (tmp_path / "empty.log").exists()
+
+    (tmp_path / "full.log").write_text("a reason\n")
+    clients = processes(tmp_path / "full.log")
+    os.kill(clients.pids[0], signal.SIGKILL)
+    with pytest.raises(CaseError, match="what it said is in .*full.log. Run the case again"):
+        clients.report(0)
+
+
+def test_a_refusal_is_one_line_with_the_status(tmp_path: Path) -> None:
+    requests = tmp_path / "requests"
+    requests.write_bytes(b"data")
+    clients = processes(tmp_path / "log")
+    entry = {"requests": str(requests), "length": 4, "numbers": [0], "limit": 20.0}
+    clients.prepare([{**entry, "asynchronous": False}] * 2)
+    with pytest.raises(RequestError) as caught:
+        clients.connect("127.0.0.1:1")  # nobody listens there
+    assert str(caught.value).startswith("client ")
+    assert " of 2: UNAVAILABLE: " in str(caught.value) and "\n" not in str(caught.value)
+
+
+class RefusingClients(ScriptedClients):
+    def run(self, requests: int, head_start: float = 0.0) -> List[Tuple[float, float]]:
+        raise RequestError(
+            "client 1 of 2: UNAVAILABLE: The batch scheduling queue to which this task was "
+            "submitted is full"
+        )
+
+
+class Process:
+    def failure(self, what: str) -> CaseError:
+        return CaseError(f"the server {what}.")
+
+
+def test_a_full_queue_says_which_option_to_raise(clock: Clock) -> None:
+    step = scripted(clock, (0, [1]), (0, [2]))
+    step.process = Process()
+    step.clients = RefusingClients(clock, ())  # type: ignore[assignment]
+    with pytest.raises(CaseError) as caught:
+        step()
+    assert str(caught.value).startswith("the server refused a request (client 1 of 2: UNAVAILABLE:")
+    assert "; raise max_enqueued_batches" in str(caught.value)
+    assert step.hint("UNAVAILABLE: failed to connect") == ""

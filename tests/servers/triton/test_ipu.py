@@ -1,0 +1,152 @@
+"""What an IPU's server is given: which calls export the executable, and when the IPU is free.
+
+PopTorch is the stand-in of ``tests/doubles``. No Poplar backend exists here, so no server runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ipubench.bench_inference.bench_triton import IPU
+from ipubench.bench_inference.bench_triton import TritonClassifier
+from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier
+from ipubench.fixtures.servers.triton.poplar_classifier import name_map
+from ipubench.fixtures.servers.triton.runtime import TritonRuntime
+from tests.doubles import poptorch_export as double
+from tests.doubles.poptorch import recorder
+from tests.support.sdk_api import description
+from tests.runtimes.torch.test_contract import differences
+
+SIZE = 32
+SMALL = dataclasses.replace(
+    IPU["resnet50"], model="resnet18", micro_batch_size=2, popef_iterations=3, random_weights=True
+)
+
+
+@pytest.fixture
+def poptorch(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    module = double.as_module()
+    monkeypatch.setitem(sys.modules, "poptorch", module)
+    return module
+
+
+def classifier(config: TritonClassifier = SMALL) -> PoplarClassifier:
+    feed = ImageFeed("real", config.micro_batch_size, SIZE)
+    return PoplarClassifier(IpuDevice("ipu", None), config.network(), config, feed)
+
+
+def test_exporting_offers_nothing_that_the_sdk_does_not() -> None:
+    modules = description("poptorch.json")["modules"]
+    assert differences(double.as_module(), modules) == []
+    del modules["poptorch"]["classes"]["PoplarExecutor"]["methods"]["compileAndExport"]
+    found = differences(double.as_module(), modules)
+    assert [text.split(":")[0] for text in found] == ["PoplarExecutor.compileAndExport"]
+
+
+@pytest.mark.framework
+def test_the_network_is_compiled_once_run_exported_and_the_ipu_given_back(
+    poptorch: ModuleType, tmp_path: Path
+) -> None:
+    served = classifier()
+    images = np.random.RandomState(0).randint(0, 255, (2, 3, SIZE, SIZE), dtype=np.uint8)
+    logits = served.logits(images)
+    assert logits.shape == (2, 1000) and logits.dtype == np.float32
+    again = served.logits(images[::-1].copy())
+    np.testing.assert_array_equal(again[::-1], logits)
+    repository = served.repository(tmp_path)
+    served.release()
+    names = [name.rpartition(".")[2] for name in recorder.names() if "PoplarExecutor" in name]
+    assert [name for name in names if name != "__call__"] == [
+        "compile", "compileAndExport", "getTensorNames", "destroy",
+    ]  # fmt: skip
+    given = recorder.arguments("PoplarExecutor.compileAndExport")
+    assert given["export_model"] is False
+    assert [tuple(image.shape) for image in given["args"]] == [(6, 3, SIZE, SIZE)]
+    assert recorder.arguments("Options.deviceIterations") == {"device_iterations": 3}
+    version = repository / "resnet50" / "1"
+    assert (version / "executable.popef").read_bytes() == b"popef"
+    assert json.loads((version / "name_map.json").read_text()) == {
+        "input": "input_0",
+        "fc/fc/model/fc/fc/Gemm:0": "output_0",
+    }
+    config = (repository / "resnet50" / "config.pbtxt").read_text()
+    assert "max_batch_size: 6\n" in config and "TYPE_FP16" in config
+    assert served.facts(repository) == {"engine": "poptorch", "device_iterations": 3}
+    served.release()
+
+
+@pytest.mark.framework
+def test_full_precision_answers_in_full_precision(poptorch: ModuleType) -> None:
+    assert classifier().model({}).output_type == "FP16"
+    assert classifier(dataclasses.replace(SMALL, precision="32.32")).model({}).output_type == "FP32"
+
+
+@pytest.mark.framework
+def test_an_export_that_fails_is_one_message_and_gives_the_ipu_back(
+    poptorch: ModuleType, tmp_path: Path
+) -> None:
+    served = classifier()
+    served.logits(np.zeros((2, 3, SIZE, SIZE), np.uint8))
+    recorder.attach_error = "disk full"
+    with pytest.raises(DeviceError, match="could not export .*executable.popef: disk full"):
+        served.repository(tmp_path)
+    served.release()
+    assert recorder.names()[-1] == "PoplarExecutor.destroy"
+
+
+def test_tensors_that_cannot_be_told_are_named() -> None:
+    assert name_map(["input", "a/Gemm:0", "b/Gemm:0"])["b/Gemm:0"] == "output_0"
+    for names in (["x", "a/Gemm:0"], ["input", "a/Conv:0"]):
+        with pytest.raises(CaseError, match=f"its tensors are {', '.join(names)}"):
+            name_map(names)
+
+
+@pytest.mark.framework
+def test_the_ipu_is_free_before_the_server_starts(
+    poptorch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pytriton", reason="needs nvidia-pytriton: make setup installs it")
+    pytest.importorskip("tritonclient.grpc", reason="needs tritonclient: make setup installs it")
+    monkeypatch.delenv("POPLAR_SDK_ENABLED", raising=False)
+    monkeypatch.delenv("TRITON_BACKENDS", raising=False)
+    runtime = TritonRuntime(IpuDevice("ipu", None), tmp_path / "logs", tuned=False)
+    try:
+        feed = ImageFeed("generated", 2, SIZE)
+        step = runtime.inference(SMALL.network(), SMALL, feed)
+        assert step.canary() is None and step.describe()["precision"] == "float16"
+        step.build()
+        with pytest.raises(CaseError, match="no backend poplar in .*; set TRITON_BACKENDS"):
+            step.compile()
+        step.close()
+        assert recorder.names()[-1] == "PoplarExecutor.destroy"
+        assert (runtime.scratch / "repository" / "resnet50" / "1" / "executable.popef").is_file()
+    finally:
+        runtime.close()
+
+
+@pytest.mark.framework
+def test_a_given_executable_has_nothing_to_be_compared_with(
+    poptorch: ModuleType, tmp_path: Path
+) -> None:
+    config = dataclasses.replace(SMALL, model_repository=str(tmp_path))
+    runtime = TritonRuntime(IpuDevice("ipu", None), tmp_path / "logs", tuned=False)
+    try:
+        runtime.inference(config.network(), config, ImageFeed("generated", 2, SIZE))
+        request: Any = np.zeros((2, 3, SIZE, SIZE), np.uint8)
+        with pytest.raises(CaseError, match="add --set=benchmark_only=yes"):
+            runtime.serve("generated", request)
+    finally:
+        runtime.close()

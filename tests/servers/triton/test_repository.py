@@ -1,0 +1,244 @@
+"""What is written for a server, and what a given repository must have."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from ipubench.bench_inference.bench_triton import HOST
+from ipubench.bench_inference.bench_triton import IPU
+from ipubench.bench_inference.bench_triton import TritonClassifier
+from ipubench.fixtures.case.cases import effective_options
+from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.loopback import ALLOCATOR
+from ipubench.fixtures.machine.loopback import tuned
+from ipubench.fixtures.servers.triton.classifiers import HostClassifier
+from ipubench.fixtures.servers.images import RequestImages
+from ipubench.fixtures.servers.triton.network import describe_network
+from ipubench.fixtures.servers.triton.repository import ServedModel
+from ipubench.fixtures.servers.triton.repository import check_repository
+from ipubench.fixtures.servers.triton.repository import poplar_model
+from ipubench.fixtures.servers.triton.runtime import REQUEST_OPTIONS
+from ipubench.fixtures.servers.triton.server import Statistics
+from ipubench.fixtures.servers.triton.server import find_installation
+from ipubench.fixtures.servers.triton.server import link_backend
+from ipubench.fixtures.servers.triton.server import server_environment
+
+# The numbers of the original program's configurations.
+ORIGINAL = {
+    "resnet50": (90, 11520, 224),
+    "efficientnet-b0": (49, 6272, 224),
+    "efficientnet-b4": (12, 1536, 380),
+}
+
+
+def parsed(text: str) -> Dict[str, Any]:
+    """Read config.pbtxt with Triton's own definition of it."""
+    reason = "needs tritonclient: make setup installs it"
+    definition = pytest.importorskip("tritonclient.grpc.model_config_pb2", reason=reason)
+    from google.protobuf import json_format, text_format
+
+    config = text_format.Parse(text, definition.ModelConfig())
+    found: Dict[str, Any] = json_format.MessageToDict(config, preserving_proto_field_name=True)
+    return found
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("name", ORIGINAL)
+def test_the_poplar_backend_gets_the_original_settings(name: str) -> None:
+    micro_batch, largest, size = ORIGINAL[name]
+    assert (IPU[name].system, IPU[name].micro_batch_size) == ("pod4", micro_batch)
+    assert IPU[name].popef_iterations == 1
+    model = poplar_model(name, IPU[name].image_size, micro_batch, 128, "FP16", {})
+    assert parsed(model.config()) == {
+        "name": name,
+        "backend": "poplar",
+        "max_batch_size": largest,
+        "input": [
+            {"name": "input_0", "data_type": "TYPE_UINT8", "dims": ["3", str(size), str(size)]}
+        ],
+        "output": [{"name": "output_0", "data_type": "TYPE_FP16", "dims": ["1000"]}],
+        "instance_group": [{"kind": "KIND_CPU", "count": 1}],
+        "parameters": {
+            "synchronous_execution": {"string_value": "1"},
+            "timeout_ns": {"string_value": "500000"},
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.framework
+def test_a_hosts_model_carries_its_network_through_the_configuration(tmp_path: Path) -> None:
+    weights = tmp_path / 'odd "name" \\ ü.pth'
+    config = dataclasses.replace(HOST["resnet50"], micro_batch_size=3, weights=str(weights))
+    feed = ImageFeed("real", 3, config.image_size)
+    model = HostClassifier(CpuDevice(), config.network(), config, feed).model()
+    found = parsed(model.config())
+    assert (found["backend"], found["max_batch_size"]) == ("python", 3)
+    assert found["output"][0]["data_type"] == "TYPE_FP32"
+    network = json.loads(found["parameters"]["network"]["string_value"])
+    assert (network["model"], network["shape"]) == ("resnet50", [3, 3, 224, 224])
+    assert network["keywords"]["weights"] == str(weights)
+    assert network["keywords"]["norm"]["kind"] == "batch"
+    version = model.write(tmp_path / "repository")
+    assert {path.name for path in version.iterdir()} == {"model.py"}
+
+
+def test_a_network_of_another_kind_is_refused() -> None:
+    with pytest.raises(TypeError, match="no partial call of build_classifier"):
+        describe_network(
+            lambda: None,
+            engine="auto",
+            shape=(1, 3, 8, 8),
+            dtype="float32",
+            device="cpu",
+            threads=1,
+        )
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ([], "no such folder; give one that holds net/config.pbtxt"),
+        (["other/config.pbtxt"], "has no model net; it has other"),
+        (["file"], "has no model net; it has no model at all"),
+        (["net/1/model.py"], "config.pbtxt cannot be read: .*No such file"),
+        (["net/config.pbtxt"], "has no version folder, such as 1"),
+        (["net/1/model.py", "net/config.pbtxt=name: \"else\""], "is for a model 'else', not 'net'"),
+    ],
+)  # fmt: skip
+def test_a_repository_that_cannot_be_used_is_refused(
+    made: Any, message: str, tmp_path: Path
+) -> None:
+    repository = tmp_path / "repository"
+    for entry in made:
+        name, _, text = entry.partition("=")
+        path = repository / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    with pytest.raises(CaseError, match=message) as caught:
+        check_repository(repository, "net")
+    assert str(caught.value).startswith(f"model_repository={repository}")
+
+
+def test_a_repository_of_ours_passes_its_own_check(tmp_path: Path) -> None:
+    ServedModel("net", "python", 4, (3, 8, 8), "FP32", files={"model.py": ""}).write(tmp_path)
+    check_repository(tmp_path, "net")
+
+
+def test_clients_have_requests_of_their_own(tmp_path: Path) -> None:
+    images = RequestImages(ImageFeed("generated", 2, 32), clients=3)
+    assert images.images.shape == (2, 3, 32, 32)
+    entries = images.write(tmp_path / "images.npy")
+    assert [entry["first"] for entry in entries] == [0, 200, 400]
+    assert {entry["requests"] for entry in entries} == {100}
+    # 90 images of 380 pixels are 39 MB: all requests together stay within 256 MiB.
+    large = RequestImages(ImageFeed("generated", 90, 380), clients=2)
+    assert large.requests_each == 3
+
+
+# Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
+FAULTS = """
+import resource
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(3):
+    bytearray(64 << 20)
+before = faults()
+for _ in range(10):
+    bytes(bytearray(64 << 20))
+print(faults() - before)
+"""
+
+
+def test_other_processes_use_memory_as_the_measuring_process_does() -> None:
+    assert ALLOCATOR == {
+        "mmap_threshold": 1 << 30,
+        "trim_threshold": (1 << 31) - 1,
+    }
+    faults = [
+        int(
+            subprocess.run(
+                [sys.executable, "-c", FAULTS], env=environ, stdout=subprocess.PIPE, check=True
+            ).stdout
+        )
+        for environ in (dict(os.environ), tuned(os.environ))
+    ]
+    assert faults[1] < faults[0] / 10
+
+
+def test_the_environment_of_a_server_keeps_what_was_exported(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "tritonserver"
+    program.parent.mkdir()
+    program.write_text("")
+    program.chmod(0o755)
+    installation = find_installation({"TRITON_SERVER": str(program)})
+    assert (installation.server, installation.backends) == (program, tmp_path / "backends")
+    exported = {"LD_LIBRARY_PATH": "/x", "GLIBC_TUNABLES": "glibc.a=1", "HOME": "/home"}
+    made = server_environment(exported, installation, threads=3, tuned=True)
+    assert made["HOME"] == "/home" and made["OMP_NUM_THREADS"] == "3"
+    assert made["LD_LIBRARY_PATH"].endswith(":/x")
+    assert made["GLIBC_TUNABLES"].startswith("glibc.a=1:glibc.malloc.mmap_threshold=1073741824:")
+    assert "GLIBC_TUNABLES" not in server_environment({}, installation, threads=1, tuned=False)
+
+
+def test_a_server_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match="TRITON_SERVER=/nowhere is no program that can be run"):
+        find_installation({"TRITON_SERVER": "/nowhere"})
+    program = tmp_path / "bin" / "tritonserver"
+    program.parent.mkdir()
+    program.write_text("")
+    program.chmod(0o755)
+    installation = find_installation({"TRITON_SERVER": str(program)})
+    with pytest.raises(CaseError, match="no backend python in .*; set TRITON_BACKENDS"):
+        link_backend("python", installation, tmp_path / "made", {})
+
+
+def test_the_poplar_backend_is_taken_from_the_sdk(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "tritonserver"
+    program.parent.mkdir()
+    program.write_text("")
+    program.chmod(0o755)
+    installation = find_installation({"TRITON_SERVER": str(program)})
+    sdk = tmp_path / "sdk" / "poplar"
+    (sdk / "lib").mkdir(parents=True)
+    environment = {"POPLAR_SDK_ENABLED": str(sdk)}
+    with pytest.raises(CaseError, match="the SDK has no .*libtriton_poplar.so"):
+        link_backend("poplar", installation, tmp_path / "first", environment)
+    (sdk.parent / "libtriton_poplar.so").write_text("")
+    link_backend("poplar", installation, tmp_path / "second", environment)
+    assert (tmp_path / "second" / "poplar" / "libtriton_poplar.so").is_file()
+    assert (tmp_path / "second" / "poplar" / "lib").is_dir()
+
+
+def test_statistics_are_differences() -> None:
+    before, after = Statistics(1, 0, 4, 10), Statistics(3, 1, 12, 30)
+    assert after.since(before) == Statistics(2, 1, 8, 20)
+
+
+def test_request_options_are_options_of_the_case() -> None:
+    assert set(REQUEST_OPTIONS) < set(effective_options(HOST["resnet50"], frozenset())) | {
+        "batches_per_step", "steps", "compile_only",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clients": 3}, "batches_per_step=32: every one of 3 clients"),
+        ({"eight_bit_io": False}, "requests always carry uint8 images"),
+        ({"grpc_port": 70000}, "ports end at 65535"),
+        ({"model_cache_path": "x"}, "the server keeps no compiled models"),
+    ],
+)
+def test_what_a_server_cannot_do_is_refused(options: Dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TritonClassifier(**options).check()

@@ -1,0 +1,293 @@
+"""A real Triton server with a tiny model: requests, counts, failures, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine.process import free_port
+from tests.support.harness import ROOT
+from tests.machine.test_process import runs, wait_until_gone
+from tests.support.triton import BATCH, TinyRuntime
+
+pytestmark = pytest.mark.framework
+for module in ("pytriton", "tritonclient.grpc"):
+    pytest.importorskip(
+        module, reason="needs nvidia-pytriton and tritonclient: make setup installs"
+    )
+
+# Serves the tiny model to a client and waits to be killed.
+PARENT = """
+import signal, sys
+from pathlib import Path
+from tests.support.triton import TinyRuntime
+runtime = TinyRuntime(Path(sys.argv[1]))
+step = runtime.step(clients=2, batches_per_step=4)
+step()
+server = runtime.server
+print(runtime.scratch, server.scratch, server.process.pid, *step.client_pids, flush=True)
+signal.pause()
+"""
+
+
+def files(scratch: Path) -> List[str]:
+    """Return what there is of a server's files and of its shared memory."""
+    shared = [name for name in os.listdir("/dev/shm") if name.startswith(scratch.name)]
+    return shared + ([scratch.name] if scratch.exists() else [])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TinyRuntime]:
+    """One server for all tests that leave it in order."""
+    runtime = TinyRuntime(tmp_path_factory.mktemp("served"))
+    yield runtime
+    server = runtime.server
+    assert len(files(server.scratch)) > 1
+    runtime.close()
+    assert files(server.scratch) == [] and not runtime.scratch.exists()
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[TinyRuntime]:
+    """A server of the test's own, started by its first step."""
+    own = TinyRuntime(tmp_path)
+    yield own
+    own.close()
+
+
+def group(pgid: int) -> List[int]:
+    """Return the running processes of a process group."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and runs(int(entry.name)):
+            try:
+                if os.getpgid(int(entry.name)) == pgid:
+                    found.append(int(entry.name))
+            except ProcessLookupError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("request_type", ["sync", "async"])
+@pytest.mark.parametrize("clients", [1, 3])
+def test_every_request_is_answered_timed_and_counted(
+    served: TinyRuntime, request_type: str, clients: int
+) -> None:
+    step = served.step(request_type=request_type, clients=clients, batches_per_step=6 * clients)
+    try:
+        calls = 4
+        assert step.describe()["server"].startswith("triton 2.")
+        assert step.describe()["engine"] == "tiny"
+        for _ in range(calls):
+            step()
+        requests = calls * 6 * clients
+        latencies = step.latencies()
+        assert len(latencies) == requests and all(0 < seconds < 60 for seconds in latencies)
+        counters = step.counters()
+        assert counters["server_requests"] == requests
+        assert counters["server_inferences"] == requests * BATCH
+        assert counters["server_failures"] == 0
+        assert counters["answers_differ_by"] == 0
+        assert 0 < counters["server_compute_infer_ms"] < counters["window_seconds"] * 1000
+        # A client's rate is that of single requests, so it is no more than all have together.
+        assert counters["throughput_per_client_mean"] > 0
+        assert len(group(served.server.process.pid or 0)) == 2  # the server and its backend
+    finally:
+        step.close()
+    assert not any(map(runs, step.client_pids))
+
+
+def test_cases_in_a_row_share_a_server_until_what_it_serves_changes(runtime: TinyRuntime) -> None:
+    runtime.step().close()
+    assert runtime.fresh
+    first = runtime.server.process.pid
+    runtime.step(request_type="async", clients=2, benchmark_only=True).close()
+    assert not runtime.fresh and runtime.server.process.pid == first
+    runtime.step(name="other").close()
+    assert runtime.fresh and runtime.server.process.pid != first
+    assert group(first or 0) == []
+
+
+def test_answers_of_another_network_fail_the_case_unless_it_only_measures(
+    served: TinyRuntime,
+) -> None:
+    served.stop()
+    (served.orders / "other-weights").touch()
+    try:
+        with pytest.raises(CaseError, match="the logits differ by 0.5 of the largest one"):
+            served.step()
+        step = served.step(benchmark_only=True)
+        step()
+        assert step.counters()["answers_differ_by"] is None
+        step.close()
+    finally:
+        (served.orders / "other-weights").unlink()
+
+
+def test_a_server_that_counts_other_requests_than_ours_fails_the_case(served: TinyRuntime) -> None:
+    step, other = served.step(batches_per_step=4), served.step(batches_per_step=2)
+    try:
+        step()
+        other()
+        with pytest.raises(CaseError, match="sent 4 requests of 8 images .* counts 6 requests"):
+            step.counters()
+    finally:
+        step.close()
+        other.close()
+
+
+@pytest.mark.parametrize("request_type", ["sync", "async"])
+def test_a_request_that_fails_ends_the_case_with_its_reason(
+    served: TinyRuntime, request_type: str
+) -> None:
+    step = served.step(request_type=request_type, clients=2, batches_per_step=8)
+    (served.orders / "raise").touch()
+    try:
+        with pytest.raises(CaseError, match="client . of 2: .*wrong on purpose"):
+            step()
+    finally:
+        (served.orders / "raise").unlink()
+        step.close()
+    assert not any(map(runs, step.client_pids))
+
+
+@pytest.mark.parametrize("request_type", ["sync", "async"])
+def test_a_server_killed_in_mid_run_fails_the_case_and_the_next_gets_another(
+    runtime: TinyRuntime, request_type: str
+) -> None:
+    step = runtime.step(request_type=request_type, clients=2, batches_per_step=8)
+    step()
+    server = runtime.server
+    (runtime.orders / "kill-the-server").touch()
+    with pytest.raises(CaseError) as caught:
+        step()
+    message = str(caught.value)
+    assert "the Triton server of tiny was killed by SIGKILL while the case ran" in message
+    assert message.endswith("    about to be killed")
+    step.close()
+    assert group(server.process.pid or 0) == [] and files(server.scratch) == []
+    (runtime.orders / "kill-the-server").unlink()
+    step = runtime.step(request_type=request_type)
+    assert runtime.fresh
+    step()
+    assert step.counters()["server_requests"] == step.batches_per_step
+    step.close()
+
+
+def test_a_client_that_is_killed_fails_the_case(served: TinyRuntime) -> None:
+    step = served.step(clients=3, batches_per_step=6)
+    step()
+    os.kill(step.client_pids[1], signal.SIGKILL)
+    with pytest.raises(CaseError, match="client 2 of 3 was killed by SIGKILL while the case ran"):
+        step()
+    assert not any(map(runs, step.client_pids))
+    step.close()
+    step = served.step()
+    # Requests of the others may have been left in the server.
+    assert served.fresh
+    step()
+    assert step.counters()["server_requests"] == step.batches_per_step
+    step.close()
+
+
+def test_a_given_port_is_used_and_one_in_use_is_named(runtime: TinyRuntime) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(CaseError, match=f"grpc_port={port}: another program listens"):
+            runtime.step(grpc_port=port)
+    port = free_port()
+    runtime.step(grpc_port=port).close()
+    assert runtime.server.address == f"127.0.0.1:{port}"
+
+
+def test_a_model_that_cannot_be_loaded_fails_with_the_servers_reason(runtime: TinyRuntime) -> None:
+    (runtime.orders / "fail-to-load").touch()
+    with pytest.raises(CaseError) as caught:
+        runtime.step()
+    message = str(caught.value)
+    assert "ended with exit code 1 before it was ready" in message
+    assert "the weights are missing on purpose" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('name: "tiny" backend: "python" max_batch_size: "many"', "many"),
+        ('name: "tiny" backend: "poplar" max_batch_size: 1', "poplar"),
+    ],
+)
+def test_a_given_repository_that_is_broken_fails_with_the_servers_reason(
+    runtime: TinyRuntime, tmp_path: Path, text: str, reason: str
+) -> None:
+    from ipubench.fixtures.servers.triton.classifiers import GivenRepository
+    from tests.support.triton import TinyClassifier
+
+    (tmp_path / "given" / "tiny" / "1").mkdir(parents=True)
+    (tmp_path / "given" / "tiny" / "config.pbtxt").write_text(text)
+    local = TinyClassifier("tiny", runtime.orders)
+    runtime.given = GivenRepository(str(tmp_path / "given"), "tiny", local, comparable=True)
+    with pytest.raises(CaseError) as caught:
+        runtime.step()
+    message = str(caught.value)
+    assert "before it was ready" in message and reason in message.split("the last lines are")[1]
+
+
+def test_a_given_repository_is_served_as_it_is(runtime: TinyRuntime, tmp_path: Path) -> None:
+    from ipubench.fixtures.servers.triton.classifiers import GivenRepository
+    from tests.support.triton import TinyClassifier
+
+    local = TinyClassifier("tiny", runtime.orders)
+    local.model().write(tmp_path / "given")
+    # The server completes a configuration that leaves something out.
+    config = tmp_path / "given" / "tiny" / "config.pbtxt"
+    config.write_text(config.read_text().replace('backend: "python"\n', ""))
+    runtime.given = GivenRepository(str(tmp_path / "given"), "tiny", local, comparable=True)
+    step = runtime.step(batches_per_step=4)
+    assert step.describe()["model_repository"] == str(tmp_path / "given")
+    step()
+    assert step.counters()["answers_differ_by"] == 0
+    step.close()
+    runtime.close()
+    assert config.is_file()
+
+
+def test_a_client_imports_no_framework() -> None:
+    program = (
+        "import sys, ipubench.fixtures.servers.triton.client;"
+        "print(sorted({'torch', 'tensorflow', 'torchvision', 'PIL', 'pytest'} & set(sys.modules)))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program], cwd=str(ROOT), stdout=subprocess.PIPE, check=True
+    )
+    assert answer.stdout.decode().strip() == "[]"
+
+
+def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)],
+        cwd=str(ROOT),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    ours, servers, *numbers = parent.stdout.readline().decode().split()
+    server, *clients = map(int, numbers)
+    processes = [*group(server), *clients]
+    assert len(processes) == 4 and Path(ours).is_dir() and len(files(Path(servers))) > 1
+    parent.kill()
+    parent.communicate()
+    wait_until_gone(processes, 40)
+    deadline = time.monotonic() + 20
+    while Path(ours).exists() or files(Path(servers)):
+        assert time.monotonic() < deadline, "files are left"

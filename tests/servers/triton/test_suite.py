@@ -1,0 +1,98 @@
+"""The serving cases, run by the whole suite as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from tests.support.harness import ROOT, Outcome, run_pytest
+
+pytestmark = pytest.mark.framework
+for module in ("torch", "pytriton", "tritonclient.grpc"):
+    pytest.importorskip(
+        module, reason="needs PyTorch, nvidia-pytriton and tritonclient: make setup installs them"
+    )
+
+
+def run(tmp_path: Path, *words: str) -> Outcome:
+    environment = {
+        **os.environ,
+        "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
+        "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
+        "TMPDIR": str(tmp_path / "temporary"),
+        "COLUMNS": "100",
+    }
+    environment.pop("DATASETS_DIR", None)
+    (tmp_path / "temporary").mkdir()
+    return run_pytest(
+        ROOT,
+        environment,
+        "bench_inference/bench_triton.py",
+        "--device=cpu",
+        "--set=model=resnet18",
+        "--steps=3",
+        f"--results-dir={tmp_path / 'results'}",
+        *words,
+    )
+
+
+def records(tmp_path: Path) -> Dict[str, Dict[str, Any]]:
+    (journal,) = (tmp_path / "results").glob("run-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    found = [
+        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
+    ]
+    return {record["effective"]["request_type"]: record for record in found}
+
+
+def test_a_network_is_served_and_answers_as_it_does_without_a_server(tmp_path: Path) -> None:
+    outcome = run(
+        tmp_path,
+        "-k",
+        "resnet50-clients4",
+        "--batches-per-step=8",
+        "--set=micro_batch_size=2",
+    ).assert_code(0)
+    found = records(tmp_path)
+    assert set(found) == {"sync", "async"}
+    assert [found[kind]["compile"] for kind in ("sync", "async")] == ["fresh", "reused"]
+    for record in found.values():
+        assert record["items_per_round"] == 8 * 2
+        assert record["latency"]["samples"] == 3 * 8
+        assert record["effective"]["backend"] == "python"
+        assert record["effective"]["engine"] in ("onednn", "compile", "openvino")
+        assert record["effective"]["precision"] in ("bfloat16", "float32")
+        assert record["counters"]["answers_differ_by"] <= 1e-3
+        assert record["counters"]["server_failures"] == 0
+        assert record["counters"]["server_inferences"] == 2 * record["counters"]["server_requests"]
+        assert record["throughput"]["unit"] == "images/s"
+        assert len(record["canary"]["seconds"]) == 3
+        assert record["latency"]["source"] == "the clients, per request"
+        assert record["effective_options"]["batches_per_step"] == 8
+    logs = {path.name.split("-")[0] for path in (tmp_path / "results" / "servers").iterdir()}
+    assert logs == {"triton"}
+    assert list((tmp_path / "temporary").glob("ipubench-*")) == []
+    assert "Traceback" not in outcome.text
+
+
+def test_a_port_in_use_and_a_missing_repository_are_one_message_each(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        outcome = run(
+            tmp_path,
+            "-k",
+            "resnet50-clients1-sync",
+            "--set=benchmark_only=yes",
+            f"--set=grpc_port={port}",
+            f"--set=model_repository=,{tmp_path / 'nowhere'}",
+        ).assert_code(1)
+    assert f"grpc_port={port}: another program listens on 127.0.0.1:{port}" in outcome.text
+    assert f"model_repository={tmp_path / 'nowhere'}: no such folder" in outcome.text
+    assert "Traceback" not in outcome.text and "fixtures/servers" not in outcome.text

@@ -1,0 +1,56 @@
+"""Entries of baselines for tests, made of a real file of format 1."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, Dict
+
+from ipubench.plugins.baseline import Benchmark
+from ipubench.plugins.baseline import load_all
+from ipubench.plugins.baseline.entries import newest
+
+FORMAT_1 = Path(__file__).resolve().parents[1] / "stored" / "baseline-format1.json"
+
+
+def load(path: Path) -> Dict[str, Benchmark]:
+    """Return node id -> its newest entry."""
+    return newest(load_all(path))
+
+
+def old_document() -> Dict[str, Any]:
+    """Return the document that the first version of this suite wrote, as it is on disk."""
+    loaded: Dict[str, Any] = json.loads(FORMAT_1.read_text(encoding="utf-8"))
+    return loaded
+
+
+def entry(
+    case: str = "a",
+    machine: str = "cpu/x",
+    config_hash: str = "h",
+    time: str = "2026-01-02T03:04:05Z",
+    slower: float = 1.0,
+    processes: int = 1,
+    git: str = "0123456789abcdef",
+) -> Benchmark:
+    """Return an entry of the newest format: ``slower`` times 0.01 s per batch, 8 items each."""
+    benchmark = copy.deepcopy(load_all(FORMAT_1)[0])
+    record = benchmark["extra_info"]["ipubench"]
+    benchmark["fullname"] = f"bench_x.py::bench_x[{case}]"
+    benchmark["name"] = f"bench_x[{case}]"
+    benchmark["stats"]["data"] = [value * slower for value in benchmark["stats"]["data"]]
+    for key in ("median", "low", "high", "mean", "min", "max"):
+        record["throughput"][key] /= slower
+    record.update(name=case, config_hash=config_hash, time=time, git=git, overrides=[])
+    record["device"]["fingerprint"] = machine
+    own = record["processes"][0]
+    own.update(time=time, seconds=[value * slower for value in own["seconds"]])
+    record["processes"] += [{**own, "fresh": True} for _ in range(processes - 1)]
+    return benchmark
+
+
+def document(*benchmarks: Benchmark) -> Dict[str, Any]:
+    """Return a document around entries, as a run hands it to ``save``."""
+    around = {key: value for key, value in old_document().items() if key != "ipubench"}
+    return {**around, "benchmarks": list(benchmarks)}

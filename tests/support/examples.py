@@ -1,0 +1,32 @@
+"""Small data sets for tests, with the layout of TensorFlow Datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ipubench.fixtures.data.tfds.write import write_prepared
+from ipubench.fixtures.data.tfds.samples import KINDS
+from ipubench.fixtures.data.tfds.samples import splits_of
+
+
+def learnable(
+    tf: Any, folder: Path, dataset: str, images: int, validation: int = 0, shards: int = 1
+) -> Path:
+    """Write a data set of ``images`` for training and ``validation`` (a fifth) into ``folder``.
+
+    ``--dataset-dir=FOLDER`` reads it. Returns the folder with its files.
+    """
+    kind = KINDS[dataset]
+    splits = splits_of(images, validation or max(1, images // 5), kind.image_shape, kind.classes)
+    return write_prepared(tf, folder, dataset, splits, kind.classes, shards)
+
+
+def learnable_cifar(folder: Path, images: int = 1000, validation: int = 0, shards: int = 1) -> Path:
+    """Write a data set in the layout of CIFAR-10 that a convolutional network can learn.
+
+    The rest is as in :func:`learnable`.
+    """
+    import tensorflow as tf
+
+    return learnable(tf, folder, "cifar10", images, validation, shards)

@@ -1,0 +1,161 @@
+"""Run the suite as a user does: a process of its own, in a project of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ipubench.plugins.run.journal import journals
+
+ROOT = Path(__file__).resolve().parents[2]
+# Plugins of other packages, which take longer to import than the suite and pytest itself, and one
+# of pytest's, which collects garbage five times at the end.
+WITHOUT_OTHERS = tuple(
+    word
+    for name in ("hypothesispytest", "anyio", "platformdirs", "unraisableexception")
+    for word in ("-p", f"no:{name}")
+)
+QUIETLY = ("-p", "no:cacheprovider", *WITHOUT_OTHERS)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of the suite ended."""
+
+    code: int
+    text: str
+
+    @property
+    def lines(self) -> List[str]:
+        return self.text.splitlines()
+
+    def line(self, part: str) -> str:
+        """Return the one line that contains ``part``."""
+        found = [line for line in self.lines if part in line]
+        assert found, f"no line has {part!r} in:\n{self.text}"
+        return found[0]
+
+    def assert_code(self, code: int) -> Outcome:
+        """Fail with the whole output where the exit code is another one."""
+        assert self.code == code, f"exit code {self.code}, not {code}:\n{self.text}"
+        return self
+
+
+class SuiteServer:
+    """The process that starts runs of the suite (tests/support/suite_server.py); it ends with this one."""
+
+    _started: Optional[subprocess.Popen[str]] = None
+
+    @classmethod
+    def run(cls, folder: Path, environment: Mapping[str, str], words: Sequence[str]) -> Outcome:
+        """Run ``pytest WORDS`` in a folder; the process starts with its first run."""
+        if cls._started is None or cls._started.poll() is not None:
+            cls._started = cls._start()
+        server = cls._started
+        assert server.stdin and server.stdout
+        with tempfile.NamedTemporaryFile() as output:
+            request = {
+                "folder": str(folder),
+                "environment": environment,
+                "words": words,
+                "output": output.name,
+            }
+            server.stdin.write(json.dumps(request) + "\n")
+            server.stdin.flush()
+            code = server.stdout.readline()
+            text = output.read().decode(errors="replace")
+        assert code, f"tests/support/suite_server.py ended during the run:\n{text}"
+        return Outcome(int(code), text)
+
+    @staticmethod
+    def _start() -> subprocess.Popen[str]:
+        alone = _cleaned(os.environ)
+        alone.pop("PYTHONPATH", None)  # each request has its own
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / "tests" / "suite_server.py"), *QUIETLY],
+            env=alone,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+
+def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
+    """Run ``pytest WORDS`` in a folder, in a process of its own."""
+    return SuiteServer.run(folder, _cleaned(environment), [*QUIETLY, *words])
+
+
+def run_program(program: str, environment: Mapping[str, str], first: str, *words: str) -> Outcome:
+    """Run a program that hands all its words but the ``first`` to pytest.main, in a process."""
+    answer = subprocess.run(
+        [sys.executable, "-c", program, first, *QUIETLY, *words],
+        cwd=str(ROOT),
+        env=_cleaned(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=300,
+        check=False,
+    )
+    return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+
+
+def _cleaned(environment: Mapping[str, str]) -> Dict[str, str]:
+    """Leave out what the tests were started with and no run that they start is meant to have."""
+    return {name: value for name, value in environment.items() if name != "PYTEST_ADDOPTS"}
+
+
+class Project:
+    """A folder with the suite's plugins and the cases of tests/support/fake_cases.py."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copy(ROOT / "conftest.py", folder)
+        shutil.copy(ROOT / "pytest.ini", folder)
+        shutil.copy(ROOT / "tests" / "fake_cases.py", folder / "bench_fake.py")
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "IPUBENCH_LEASE_DIR": str(folder / "leases"),
+            "IPUBENCH_CACHE_DIR": str(folder / "cache"),
+            "COLUMNS": "80",
+            # Tests change a file twice a second, which compiled files would not notice. What the
+            # suite itself has compiled is read all the same.
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        for name in ("DATASETS_DIR", "CI"):
+            self.environment.pop(name, None)
+
+    def run(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
+        """Run ``pytest bench_fake.py --device=fake WORDS`` in the project."""
+        environment = {**self.environment, **(env or {})}
+        return run_pytest(self.folder, environment, "bench_fake.py", "--device=fake", *words)
+
+    def journals(self) -> List[Path]:
+        """Return the journals, oldest first."""
+        return journals(self.folder / "results")
+
+    def journal(self) -> List[Dict[str, Any]]:
+        """Return the lines of the latest journal."""
+        text = self.journals()[-1].read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def records(self) -> Dict[str, Dict[str, Any]]:
+        """Return identifier -> record of the latest run."""
+        benchmarks = [line["benchmark"] for line in self.journal() if line["type"] == "case"]
+        return {
+            b["extra_info"]["ipubench"]["name"]: b["extra_info"]["ipubench"] for b in benchmarks
+        }
+
+    def baseline(self, name: str = "main") -> Dict[str, Any]:
+        """Return a stored baseline."""
+        path = self.folder / "baselines" / f"{name}.json"
+        loaded: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return loaded

@@ -1,0 +1,52 @@
+"""What the tests of several processes share."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+from tests.support.harness import ROOT, Outcome, Project, run_pytest
+
+WORDS = ("bench_together.py", "--device=cpu")
+
+
+def with_instances(project: Project, launcher: str = "mpirun") -> Project:
+    """Add the case of several processes and launchers: stand-ins for mpirun and poprun."""
+    shutil.copy(ROOT / "tests" / "instances_cases.py", project.folder / "bench_together.py")
+    project.environment.update(
+        launchers_in(project.folder, launcher), TOGETHER=str(project.folder), COLUMNS="120"
+    )
+    return project
+
+
+def launchers_in(parent: Path, launcher: str = "mpirun") -> Dict[str, str]:
+    """Make stand-ins for mpirun and poprun; return the environment that has them."""
+    folder = parent / "bin"
+    folder.mkdir()
+    program = ROOT / "tests" / "doubles" / "mpirun.py"
+    for name in ("mpirun", "poprun"):
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
+        (folder / name).chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "IPUBENCH_LAUNCHER": launcher}
+
+
+def run(project: Project, *more: str) -> Outcome:
+    """Run the case of several processes."""
+    return run_pytest(project.folder, project.environment, *WORDS, *more)
+
+
+def record_of(project: Project) -> Dict[str, Any]:
+    """Return the only record of the latest run."""
+    (record,) = project.records().values()
+    return record
+
+
+def notes_of(project: Project) -> List[Dict[str, Any]]:
+    """Return what each instance did, by its number."""
+    paths = sorted(project.folder.glob("[0-9].json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]

@@ -1,0 +1,139 @@
+"""What the tests of the TensorFlow kernels share: steps on a stand-in device, weights, slopes."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, Tuple
+
+import numpy as np
+import pytest
+
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
+
+Array = Any  # float64 np.ndarray
+Weights = Dict[str, Array]
+Loss = Callable[[Weights], float]
+
+
+@dataclass
+class StandIn:
+    """As much of a device as the runtime reads."""
+
+    kind: str = "cpu"
+    threads: int = 2
+    fast_bfloat16: bool = True
+
+
+def no_images() -> ImageFolder:
+    raise AssertionError("kernels need no images")
+
+
+DATA = Data(no_images)
+
+
+def built(config: CaseConfig, **changes: Any) -> TensorFlowStep:
+    """Return the built step of a configuration, in float32 unless ``changes`` say otherwise."""
+    tf = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    config = dataclasses.replace(config, **{"precision": "32.32", **changes})
+    if config.precision != "32.32" and tf.__version__.startswith("2.6."):
+        pytest.skip("TensorFlow 2.6 lacks bfloat16 operations on a CPU")
+    kernel = type(config).__module__.split("bench_")[-1]
+    model = getattr(importlib.import_module(type(config).__module__), kernel)
+    feed = config.feed(DATA)  # type: ignore[attr-defined]
+    step = TensorFlowHost(StandIn()).loop(partial(model, config), config, feed)  # type: ignore[arg-type]
+    step.build()
+    return step
+
+
+def variables_of(step: TensorFlowStep) -> Dict[str, Any]:
+    """Return the layer's variables by the path of their attribute: ``layers.0.kernel``."""
+    return dict(_variables(step._tf, step.layer, ""))
+
+
+def _variables(tf: Any, part: Any, path: str) -> Iterator[Tuple[str, Any]]:
+    if isinstance(part, tf.Variable):
+        yield path, part
+    elif isinstance(part, (list, tuple)):
+        for number, item in enumerate(part):
+            yield from _variables(tf, item, f"{path}.{number}")
+    elif isinstance(part, tf.Module):
+        for name, value in vars(part).items():
+            if not name.startswith("_"):
+                yield from _variables(tf, value, f"{path}.{name}" if path else name)
+
+
+def weights_of(step: TensorFlowStep) -> Weights:
+    """Return the values of the layer's variables in float64."""
+    return {name: float64(variable) for name, variable in variables_of(step).items()}
+
+
+def copy_weights(source: TensorFlowStep, target: TensorFlowStep) -> None:
+    """Give one step's weights and synthetic batches to another, each in its own dtype."""
+    tf, targets = target._tf, variables_of(target)
+    for name, variable in variables_of(source).items():
+        targets[name].assign(tf.cast(variable, targets[name].dtype))
+    target.ring = {
+        name: tf.cast(source.ring[name], ring.dtype) for name, ring in target.ring.items()
+    }
+
+
+def batches_of(step: TensorFlowStep) -> Iterator[Dict[str, Array]]:
+    """Yield the synthetic batches in float64, in the order in which the loop takes them."""
+    rings = {name: float64(ring) for name, ring in step.ring.items()}
+    for index in range(len(next(iter(rings.values())))):
+        yield {name: ring[index] for name, ring in rings.items()}
+
+
+def float64(tensor: Any) -> Array:
+    """Return a tensor's values as float64."""
+    return tensor.numpy().astype(np.float64)
+
+
+def one_update(step: TensorFlowStep) -> Weights:
+    """Train on the first batch; return what the gradient must have been, by weight."""
+    before = weights_of(step)
+    step.compile()
+    after = weights_of(step)
+    rate = step._learning_rate
+    return {name: (value - after[name]) / rate for name, value in before.items()}
+
+
+def check_slopes(found: Weights, weights: Weights, loss: Loss, picks: int = 20) -> None:
+    """Compare gradients with central differences of a loss, at some indices of every weight."""
+    choice = np.random.RandomState(0)
+    for name, value in weights.items():
+        # The larger the gradient of a weight, the larger its rounding in float32.
+        floor = 1e-5 * max(1e-2, float(np.abs(found[name]).max()))
+        for _ in range(min(picks, value.size)):
+            index = tuple(int(choice.randint(0, length)) for length in value.shape)
+            losses = []
+            for change in (1e-5, -1e-5):
+                moved = {**weights, name: value.copy()}
+                moved[name][index] += change
+                losses.append(loss(moved))
+            slope = (losses[0] - losses[1]) / 2e-5
+            assert found[name][index] == pytest.approx(slope, rel=1e-4, abs=floor), (name, index)
+
+
+def probabilities(step: TensorFlowStep) -> None:
+    """Turn the synthetic labels into probabilities, as TensorFlow's cross-entropy expects."""
+    tf = step._tf
+    labels = step.ring["labels"]
+    step.ring["labels"] = tf.cast(tf.nn.softmax(tf.cast(labels, tf.float32)), labels.dtype)
+
+
+def cross_entropy(logits: Array, labels: Array) -> float:
+    """Return the mean softmax cross-entropy over all but the last dimension."""
+    log_softmax = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return float(-(labels * log_softmax).sum(axis=-1).mean())
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))

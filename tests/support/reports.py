@@ -1,0 +1,197 @@
+"""A document of results for the tests of reports: many cases, and every kind of verdict."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Dict, List
+
+from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.record.statistics import Throughput
+from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.record.statistics import median
+
+NETWORKS = ("resnet50", "mobilenet", "efficientnet-b0")
+BATCH_SIZES = (1, 2, 4, 8, 16)
+KINDS = ("pass", "regressed", "improved", "inconclusive", "incomparable", "new")
+
+
+def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::bench_cnn_torch",
+              **options: Any) -> Dict[str, Any]:  # fmt: skip
+    """Return a measured case; ``options``: batch_size, mode, data, rate, unit, seed, flops."""
+    chosen = random.Random(options.get("seed", name))
+    batch_size = options.get("batch_size", 1)
+    rate = options.get("rate", 100.0)
+    items = 10 * batch_size
+    seconds = [items / rate * chosen.gauss(1, 0.02) for _ in range(options.get("rounds", 25))]
+    canaries = [0.001 * chosen.gauss(1, 0.02) for _ in seconds]
+    throughput = Throughput.of(seconds, items)
+    flops = options.get("flops", 8e9)
+    config = {
+        "name": name.split("-bs")[0],
+        "mode": options.get("mode", "inference"),
+        "data": options.get("data", "synthetic"),
+        "batch_size": batch_size,
+    }
+    record: Dict[str, Any] = {
+        "format": 1,
+        "name": name,
+        "config": config,
+        "overrides": [],
+        "effective_options": config,
+        "config_hash": "0123456789abcdef",
+        "device": {
+            "kind": "cpu",
+            "name": "Some CPU",
+            "fingerprint": "cpu/Some CPU/2 threads",
+            "details": {"cores": [0, 1], "environment": {"OMP_NUM_THREADS": "2"}},
+        },
+        "conditions": {"allocator": "tuned", "affinity": "cores"},
+        "effective": {"precision": "bfloat16"},
+        "build_seconds": 0.5 + chosen.random(),
+        "compile_seconds": 4 * chosen.random(),
+        "compile": options.get("compile", "fresh"),
+        "first_step_seconds": 0.3,
+        "versions": {"python": "3.11.7", "torch": "2.13.0"},
+        "git": "0123456789abcdef0123456789abcdef01234567",
+        "time": "2026-11-20T10:00:00Z",
+        "items_per_round": items,
+        "throughput": {
+            "unit": options.get("unit", "images/s"),
+            "spread": throughput.spread,
+            **vars(throughput),
+        },
+        "throughput_mean": throughput.mean,
+        "rounds": {
+            "count": len(seconds),
+            "batches_per_step": 10,
+            "stopped_by": "precision",
+            "dropped_seconds": [0.1],
+        },
+        "canary": {"seconds": canaries, "when": "before each round"},
+        "latency": {"source": "single-batch calls", **latency([s / 10 for s in seconds])},
+        "compute": {
+            "flops_per_item": flops,
+            "achieved": flops * rate,
+            "peak": 2.1e12,
+            "share": flops * rate / 2.1e12,
+        },
+        "implausible": False,
+        "memory": {"host_peak_rss_bytes": 2**30, "since": "case", "device_peak_bytes": None},
+        "counters": {},
+        "input": None,
+        "data": {"mode": config["data"]},
+    }
+    per_batch = [value / 10 for value in seconds]
+    stats = {
+        "min": min(per_batch),
+        "max": max(per_batch),
+        "mean": sum(per_batch) / len(per_batch),
+        "stddev": 0.001,
+        "rounds": len(per_batch),
+        "median": median(per_batch),
+        "iqr": 0.001,
+        "q1": min(per_batch),
+        "q3": max(per_batch),
+        "iqr_outliers": 0,
+        "stddev_outliers": 0,
+        "outliers": "0;0",
+        "ld15iqr": min(per_batch),
+        "hd15iqr": max(per_batch),
+        "ops": 1 / median(per_batch),
+        "total": sum(per_batch),
+        "data": per_batch,
+        "iterations": 10,
+    }
+    return {
+        "group": None,
+        "name": f"{function.split('::')[-1]}[{name}]",
+        "fullname": f"{function}[{name}]",
+        "params": config,
+        "param": name,
+        "extra_info": {NAMESPACE: record},
+        "options": {},
+        "stats": stats,
+    }
+
+
+def document(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Return a whole document around them."""
+    return {
+        "machine_info": {"node": "host", "machine": "x86_64", "python_version": "3.11.7"},
+        "commit_info": {"id": "unknown", "dirty": False},
+        "benchmarks": benchmarks,
+        "datetime": "2026-11-20T10:10:00",
+        "version": "5.3.1",
+        NAMESPACE: {"format": 1},
+    }
+
+
+def verdict(kind: str, rate: float, change: float = 0.0) -> Dict[str, Any]:
+    """Return what the gate says of a case, as the journal keeps it."""
+    compared = kind not in ("new", "missing", "incomparable")
+    reasons = {
+        "incomparable": ("another machine (cpu/Other, now cpu/Some CPU)",),
+        "inconclusive": ("±6.1% after 12 processes; 3% is needed to say",),
+    }
+    return {
+        "kind": kind,
+        "before": rate / (1 + change) if kind != "new" else None,
+        "now": rate,
+        "unit": "images/s",
+        "change": change if compared else None,
+        "low": change - 0.012 if compared else None,
+        "high": change + 0.015 if compared else None,
+        "threshold": 0.05,
+        "processes": 5,
+        "processes_before": 5,
+        "metric": "throughput",
+        "reasons": reasons.get(kind, ()),
+    }
+
+
+def large_report() -> Report:
+    """Return 60 cases with every verdict, one of them failed, and one case that is missing."""
+    chosen = random.Random(1)
+    benchmarks = []
+    verdicts = {}
+    changes = {"regressed": -0.09, "improved": 0.11, "inconclusive": -0.04}
+    for data in ("synthetic", "generated", "real"):
+        for network, top in zip(NETWORKS, (200, 700, 250)):
+            for batch_size in BATCH_SIZES:
+                rate = top * batch_size / (batch_size + 1.5) * (0.7 if data == "real" else 1)
+                name = f"{network}-bs{batch_size}-{data}"
+                options: Dict[str, Any] = {"batch_size": batch_size, "data": data, "rate": rate}
+                benchmarks.append(benchmark(name, flops=1e12 / top, **options))
+    for network in NETWORKS:
+        for data in ("synthetic", "generated", "real"):
+            case = benchmark(
+                f"{network}-{data}",
+                "bench_training/bench_cnn_tensorflow.py::bench_cnn_tensorflow",
+                mode="training", data=data, rate=20, batch_size=16, compile="reused",
+            )  # fmt: skip
+            benchmarks.append(case)
+    for size in range(6):
+        case = benchmark(
+            f"dense-{'wide-' * size}bs32", "bench_kernels/bench_dense.py::bench_dense",
+            batch_size=32, rate=2e5, unit="items/s", flops=2e6, mode="training",
+        )  # fmt: skip
+        benchmarks.append(case)
+    for index, case in enumerate(benchmarks):
+        kind = KINDS[index % 10] if index % 10 < len(KINDS) else "pass"
+        rate = case["extra_info"][NAMESPACE]["throughput"]["median"]
+        change = changes.get(kind, 0.0) + chosen.gauss(0, 0.01)
+        verdicts[case["fullname"]] = verdict(kind, rate, change)
+    gone = "bench_inference/bench_cnn_torch.py::bench_cnn_torch[vgg16-bs1-synthetic]"
+    broken = "bench_inference/bench_triton.py::bench_triton[resnet50-clients1-sync-real]"
+    verdicts[gone] = verdict("missing", 0)
+    return Report(
+        document=document(benchmarks),
+        verdicts=verdicts,
+        outcomes={broken: "failed"},
+        baseline="baselines/main.json",
+        gate="gate 5.0%",
+        command="pytest -m 'inference or training' --baseline=main --gate=5% --report=out",
+        started=1.79e9,
+        ended=1.79e9 + 4000,
+    )

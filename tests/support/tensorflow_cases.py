@@ -1,0 +1,85 @@
+"""Small image classifier cases for the tests of the TensorFlow runtimes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List
+
+import numpy as np
+
+from ipubench.bench_training.training import Training
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.data.imagenet.shards import find_shards
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.host.training import TrainingStep
+
+# A ResNet-10 without batch norms, so that the images of a batch do not depend on each other.
+SMALL = {
+    "name": "small",
+    "model_size": "10",
+    "image_size": 32,
+    "micro_batch_size": 4,
+    "data": "synthetic",
+    "precision": "32.32",
+    "warmup_epochs": 0.0,
+    "normalise_input": True,
+}
+SIDE = 48  # of the images in files
+COLOURS = {"blue": (40, 60, 200), "green": (50, 190, 60), "red": (200, 50, 40)}
+IMAGES_PER_CLASS = 8
+
+
+def small(**options: Any) -> Training:
+    """Return a small training configuration."""
+    return Training(**{**SMALL, **options})
+
+
+def nothing(*_: Any) -> Any:
+    """Stand for a data set that must not be asked for."""
+    raise AssertionError("this case needs no data set")
+
+
+def data_of(shards: Path) -> Data:
+    """Return what makes the feeds of the TFRecords in a folder."""
+    return Data(nothing, lambda split: find_shards(shards, split))
+
+
+def trained(config: Training, shards: Any = None) -> TrainingStep:
+    """Return a step of a configuration on this machine's CPU, built and not yet compiled."""
+    data = data_of(shards) if shards else Data(nothing, nothing)
+    runtime = TensorFlowHost(CpuDevice())
+    step = runtime.training(config.classifier(), config.recipe, config, data.records(config))
+    step.build()
+    return step
+
+
+def weights(step: TrainingStep) -> List[Any]:
+    """Return the values of the trainable variables."""
+    return [variable.numpy() for variable in step.classifier.trainable_variables]
+
+
+def image_folder(root: Path) -> Path:
+    """Write images in which a noisy colour tells the class: train/ and val/, class folders."""
+    from PIL import Image
+
+    generator = np.random.RandomState(0)
+    for split in ("train", "val"):
+        for name, colour in COLOURS.items():
+            folder = root / split / name
+            folder.mkdir(parents=True)
+            for number in range(IMAGES_PER_CLASS):
+                noise = generator.normal(0, 40, (SIDE, SIDE, 3))
+                pixels = np.clip(np.asarray(colour) + noise, 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / f"{number}.jpg")
+    return root
+
+
+def record_folder(root: Path) -> Path:
+    """Return a folder of TFRecords of :func:`image_folder`, two shards a split."""
+    from ipubench.fixtures.data.build_tfrecords.__main__ import main
+
+    source, target = image_folder(root / "images"), root / "records"
+    shards = ["--train-shards", "2", "--validation-shards", "2"]
+    assert main([str(source), str(target), *shards]) == 0
+    return target

@@ -1,0 +1,72 @@
+"""Copying a TensorFlow network's weights to PyTorch, and giving them values that matter."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, List
+
+import numpy as np
+
+
+def vary_norms(classifier: Any, seed: int = 3) -> None:
+    """Give norms and biases random values: initial ones would hide most mistakes."""
+    random = np.random.default_rng(seed)
+    for variable in classifier.variables:
+        shape, kind = variable.shape, variable.name.split("/")[-1].split(":")[0]
+        if kind in ("gamma", "moving_variance"):
+            variable.assign(random.uniform(0.5, 1.5, shape))
+        elif kind in ("beta", "bias", "moving_mean"):
+            variable.assign(random.normal(0.0, 0.2, shape))
+
+
+def layers_in_order(part: Any) -> Iterator[Any]:
+    """Yield a network's convolutions with norms and its dense layers, in PyTorch's order."""
+    from ipubench.models.tensorflow.cnn.layers import ConvNorm
+    from ipubench.models.tensorflow.cnn.layers import Dense
+
+    if isinstance(part, (ConvNorm, Dense)):
+        yield part
+    elif isinstance(part, (list, tuple)):
+        for item in part:
+            yield from layers_in_order(item)
+    elif part is not None:
+        names = ("units", "layers", "branch", "shortcut", "squeeze", "excite", "dense")
+        for name in names:
+            yield from layers_in_order(getattr(part, name, None))
+
+
+def without_weights(torch: Any, build: Callable[[], Any]) -> Any:
+    """Return a PyTorch network for :func:`copy_to_torch`; to draw its weights would take long."""
+    with torch.device("meta"):
+        network = build()
+    return network.to_empty(device="cpu")
+
+
+def copy_to_torch(torch: Any, classifier: Any, network: Any) -> None:
+    """Copy all variables to ``network``, whose layers stand in the order of their use."""
+    nn = torch.nn
+    norms = (nn.BatchNorm2d, nn.GroupNorm)
+    targets: List[Any] = [
+        layer for layer in network.modules() if isinstance(layer, (nn.Conv2d, nn.Linear, *norms))
+    ]
+    for layer in layers_in_order(classifier):
+        target = targets.pop(0)
+        if hasattr(layer, "conv"):
+            _set(torch, target.weight, layer.conv.kernel.numpy().transpose(3, 2, 0, 1))
+            target = targets.pop(0)
+            assert isinstance(target, norms)
+            _set(torch, target.weight, layer.norm.gamma.numpy())
+            _set(torch, target.bias, layer.norm.beta.numpy())
+            if isinstance(target, nn.BatchNorm2d):
+                _set(torch, target.running_mean, layer.norm.moving_mean.numpy())
+                _set(torch, target.running_var, layer.norm.moving_variance.numpy())
+        else:
+            kernel = layer.kernel.numpy().T
+            _set(torch, target.weight, kernel.reshape(target.weight.shape))
+            _set(torch, target.bias, layer.bias.numpy())
+    assert not targets
+
+
+def _set(torch: Any, parameter: Any, values: Any) -> None:
+    with torch.no_grad():
+        assert tuple(parameter.shape) == values.shape
+        parameter.copy_(torch.tensor(values))

@@ -1,0 +1,111 @@
+"""What the tests of classifiers on IPUs share: a small network, its data, the stand-ins."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import pytest
+
+from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
+from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.instances.distribution import join
+from ipubench.fixtures.poplar.flags import VARIABLE
+from tests.doubles import popdist
+from tests.doubles import tensorflow_ipu as double
+
+HARDWARE = IpuDevice("ipu", None)
+SYNTHETIC = "--use_synthetic_data --synthetic_data_initializer=normal"
+CLASSES, SIZE, BATCH = 10, 16, 4
+SPLITS = {1: (), 2: ("b2",), 4: ("b1", "b2", "top")}
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return TensorFlow with the SDK's modules; it runs already, with the flags of host data."""
+    module = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
+    for name, part in double.modules().items():
+        monkeypatch.setitem(sys.modules, name, part)
+    monkeypatch.setitem(sys.modules, "popdist", None)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
+    return module
+
+
+def start_instance(
+    monkeypatch: pytest.MonkeyPatch, index: int, instances: int, replicas: int, ipus: int
+) -> None:
+    """Make this process an instance that poprun started."""
+    for name, part in {**popdist.as_modules(), **double.distribution()}.items():
+        monkeypatch.setitem(sys.modules, name, part)
+    job = popdist.recorder
+    job.index, job.instances, job.replicas, job.ipus_per_replica = index, instances, replicas, ipus
+    assert join() == index
+
+
+def network(norm: str = "group", keep: float = 1.0) -> Callable[..., Any]:
+    """Return what builds a network of the units stem, b1, b2 and top.
+
+    One group, so that it does not matter which channels are in which.
+    """
+
+    def build(tf: Any, dtype: Any = None, group_norm: Any = None) -> Any:
+        from ipubench.models.tensorflow.cnn.factory import LayerFactory
+        from ipubench.models.tensorflow.cnn.layers import Chain
+        from ipubench.models.tensorflow.cnn.layers import Classifier
+        from ipubench.models.tensorflow.cnn.layers import Dropout
+        from ipubench.models.tensorflow.cnn.layers import Top
+
+        make = LayerFactory(
+            tf.float32 if dtype is None else dtype,
+            seed=1,
+            gain=2.0,
+            norm=norm,
+            groups=1,
+            decay=0.9,
+            epsilon=1e-3,
+            group_norm=group_norm,
+        )
+        return Classifier(
+            [
+                Chain("stem", [make.conv_norm("stem", 3, 8, 3, 2, activation="relu")]),
+                Chain("b1", [make.conv_norm("b1", 8, 8, 3, activation="relu")]),
+                Chain("b2", [make.conv_norm("b2", 8, 16, 3, 2, activation="relu")]),
+                Top("top", [], Dropout(keep, 1), make.dense("top", 16, CLASSES)),
+            ]
+        )
+
+    return build
+
+
+def feed(mode: str = "generated", **changes: Any) -> ImageNetFeed:
+    return ImageNetFeed(
+        mode, batch_size=BATCH, image_size=SIZE, eight_bit=True, classes=CLASSES, **changes
+    )
+
+
+def batches(count: int = 32) -> Tuple[Any, Any]:
+    """Return uint8 images [count, BATCH, SIZE, SIZE, 3] and labels int32 [count, BATCH]."""
+    generator = np.random.RandomState(3)
+    labels = generator.randint(0, CLASSES, (32, BATCH)).astype(np.int32)
+    images = generator.randint(0, 256, (count, BATCH, SIZE, SIZE, 3)).astype(np.uint8)
+    return images, labels[:count]
+
+
+def use_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all feeds have the batches of :func:`batches`, again and again."""
+
+    def dataset(tf: Any, feed: ImageNetFeed, compute: str) -> Any:
+        return tf.data.Dataset.from_tensor_slices(batches()).repeat().with_options(as_asked(tf))
+
+    monkeypatch.setattr("ipubench.fixtures.data.imagenet.pipeline.image_dataset", dataset)
+
+
+def values(variables: Any) -> List[Any]:
+    return [variable.numpy() for variable in variables]
+
+
+def given(name: str) -> Dict[str, Any]:
+    """Return the arguments of the last call of a name."""
+    return [arguments for called, arguments in double.recorder.calls if called == name][-1]
