@@ -74,8 +74,8 @@ $(STAMP26): pyproject.toml constraints-tf26.txt
 POOL ?= results/gate-study$(if $(QUICK),-quick,).jsonl
 gate-study: setup
 	mkdir -p $(dir $(POOL))
-	$(BIN)/python scripts/gate_study/collect.py --pool=$(POOL) $(if $(QUICK),--cases=4 --passes=13 --seconds=540,--passes=40)
-	$(BIN)/python scripts/gate_study/study.py --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
+	$(BIN)/python -m scripts.gate_study.collect --pool=$(POOL) $(if $(QUICK),--cases=4 --passes=13 --seconds=540,--passes=40)
+	$(BIN)/python -m scripts.gate_study.study --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -7,9 +7,9 @@ published tables: synthetic data on one device, and data generated on the host f
 from __future__ import annotations
 
 from pathlib import Path
+
 from ipubench.bench_inference.validation import Validation
-from ipubench.fixtures.case.cases import Sweep
-from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("tensorflow.yml")

@@ -8,9 +8,9 @@ the original program's configurations.
 from __future__ import annotations
 
 from pathlib import Path
+
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.case.cases import Sweep
-from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("configs.yml")

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any, Dict
-from ipubench.bench_inference.serving import UNUSED
-from ipubench.bench_inference.serving import Serving
-from ipubench.bench_inference.serving import default
+
+from ipubench.bench_inference.serving import UNUSED, Serving, default
 from ipubench.bench_training.bench_application import PRESETS
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.presets import load_presets
+
 
 def configurations(group: str, clients: int, port: int) -> Dict[str, Serving]:
     """Return name -> case of the networks of a group of presets, with the original's requests.

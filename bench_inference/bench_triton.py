@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.case.cases import Sweep
-from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.case.presets import load_presets
+
 
 @dataclass(frozen=True)
 class TritonClassifier(Classifier):

@@ -6,11 +6,9 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Callable, Tuple
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.options import option
-from ipubench.models.torch.classification import ARCHITECTURES
-from ipubench.models.torch.classification import Norm
-from ipubench.models.torch.classification import build_classifier
+
+from ipubench.fixtures.case.options import CaseConfig, option
+from ipubench.models.torch.classification import ARCHITECTURES, Norm, build_classifier
 
 if TYPE_CHECKING:
     from torch import nn

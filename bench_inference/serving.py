@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Dict, Tuple
+
 from ipubench.bench_training.application.options import Application
 from ipubench.fixtures.case.options import option
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 from ipubench.bench_training.classifier import Classifier
 from ipubench.fixtures.case.options import option
 

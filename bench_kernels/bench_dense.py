@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict
+
 from ipubench.bench_kernels.kernel import TensorFlowKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
+
 
 @dataclass(frozen=True)
 class Dense(TensorFlowKernel):

@@ -10,22 +10,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, Tuple
+
 from ipubench.bench_kernels.kernel import TensorFlowKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.models.tensorflow.popnn import popnn_gru
-from ipubench.models.tensorflow.recurrent import Form
-from ipubench.models.tensorflow.recurrent import form_for
-from ipubench.models.tensorflow.recurrent import inputs_part
-from ipubench.models.tensorflow.recurrent import one_kernel
-from ipubench.models.tensorflow.recurrent import over_time
-from ipubench.models.tensorflow.recurrent import product
-from ipubench.models.tensorflow.recurrent import scan
-from ipubench.models.tensorflow.recurrent import sequence_loss
-from ipubench.models.tensorflow.recurrent import xla_is_faster
+from ipubench.models.tensorflow.recurrent import (
+    Form,
+    form_for,
+    inputs_part,
+    one_kernel,
+    over_time,
+    product,
+    scan,
+    sequence_loss,
+    xla_is_faster,
+)
+
 
 @dataclass(frozen=True)
 class Gru(TensorFlowKernel):

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Dict, Tuple
-from ipubench.fixtures.case.options import CaseConfig
+
 from ipubench.fixtures.case.cases import cases
-from ipubench.fixtures.case.options import option
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.data.array_feed import ArrayFeed
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.case.errors import CaseError
 
 STEP_SIZE = 1.0
 

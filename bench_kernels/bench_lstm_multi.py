@@ -12,16 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict
+
 from ipubench.bench_kernels.kernel import TensorFlowKernel
-from ipubench.fixtures.case.cases import Sweep
-from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.models.tensorflow.lstm import lstm_layer
-from ipubench.models.tensorflow.recurrent import form_for
-from ipubench.models.tensorflow.recurrent import xla_is_faster
+from ipubench.models.tensorflow.recurrent import form_for, xla_is_faster
+
 
 @dataclass(frozen=True)
 class LstmMulti(TensorFlowKernel):

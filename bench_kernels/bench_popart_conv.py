@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Tuple
+
 from ipubench.bench_kernels.popart_kernel import PopartKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
+
 
 @dataclass(frozen=True)
 class PopartConv(PopartKernel):

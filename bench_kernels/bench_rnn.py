@@ -10,17 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict, Tuple
+
 from ipubench.bench_kernels.kernel import TensorFlowKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
-from ipubench.models.tensorflow.recurrent import form_for
-from ipubench.models.tensorflow.recurrent import inputs_part
-from ipubench.models.tensorflow.recurrent import recurrence
-from ipubench.models.tensorflow.recurrent import sequence_loss
-from ipubench.models.tensorflow.recurrent import xla_is_faster
+from ipubench.models.tensorflow.recurrent import (
+    form_for,
+    inputs_part,
+    recurrence,
+    sequence_loss,
+    xla_is_faster,
+)
+
 
 @dataclass(frozen=True)
 class Rnn(TensorFlowKernel):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
+
+from ipubench.fixtures.case.options import CaseConfig, option
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.poplar.options import PARTIALS
-from ipubench.fixtures.poplar.options import parse_options
+from ipubench.fixtures.poplar.options import PARTIALS, parse_options
+
 
 @dataclass(frozen=True)
 class Kernel(CaseConfig):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 from ipubench.bench_kernels.kernel import Kernel
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
+
 
 @dataclass(frozen=True)
 class PopartKernel(Kernel):

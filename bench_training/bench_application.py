@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from ipubench.bench_training.application.distributed import poprun_job
-from ipubench.bench_training.application.distributed import under_poprun
+
+from ipubench.bench_training.application.distributed import poprun_job, under_poprun
 from ipubench.bench_training.application.options import Application
 from ipubench.bench_training.application.rules import settled
-from ipubench.fixtures.case.cases import Sweep
-from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("application.yml")

@@ -8,6 +8,7 @@ one weight update. The command lines of the published tables are the cases of m2
 from __future__ import annotations
 
 from pathlib import Path
+
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.presets import load_presets

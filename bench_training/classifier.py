@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Tuple
+
 from ipubench.bench_training.requirements import check_needs
-from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.options import option
+from ipubench.fixtures.case.options import IPUS_OF_SYSTEM, CaseConfig, option
 from ipubench.models.tensorflow.cnn.blocks import cut_at
-from ipubench.models.tensorflow.cnn.classification import Network
-from ipubench.models.tensorflow.cnn.classification import build_classifier
+from ipubench.models.tensorflow.cnn.classification import Network, build_classifier
 
 # The proportions that one pipeline stage is given: for convolutions and for matrix products.
 PROPORTIONS_PER_SHARD = 2

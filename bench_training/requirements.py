@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any, Dict, Mapping, Tuple
+
 from ipubench.fixtures.case.options import CaseConfig
 
 Needs = Mapping[str, Tuple[Any, ...]]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from typing import Tuple
+
 from ipubench.bench_training.classifier import Classifier
 from ipubench.fixtures.case.options import option
 from ipubench.models.tensorflow.cnn.classification import Network
-from ipubench.models.tensorflow.training.optimisers import NAMES
-from ipubench.models.tensorflow.training.optimisers import default_rmsprop_decay
-from ipubench.models.tensorflow.training.recipe import IMAGENET_IMAGES
-from ipubench.models.tensorflow.training.recipe import Recipe
-from ipubench.models.tensorflow.training.schedules import SCHEDULES
-from ipubench.models.tensorflow.training.schedules import base_rate
-from ipubench.models.tensorflow.training.schedules import default_exponent
-from ipubench.models.tensorflow.training.schedules import updates_per_epoch
+from ipubench.models.tensorflow.training.optimisers import NAMES, default_rmsprop_decay
+from ipubench.models.tensorflow.training.recipe import IMAGENET_IMAGES, Recipe
+from ipubench.models.tensorflow.training.schedules import (
+    SCHEDULES,
+    base_rate,
+    default_exponent,
+    updates_per_epoch,
+)
+
 
 @dataclass(frozen=True)
 class Training(Classifier):

@@ -18,8 +18,8 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from ipubench.bench_training.bench_application import LOGS
-from ipubench.fixtures.machine.capture import uncaptured
 from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.machine.capture import uncaptured
 from ipubench.plugins.measure.rounds import timed
 
 TURNS = 15

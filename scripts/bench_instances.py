@@ -15,14 +15,12 @@ from typing import Any, List
 
 import pytest
 
-from ipubench.bench_inference import bench_cnn_tensorflow
-from ipubench.bench_inference import bench_cnn_torch
-from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.bench_inference import bench_cnn_tensorflow, bench_cnn_torch
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.instances.step import InstancesStep
+from ipubench.fixtures.machine.capture import uncaptured
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.measure.rounds import calibrate
-from ipubench.plugins.measure.rounds import timed
+from ipubench.plugins.measure.rounds import calibrate, timed
 
 TURNS = 21
 DATA = ("synthetic", "generated")

@@ -18,11 +18,11 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import HOST
-from ipubench.fixtures.machine.capture import uncaptured
 from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.machine.capture import uncaptured
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.run.results import run_key
 from ipubench.plugins.record.record import record_of
+from ipubench.plugins.run.results import run_key
 from scripts.kernel_cases import kernel_cases
 
 KERNELS = {case.config.name: case for case in kernel_cases()}

@@ -13,10 +13,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.machine.capture import uncaptured
 from ipubench.fixtures.case.cases import cases
-from ipubench.plugins.measure.rounds import calibrate
-from ipubench.plugins.measure.rounds import timed
+from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.plugins.measure.rounds import calibrate, timed
 from scripts.kernel_cases import kernel_cases
 
 CASES = {case.config.name: case for case in kernel_cases()}

@@ -22,16 +22,14 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
-from ipubench.bench_kernels.bench_popart_conv import PopartConv
-from ipubench.bench_kernels.bench_popart_conv import conv
-from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
-from ipubench.bench_kernels.bench_popart_lstm import lstm
+from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
+from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.runtimes.precision import compute_dtypes
 from ipubench.fixtures.runtimes.onnx.host import OnnxHost
-from ipubench.plugins.measure.conditions import tune_allocator
+from ipubench.fixtures.runtimes.precision import compute_dtypes
+from ipubench.plugins.run.conditions import tune_allocator
 
 SECONDS_PER_ROUND = 0.03
 # A time is disturbed where threads waited longer than this share of it for a core.

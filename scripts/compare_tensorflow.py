@@ -18,24 +18,17 @@ import statistics
 import time
 from typing import Any, Dict, Iterator, List
 
-from ipubench.bench_kernels.bench_dense import Dense
-from ipubench.bench_kernels.bench_dense import bench_dense
-from ipubench.bench_kernels.bench_grouped_conv import GroupedConv
-from ipubench.bench_kernels.bench_grouped_conv import bench_grouped_conv
-from ipubench.bench_kernels.bench_gru import Gru
-from ipubench.bench_kernels.bench_gru import bench_gru
-from ipubench.bench_kernels.bench_hmc import Hmc
-from ipubench.bench_kernels.bench_hmc import bench_hmc
-from ipubench.bench_kernels.bench_lstm import Lstm
-from ipubench.bench_kernels.bench_lstm import bench_lstm
-from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
-from ipubench.bench_kernels.bench_lstm_multi import bench_lstm_multi
-from ipubench.bench_kernels.bench_rnn import Rnn
-from ipubench.bench_kernels.bench_rnn import bench_rnn
+from ipubench.bench_kernels.bench_dense import Dense, bench_dense
+from ipubench.bench_kernels.bench_grouped_conv import GroupedConv, bench_grouped_conv
+from ipubench.bench_kernels.bench_gru import Gru, bench_gru
+from ipubench.bench_kernels.bench_hmc import Hmc, bench_hmc
+from ipubench.bench_kernels.bench_lstm import Lstm, bench_lstm
+from ipubench.bench_kernels.bench_lstm_multi import LstmMulti, bench_lstm_multi
+from ipubench.bench_kernels.bench_rnn import Rnn, bench_rnn
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.precision import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from ipubench.plugins.measure.conditions import tune_allocator
+from ipubench.plugins.run.conditions import tune_allocator
 from scripts.kernel_cases import KernelCase
 from scripts.tensorflow_peers import DATA, Program, peers
 

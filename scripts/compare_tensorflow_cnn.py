@@ -27,7 +27,7 @@ from ipubench.bench_training.training import Training
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from ipubench.plugins.measure.conditions import tune_allocator
+from ipubench.plugins.run.conditions import tune_allocator
 
 # A program runs so many batches of inference, or weight updates of one micro batch.
 Program = Callable[[int], Any]

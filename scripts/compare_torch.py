@@ -25,13 +25,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.torch.engines import build_engine
-from ipubench.fixtures.runtimes.torch.engines import default_engine
-from ipubench.plugins.measure.conditions import tune_allocator
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.runtimes.torch.engines import build_engine, default_engine
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import short_number
+from ipubench.plugins.run.conditions import tune_allocator
 
 Run = Callable[[], Any]
 

@@ -21,17 +21,15 @@ from typing import Any, Callable, List, Tuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ipubench.bench_inference.bench_triton import HOST
-from ipubench.bench_inference.bench_triton import TritonClassifier
+from ipubench.bench_inference.bench_triton import HOST, TritonClassifier
 from ipubench.fixtures.data.image_feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.torch.engines import default_engine
-from ipubench.fixtures.servers.triton.repository import INPUT
-from ipubench.fixtures.servers.triton.repository import OUTPUT
+from ipubench.fixtures.servers.triton.repository import INPUT, OUTPUT
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
-from ipubench.plugins.measure.conditions import tune_allocator
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import short_number
+from ipubench.plugins.run.conditions import tune_allocator
 
 WARM_UP = 2
 

@@ -3,7 +3,7 @@
 Runs the same cases without workers and with them, in turns, and prints for each repeat the wall
 time of both, and for each case the ratio of its throughput with workers to that without: the median
 of the repeats, and their range. Twice: of the throughput that is reported, and of the figure that
-the gate compares, which leaves out what the machine's speed did meanwhile (ipubench.plugins.gate.rule.log_cost). What
+the gate compares, which leaves out what the machine's speed did meanwhile (log_cost). What
 two runs without workers differ by is there to compare with.
 
 Usage: python -m scripts.compare_workers [--repeats 5] [--workers 2] [pytest's words ...]
@@ -23,11 +23,10 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from ipubench.plugins.gate.rule import log_cost
-from ipubench.plugins.run.results import SessionResults
 from ipubench.plugins.record.files import read_lines
-from ipubench.plugins.record.process_sample import THROUGHPUT
+from ipubench.plugins.record.process_sample import THROUGHPUT, processes_of
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.process_sample import processes_of
+from ipubench.plugins.run.results import SessionResults
 
 ROOT = Path(__file__).resolve().parents[1]
 

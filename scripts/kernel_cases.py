@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator, List
 
 from ipubench import bench_kernels
+from ipubench.fixtures.case.cases import Family, Sweep
 from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.cases import Family
-from ipubench.fixtures.case.cases import Sweep
 from ipubench.plugins.selection.expand import FRAMEWORKS
 
 # What a declaration of cases says that is no option of theirs.

@@ -12,10 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 from ipubench.bench_kernels.bench_dense import Dense
 from ipubench.bench_kernels.bench_grouped_conv import GroupedConv
 from ipubench.bench_kernels.bench_gru import Gru
-from ipubench.bench_kernels.bench_hmc import START
-from ipubench.bench_kernels.bench_hmc import STEP_SIZE
-from ipubench.bench_kernels.bench_hmc import Hmc
-from ipubench.bench_kernels.bench_hmc import probability
+from ipubench.bench_kernels.bench_hmc import START, STEP_SIZE, Hmc, probability
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
 from ipubench.fixtures.data.images.folder import ImageFolder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Tuple
 
+
 class Dataset(NamedTuple):
     """Images of both splits, their shape (height, width, channels), and their classes."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, TypeVar
+
 from ipubench.bench_training.application import rules
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.instances.distribution import join
-from ipubench.fixtures.instances.distribution import popdist_instance
+from ipubench.fixtures.instances.distribution import join, popdist_instance
 
 if TYPE_CHECKING:
     from ipubench.bench_training.application.options import Application

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Tuple
+
 from ipubench.bench_training.application.datasets import DATASETS
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.options import option
+from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.case.values import Parameters
 from ipubench.models.tensorflow.cnn.named import MODEL_NAMES
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Tuple
+
 from ipubench.bench_training.application import rules
-from ipubench.bench_training.application.datasets import DATASETS
-from ipubench.bench_training.application.datasets import Dataset
+from ipubench.bench_training.application.datasets import DATASETS, Dataset
 from ipubench.bench_training.application.fields import ApplicationOptions
 from ipubench.bench_training.application.ipu import IpuOptions
 from ipubench.bench_training.application.recipe import recipe_of
 from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
 from ipubench.fixtures.schedule.batches import Batches
 from ipubench.fixtures.schedule.program import Program
-from ipubench.models.tensorflow.cnn.named import NamedNetwork
-from ipubench.models.tensorflow.cnn.named import build_named
+from ipubench.models.tensorflow.cnn.named import NamedNetwork, build_named
 from ipubench.models.tensorflow.training.application import ApplicationRecipe
+
 
 @dataclass(frozen=True)
 class Application(ApplicationOptions):

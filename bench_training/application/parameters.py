@@ -6,6 +6,7 @@ The original passes unknown names on and fails later, or not at all; here they a
 from __future__ import annotations
 
 from typing import Any, Dict, Iterable, Mapping, Tuple
+
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.case.values import Parameters
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict
+
 from ipubench.bench_training.application.datasets import DATASETS
 from ipubench.models.tensorflow.training.application import ApplicationRecipe
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, Iterator, Tuple, TypeVar
-from ipubench.bench_training.application.parameters import GROUPS
-from ipubench.bench_training.application.parameters import check_parameters
+
+from ipubench.bench_training.application.parameters import GROUPS, check_parameters
 from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
 from ipubench.models.tensorflow.cnn.blocks import cut_at
 from ipubench.models.tensorflow.cnn.named_blocks import norm_channels

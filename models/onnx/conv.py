@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+
 import numpy as np
 from onnx import helper
-from ipubench.models.onnx.network import INPUTS
-from ipubench.models.onnx.network import OUTPUT
-from ipubench.models.onnx.network import SQUARED_ERROR
-from ipubench.models.onnx.network import WEIGHT_SEED
-from ipubench.models.onnx.network import Network
-from ipubench.models.onnx.network import single_layer
+
+from ipubench.models.onnx.network import (
+    INPUTS,
+    OUTPUT,
+    SQUARED_ERROR,
+    WEIGHT_SEED,
+    Network,
+    single_layer,
+)
+
 
 def conv_output_size(size: int, kernel_size: int, padding: int, stride: int) -> int:
     """Return the output's height or width for that of the input."""

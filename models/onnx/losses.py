@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from typing import List, Tuple
+
 import onnx
 from onnx import helper
-from ipubench.models.onnx.network import LABELS
-from ipubench.models.onnx.network import LOSS
-from ipubench.models.onnx.network import NEGATIVE_LOG_LIKELIHOOD
-from ipubench.models.onnx.network import OUTPUT
-from ipubench.models.onnx.network import SQUARED_ERROR
-from ipubench.models.onnx.network import Network
-from ipubench.models.onnx.network import dtype_of
-from ipubench.models.onnx.network import shape_of
-from ipubench.models.onnx.network import tensor
+
+from ipubench.models.onnx.network import (
+    LABELS,
+    LOSS,
+    NEGATIVE_LOG_LIKELIHOOD,
+    OUTPUT,
+    SQUARED_ERROR,
+    Network,
+    dtype_of,
+    shape_of,
+    tensor,
+)
 
 Part = Tuple[List[onnx.NodeProto], onnx.ValueInfoProto]  # nodes and the labels they read
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 from onnx import helper
-from ipubench.models.onnx.network import INPUTS
-from ipubench.models.onnx.network import NEGATIVE_LOG_LIKELIHOOD
-from ipubench.models.onnx.network import OUTPUT
-from ipubench.models.onnx.network import WEIGHT_SEED
-from ipubench.models.onnx.network import Network
-from ipubench.models.onnx.network import single_layer
+
+from ipubench.models.onnx.network import (
+    INPUTS,
+    NEGATIVE_LOG_LIKELIHOOD,
+    OUTPUT,
+    WEIGHT_SEED,
+    Network,
+    single_layer,
+)
+
 
 def lstm_network(
     batch_size: int, timesteps: int, hidden_size: int, dtype: str, zeros: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Dict, Sequence
+
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import Any, Tuple
+
 from ipubench.models.tensorflow.popnn import popnn_lstm
-from ipubench.models.tensorflow.recurrent import Form
-from ipubench.models.tensorflow.recurrent import inputs_part
-from ipubench.models.tensorflow.recurrent import recurrence
+from ipubench.models.tensorflow.recurrent import Form, inputs_part, recurrence
+
 
 def lstm_layer(
     tf: Any,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+
 def popnn_lstm(
     tf: Any,
     inputs: Any,

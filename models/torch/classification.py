@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict
+
 from ipubench.models.torch.torchvision_import import import_torchvision
 
 if TYPE_CHECKING:

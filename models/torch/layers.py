@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+
 class SqueezeExcite(nn.Module):
     """Scale each channel by what two 1x1 convolutions make of the channels' means.
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Dict, List, NamedTuple, Tuple
+
 import torch
 from torch import nn
-from ipubench.models.torch.layers import SqueezeExcite
-from ipubench.models.torch.layers import multiple_of_8
+
+from ipubench.models.torch.layers import SqueezeExcite, multiple_of_8
 
 # As in the paper's TensorFlow code.
 BATCH_NORM = partial(nn.BatchNorm2d, eps=1e-3, momentum=0.01)

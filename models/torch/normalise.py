@@ -6,8 +6,10 @@ Imported only where PyTorch is loaded already: a module class cannot be declared
 from __future__ import annotations
 
 from typing import Sequence
+
 import torch
 from torch import nn
+
 
 class CastInput(nn.Module):
     """A network that takes images of any type and casts them to ``dtype`` first.

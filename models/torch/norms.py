@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+
 from ipubench.models.torch.classification import Norm
 from ipubench.models.torch.layers import replace_layer
+
 
 class StridedGroupNorm(nn.Module):
     """A group norm whose groups are strided: channel c belongs to group c % groups.

@@ -6,8 +6,10 @@ Imported only where PyTorch is loaded already: a module class cannot be declared
 from __future__ import annotations
 
 from typing import Any
+
 import torch
 from torch import nn
+
 
 class OverlappedTransfers(nn.Module):
     """A network whose input arrives, and whose output leaves, while other batches compute.

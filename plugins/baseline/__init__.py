@@ -7,21 +7,17 @@ entries are keyed by the case, the hash of its configuration and the fingerprint
 Format history: see plugins/baseline/format.py.
 """
 
-from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.entries import Key
-from ipubench.plugins.baseline.entries import find
-from ipubench.plugins.baseline.entries import is_gone
-from ipubench.plugins.baseline.entries import key_of
-from ipubench.plugins.baseline.entries import measured
-from ipubench.plugins.baseline.format import FORMAT
-from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.store import baseline_path
-from ipubench.plugins.baseline.store import change
-from ipubench.plugins.baseline.store import exists
-from ipubench.plugins.baseline.store import load_all
-from ipubench.plugins.baseline.store import load_document
-from ipubench.plugins.baseline.store import save
-from ipubench.plugins.baseline.store import write
+from ipubench.plugins.baseline.entries import Benchmark, Key, find, is_gone, key_of, measured
+from ipubench.plugins.baseline.format import FORMAT, BaselineError
+from ipubench.plugins.baseline.store import (
+    baseline_path,
+    change,
+    exists,
+    load_all,
+    load_document,
+    save,
+    write,
+)
 
 __all__ = [
     "FORMAT",

@@ -10,9 +10,10 @@ import argparse
 import os
 import sys
 from typing import Any, NoReturn, Optional, Sequence
+
 from ipubench.plugins.baseline import commands
-from ipubench.plugins.baseline.history import command as history
 from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.history.command import history
 from ipubench.plugins.record.values import percentage_argument
 
 LAST_RUNS = 100
@@ -86,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     export.add_argument("-o", "--output", metavar="FILE", help="instead of printing it")
 
-    trend = add("history", "the trend of each case over the runs kept", history.history)
+    trend = add("history", "the trend of each case over the runs kept", history)
     trend.add_argument("case", metavar="CASE", nargs="?", help="a part of the case's name")
     trend.add_argument(
         "--last",

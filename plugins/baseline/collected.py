@@ -12,7 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import List, Set
+
 import pytest
+
 from ipubench.plugins.baseline.format import BaselineError
 
 VARIABLE = "IPUBENCH_COLLECTED_FILE"
@@ -34,7 +36,14 @@ def all_cases(root: Path) -> Set[str]:
     with tempfile.TemporaryDirectory(prefix="ipubench-collected-") as folder:
         found = Path(folder) / "cases.json"
         kept = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
-        words = ["--collect-only", "-q", "-p", "ipubench.plugins.baseline.collected", "-o", "addopts="]
+        words = [
+            "--collect-only",
+            "-q",
+            "-p",
+            "ipubench.plugins.baseline.collected",
+            "-o",
+            "addopts=",
+        ]
         answer = subprocess.run(
             [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider", "--tb=short"],
             cwd=str(root),

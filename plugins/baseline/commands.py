@@ -9,26 +9,17 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, Iterable, List
-from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.baseline import runs
-from ipubench.plugins.baseline import show
-from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.collected import all_cases
-from ipubench.plugins.baseline.difference import differences
-from ipubench.plugins.baseline.difference import exit_code
-from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.entries import is_gone
-from ipubench.plugins.baseline.entries import key_of
-from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.store import baseline_path
-from ipubench.plugins.baseline.store import load_all
-from ipubench.plugins.baseline.store import load_document
-from ipubench.plugins.record.text import table
-from ipubench.plugins.record.text import terminal_width
+
 from ipubench.fixtures.machine.files import write_atomically
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins.baseline import runs, show, store
+from ipubench.plugins.baseline.collected import all_cases
+from ipubench.plugins.baseline.difference import differences, exit_code
+from ipubench.plugins.baseline.entries import Benchmark, is_gone, key_of
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.text import percent, short_number, table, terminal_width
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
 
 EXIT_USAGE = 4

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence
-from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.entries import find
-from ipubench.plugins.baseline.entries import is_gone
-from ipubench.plugins.baseline.entries import key_of
+
+from ipubench.plugins.baseline.entries import Benchmark, find, is_gone, key_of
+from ipubench.plugins.gate.rule import Rule, judge
 from ipubench.plugins.record.process_sample import THROUGHPUT
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.verdict import COMPARED
-from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
-from ipubench.plugins.record.verdict import MISSING
-from ipubench.plugins.record.verdict import NEW
-from ipubench.plugins.record.verdict import REGRESSED
-from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.record.verdict import (
+    COMPARED,
+    EXIT_NOTHING_COMPARED,
+    MISSING,
+    NEW,
+    REGRESSED,
+    Verdict,
+)
 
 EXIT_CHANGED = 1
 
@@ -44,10 +44,10 @@ def differences(
     """
     stored = [find(before, *key_of(benchmark)) for benchmark in now]
     thresholds = {} if threshold is None else {THROUGHPUT: threshold}
-    rule = gate.Rule(thresholds, cases=max(1, sum(entry is not None for entry in stored)))
+    rule = Rule(thresholds, cases=max(1, sum(entry is not None for entry in stored)))
     found = []
     for benchmark, entry in zip(now, stored):
-        verdict = Verdict(NEW) if entry is None else gate.judge(benchmark, entry, rule)
+        verdict = Verdict(NEW) if entry is None else judge(benchmark, entry, rule)
         found.append(Difference(benchmark["fullname"], record_of(benchmark)["name"], verdict))
     there = {benchmark["fullname"] for benchmark in now}
     gone = {b["fullname"]: record_of(b)["name"] for b in before if is_gone(b, there)}

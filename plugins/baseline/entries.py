@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
-from ipubench.plugins.run.results import SessionResults
-from ipubench.plugins.record.record import record_of
+
 from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.run.results import SessionResults
 
 #: A finished benchmark in pytest-benchmark's format, with our record in it.
 Benchmark = Dict[str, Any]

@@ -14,12 +14,10 @@ import csv
 import io
 import json
 from typing import Any, Callable, Dict, List, Sequence, Tuple
-from ipubench.plugins.record.record import NAMESPACE
-from ipubench.plugins.record.record import record_of
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.rows import row_of
-from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.text import short_number
+
+from ipubench.plugins.baseline.rows import Report, row_of
+from ipubench.plugins.record.record import NAMESPACE, record_of
+from ipubench.plugins.record.text import percent, short_number
 
 # Heading -> key of a row. Throughput is in items per second; the column `unit` names the items.
 COLUMNS: Tuple[Tuple[str, str], ...] = (

@@ -3,8 +3,8 @@
 Format history:
 
 - 1: the first. A case has one process, whose rounds are ``stats["data"]``; one machine a file.
-- 2: a record holds the ``processes`` that measured the case (see plugins/record/process_sample.py), and a file
-  may hold several machines and configurations.
+- 2: a record holds the ``processes`` that measured the case (see
+  plugins/record/process_sample.py), and a file may hold several machines and configurations.
 
 plugins/baseline/schema.json describes the newest one.
 """
@@ -16,8 +16,8 @@ import functools
 import json
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Set
-from ipubench.plugins.baseline.entries import Key
-from ipubench.plugins.baseline.entries import key_of
+
+from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.record.record import NAMESPACE
 
 FORMAT = 2

@@ -6,15 +6,13 @@ import collections
 import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
-from ipubench.plugins.gate import rule
-from ipubench.plugins.record.process_sample import THROUGHPUT
+
+from ipubench.plugins.gate.rule import log_cost
+from ipubench.plugins.record.process_sample import THROUGHPUT, processes_of
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.process_sample import processes_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.verdict import COMPARED
-from ipubench.plugins.record.verdict import UNJUDGED
-from ipubench.plugins.record.verdict import noisier
+from ipubench.plugins.record.verdict import COMPARED, UNJUDGED, noisier
 
 # In the order in which a reader wants to hear of them.
 KINDS = (
@@ -57,7 +55,7 @@ class Report:
     #: What it was compared with, or ''.
     baseline: str = ""
     #: What it was judged by, such as 'gate 5.0%'.
-    rule: str = "no gate"
+    gate: str = "no gate"
     command: str = ""
     started: Optional[float] = None  # seconds since 1970
     ended: Optional[float] = None
@@ -202,7 +200,7 @@ def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
     """
     rows: List[Dict[str, Any]] = []
     processes = processes_of(benchmark)
-    costs = [rule.cost(process, THROUGHPUT) or 0.0 for process in processes]
+    costs = [log_cost(process, THROUGHPUT) or 0.0 for process in processes]
     for process, cost in zip(processes, costs):
         items = process["items_per_round"]
         rows.append(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
-from ipubench.plugins.run import journal
+
 from ipubench.plugins.baseline.entries import measured
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import load_document
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.run.journal import FORMAT
+from ipubench.plugins.run.results import SessionResults
+
 
 def read_run(path: Path) -> Tuple[Dict[str, Any], List[str]]:
     """Return a run's document and its cases that regressed. Raises BaselineError."""
@@ -23,12 +26,12 @@ def read_run(path: Path) -> Tuple[Dict[str, Any], List[str]]:
     version = lines[0].get("format") if lines and lines[0]["type"] == "run" else None
     if type(version) is not int:
         raise BaselineError(f"{path} is not the journal of a run; results/ has those of this suite")
-    if version > journal.FORMAT:
+    if version > FORMAT:
         raise BaselineError(
-            f"the run {path} has format {version}, this version reads up to {journal.FORMAT}: use "
+            f"the run {path} has format {version}, this version reads up to {FORMAT}: use "
             "a newer ipubench"
         )
-    results = journal.Results()
+    results = SessionResults()
     for line in lines:
         results.take(line)
     try:

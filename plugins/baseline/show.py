@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
-from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.entries import key_of
-from ipubench.plugins.record.text import table
-from ipubench.plugins.record.text import terminal_width
-from ipubench.plugins.baseline.history.store import Trend
-from ipubench.plugins.baseline.history.store import level_change
-from ipubench.plugins.record.record import record_of
+
+from ipubench.plugins.baseline.entries import Benchmark, key_of
+from ipubench.plugins.baseline.history.store import Trend, level_change
 from ipubench.plugins.record.process_sample import processes_of
+from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.statistics import median
-from ipubench.plugins.record.text import cut_middle
-from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.text import cut_middle, percent, short_number, table, terminal_width
 
 HASH_LENGTH = 8
 

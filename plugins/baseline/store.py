@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
+
 from filelock import FileLock, Timeout
+
 from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.baseline import format as form
-from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.entries import complete
-from ipubench.plugins.baseline.entries import in_order
-from ipubench.plugins.baseline.entries import replaced
-from ipubench.plugins.baseline.format import FORMAT
-from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.record.files import finite
-from ipubench.plugins.record.files import write_json
+from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
+from ipubench.plugins.baseline.format import FORMAT, BaselineError, decode
+from ipubench.plugins.baseline.format import problems as faults_of
+from ipubench.plugins.record.files import finite, write_json
 from ipubench.plugins.record.record import NAMESPACE
 
 LOCK_SECONDS = 60.0
@@ -70,9 +67,9 @@ def load_document(
         ) from None
     except (OSError, ValueError) as error:
         raise BaselineError(f"the baseline {path} cannot be read: {error}") from error
-    document = form.decode(path, text)
+    document = decode(path, text)
     document["benchmarks"] = [b for b in document["benchmarks"] if wanted(_name(b))]
-    problems = form.problems(document)
+    problems = faults_of(document)
     if problems:
         raise BaselineError(
             f"the baseline {path} is damaged: {_several(problems)}; restore it, or delete it and "
@@ -128,7 +125,7 @@ def write(path: Path, document: Dict[str, Any]) -> None:
     """Write a whole file of its own, whatever was there; raises BaselineError as ``change``."""
     with _writing(path):
         whole = finite({**document, NAMESPACE: {"format": FORMAT}})
-        problems = form.problems(whole)
+        problems = faults_of(whole)
         if problems:
             raise BaselineError(
                 f"{path} was not written, it could not be read again: {_several(problems)}"

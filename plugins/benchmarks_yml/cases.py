@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
+import math
+import re
 from dataclasses import dataclass
-from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
 from ipubench.fixtures.case.cases import Case
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.options import option
-from ipubench.fixtures.case.options import resolve_key
+from ipubench.fixtures.case.options import CaseConfig, option, resolve_key
 from ipubench.fixtures.devices import IPU_KINDS
-from ipubench.plugins.command_line.set_option import convert
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.benchmarks_yml.figures import word_read
-from ipubench.plugins.benchmarks_yml.figures import ORDER
-from ipubench.plugins.benchmarks_yml.figures import SKIPS
-from ipubench.plugins.benchmarks_yml.figures import VALUE
-import math
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
 from ipubench.plugins.benchmarks_yml.errors import short
+from ipubench.plugins.benchmarks_yml.figures import ORDER, SKIPS, VALUE, word_read
 from ipubench.plugins.benchmarks_yml.yaml_reader import Value
-import hashlib
-import re
+from ipubench.plugins.command_line.set_option import convert
 
 #: What --set can change beside the parameters of an entry.
 SETTABLE = ("skip_by", "allow_wandb", "timeout", "compile_only")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 from typing import Any, Dict, List, Sequence
-from ipubench.plugins.record.record import record_of
+
 from ipubench.plugins.baseline.exports import csv_cell
 from ipubench.plugins.benchmarks_yml.entry import ROW
+from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import short_number
+
 
 def lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
     """Return a line per command: its columns, and its file where there are several."""

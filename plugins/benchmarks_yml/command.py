@@ -9,22 +9,20 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.loopback import tuned
-from ipubench.fixtures.machine.process import LAST_LINES
-from ipubench.fixtures.machine.process import ServerProcess
-from ipubench.fixtures.machine.process import last_lines
+from ipubench.fixtures.machine.process import LAST_LINES, ServerProcess, last_lines
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from typing import List, Optional, Tuple
-import pytest
+from ipubench.plugins.benchmarks_yml.module import entry_of, is_spec
 from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.benchmarks_yml.module import entry_of
-from ipubench.plugins.benchmarks_yml.module import is_spec
 
 DATASETS = "DATASETS_DIR"
 

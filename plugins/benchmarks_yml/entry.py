@@ -6,12 +6,11 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
+
 from ipubench.plugins.benchmarks_yml import units
-from ipubench.plugins.benchmarks_yml.expression import Expression
-from ipubench.plugins.benchmarks_yml.figures import LATENCY
-from ipubench.plugins.benchmarks_yml.figures import THROUGHPUT
-from ipubench.plugins.benchmarks_yml.figures import Metric
 from ipubench.plugins.benchmarks_yml.cases import Variant
+from ipubench.plugins.benchmarks_yml.expression import Expression
+from ipubench.plugins.benchmarks_yml.figures import LATENCY, THROUGHPUT, Metric
 
 SHARED = "options"  # in the name of a block that others merge
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Dict, List, Mapping, Sequence, Tuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
+
 from ipubench.fixtures.case.options import nearest
+from ipubench.plugins.benchmarks_yml.cases import Variant
 from ipubench.plugins.benchmarks_yml.entry import ROW
 from ipubench.plugins.benchmarks_yml.errors import short
 from ipubench.plugins.benchmarks_yml.expression import Expression
 from ipubench.plugins.benchmarks_yml.reader import Fields
-from ipubench.plugins.benchmarks_yml.cases import Variant
 from ipubench.plugins.benchmarks_yml.yaml_reader import Value
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Dict, Iterable, List, Sequence
+
 
 def metrics_of(fields: Fields, found: Mapping[str, Value]) -> List[Metric]:
     """Return the metrics of an entry with the keys ``found``. Raises SpecError."""

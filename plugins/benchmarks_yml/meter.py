@@ -7,35 +7,29 @@ import json
 import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
+
 import pytest
+
 from ipubench.fixtures.case.cases import Case
-from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.paths import user_path
-from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
-from ipubench.fixtures.poplar.options import engine_options
-from ipubench.plugins.measure import looking_inside
-from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record import host_process
-from ipubench.plugins.compare.baseline_plugin import conclude
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.record.record import NAMESPACE
-from ipubench.plugins.record.record import describe_case
-from ipubench.plugins.record.record import describe_throughput
+from ipubench.fixtures.poplar.options import ENGINE_OPTIONS, engine_options
 from ipubench.plugins.benchmarks_yml import command
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig, safe_name
 from ipubench.plugins.benchmarks_yml.figures import MetricError
 from ipubench.plugins.benchmarks_yml.module import entry_of
-from ipubench.plugins.benchmarks_yml.cases import safe_name
-from ipubench.plugins.benchmarks_yml.results import CommandResults
-from ipubench.plugins.benchmarks_yml.results import columns
-from ipubench.plugins.benchmarks_yml.results import described
-from ipubench.plugins.benchmarks_yml.results import results_of
-from ipubench.plugins.record.statistics import latency
-from ipubench.plugins.measure.conditions import describe_conditions
+from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
+from ipubench.plugins.compare.baseline_plugin import conclude
+from ipubench.plugins.measure import looking_inside
 from ipubench.plugins.processes.turns import turns_of
+from ipubench.plugins.record import host_process, pytest_benchmark_adapter
+from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+from ipubench.plugins.record.record import NAMESPACE, describe_case, describe_throughput
+from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.run.conditions import describe_conditions
+from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.run.results import run_key
 
 #: What a record says of its compilation: it is part of the command.
 WITHIN = "within the command"
@@ -130,7 +124,9 @@ class CommandMeter:
             ) from None
         return folder
 
-    def _record(self, config: SpecConfig, ran: command.Ran, results: CommandResults) -> Dict[str, Any]:
+    def _record(
+        self, config: SpecConfig, ran: command.Ran, results: CommandResults
+    ) -> Dict[str, Any]:
         summary = describe_throughput(results.rounds, 1.0, results.unit)
         return {
             "format": 1,

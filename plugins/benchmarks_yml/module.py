@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import types
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, List
+
 import pytest
-from ipubench.plugins.selection.expand import case_of
+
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
 from ipubench.plugins.benchmarks_yml.entry import Entry
+from ipubench.plugins.selection.expand import case_of
+
 
 class SpecSource:
     """A file that was named on the command line, read and checked."""

@@ -11,30 +11,22 @@ import os
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Optional
+
 import pytest
+
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.devices import IPU_KINDS
-from ipubench.fixtures.machine.paths import user_path
 from ipubench.fixtures.machine.files import write_atomically
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.selection.expand import selection_key
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig
-from ipubench.plugins.benchmarks_yml.cases import Wanted
-from ipubench.plugins.benchmarks_yml.cases import cases_of
-from ipubench.plugins.benchmarks_yml.cases import unknown_option
-from ipubench.plugins.benchmarks_yml.columns import csv_text
-from ipubench.plugins.benchmarks_yml.columns import lines
-from ipubench.plugins.benchmarks_yml.command import base_environment
-from ipubench.plugins.benchmarks_yml.command import needs
+from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, unknown_option
+from ipubench.plugins.benchmarks_yml.columns import csv_text, lines
+from ipubench.plugins.benchmarks_yml.command import base_environment, needs
 from ipubench.plugins.benchmarks_yml.errors import SpecError
-from ipubench.plugins.benchmarks_yml.meter import command_meter
-from ipubench.plugins.benchmarks_yml.module import SpecFile
-from ipubench.plugins.benchmarks_yml.module import SpecSource
-from ipubench.plugins.benchmarks_yml.module import entry_of
-from ipubench.plugins.selection.named_files import files_key
-from ipubench.plugins.benchmarks_yml.module import is_spec
+from ipubench.plugins.benchmarks_yml.module import SpecFile, SpecSource, entry_of, is_spec
 from ipubench.plugins.benchmarks_yml.reader import read_entries
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.named_files import files_key
 
 SUFFIXES = (".yml", ".yaml")
 
@@ -131,7 +123,7 @@ def _refused(first: Case, second: Case) -> Case:
     )
 
 
-# After -k; and before plugins/selection/deselect.py, which is trylast too and registered afterwards.
+# After -k, and before plugins/selection/deselect.py, which is trylast too and registered later.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out notebooks, and trainings to convergence that nobody asked for."""

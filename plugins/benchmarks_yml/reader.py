@@ -5,24 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
+
 from ipubench.fixtures.case.options import nearest
-from ipubench.plugins.benchmarks_yml import figures
-from ipubench.plugins.benchmarks_yml import template
-from ipubench.plugins.benchmarks_yml import yaml_reader
-from ipubench.plugins.benchmarks_yml.entry import KEYS
-from ipubench.plugins.benchmarks_yml.entry import MADE_UP
-from ipubench.plugins.benchmarks_yml.entry import PREPARATION
-from ipubench.plugins.benchmarks_yml.entry import SHARED
-from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.benchmarks_yml.errors import SpecError
-from ipubench.plugins.benchmarks_yml.errors import short
-from ipubench.plugins.benchmarks_yml.cases import ParameterError
-from ipubench.plugins.benchmarks_yml.cases import Variant
-from ipubench.plugins.benchmarks_yml.cases import variant_name
-from ipubench.plugins.benchmarks_yml.cases import variants
+from ipubench.plugins.benchmarks_yml import figures, template, yaml_reader
+from ipubench.plugins.benchmarks_yml.cases import (
+    SCALARS,
+    ParameterError,
+    Variant,
+    variant_name,
+    variants,
+)
+from ipubench.plugins.benchmarks_yml.entry import KEYS, MADE_UP, PREPARATION, SHARED, Entry
+from ipubench.plugins.benchmarks_yml.errors import SpecError, short
 from ipubench.plugins.benchmarks_yml.yaml_reader import Value
-from typing import Dict, Sequence
-from ipubench.plugins.benchmarks_yml.cases import SCALARS
 
 LONGEST_TIMEOUT = 366 * 24 * 3600  # seconds
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Sequence, Tuple
+
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
 from ipubench.plugins.benchmarks_yml.command import Ran
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.benchmarks_yml.figures import LATENCY
-from ipubench.plugins.benchmarks_yml.figures import THROUGHPUT
-from ipubench.plugins.benchmarks_yml.figures import Metric
-from ipubench.plugins.benchmarks_yml.figures import MetricError
-from ipubench.plugins.benchmarks_yml.figures import mean
-from ipubench.plugins.benchmarks_yml.figures import search
+from ipubench.plugins.benchmarks_yml.figures import (
+    LATENCY,
+    THROUGHPUT,
+    Metric,
+    MetricError,
+    mean,
+    search,
+)
+
 
 @dataclass
 class CommandResults:

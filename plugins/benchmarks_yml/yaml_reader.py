@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List
+
 import yaml
-from ipubench.plugins.benchmarks_yml.errors import SpecError
-from ipubench.plugins.benchmarks_yml.errors import short
+
+from ipubench.plugins.benchmarks_yml.errors import SpecError, short
 
 LARGEST = 1 << 20  # bytes
 

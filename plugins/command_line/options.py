@@ -7,17 +7,15 @@ options before it looks for conftest files and can answer a misspelt path option
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shlex
-from typing import Any, List, Optional
+from typing import Any, List
+
 import pytest
-from ipubench.fixtures.case.options import DATA_MODES
-from ipubench.fixtures.case.options import PRECISIONS
+
+from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.devices import KINDS
-from ipubench.plugins.record.values import percentage
-from ipubench.plugins.record.values import seconds
-from ipubench.plugins.record.values import whole_number
+from ipubench.plugins.record.values import percentage, seconds, whole_number
 
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see check_spelling).
 PATH_OPTIONS = (

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any, Dict, Iterable, List, Sequence, Type
+
 import pytest
-from ipubench.fixtures.case.options import ALIASES
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.options import check_value
-from ipubench.fixtures.case.options import nearest
-from ipubench.fixtures.case.options import option_types
+
+from ipubench.fixtures.case.options import ALIASES, CaseConfig, check_value, nearest, option_types
 from ipubench.fixtures.case.values import from_text
 
 OPENING = {"{": "}", "[": "]", "(": ")"}

@@ -12,36 +12,32 @@ import math
 import os
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
+
 import pytest
-from ipubench.plugins.gate import rule
+
+from ipubench.plugins.compare.policy import marker_thresholds, policy_of
 from ipubench.plugins.gate import paired
-from ipubench.plugins.record import host_process
-from ipubench.plugins.record.process_sample import differences
-from ipubench.plugins.gate.inference import decide
-from ipubench.plugins.processes.other_python import Environment
-from ipubench.plugins.processes.other_python import find
-from ipubench.plugins.processes.fresh import FreshError
-from ipubench.plugins.processes.fresh import measure_again
-from ipubench.plugins.gate.inference import Effect
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.results import selected
-from ipubench.plugins.record.process_sample import SCALARS
-from ipubench.plugins.record.process_sample import THROUGHPUT
+from ipubench.plugins.gate.inference import Effect, decide
 from ipubench.plugins.gate.paired import Pair
-from ipubench.plugins.compare.policy import marker_thresholds
-from ipubench.plugins.compare.policy import policy_of
+from ipubench.plugins.gate.rule import DETECTABLE_CHANGE, log_cost
+from ipubench.plugins.processes.fresh import FreshError, measure_again
+from ipubench.plugins.processes.other_python import Environment, find
+from ipubench.plugins.record import host_process
+from ipubench.plugins.record.process_sample import SCALARS, THROUGHPUT, differences, sample_of
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.run.resume import depends_on
-from ipubench.plugins.record.process_sample import sample_of
-from ipubench.plugins.selection.expand import case_of
 from ipubench.plugins.record.statistics import median
-from ipubench.plugins.record.verdict import IMPROVED
-from ipubench.plugins.record.verdict import INCOMPARABLE
-from ipubench.plugins.record.verdict import INCONCLUSIVE
-from ipubench.plugins.record.verdict import PASS
-from ipubench.plugins.record.verdict import REGRESSED
-from ipubench.plugins.record.verdict import UNJUDGED
-from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.record.verdict import (
+    IMPROVED,
+    INCOMPARABLE,
+    INCONCLUSIVE,
+    PASS,
+    REGRESSED,
+    UNJUDGED,
+    Verdict,
+)
+from ipubench.plugins.run.results import run_key, selected
+from ipubench.plugins.run.resume import depends_on
+from ipubench.plugins.selection.expand import case_of
 
 WORST_FIRST = (REGRESSED, INCONCLUSIVE, PASS, IMPROVED, UNJUDGED)
 
@@ -153,7 +149,7 @@ def _answer(metric: str, pairs: List[Pair], threshold: Optional[float], level: f
     if threshold is None:
         return Answer(metric, None, effect, UNJUDGED, paired.precise(effect))
     allowed = math.log1p(threshold)
-    looked_for = max(2 * allowed, math.log1p(rule.LOOKED_FOR))
+    looked_for = max(2 * allowed, math.log1p(DETECTABLE_CHANGE))
     kind = decide(effect, allowed, looked_for, level)
     return Answer(metric, threshold, effect, kind or INCONCLUSIVE, bool(kind))
 
@@ -166,7 +162,7 @@ def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:
     """
     pairs = []
     for number, sides in enumerate(measured):
-        here, there = (rule.cost(sample_of(one, fresh=True), metric, canary=False) for one in sides)
+        here, there = (log_cost(sample_of(one, fresh=True), metric, canary=False) for one in sides)
         if here is None or there is None:
             return []
         pairs.append(Pair(here - there, here_first=number % 2 == 0))
@@ -207,7 +203,7 @@ def _rate(measured: List[Sides], side: int) -> float:
 def _scalar(measured: List[Sides], answer: Answer) -> Dict[str, Any]:
     """Return what a verdict holds of another metric than throughput, as the gate has it."""
     costs = [
-        [rule.cost(sample_of(sides[side], fresh=True), answer.metric) or 0.0 for sides in measured]
+        [log_cost(sample_of(sides[side], fresh=True), answer.metric) or 0.0 for sides in measured]
         for side in (0, 1)
     ]
     low, high = answer.effect.interval()
@@ -255,7 +251,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     if against is None:
         return []
     environment = against.environment
-    return [f"against {environment.python}: {environment.changes(process.versions())}"]
+    return [f"against {environment.python}: {environment.changes(host_process.versions())}"]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

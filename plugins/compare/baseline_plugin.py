@@ -9,29 +9,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Set
+
 import pytest
+
 from ipubench.fixtures.devices.cpu import allowed_cpus
 from ipubench.plugins import baseline
-from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.compare.against_plugin import against_key
+from ipubench.plugins.compare.policy import marker_thresholds, policy_of
+from ipubench.plugins.gate.rule import Rule, judge
 from ipubench.plugins.processes.fresh import measure_again
-from ipubench.plugins.run.results import Run
-from ipubench.plugins.run.results import is_complete
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.results import selected
-from ipubench.plugins.compare.policy import marker_thresholds
-from ipubench.plugins.compare.policy import policy_of
-from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.process_sample import with_processes
-from ipubench.plugins.selection.expand import selection_key
 from ipubench.plugins.processes.turns import turns_of
-from ipubench.plugins.record.verdict import COMPARED
-from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
-from ipubench.plugins.record.verdict import NEW
-from ipubench.plugins.record.verdict import REGRESSED
-from ipubench.plugins.record.verdict import Verdict
-from ipubench.plugins.record.verdict import message
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.verdict import (
+    COMPARED,
+    EXIT_NOTHING_COMPARED,
+    NEW,
+    REGRESSED,
+    Verdict,
+    message,
+)
+from ipubench.plugins.run.results import Run, is_complete, run_key, selected
+from ipubench.plugins.selection.expand import selection_key
 
 #: Processes that measure each case of a baseline: its own and fresh ones.
 BASELINE_PROCESSES = 9
@@ -166,10 +166,10 @@ def _judge(item: pytest.Item, benchmark: Dict[str, Any], again: FreshProcesses) 
         return Verdict(NEW)
     thresholds = thresholds_of(item)
     cases = len(comparison.stored.intersection(selected(item.config)))
-    rule = gate.Rule(thresholds, cases, item.config.option.gate_cap)
+    rule = Rule(thresholds, cases, item.config.option.gate_cap)
     measured = with_processes(benchmark, again.benchmarks)
     # Without a threshold the change is shown and judged by nothing.
-    return gate.judge(measured, before, rule, again if thresholds else None)
+    return judge(measured, before, rule, again if thresholds else None)
 
 
 def thresholds_of(item: pytest.Item) -> Dict[str, float]:

@@ -13,31 +13,21 @@ A file wins over a marker because the marker's author knows the case, and the fi
 
 from __future__ import annotations
 
-import argparse
-import fnmatch
-import math
-import re
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Dict, Optional
+
 import pytest
-import yaml
+
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.baseline import BaselineError
-from ipubench.plugins.baseline import baseline_path
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.baseline import BaselineError, baseline_path
+from ipubench.plugins.compare.policy_file import FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.process_sample import METRICS
-from ipubench.plugins.record.process_sample import THROUGHPUT
-from ipubench.plugins.run.resume import depends_on
-from ipubench.plugins.run.resume import digest
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.selection.expand import selection_key
-from ipubench.plugins.compare.policy_file import FILE_NAME
-from ipubench.plugins.compare.policy_file import Policy
-from ipubench.plugins.compare.policy_file import PolicyError
-from ipubench.plugins.compare.policy_file import _short
-from ipubench.plugins.record.values import fraction
+from ipubench.plugins.record.values import fraction, shortened
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.resume import depends_on, digest
+from ipubench.plugins.selection.expand import case_of, selection_key
+
 
 def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
     """Return what ``@pytest.mark.gate(metric="3%")`` says of a case; the nearest marker wins.
@@ -132,7 +122,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if policy is None or run is None or not _whole_suite(config):
         return
     run.closing += [
-        f"{policy.name}: no case matches {_short(pattern)}"
+        f"{policy.name}: no case matches {shortened(pattern)}"
         for pattern in policy.unused(config.stash[selection_key].nodeids)
     ]
 

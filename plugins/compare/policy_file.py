@@ -13,38 +13,22 @@ A file wins over a marker because the marker's author knows the case, and the fi
 
 from __future__ import annotations
 
-import argparse
 import fnmatch
 import math
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
-import pytest
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
+
 import yaml
+
 from ipubench.fixtures.case.options import nearest
-from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.baseline import BaselineError
-from ipubench.plugins.baseline import baseline_path
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.record.process_sample import METRICS
-from ipubench.plugins.record.process_sample import THROUGHPUT
-from ipubench.plugins.run.resume import depends_on
-from ipubench.plugins.run.resume import digest
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.selection.expand import selection_key
-from ipubench.plugins.record.values import fraction
+from ipubench.plugins.record.process_sample import METRICS, THROUGHPUT
+from ipubench.plugins.record.values import fraction, shortened
 
 FILE_NAME = "gate.yml"
 
 
 IGNORE = "ignore"
-
-
-LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
-
-
-PERCENTAGE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\s?%")
 
 
 STRING = "tag:yaml.org,2002:str"
@@ -173,19 +157,19 @@ class _Reader:
                     for pattern, _, rule in self._entries(value, "cases", "patterns")
                 ]
             else:
-                raise self._error(node, f"{_short(key)} is no key of a policy", key, KEYS)
+                raise self._error(node, f"{shortened(key)} is no key of a policy", key, KEYS)
         return default, tuple(cases)
 
     def _rule(self, node: yaml.Node, where: str) -> Rule:
         if _text(node) == IGNORE:
             return Rule(ignore=True)
         thresholds: Dict[str, Optional[float]] = {}
-        for key, at, value in self._entries(node, _short(where), FORM):
+        for key, at, value in self._entries(node, shortened(where), FORM):
             if key not in METRICS:
-                raise self._error(at, f"{_short(key)} is no metric", key, METRICS)
+                raise self._error(at, f"{shortened(key)} is no metric", key, METRICS)
             thresholds[key] = self._threshold(value, key)
         if not thresholds:
-            raise self._error(node, f"{_short(where)} says nothing; it holds {FORM}")
+            raise self._error(node, f"{shortened(where)} says nothing; it holds {FORM}")
         return Rule(thresholds)
 
     def _threshold(self, node: yaml.Node, metric: str) -> Optional[float]:
@@ -193,7 +177,9 @@ class _Reader:
         if text == IGNORE:
             return None
         if isinstance(node, yaml.ScalarNode) and node.tag in NUMBERS:
-            raise self._error(node, f"{metric}: {_short(node.value)} has no unit; {_spell(node)}")
+            raise self._error(
+                node, f"{metric}: {shortened(node.value)} has no unit; {_spell(node)}"
+            )
         if text is None:
             raise self._error(node, f"{metric} needs a percentage, such as 3%, or ignore")
         try:
@@ -213,7 +199,7 @@ class _Reader:
             if text is None:
                 raise self._error(key, f"{what} holds {holds}, each under a name")
             if text in found:
-                raise self._error(key, f"{_short(text)} stands twice in {what}")
+                raise self._error(key, f"{shortened(text)} stands twice in {what}")
             found[text] = (key, value)
         return [(text, key, value) for text, (key, value) in found.items()]
 
@@ -253,8 +239,3 @@ def _spell(node: yaml.ScalarNode) -> str:
     if value >= 1:
         return f"write {value:g}%"
     return f"write {100 * value:g}% or {value:g}%"
-
-
-def _short(text: Any, most: int = 60) -> str:
-    shown = repr(str(text))
-    return shown if len(shown) <= most else f"{shown[: most - 4]}...'"

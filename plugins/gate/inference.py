@@ -13,9 +13,8 @@ import math
 import statistics
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
-from ipubench.plugins.record.verdict import IMPROVED
-from ipubench.plugins.record.verdict import PASS
-from ipubench.plugins.record.verdict import REGRESSED
+
+from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 
 #: Confidence of the interval that is shown.
 CONFIDENCE = 0.95

@@ -14,8 +14,8 @@ import math
 import statistics
 from dataclasses import dataclass
 from typing import List, Sequence
-from ipubench.plugins.gate.inference import Effect
-from ipubench.plugins.gate.inference import corrected
+
+from ipubench.plugins.gate.inference import Effect, corrected
 
 #: Fewer pairs say nothing of their spread.
 LEAST_PAIRS = 3

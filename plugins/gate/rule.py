@@ -18,27 +18,27 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
-from ipubench.plugins.record.process_sample import differences
-from ipubench.plugins.gate.inference import decide
-from ipubench.plugins.gate.inference import Effect
-from ipubench.plugins.gate.inference import corrected
-from ipubench.plugins.gate.inference import effect
-from ipubench.plugins.gate.inference import noise_floor
-from ipubench.plugins.record.process_sample import METRICS
-from ipubench.plugins.record.process_sample import SCALARS
-from ipubench.plugins.record.process_sample import THROUGHPUT
-from ipubench.plugins.record.process_sample import value_of
+
+from ipubench.plugins.gate.inference import Effect, corrected, decide, effect, noise_floor
+from ipubench.plugins.record.process_sample import (
+    METRICS,
+    SCALARS,
+    THROUGHPUT,
+    differences,
+    processes_of,
+    sample_of,
+    value_of,
+)
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.process_sample import processes_of
-from ipubench.plugins.record.process_sample import sample_of
-from ipubench.plugins.record.statistics import median
-from ipubench.plugins.record.statistics import quantile
-from ipubench.plugins.record.verdict import INCOMPARABLE
-from ipubench.plugins.record.verdict import INCONCLUSIVE
-from ipubench.plugins.record.verdict import PASS
-from ipubench.plugins.record.verdict import REGRESSED
-from ipubench.plugins.record.verdict import UNJUDGED
-from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.record.statistics import median, quantile
+from ipubench.plugins.record.verdict import (
+    INCOMPARABLE,
+    INCONCLUSIVE,
+    PASS,
+    REGRESSED,
+    UNJUDGED,
+    Verdict,
+)
 
 #: The fast rounds of a process are the code's, the slow ones the machine's.
 ROUNDS_QUANTILE = 0.10

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any, Dict, List, Optional, Type
+
 import pytest
-from ipubench.fixtures.case.options import ALIASES
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.options import option_types
+
+from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
 from ipubench.plugins.selection.expand import case_of
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:

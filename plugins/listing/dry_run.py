@@ -10,16 +10,16 @@ import shlex
 import shutil
 import sys
 from typing import List, Optional, Sequence
+
 import pytest
+
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.instances.plan import instances_of
-from ipubench.fixtures.instances.plan import plan
-from ipubench.plugins.measure.instance import instance_command
-from ipubench.plugins.command_line.options import given_arguments
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.selection.expand import selection_key
-from ipubench.plugins.selection.named_files import arguments_of
+from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
+from ipubench.plugins.command_line.options import given_arguments
+from ipubench.plugins.measure.instance import instance_command
+from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.named_files import arguments_of
 
 WIDTH = 80
 

@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Union
+from typing import Any, Dict, Iterator, Optional, Union
+
 import pytest
+
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.devices.base import Device
-from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.measure import looking_inside
-from ipubench.plugins.measure import rounds
-from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record import host_process
-from ipubench.plugins.measure.latency_and_input import describe_input
-from ipubench.plugins.measure.latency_and_input import describe_latency
-from ipubench.plugins.compare.baseline_plugin import conclude
-from ipubench.plugins.measure.instance import InstanceMeter
-from ipubench.plugins.measure.instance import member_key
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.measure.rounds import Limits
-from ipubench.plugins.measure.rounds import Rounds
-from ipubench.plugins.measure.rounds import timed
-from ipubench.plugins.measure.peaks import Peaks
-from ipubench.plugins.run.progress import Progress
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.record.record import NAMESPACE
-from ipubench.plugins.record.record import Compute
-from ipubench.plugins.record.record import describe_case
-from ipubench.plugins.record.record import describe_throughput
-from ipubench.plugins.selection.expand import framework_of
-from ipubench.plugins.measure.conditions import describe_conditions
-from ipubench.plugins.processes.turns import turns_of
+from ipubench.plugins.measure.instance import InstanceMeter, member_key
 from ipubench.plugins.measure.meter import Meter
+from ipubench.plugins.measure.peaks import Peaks
+from ipubench.plugins.processes.turns import turns_of
+from ipubench.plugins.run.conditions import apply_conditions
+
 
 @pytest.fixture(scope="session")
 def conditions(request: pytest.FixtureRequest, device: Device) -> Dict[str, Any]:
     """Tune this process for measuring on its device; return what holds, for the record."""
     option = request.config.option
-    return host_process.conditions(device.kind, option.affinity, option.allocator)
+    return apply_conditions(device.kind, option.affinity, option.allocator)
 
 
 @pytest.fixture(scope="session")

@@ -10,19 +10,20 @@ import os
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Generator, List, Optional, Sequence
+
 import pytest
+
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.provider import part_key
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.distribution import cluster_variables
 from ipubench.fixtures.instances.fixture import command_key
 from ipubench.fixtures.instances.instance import Instance
-from ipubench.fixtures.runtimes.step import Step
-from ipubench.fixtures.runtimes.step import Work
-from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.processes.fresh import fresh_command
+from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.rounds import timed
+from ipubench.plugins.processes.fresh import fresh_command
+from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
 
 member_key = pytest.StashKey[Instance]()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
+
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
 from ipubench.plugins.record.statistics import latency
+
 
 def describe_latency(
     step: Step,

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 from typing import ContextManager
+
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.devices.base import Device
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.paths import user_path
 from ipubench.fixtures.poplar.options import reports_in
+
 
 def folder_of(option: str, root: str, case: Case) -> Path:
     """Return the folder of a case below the one that ``option`` names; CaseError if it fails."""

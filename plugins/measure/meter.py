@@ -7,39 +7,34 @@ Work is timed in this module and in plugins/measure/rounds.py, and nowhere else.
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Union
+from typing import Any, Dict, List, Optional
+
 import pytest
+
 from ipubench.fixtures.case.cases import Case
-from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.devices.base import Device
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.measure import looking_inside
-from ipubench.plugins.measure import rounds as measure
-from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record import host_process
-from ipubench.plugins.measure.latency_and_input import describe_input
-from ipubench.plugins.measure.latency_and_input import describe_latency
 from ipubench.plugins.compare.baseline_plugin import conclude
-from ipubench.plugins.measure.instance import InstanceMeter
-from ipubench.plugins.measure.instance import member_key
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.measure.rounds import Limits
-from ipubench.plugins.measure.rounds import Rounds
-from ipubench.plugins.measure.rounds import timed
+from ipubench.plugins.measure import looking_inside
+from ipubench.plugins.measure.latency_and_input import describe_input, describe_latency
 from ipubench.plugins.measure.peaks import Peaks
-from ipubench.plugins.run.progress import Progress
-from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.record.record import NAMESPACE
-from ipubench.plugins.record.record import Compute
-from ipubench.plugins.record.record import describe_case
-from ipubench.plugins.record.record import describe_throughput
-from ipubench.plugins.selection.expand import framework_of
-from ipubench.plugins.measure.conditions import describe_conditions
+from ipubench.plugins.measure.rounds import (
+    CANARIES_AROUND_BACKGROUND_WORK,
+    Limits,
+    Rounds,
+    calibrate,
+    canary_times,
+    timed,
+    warm_up,
+)
 from ipubench.plugins.processes.turns import turns_of
-from ipubench.plugins.measure.fixture import conditions
-from ipubench.plugins.measure.fixture import peaks
+from ipubench.plugins.record import host_process, pytest_benchmark_adapter
+from ipubench.plugins.record.record import NAMESPACE, Compute, describe_case, describe_throughput
+from ipubench.plugins.run.conditions import describe_conditions
+from ipubench.plugins.run.progress import Progress, progress_key
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.selection.expand import framework_of
+
 
 class Meter:
     """Measures the step of one case."""
@@ -223,8 +218,8 @@ class Meter:
     def _warm_up(self, step: Step) -> Dict[str, Any]:
         """Calibrate and warm up; return what was timed and dropped, and the canaries so far."""
         clock = self.device.clock
-        around = measure.CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
-        canaries = measure.canary_times(step.canary(), clock, around)
+        around = CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
+        canaries = canary_times(step.canary(), clock, around)
         self.progress.phase("warming up")
         given = "batches_per_step" in self.case.overrides
         calibrated = step.calibrated and not given
@@ -232,10 +227,10 @@ class Meter:
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
         first = timed(step, clock)
         if calibrated:
-            measure.calibrate(step, clock)
+            calibrate(step, clock)
         return {
             "first_step_seconds": first,
-            "dropped_seconds": measure.warm_up(step, clock),
+            "dropped_seconds": warm_up(step, clock),
             "canaries": canaries,
         }
 

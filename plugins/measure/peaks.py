@@ -7,9 +7,10 @@ import json
 import math
 from pathlib import Path
 from typing import Callable, ContextManager, Dict, Optional
+
 from ipubench.fixtures.runtimes.step import Work
-from ipubench.plugins.record.files import write_json
 from ipubench.plugins.measure.rounds import best_rate
+from ipubench.plugins.record.files import write_json
 
 Clock = Callable[[], float]
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from typing import Callable, List, Optional
-from ipubench.fixtures.runtimes.step import Step
-from ipubench.fixtures.runtimes.step import Work
+
+from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
-from ipubench.plugins.record.statistics import relative_half_width
-from ipubench.plugins.record.statistics import still_falling
+from ipubench.plugins.record.statistics import relative_half_width, still_falling
 
 Clock = Callable[[], float]
 

@@ -15,17 +15,17 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+
 import pytest
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.plugins.processes.other_python import Environment
-from ipubench.plugins.run.results import SessionResults
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.record.files import read_lines
+from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.plugins.command_line.options import measuring_arguments
+from ipubench.plugins.processes.other_python import Environment
+from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.host_process import end_with_parent
-from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.record import rounds_of
+from ipubench.plugins.record.record import record_of, rounds_of
+from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.selection.named_files import arguments_of
 
 LAST_LINES = 15

@@ -9,8 +9,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Mapping
+
 import pytest
-from ipubench.fixtures.machine.paths import user_path
+
+from ipubench.fixtures.machine.paths import IMPORT_ROOT, user_path
 
 CHECK_SECONDS = 300.0
 
@@ -73,7 +75,7 @@ def find(given: str, root: Path) -> Environment:
         )
     # Not resolved: a virtual environment is found by the path of its link.
     python = os.path.abspath(python)
-    folders = list(dict.fromkeys([str(root), str(Path(__file__).resolve().parents[1])]))
+    folders = list(dict.fromkeys([str(root), str(IMPORT_ROOT)]))
     unchecked = Environment(python, folders, {})
     try:
         answer = subprocess.run(

@@ -14,14 +14,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import signal
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, TextIO, Tuple
+from typing import Callable, Iterator, List, Optional, Set, TextIO, Tuple
+
 import pytest
-import signal
-from typing import List, Set
-from ipubench.fixtures.machine.supervisor import children
-from ipubench.fixtures.machine.supervisor import status
+
+from ipubench.fixtures.machine.supervisor import children, status
 
 STOPPABLE = "stoppable-"
 
@@ -57,7 +57,7 @@ class Turns:
         The work waits for no other process and holds nothing that a timer may want. Yields what
         returns how many seconds it has stood still.
         """
-        if self._folder is None or not (allowed and self._building and stopping.possible()):
+        if self._folder is None or not (allowed and self._building and possible()):
             yield lambda: 0.0
             return
         path = self._folder / f"{STOPPABLE}{os.getpid()}"
@@ -109,13 +109,13 @@ class Turns:
                     elif _is_locked(file):
                         # Noted before: an interruption of the stopping is made good as well.
                         stopped.append((_pid_of(path), file, time.monotonic()))
-                        stopping.stop(_pid_of(path))
+                        pause(_pid_of(path))
                 yield
             finally:
                 for pid, file, since in stopped:
                     file.write(f"{time.monotonic() - since}\n")
                     file.flush()
-                    stopping.go_on(pid)
+                    go_on(pid)
 
     def _stoppable(self) -> List[Path]:
         """Return the files of the other processes."""
@@ -143,7 +143,7 @@ def let_all_go_on(folder: Path) -> None:
     for path in folder.glob(f"{STOPPABLE}*"):
         with path.open("a", encoding="ascii") as file:
             if _is_locked(file):
-                stopping.go_on(_pid_of(path))
+                go_on(_pid_of(path))
 
 
 def _pid_of(path: Path) -> int:
@@ -177,7 +177,7 @@ def possible() -> bool:
     return os.path.exists("/proc/self/stat")
 
 
-def stop(pid: int) -> None:
+def pause(pid: int) -> None:
     """Stop a process and its descendants, and wait until they stand still.
 
     Parents first, and again until nobody new is found: one that runs may start another.

@@ -19,27 +19,22 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import Any, Dict, Generator, List, Optional, Sequence, Set, Tuple
+
 import pytest
+
 from ipubench.fixtures import devices
-from ipubench.fixtures.devices.fixture import hold
 from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.fixture import hold
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
-from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.files import write_json
-from ipubench.plugins.run.results import SessionResults
-from ipubench.plugins.run.results import Run
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.results import selected
-from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.command_line.options import only_tests
+from ipubench.plugins.processes.turns import Turns, let_all_go_on, turns_key
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.files import JsonLinesFile, write_json
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.selection.expand import selection_key
-from ipubench.plugins.processes.turns import Turns
-from ipubench.plugins.processes.turns import let_all_go_on
-from ipubench.plugins.processes.turns import turns_key
+from ipubench.plugins.run.results import Run, SessionResults, run_key, selected
+from ipubench.plugins.selection.expand import case_of, selection_key
 
 #: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
 PART = "ipubench"

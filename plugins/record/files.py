@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import json
 import math
 import os
-import uuid
 from pathlib import Path
-from typing import Any
-import fcntl
 from typing import Any, BinaryIO, Dict, List, Optional
+
 from ipubench.fixtures.machine.files import write_atomically
+
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file with stable formatting, in one step. Raises ValueError for NaN."""

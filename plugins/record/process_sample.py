@@ -7,14 +7,12 @@ process wrote, has none and stands for itself.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
-from ipubench.plugins.record.record import NAMESPACE
-from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.record import rounds_of
 import math
 from dataclasses import dataclass
-from typing import Any, Dict, Optional
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Sequence
+
+from ipubench.plugins.record.record import NAMESPACE, record_of, rounds_of
+
 
 def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     """Return what a baseline keeps of the process that measured a benchmark.

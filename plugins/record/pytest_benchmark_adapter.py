@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import sys
 from typing import Any, Callable, Dict, List
+
 import pytest
+
 
 class EnoughRounds(Exception):
     """Raised by ``before_round`` when no further round is wanted."""

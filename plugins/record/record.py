@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any, Dict, List, Optional
-from ipubench.fixtures.case.cases import Case
-from ipubench.fixtures.case.cases import config_hash
-from ipubench.fixtures.case.cases import effective_options
+
+from ipubench.fixtures.case.cases import Case, config_hash, effective_options
 from ipubench.fixtures.case.options import plain_options
 from ipubench.plugins.record.statistics import Throughput
 

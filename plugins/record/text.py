@@ -6,6 +6,7 @@ import math
 import shutil
 from typing import List, Sequence
 
+
 def short_number(value: float) -> str:
     """Return four significant digits without an exponent, thousands separated: 12,340 or 98.76."""
     if not math.isfinite(value):

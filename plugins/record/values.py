@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import shlex
-from typing import Any, List, Optional
-import pytest
-from ipubench.fixtures.case.options import DATA_MODES
-from ipubench.fixtures.case.options import PRECISIONS
-from ipubench.fixtures.devices import KINDS
-import fnmatch
 import re
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
-import yaml
-from ipubench.fixtures.case.options import nearest
-from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.baseline import BaselineError
-from ipubench.plugins.baseline import baseline_path
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.record.process_sample import METRICS
-from ipubench.plugins.record.process_sample import THROUGHPUT
-from ipubench.plugins.run.resume import depends_on
-from ipubench.plugins.run.resume import digest
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.selection.expand import selection_key
-from ipubench.plugins.compare.policy_file import LARGEST
-from ipubench.plugins.compare.policy_file import PERCENTAGE
-from ipubench.plugins.compare.policy_file import _short
+from typing import Any, Callable, Optional
 
-def whole_number(minimum: int) -> Any:
+LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
+PERCENTAGE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\s?%")
+
+
+def whole_number(minimum: int) -> Callable[[str], int]:
+    """Return an argparse type: whole numbers from ``minimum`` up."""
+
     def parse(text: str) -> int:
         try:
             value = int(text)
@@ -46,6 +27,7 @@ def whole_number(minimum: int) -> Any:
 
 
 def seconds(text: str) -> float:
+    """Return a positive number of seconds, as an argparse type."""
     value = finite_number(text)
     if value is None or value <= 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
@@ -53,6 +35,7 @@ def seconds(text: str) -> float:
 
 
 def percentage(text: str) -> float:
+    """Return the fraction that a percentage below 100% stands for, as an argparse type."""
     value = finite_number(text[:-1]) if text.endswith("%") else None
     if value is None or not 0 < value < 100:
         raise argparse.ArgumentTypeError(
@@ -62,6 +45,7 @@ def percentage(text: str) -> float:
 
 
 def finite_number(text: str) -> Optional[float]:
+    """Return the number that a text says, or None where it says none that is finite."""
     try:
         value = float(text)
     except ValueError:
@@ -73,7 +57,9 @@ def fraction(text: str) -> float:
     """Return the fraction that a percentage stands for. Raises ValueError that says the form."""
     value = float(text.rstrip("% \t")) / 100 if PERCENTAGE.fullmatch(text.strip()) else math.nan
     if not 0 < value <= LARGEST:
-        raise ValueError(f"{_short(text)} is not a percentage above 0% and up to 1000%, such as 3%")
+        raise ValueError(
+            f"{shortened(text)} is not a percentage above 0% and up to 1000%, such as 3%"
+        )
     return value
 
 
@@ -83,3 +69,8 @@ def percentage_argument(text: str) -> float:
         return fraction(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def shortened(text: Any, most: int = 60) -> str:
+    shown = repr(str(text))
+    return shown if len(shown) <= most else f"{shown[: most - 4]}...'"

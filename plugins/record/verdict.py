@@ -6,8 +6,8 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
-from ipubench.plugins.record.process_sample import SCALARS
-from ipubench.plugins.record.process_sample import THROUGHPUT
+
+from ipubench.plugins.record.process_sample import SCALARS, THROUGHPUT
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
 

@@ -1,1 +1,4 @@
-"""Reports that people and other tools read; ``python -m ipubench.plugins.report`` makes them later."""
+"""What people read at the end: terminal, HTML, Markdown, CI.
+
+``python -m ipubench.plugins.report`` makes the files later.
+"""

@@ -1,4 +1,7 @@
-"""``python -m ipubench.plugins.report DOCUMENT.json --out=DIR [--baseline=BEFORE.json] [--gate=2%]``."""
+"""Makes the files of a report from a stored document.
+
+python -m ipubench.plugins.report DOCUMENT.json --out=DIR [--baseline=BEFORE.json] [--gate=2%]
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,17 @@ import argparse
 import sys
 from pathlib import Path
 from typing import List, Optional
+
 from ipubench.fixtures.machine.paths import user_path
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline.difference import differences
 from ipubench.plugins.baseline.entries import newest
-from ipubench.plugins.baseline.runs import read_run
-from ipubench.plugins.record.values import percentage_argument
-from ipubench.plugins.report.files import ReportError
-from ipubench.plugins.report.files import check
-from ipubench.plugins.report.files import write
 from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.values import percentage_argument
+from ipubench.plugins.report.files import ReportError, check, write
+
 
 def main(words: Optional[List[str]] = None) -> int:
     """Make the files of a report from stored results; return the exit code: 0, or 4."""

@@ -6,16 +6,15 @@ import os
 import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List
+
+from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline.entries import complete
-from ipubench.fixtures.machine.files import write_atomically
-from ipubench.plugins.record.record import record_of
-from ipubench.plugins.baseline.exports import EXPORTS
-from ipubench.plugins.baseline.exports import csv_with_verdicts
-from ipubench.plugins.report.markdown import markdown
+from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.report.page import page
-from ipubench.plugins.report.page import plotly_is_there
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.report.markdown import markdown
+from ipubench.plugins.report.page import page, plotly_is_there
 
 NO_PLOTLY = "report.html needs plotly: pip install 'plotly>=5', or pip install -e '.[report]'"
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import time
 from typing import Any, Dict, List, Sequence
-from ipubench.plugins.baseline.rows import CHANGED
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.rows import by_change
-from ipubench.plugins.baseline.rows import environment
-from ipubench.plugins.baseline.rows import headline
-from ipubench.plugins.baseline.rows import own_noise
-from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.text import short_number
-from ipubench.plugins.record.verdict import UNJUDGED
-from ipubench.plugins.record.verdict import how_compared
+
+from ipubench.plugins.baseline.rows import (
+    CHANGED,
+    Report,
+    by_change,
+    environment,
+    headline,
+    own_noise,
+)
+from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.verdict import UNJUDGED, how_compared
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
 LARGEST = 60_000

@@ -10,21 +10,22 @@ from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any, Dict, List, Sequence, Tuple
+
+from ipubench.plugins.baseline.rows import (
+    BAD,
+    Report,
+    by_change,
+    conclusion,
+    counts,
+    dig,
+    environment,
+    process_rows,
+)
 from ipubench.plugins.record.files import finite
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.report.markdown import change_text
-from ipubench.plugins.report.markdown import compile_text
-from ipubench.plugins.report.markdown import number_text
-from ipubench.plugins.baseline.rows import BAD
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.rows import by_change
-from ipubench.plugins.baseline.rows import conclusion
-from ipubench.plugins.baseline.rows import counts
-from ipubench.plugins.baseline.rows import dig
-from ipubench.plugins.baseline.rows import environment
-from ipubench.plugins.baseline.rows import process_rows
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import how_compared
+from ipubench.plugins.report.markdown import change_text, compile_text, number_text
 
 WEB = Path(__file__).with_name("web")
 

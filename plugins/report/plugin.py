@@ -6,22 +6,18 @@ import shlex
 import time
 from pathlib import Path
 from typing import Any, Generator, Optional
+
 import pytest
+
 from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.compare.baseline_plugin import missing_cases
-from ipubench.plugins.run.results import Run
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.report.files import ReportError
-from ipubench.plugins.report.files import append_summary
-from ipubench.plugins.report.files import check
-from ipubench.plugins.report.files import write
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.report.terminal import compared_with
-from ipubench.plugins.report.terminal import judged_by
+from ipubench.plugins.compare.baseline_plugin import missing_cases
+from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.process_sample import with_processes
-from ipubench.plugins.record.verdict import MISSING
-from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.record.verdict import MISSING, Verdict
+from ipubench.plugins.report.files import ReportError, append_summary, check, write
+from ipubench.plugins.report.terminal import compared_with, judged_by
+from ipubench.plugins.run.results import Run, run_key
 
 started_key = pytest.StashKey[float]()
 
@@ -61,7 +57,7 @@ def pytest_runtest_makereport(
     yield
 
 
-# Registered after plugins/compare/baseline_plugin.py, so that the verdicts of the session are known.
+# Registered after plugins/compare/baseline_plugin.py, so the verdicts of the session are known.
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Write the report of a run that measured something, however it ended."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ipubench.plugins.baseline.rows import interval_text, place
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.baseline.rows import interval_text
-from ipubench.plugins.baseline.rows import place
-from ipubench.plugins.record.text import cut_middle
-from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.text import cut_middle, percent, short_number
 
 HEADINGS = (
     "case",

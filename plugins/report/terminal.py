@@ -5,28 +5,18 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
+
 import pytest
-from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.compare.baseline_plugin import comparison_key
-from ipubench.plugins.compare.baseline_plugin import missing_cases
-from ipubench.plugins.run.results import Run
-from ipubench.plugins.run.results import run_key
+
+from ipubench.plugins.baseline.rows import CHANGED, interval_text, own_noise, reasons_of
+from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
-from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.record import rounds_of
-from ipubench.plugins.baseline.rows import CHANGED
-from ipubench.plugins.baseline.rows import interval_text
-from ipubench.plugins.baseline.rows import own_noise
-from ipubench.plugins.baseline.rows import reasons_of
-from ipubench.plugins.report.table import Row
-from ipubench.plugins.report.table import layout
-from ipubench.plugins.report.table import table_rows
-from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.text import short_number
-from ipubench.plugins.record.verdict import COMPARED
-from ipubench.plugins.record.verdict import MISSING
-from ipubench.plugins.compare.baseline_plugin import comparison_key
-from ipubench.plugins.record.text import percent
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.record import record_of, rounds_of
+from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.verdict import COMPARED, MISSING
+from ipubench.plugins.report.table import Row, layout, table_rows
+from ipubench.plugins.run.results import Run, run_key
 
 LARGEST_PRECISE_SPREAD = 0.05
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from typing import Any, Generator
+
 import pytest
+
 from ipubench.fixtures.case.errors import CaseError
+
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, Any, None]:

@@ -10,9 +10,10 @@ import signal
 import threading
 from types import FrameType
 from typing import Any, Optional
+
 import pytest
-from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.results import selected
+
+from ipubench.plugins.run.results import run_key, selected
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
 

@@ -4,9 +4,9 @@ One JSON-lines file per run under the results folder. Line types:
 
 - ``run``: first line; format version, command line, when, and the circumstances that a run which
   continues this one must share (see plugins/run/resume.py);
-- ``case``: a measured case, a benchmark in pytest-benchmark's format (see plugins/record/record.py);
+- ``case``: a measured case, a benchmark in pytest-benchmark's format (plugins/record/record.py);
 - ``fresh``: the same, measured once more in a fresh process;
-- ``pair``: the same, measured in this environment and in another one (see plugins/compare/against_plugin.py);
+- ``pair``: the same, measured here and in another environment (plugins/compare/against_plugin.py);
 - ``verdict``: what the gate said of a case;
 - ``resume``: a later run goes on here; its process, its circumstances, and the cases that it kept;
   what the lines before it say of others no longer holds;
@@ -19,25 +19,20 @@ Format history: 1 (first); 2: ``circumstances``, ``kept``, ``pair``.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Generator, List, Optional, Tuple
+
 import pytest
+
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.run import resume
-from ipubench.plugins.record.files import finite
-from ipubench.plugins.record.files import JsonLinesFile
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.selection.expand import selection_key
-from ipubench.plugins.run.results import SessionResults
-from ipubench.plugins.run.results import Run
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run import resume
+from ipubench.plugins.run.results import Run, SessionResults, run_key
+from ipubench.plugins.selection.expand import case_of, selection_key
 
 FORMAT = 2
 

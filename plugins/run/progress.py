@@ -6,17 +6,17 @@ whole line.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
+
 import pytest
+
 from ipubench.fixtures.machine.capture import uncaptured
-from ipubench.plugins.run.results import run_key
 from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.text import cut_middle, short_number
+from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.record.text import cut_middle
-from ipubench.plugins.record.text import short_number
-import math
-from typing import Dict, List, Optional
 
 NARROWEST_NAME = 16
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Tuple
+from typing import Any, Dict, List
+
 import pytest
-from ipubench.fixtures.case.cases import config_hash
-from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.run import resume
-from ipubench.plugins.record.files import finite
-from ipubench.plugins.record.files import JsonLinesFile
-from ipubench.plugins.record.files import read_lines
-from ipubench.plugins.record.record import record_of
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.selection.expand import selection_key
+
+from ipubench.plugins.record.files import JsonLinesFile, finite
+
 
 @dataclass
 class SessionResults:

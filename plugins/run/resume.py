@@ -6,11 +6,14 @@ import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional
+
 import pytest
+
 from ipubench.fixtures import devices
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import record_of
+from ipubench.plugins.run.conditions import apply_conditions
 from ipubench.plugins.selection.expand import selection_key
 
 #: What verdicts depend on besides the cases: its name in words -> a digest.
@@ -69,7 +72,7 @@ class Since:
         except DeviceError as error:
             raise pytest.UsageError(str(error)) from None
         found.fingerprint = info.fingerprint
-        found.conditions = host_process.conditions(info.kind, option.affinity, option.allocator)
+        found.conditions = apply_conditions(info.kind, option.affinity, option.allocator)
         device.release()
         return found
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 from typing import Any, Dict, List, Tuple
+
 import pytest
+
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.data.cache import cache_dir
-from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
-from ipubench.fixtures.data.images.folder import DataError
-from ipubench.fixtures.data.tfds.find import PreparedSplit
-from ipubench.fixtures.data.provider import dataset_source
-from ipubench.fixtures.data.provider import example_splits
-from ipubench.fixtures.data.provider import named_prepared
-from ipubench.fixtures.data.provider import named_shards
-from ipubench.fixtures.data.provider import prepared_key
-from ipubench.fixtures.data.provider import shards_key
-from ipubench.fixtures.data.provider import source_key
-from ipubench.fixtures.data.provider import split_of
 from ipubench.fixtures.data.imagenet.shards import ShardSet
+from ipubench.fixtures.data.images.folder import DataError
+from ipubench.fixtures.data.provider import (
+    dataset_source,
+    example_splits,
+    named_prepared,
+    named_shards,
+    prepared_key,
+    shards_key,
+    source_key,
+    split_of,
+)
+from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
+from ipubench.fixtures.data.tfds.find import PreparedSplit
 from ipubench.plugins.selection.expand import case_of
 
 #: Whether cases read TFRecords and no folder of them was named.

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
-import itertools
-from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, List, Tuple
+
 import pytest
+
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.cases import Family
-from ipubench.fixtures.case.options import check_value
-from ipubench.fixtures.case.options import resolve_key
-from ipubench.plugins.command_line.set_option import assign
-from ipubench.plugins.command_line.set_option import convert
-from ipubench.plugins.command_line.set_option import parse_assignments
-from ipubench.plugins.command_line.set_option import unknown_key_message
-from ipubench.plugins.selection.expand import FRAMEWORKS
-from ipubench.plugins.selection.expand import Selection
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.command_line.set_option import (
+    unknown_key_message,
+)
+from ipubench.plugins.selection.expand import FRAMEWORKS, Selection, case_of, selection_key
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set
+
 import pytest
+
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import Case
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.cases import Family
-from ipubench.fixtures.case.options import check_value
-from ipubench.fixtures.case.options import resolve_key
-from ipubench.plugins.command_line.set_option import assign
-from ipubench.plugins.command_line.set_option import convert
-from ipubench.plugins.command_line.set_option import parse_assignments
-from ipubench.plugins.command_line.set_option import unknown_key_message
+from ipubench.fixtures.case.cases import Case, Family
+from ipubench.fixtures.case.options import CaseConfig, check_value, resolve_key
+from ipubench.plugins.command_line.set_option import (
+    assign,
+    convert,
+    parse_assignments,
+)
 
 # Fixture name -> marker: a case's framework is the runtime it asks for.
 FRAMEWORKS = {

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import types
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Dict, List, Protocol
+
 import pytest
-from ipubench.plugins.selection.expand import case_of
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig
-from ipubench.plugins.benchmarks_yml.entry import Entry
+
+
+class NamedFile(Protocol):
+    """A file of cases: where it is, and what the identifiers of its cases begin with."""
+
+    path: Path
+    nodeid: str
+
 
 #: Path -> what is in it, of every file of the command line.
-files_key = pytest.StashKey[Dict[Path, "SpecSource"]]()
+files_key = pytest.StashKey[Dict[Path, NamedFile]]()
 
 
 def arguments_of(config: pytest.Config, nodeid: str) -> List[str]:

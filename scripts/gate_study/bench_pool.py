@@ -20,23 +20,13 @@ from typing import Any, Callable, Dict, Iterator, List
 import numpy as np
 import pytest
 
-from ipubench.bench_inference.bench_cnn_tensorflow import bench_cnn_tensorflow
-from ipubench.bench_inference.bench_cnn_torch import bench_cnn_torch
-from ipubench.bench_kernels.bench_dense import bench_dense
-from ipubench.bench_kernels.bench_grouped_conv import bench_grouped_conv
-from ipubench.bench_kernels.bench_gru import bench_gru
-from ipubench.bench_kernels.bench_lstm import bench_lstm
-from ipubench.bench_kernels.bench_lstm_multi import bench_lstm_multi
-from ipubench.bench_kernels.bench_popart_conv import bench_popart_conv
-from ipubench.bench_kernels.bench_popart_lstm import bench_popart_lstm
-from ipubench.bench_kernels.bench_rnn import bench_rnn
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
+from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.measure.rounds import timed
 
 #: Extra work as a share of a round; 0 is the code as it is.
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.10)

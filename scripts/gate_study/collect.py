@@ -1,6 +1,6 @@
 """Fill the gate study's pool: one fresh process per case and pass, until there are enough.
 
-    python scripts/gate_study/collect.py --pool=FILE --passes=40
+    python -m scripts.gate_study.collect --pool=FILE --passes=40
 
 Each pass measures every case once, in random order, so that the processes of a case are spread over
 the whole time. The pool is a file of JSON lines, one process each; a pool that exists is continued.
@@ -19,10 +19,9 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
 from ipubench.plugins.record.files import read_lines
+
+ROOT = Path(__file__).resolve().parents[2]
 
 #: The first four take a fresh process least time: QUICK=1 of the Makefile.
 CASES = (

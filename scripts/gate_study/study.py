@@ -1,6 +1,6 @@
 """How often does the gate cry wolf, and how often does it find what is slower?
 
-    python scripts/gate_study/study.py --pool=FILE
+    python -m scripts.gate_study.study --pool=FILE
 
 Each trial draws a baseline and a candidate from the pool of fresh processes (collect.py), both from
 processes that followed each other, and lets the suite's own gate judge them, with as many fresh
@@ -14,22 +14,15 @@ import argparse
 import math
 import random
 import statistics
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
 from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.record.process_sample import THROUGHPUT
+from ipubench.plugins.record.process_sample import THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.record import NAMESPACE
-from ipubench.plugins.record.process_sample import sample_of
-from ipubench.plugins.record.process_sample import with_processes
-from ipubench.plugins.record.verdict import INCONCLUSIVE
-from ipubench.plugins.record.verdict import REGRESSED
-from scripts.gate_study.collect import read_pool  # noqa: E402
+from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
+from scripts.gate_study.collect import read_pool
 
 SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")
 #: pytest-benchmark's statistics, and the change that its users ask for.
@@ -182,7 +175,7 @@ def slowdown(lines: List[Dict[str, Any]], level: str, canary: str) -> float:
 
 def _costs(lines: List[Dict[str, Any]], level: str, canary: str) -> List[float]:
     samples = [sample_of(benchmark_of(line, level, canary), fresh=True) for line in lines]
-    costs = [gate.cost(sample, THROUGHPUT) for sample in samples]
+    costs = [gate.log_cost(sample, THROUGHPUT) for sample in samples]
     return [cost for cost in costs if cost is not None]
 
 

@@ -10,13 +10,9 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.baseline import Benchmark
-from ipubench.plugins.baseline import key_of
-from ipubench.plugins.baseline import load_all
-from ipubench.plugins.baseline import save
-from ipubench.plugins.record.text import table
+from ipubench.plugins.baseline import Benchmark, key_of, load_all, save
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.text import cut_middle
+from ipubench.plugins.record.text import cut_middle, table
 from tests.support.baselines import document, entry, load
 from tests.support.harness import Outcome, Project
 

@@ -11,21 +11,14 @@ from typing import Any, List
 
 import pytest
 
-from ipubench.plugins.baseline import BaselineError
-from ipubench.plugins.baseline import Key
+from ipubench.plugins.baseline import BaselineError, Key, load_document, save
 from ipubench.plugins.baseline.history import change_points as changes
-from ipubench.plugins.baseline import load_document
-from ipubench.plugins.baseline import save
 from ipubench.plugins.baseline.history import store
-from ipubench.plugins.baseline.history.change_points import ChangesUnavailable
-from ipubench.plugins.baseline.history.change_points import change_points
-from ipubench.plugins.baseline.history.change_points import noise
-from ipubench.plugins.baseline.history.store import Trend
-from ipubench.plugins.baseline.history.store import short_revision
-from ipubench.plugins.baseline.history.store import slug
+from ipubench.plugins.baseline.history.change_points import ChangesUnavailable, change_points, noise
+from ipubench.plugins.baseline.history.store import Trend, short_revision, slug
+from tests.baseline.test_command import Shell
 from tests.support.baselines import document, entry
 from tests.support.harness import Project
-from tests.baseline.test_command import Shell
 
 A = "bench_x.py::bench_x[a]"
 

@@ -14,32 +14,32 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ipubench.fixtures.machine.files import write_atomically
 from ipubench.fixtures.machine.paths import user_path
 from ipubench.plugins import baseline
-from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.baseline import BaselineError
-from ipubench.plugins.baseline import Key
-from ipubench.plugins.baseline import baseline_path
-from ipubench.plugins.baseline import find
+from ipubench.plugins.baseline import (
+    BaselineError,
+    Key,
+    baseline_path,
+    find,
+    key_of,
+    load_all,
+    measured,
+    save,
+    show,
+    store,
+)
 from ipubench.plugins.baseline import format as form
-from ipubench.plugins.baseline import key_of
-from ipubench.plugins.baseline import load_all
-from ipubench.plugins.baseline import measured
-from ipubench.plugins.baseline import save
-from ipubench.plugins.baseline import show
-from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.difference import differences
-from ipubench.fixtures.machine.files import write_atomically
-from ipubench.plugins.run.results import SessionResults
-from ipubench.plugins.record.process_sample import SCALARS
-from ipubench.plugins.record.process_sample import THROUGHPUT
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.baseline.exports import EXPORTS
-from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.report.page import page
-from ipubench.plugins.report.page import plotly_is_there
+from ipubench.plugins.gate import rule as gate
+from ipubench.plugins.record.process_sample import SCALARS, THROUGHPUT
+from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import COMPARED
+from ipubench.plugins.report.markdown import markdown
+from ipubench.plugins.report.page import page, plotly_is_there
+from ipubench.plugins.run.results import SessionResults
 from tests.support.baselines import FORMAT_1, document, entry, load, old_document
 from tests.support.harness import ROOT
 
@@ -184,7 +184,8 @@ def test_processes_that_change_a_file_at_once_lose_nothing(path: Path) -> None:
     """Four real processes, each reading, changing and writing six times."""
     program = (
         "import sys; from pathlib import Path\n"
-        "from ipubench.plugins.baseline import change, save; from tests.support.baselines import *\n"
+        "from ipubench.plugins.baseline import change, save\n"
+        "from tests.support.baselines import *\n"
         "path, me = Path(sys.argv[1]), sys.argv[2]\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "for number in range(6):\n"

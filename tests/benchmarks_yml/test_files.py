@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 
 from ipubench.plugins.benchmarks_yml.entry import KEYS
 from ipubench.plugins.benchmarks_yml.errors import SpecError
-from ipubench.plugins.benchmarks_yml.expression import FUNCTIONS
-from ipubench.plugins.benchmarks_yml.expression import Expression
-from ipubench.plugins.benchmarks_yml.reader import entries_of
-from ipubench.plugins.benchmarks_yml.reader import read_entries
-from ipubench.plugins.benchmarks_yml.yaml_reader import Value
-from ipubench.plugins.benchmarks_yml.yaml_reader import parse
+from ipubench.plugins.benchmarks_yml.expression import FUNCTIONS, Expression
+from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
+from ipubench.plugins.benchmarks_yml.yaml_reader import Value, parse
 
 BOMB = "a: &a0 {x: 1}\n" + "".join(
     f"b{n}: &a{n} {{{', '.join(f'k{i}: *a{n - 1}' for i in range(9))}}}\n" for n in range(1, 30)

@@ -11,23 +11,13 @@ from typing import Dict, List
 import pytest
 
 from ipubench.fixtures.machine.process import ServerProcess
-from ipubench.plugins.benchmarks_yml import template
-from ipubench.plugins.benchmarks_yml import units
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig
-from ipubench.plugins.benchmarks_yml.cases import Wanted
-from ipubench.plugins.benchmarks_yml.cases import cases_of
-from ipubench.plugins.benchmarks_yml.command import Ran
-from ipubench.plugins.benchmarks_yml.command import words_of
+from ipubench.plugins.benchmarks_yml import template, units
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, safe_name
+from ipubench.plugins.benchmarks_yml.command import Ran, words_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.benchmarks_yml.figures import Metric
-from ipubench.plugins.benchmarks_yml.figures import MetricError
-from ipubench.plugins.benchmarks_yml.figures import mean
-from ipubench.plugins.benchmarks_yml.figures import search
-from ipubench.plugins.benchmarks_yml.cases import safe_name
-from ipubench.plugins.benchmarks_yml.reader import entries_of
-from ipubench.plugins.benchmarks_yml.reader import read_entries
-from ipubench.plugins.benchmarks_yml.results import CommandResults
-from ipubench.plugins.benchmarks_yml.results import results_of
+from ipubench.plugins.benchmarks_yml.figures import Metric, MetricError, mean, search
+from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
+from ipubench.plugins.benchmarks_yml.results import CommandResults, results_of
 from ipubench.plugins.benchmarks_yml.yaml_reader import parse
 
 FORMS = Path(__file__).resolve().parents[1] / "stored" / "specs" / "forms.yml"

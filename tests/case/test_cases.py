@@ -10,13 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.cases import Family
-from ipubench.fixtures.case.cases import Sweep
-from ipubench.fixtures.case.cases import config_hash
-from ipubench.fixtures.case.cases import effective_options
-from ipubench.fixtures.case.options import option
-from ipubench.fixtures.case.options import resolve_key
+from ipubench.fixtures.case.cases import Family, Sweep, config_hash, effective_options
+from ipubench.fixtures.case.options import CaseConfig, option, resolve_key
 
 NONE: FrozenSet[str] = frozenset()
 

@@ -13,25 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipubench.bench_training.application.options import Application
-from ipubench.bench_training.application.rules import DimensionError
-from ipubench.bench_training.application.rules import UnallowedConfigurationError
-from ipubench.bench_training.application.rules import settled
-from ipubench.bench_training.bench_application import HOST
-from ipubench.bench_training.bench_application import IPU
-from ipubench.bench_training.bench_application import LOGS
-from ipubench.bench_training.bench_application import POD4
-from ipubench.bench_training.bench_application import POD16
+from ipubench.bench_training.application.rules import (
+    DimensionError,
+    UnallowedConfigurationError,
+    settled,
+)
+from ipubench.bench_training.bench_application import HOST, IPU, LOGS, POD4, POD16
 from ipubench.fixtures.case.cases import config_hash
-from ipubench.fixtures.case.options import option_types
-from ipubench.fixtures.case.options import plain_options
-from ipubench.fixtures.case.options import resolve_key
+from ipubench.fixtures.case.options import option_types, plain_options, resolve_key
 from ipubench.fixtures.case.values import Parameters
-from ipubench.plugins.command_line.set_option import ELSEWHERE
-from ipubench.plugins.command_line.set_option import RESERVED
-from ipubench.plugins.command_line.set_option import convert
-from ipubench.plugins.command_line.set_option import parse_assignments
-from ipubench.plugins.command_line.set_option import split_values
-from ipubench.plugins.command_line.set_option import unknown_key_message
+from ipubench.plugins.command_line.set_option import (
+    ELSEWHERE,
+    RESERVED,
+    convert,
+    parse_assignments,
+    split_values,
+    unknown_key_message,
+)
 from tests.support.harness import ROOT, run_pytest
 
 PRESETS: Dict[str, Application] = {**IPU, **POD4, **POD16}

@@ -7,12 +7,14 @@ from typing import Any, Dict, Tuple
 
 import pytest
 
-from ipubench.bench_inference.bench_cnn_torch import BATCHES
-from ipubench.bench_inference.bench_cnn_torch import HOST
-from ipubench.bench_inference.bench_cnn_torch import IPU
-from ipubench.bench_inference.bench_cnn_torch import POD4
-from ipubench.bench_inference.bench_cnn_torch import POD4_BATCHES
-from ipubench.bench_inference.bench_cnn_torch import ipu_sweep
+from ipubench.bench_inference.bench_cnn_torch import (
+    BATCHES,
+    HOST,
+    IPU,
+    POD4,
+    POD4_BATCHES,
+    ipu_sweep,
+)
 from ipubench.bench_inference.classifier import Classifier
 
 # micro batch, device iterations, samples per host call

@@ -11,15 +11,13 @@ import pytest
 
 from ipubench.bench_kernels import bench_lstm_multi
 from ipubench.bench_kernels.bench_dense import Dense
-from ipubench.bench_kernels.bench_grouped_conv import GroupedConv
-from ipubench.bench_kernels.bench_grouped_conv import covered
+from ipubench.bench_kernels.bench_grouped_conv import GroupedConv, covered
 from ipubench.bench_kernels.bench_gru import Gru
 from ipubench.bench_kernels.bench_hmc import Hmc
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
 from ipubench.bench_kernels.bench_rnn import Rnn
-from ipubench.fixtures.case.cases import Family
-from ipubench.fixtures.case.cases import Sweep
+from ipubench.fixtures.case.cases import Family, Sweep
 from ipubench.plugins.selection.expand import expand
 from tests.support.kernels import DATA
 

@@ -9,10 +9,7 @@ from typing import Any, Tuple
 import numpy as np
 import pytest
 
-from ipubench.bench_kernels.bench_hmc import START
-from ipubench.bench_kernels.bench_hmc import STEP_SIZE
-from ipubench.bench_kernels.bench_hmc import Hmc
-from ipubench.bench_kernels.bench_hmc import hmc
+from ipubench.bench_kernels.bench_hmc import START, STEP_SIZE, Hmc, hmc
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from tests.support.kernels import DATA, Array, StandIn

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.options import option_types
-from ipubench.plugins.command_line.set_option import ELSEWHERE
-from ipubench.plugins.command_line.set_option import convert
-from ipubench.plugins.command_line.set_option import parse_assignments
-from ipubench.plugins.command_line.set_option import split_values
-from ipubench.plugins.command_line.set_option import unknown_key_message
+from ipubench.plugins.command_line.set_option import (
+    ELSEWHERE,
+    convert,
+    parse_assignments,
+    split_values,
+    unknown_key_message,
+)
 from tests.support.fake_cases import Fake, Other
 
 

@@ -8,10 +8,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.compare.against_plugin import Sides
-from ipubench.plugins.compare.against_plugin import answers
-from ipubench.plugins.compare.against_plugin import incomparable
-from ipubench.plugins.compare.against_plugin import verdict
+from ipubench.plugins.compare.against_plugin import Sides, answers, incomparable, verdict
 from ipubench.plugins.processes.other_python import Environment
 from tests.support.harness import Project
 

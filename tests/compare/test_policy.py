@@ -10,12 +10,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipubench.plugins.record.process_sample import METRICS
-from ipubench.plugins.record.process_sample import value_of
-from ipubench.plugins.compare.policy_file import Policy
-from ipubench.plugins.compare.policy_file import PolicyError
+from ipubench.plugins.compare.policy_file import Policy, PolicyError, matches
+from ipubench.plugins.record.process_sample import METRICS, value_of
 from ipubench.plugins.record.values import fraction
-from ipubench.plugins.compare.policy_file import matches
 from tests.support.harness import Project
 
 RESNET = "bench_inference/bench_cnn.py::bench_cnn[resnet50-bs16]"

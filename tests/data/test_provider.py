@@ -11,15 +11,11 @@ from typing import Dict, List
 
 import pytest
 
-from ipubench import fixtures
-from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.array_feed import TensorSpec
-from ipubench.fixtures.data.images.folder import DataError
-from ipubench.fixtures.data.images.folder import ImageFolder
-from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.data.provider import dataset_source
-from ipubench.fixtures.data.provider import default_workers
-from tests.support.harness import WITHOUT_OTHERS
+from ipubench.fixtures.data.images import samples
+from ipubench.fixtures.data.images.folder import DataError, ImageFolder
+from ipubench.fixtures.data.provider import Data, dataset_source, default_workers
+from tests.support.harness import ROOT, WITHOUT_OTHERS
 
 pytest_plugins = "pytester"
 
@@ -153,7 +149,9 @@ def test_fixture_without_a_plugin_and_its_teardown(
     (tmp_path / "x.jpg").touch()
     monkeypatch.setenv("DATASETS_DIR", str(tmp_path))
     pytester.makepyfile(CASE)
-    result = pytester.runpytest_subprocess(*WITHOUT_OTHERS, "-s", "-p", "ipubench.fixtures.data.fixture")
+    result = pytester.runpytest_subprocess(
+        *WITHOUT_OTHERS, "-s", "-p", "ipubench.fixtures.data.fixture"
+    )
     result.stdout.fnmatch_lines([f"*images in {tmp_path}", "*closed*"])
     result.assert_outcomes(passed=1)
 
@@ -161,7 +159,12 @@ def test_fixture_without_a_plugin_and_its_teardown(
 def test_fixture_reads_the_option(pytester: pytest.Pytester, tmp_path: Path) -> None:
     (tmp_path / "x.jpg").touch()
     pytester.makepyfile(CASE)
-    plugins = ("-p", "ipubench.fixtures.data.fixture", "-p", "ipubench.plugins.command_line.options")
+    plugins = (
+        "-p",
+        "ipubench.fixtures.data.fixture",
+        "-p",
+        "ipubench.plugins.command_line.options",
+    )
     words = (*WITHOUT_OTHERS, "-s", *plugins, f"--dataset-dir={tmp_path}")
     result = pytester.runpytest_subprocess(*words)
     result.stdout.fnmatch_lines([f"*images in {tmp_path}"])
@@ -173,6 +176,6 @@ def test_importing_the_fixture_is_light() -> None:
         "heavy = {'torch', 'tensorflow', 'PIL', 'filelock'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    root = Path(fixtures.__file__).parents[1]
+    root = ROOT
     result = subprocess.run([sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE)
     assert result.stdout == b"[]\n"

@@ -10,8 +10,7 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.devices.cpu import read_topology
+from ipubench.fixtures.devices.cpu import CpuDevice, read_topology
 from ipubench.fixtures.devices.ipu import IpuDevice
 
 CPUINFO = """processor : 0

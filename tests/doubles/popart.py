@@ -478,16 +478,14 @@ class _Session:
 
     def _returned(self) -> Dict[str, Tuple[Tuple[int, ...], str]]:
         """Return shape and type of the tensors that come back, by name."""
-        from ipubench.models.onnx.network import dtype_of
-        from ipubench.models.onnx.network import shape_of
+        from ipubench.models.onnx.network import dtype_of, shape_of
 
         values = {value.name: value for value in self._model.graph.output}
         names = self._flow._anchors
         return {name: (tuple(shape_of(values[name])), dtype_of(values[name])) for name in names}
 
     def _check_arrays(self, stepio: PyStepIO) -> None:
-        from ipubench.models.onnx.network import dtype_of
-        from ipubench.models.onnx.network import shape_of
+        from ipubench.models.onnx.network import dtype_of, shape_of
 
         expected = {v.name: (tuple(shape_of(v)), dtype_of(v)) for v in self._model.graph.input}
         count = self._flow._batches * self._replicas
@@ -580,8 +578,7 @@ def _evaluator(model: Any, training: bool) -> Any:
     """Return the graph as a function of tensors, in float32."""
     import torch
 
-    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS
-    from ipubench.fixtures.runtimes.onnx.operators import Target
+    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS, Target
     from ipubench.fixtures.runtimes.onnx.torch_engine import TorchGraph
 
     def nll(node: Any, target: Any) -> Any:

@@ -12,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.gate import inference
-from ipubench.plugins.gate.inference import corrected
-from ipubench.plugins.gate.inference import effect
-from ipubench.plugins.gate.inference import noise_floor
-from ipubench.plugins.gate.inference import student_quantile
+from ipubench.plugins.gate.inference import corrected, effect, noise_floor, student_quantile
 
 costs = st.lists(st.floats(-1, 1), min_size=2, max_size=9)
 NONE_ASSUMED = 0.0

@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipubench.plugins.gate.inference import decide
+from ipubench.plugins.gate.paired import (
+    FALSE_ALARMS,
+    Pair,
+    level_of_a_look,
+    looks,
+    paired_effect,
+    precise,
+)
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
-from ipubench.plugins.gate.paired import FALSE_ALARMS
-from ipubench.plugins.gate.paired import Pair
-from ipubench.plugins.gate.paired import level_of_a_look
-from ipubench.plugins.gate.paired import looks
-from ipubench.plugins.gate.paired import paired_effect
-from ipubench.plugins.gate.paired import precise
 
 DIFFERENCES = st.lists(st.floats(-1, 1), min_size=4, max_size=14)
 quick = settings(max_examples=100, deadline=None, database=None)

@@ -13,19 +13,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.gate.rule import Rule
 from ipubench.plugins.gate.inference import noise_floor
-from ipubench.plugins.record.process_sample import THROUGHPUT
-from ipubench.plugins.record.process_sample import with_processes
-from ipubench.plugins.record.verdict import IMPROVED
-from ipubench.plugins.record.verdict import INCOMPARABLE
-from ipubench.plugins.record.verdict import INCONCLUSIVE
-from ipubench.plugins.record.verdict import NEW
-from ipubench.plugins.record.verdict import PASS
-from ipubench.plugins.record.verdict import REGRESSED
-from ipubench.plugins.record.verdict import UNJUDGED
-from ipubench.plugins.record.verdict import Verdict
-from ipubench.plugins.record.verdict import message
+from ipubench.plugins.gate.rule import Rule
+from ipubench.plugins.record.process_sample import THROUGHPUT, with_processes
+from ipubench.plugins.record.verdict import (
+    IMPROVED,
+    INCOMPARABLE,
+    INCONCLUSIVE,
+    NEW,
+    PASS,
+    REGRESSED,
+    UNJUDGED,
+    Verdict,
+    message,
+)
 
 
 def benchmark(

@@ -16,8 +16,8 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.launchers import Launcher
 from ipubench.fixtures.instances.plan import Plan
-from tests.support.harness import ROOT
 from tests.machine.test_process import runs
+from tests.support.harness import ROOT
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="the supervisor needs Linux: run it there"

@@ -16,19 +16,11 @@ from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances import launchers
-from ipubench.fixtures.instances.plan import shares
 from ipubench.fixtures.instances.distribution import cluster_variables
-from ipubench.fixtures.instances.launchers import host_launcher
-from ipubench.fixtures.instances.launchers import poprun
-from ipubench.fixtures.instances.launchers import rank
-from ipubench.fixtures.instances.instance import Instance
-from ipubench.fixtures.instances.instance import bind_threads
-from ipubench.fixtures.instances.plan import instances_of
-from ipubench.fixtures.instances.plan import ipus_per_replica
-from ipubench.fixtures.instances.plan import plan
-from ipubench.fixtures.instances.protocol import Connection
-from ipubench.fixtures.instances.protocol import Lines
-from ipubench.fixtures.instances.protocol import encode
+from ipubench.fixtures.instances.instance import Instance, bind_threads
+from ipubench.fixtures.instances.launchers import host_launcher, poprun, rank
+from ipubench.fixtures.instances.plan import instances_of, ipus_per_replica, plan, shares
+from ipubench.fixtures.instances.protocol import Connection, Lines, encode
 from ipubench.fixtures.machine.process import free_ports
 
 # --- cores -----------------------------------------------------------------------------------

@@ -13,11 +13,8 @@ import pytest
 from ipubench.bench_inference.bench_cnn_torch import POD4
 from ipubench.fixtures.data.image_feed import ImageFeed
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.instances.distribution import join
-from ipubench.fixtures.instances.distribution import local_replicas
-from ipubench.fixtures.instances.distribution import popdist_instance
-from ipubench.fixtures.instances.launchers import poprun
-from ipubench.fixtures.instances.launchers import rank
+from ipubench.fixtures.instances.distribution import join, local_replicas, popdist_instance
+from ipubench.fixtures.instances.launchers import poprun, rank
 from tests.doubles import popdist as double
 from tests.doubles import poptorch as poptorch_double
 from tests.support.sdk_api import description

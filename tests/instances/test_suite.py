@@ -15,9 +15,9 @@ from typing import List
 
 import pytest
 
+from tests.machine.test_process import runs, wait_until_gone
 from tests.support.harness import WITHOUT_OTHERS, Project, run_pytest
 from tests.support.instances import WORDS, notes_of, record_of, run, with_instances
-from tests.machine.test_process import runs, wait_until_gone
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from tests.machine.test_process import runs
 from tests.support.harness import Project
 from tests.support.instances import notes_of, record_of, run, with_instances
-from tests.machine.test_process import runs
 
 pytestmark = [
     pytest.mark.framework,

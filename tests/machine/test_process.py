@@ -14,10 +14,7 @@ from typing import Iterator, List, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.machine.process import ServerProcess
-from ipubench.fixtures.machine.process import answers
-from ipubench.fixtures.machine.process import free_port
-from ipubench.fixtures.machine.process import port_is_free
+from ipubench.fixtures.machine.process import ServerProcess, answers, free_port, port_is_free
 from tests.support.harness import ROOT
 
 pytestmark = pytest.mark.skipif(

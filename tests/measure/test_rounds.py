@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 
 from ipubench.fixtures.data.array_feed import ArrayFeed
 from ipubench.fixtures.devices.fake import FakeDevice
-from ipubench.fixtures.runtimes.step import Work
 from ipubench.fixtures.runtimes.fake import FakeStep
+from ipubench.fixtures.runtimes.step import Work
 from ipubench.plugins.measure import rounds as measure
-from ipubench.plugins.measure.rounds import Limits
-from ipubench.plugins.measure.rounds import Rounds
-from ipubench.plugins.measure.rounds import stop_reason
+from ipubench.plugins.measure.rounds import Limits, Rounds, stop_reason
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 
 

@@ -17,13 +17,12 @@ from ipubench.bench_training.training import Training
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
-from ipubench.models.tensorflow.training import auto_scaling
-from ipubench.models.tensorflow.training import fusion
+from ipubench.models.tensorflow.training import auto_scaling, fusion
 from ipubench.models.tensorflow.training.application import ApplicationRecipe
 from ipubench.models.tensorflow.training.device_preprocess import preprocess
 from ipubench.models.tensorflow.training.recipe import Targets
 from tests.support import sdk_api
-from tests import tensorflow_ipu_support as small
+from tests.support import tensorflow_ipu as small
 
 pytestmark = pytest.mark.framework
 
@@ -533,7 +532,9 @@ def test_a_hosts_updates_are_numpys(tf: Any, monkeypatch: pytest.MonkeyPatch) ->
             number = 3 * update + micro
             target = np.eye(small.CLASSES)[labels[number]] * 0.9 + 0.1 / small.CLASSES
             with tf.GradientTape() as tape:
-                logits = classifier(tf.constant(images[number], tf.float32), ForwardPass(training=True))
+                logits = classifier(
+                    tf.constant(images[number], tf.float32), ForwardPass(training=True)
+                )
                 loss = -tf.reduce_mean(
                     tf.reduce_sum(target.astype(np.float32) * tf.nn.log_softmax(logits), axis=1)
                 )

@@ -10,11 +10,8 @@ import pytest
 
 from ipubench.models.tensorflow.cnn.blocks import cut_at
 from ipubench.models.tensorflow.cnn.classification import split_units
-from ipubench.models.tensorflow.cnn.fold import fold
-from ipubench.models.tensorflow.cnn.fold import folded_norms
-from ipubench.models.tensorflow.cnn.named import MODEL_NAMES
-from ipubench.models.tensorflow.cnn.named import NamedNetwork
-from ipubench.models.tensorflow.cnn.named import build_named
+from ipubench.models.tensorflow.cnn.fold import fold, folded_norms
+from ipubench.models.tensorflow.cnn.named import MODEL_NAMES, NamedNetwork, build_named
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 from tests.support.named_networks_reference import (
     MOMENTUM,
@@ -232,7 +229,9 @@ def test_norms_of_convolutions_are_folded(tf: Any) -> None:
 def test_moving_variances_take_the_unbiased_one(tf: Any) -> None:
     classifier = varied(tf, NamedNetwork("toy_model_bn", CLASSES, (32, 32, 3), norm_momentum=0.9))
     images = tf.constant(random_images((4, 32, 32, 3)))
-    seen = classifier.units[1](classifier.units[0](images, ForwardPass(False)), ForwardPass(False)).numpy()
+    seen = classifier.units[1](
+        classifier.units[0](images, ForwardPass(False)), ForwardPass(False)
+    ).numpy()
     norm = classifier.units[2].layers[0]
     before, run = norm.moving_variance.numpy(), ForwardPass(training=True)
     classifier(images, run)

@@ -8,17 +8,20 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.models.tensorflow.cnn.classification import Network
-from ipubench.models.tensorflow.cnn.classification import Run
-from ipubench.models.tensorflow.cnn.classification import build_classifier
-from ipubench.models.tensorflow.cnn.classification import split_units
-from ipubench.models.tensorflow.cnn.fold import fold
-from ipubench.models.tensorflow.cnn.fold import folded_norms
-from ipubench.models.tensorflow.cnn.operations import convolve
-from ipubench.models.tensorflow.cnn.operations import group_norm
-from ipubench.models.tensorflow.cnn.operations import has_grouped_gradient
-from ipubench.models.tensorflow.cnn.operations import has_onednn_by_default
-from ipubench.models.tensorflow.cnn.operations import ungrouped
+from ipubench.models.tensorflow.cnn.classification import (
+    Network,
+    build_classifier,
+    split_units,
+)
+from ipubench.models.tensorflow.cnn.fold import fold, folded_norms
+from ipubench.models.tensorflow.cnn.operations import (
+    convolve,
+    group_norm,
+    has_grouped_gradient,
+    has_onednn_by_default,
+    ungrouped,
+)
+from ipubench.models.tensorflow.cnn.run import ForwardPass
 from tests.support.tensorflow_cnn import copy_to_torch, vary_norms, without_weights
 
 pytestmark = pytest.mark.framework
@@ -83,7 +86,7 @@ def images(size: int = 64, batch: int = 2, seed: int = 1) -> Any:
 
 
 def infer(classifier: Any, inputs: Any) -> Any:
-    return classifier(inputs, Run(training=False))
+    return classifier(inputs, ForwardPass(training=False))
 
 
 def error(found: Any, expected: Any) -> float:
@@ -381,19 +384,19 @@ def test_an_ungrouped_kernel_convolves_as_the_grouped_one(tf: Any, stride: int) 
 
 def test_training_normalises_by_the_batch_and_averages_move(tf: Any) -> None:
     classifier = varied(tf, RESNET18)
-    run = Run(training=True)
+    run = ForwardPass(training=True)
     inputs = tf.constant(images(32, batch=4))
     classifier(inputs, run)
     norm, mean, variance = run.statistics[0]
     stem = classifier.units[0].layers[0]
     assert norm is stem.norm
     assert len(run.statistics) == 20
-    sums = stem.conv(inputs, Run(training=False)).numpy().astype(np.float64)
+    sums = stem.conv(inputs, ForwardPass(training=False)).numpy().astype(np.float64)
     assert error(mean, sums.mean((0, 1, 2))) < 1e-5
     assert error(variance, sums.var((0, 1, 2), ddof=1)) < 1e-5
     scaled = (sums - sums.mean((0, 1, 2))) / np.sqrt(sums.var((0, 1, 2)) + 1e-5)
     expected = scaled * norm.gamma.numpy() + norm.beta.numpy()
-    assert error(norm(tf.constant(sums, tf.float32), Run(training=True)), expected) < 1e-5
+    assert error(norm(tf.constant(sums, tf.float32), ForwardPass(training=True)), expected) < 1e-5
     before = norm.moving_mean.numpy(), norm.moving_variance.numpy()
     run.update_moving_averages()
     assert error(norm.moving_mean, 0.97 * before[0] + 0.03 * mean.numpy()) < 1e-6
@@ -406,7 +409,7 @@ def loss_gradients(tf: Any, classifier: Any, inputs: Any, recompute: bool) -> An
 
     def checkpointed(unit: Any, seed: Any) -> Callable[[Any], Any]:
         def compute(images: Any) -> Any:
-            run = Run(True, seed)
+            run = ForwardPass(True, seed)
             outputs = unit(images, run)
             return (outputs, *(part for _, *pair in run.statistics for part in pair))
 
@@ -421,7 +424,7 @@ def loss_gradients(tf: Any, classifier: Any, inputs: Any, recompute: bool) -> An
                 if recompute:
                     outputs = checkpointed(unit, seed)(outputs)[0]
                 else:
-                    outputs = unit(outputs, Run(True, seed))
+                    outputs = unit(outputs, ForwardPass(True, seed))
             loss = tf.reduce_sum(tf.nn.log_softmax(outputs)[:, 0])
         return loss, tape.gradient(loss, variables)
 
@@ -447,7 +450,7 @@ def test_every_variable_has_a_finite_gradient(
     tf: Any, built: Callable[[Network], Any], network: Network
 ) -> None:
     classifier = built(network)
-    run = Run(True, tf.constant([1, 2]), dense_groups=not has_grouped_gradient(tf))
+    run = ForwardPass(True, tf.constant([1, 2]), dense_groups=not has_grouped_gradient(tf))
     variables = classifier.trainable_variables
     gradients = gradients_of(tf, classifier, variables, run)
     assert len(gradients) == len(variables)
@@ -461,14 +464,14 @@ def test_dense_kernels_change_no_gradient_of_a_resnext(tf: Any) -> None:
     variables = classifier.trainable_variables
     seed = tf.constant([1, 2])
     one, other = (
-        gradients_of(tf, classifier, variables, Run(True, seed, dense_groups=dense))
+        gradients_of(tf, classifier, variables, ForwardPass(True, seed, dense_groups=dense))
         for dense in (False, True)
     )
     joined = [np.concatenate([np.ravel(gradient) for gradient in g]) for g in (one, other)]
     assert error(joined[1], joined[0]) < 1e-3
 
 
-def gradients_of(tf: Any, classifier: Any, variables: Any, run: Run) -> Any:
+def gradients_of(tf: Any, classifier: Any, variables: Any, run: ForwardPass) -> Any:
     with tf.GradientTape() as tape:
         logits = classifier(tf.constant(images(32)), run)
         loss = tf.reduce_sum(tf.nn.log_softmax(logits)[:, 0])
@@ -480,16 +483,16 @@ def test_dropout_keeps_the_expectation(tf: Any, whole: bool) -> None:
     from ipubench.models.tensorflow.cnn.layers import Dropout
 
     layer, values = Dropout(0.8, 3, whole), tf.ones([4096, 2, 2, 1])
-    found = layer(values, Run(True, tf.constant([1, 2]))).numpy()
+    found = layer(values, ForwardPass(True, tf.constant([1, 2]))).numpy()
     assert set(np.unique(found)) == {0.0, np.float32(1.25)}
     # Four standard errors of a mean of at least 4096 independent draws.
     assert found.mean() == pytest.approx(1.0, abs=4 * 0.5 / 64)
     assert (found.reshape(4096, 4).std(1) == 0).all() == whole
-    assert np.array_equal(found, layer(values, Run(True, tf.constant([1, 2]))))
-    assert not np.array_equal(found, layer(values, Run(True, tf.constant([2, 2]))))
+    assert np.array_equal(found, layer(values, ForwardPass(True, tf.constant([1, 2]))))
+    assert not np.array_equal(found, layer(values, ForwardPass(True, tf.constant([2, 2]))))
     neighbour = Dropout(0.8, 4, whole)
-    assert not np.array_equal(found, neighbour(values, Run(True, tf.constant([1, 2]))))
-    for run in (Run(True), Run(False, tf.constant([1, 2]))):
+    assert not np.array_equal(found, neighbour(values, ForwardPass(True, tf.constant([1, 2]))))
+    for run in (ForwardPass(True), ForwardPass(False, tf.constant([1, 2]))):
         assert np.array_equal(layer(values, run), values)
 
 

@@ -8,10 +8,12 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.models.torch.classification import ARCHITECTURES
-from ipubench.models.torch.classification import Norm
-from ipubench.models.torch.classification import build_classifier
-from ipubench.models.torch.classification import pretrained_path
+from ipubench.models.torch.classification import (
+    ARCHITECTURES,
+    Norm,
+    build_classifier,
+    pretrained_path,
+)
 
 pytestmark = pytest.mark.framework
 

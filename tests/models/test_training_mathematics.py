@@ -7,14 +7,13 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.models.tensorflow.training import fusion
-from ipubench.models.tensorflow.training import inputs
-from ipubench.models.tensorflow.training import losses
-from ipubench.models.tensorflow.training import mixing
+from ipubench.models.tensorflow.training import fusion, inputs, losses, mixing
 from ipubench.models.tensorflow.training.averaging import WeightAverages
-from ipubench.models.tensorflow.training.optimisers import NAMES
-from ipubench.models.tensorflow.training.optimisers import default_rmsprop_decay
-from ipubench.models.tensorflow.training.optimisers import make_optimiser
+from ipubench.models.tensorflow.training.optimisers import (
+    NAMES,
+    default_rmsprop_decay,
+    make_optimiser,
+)
 
 pytestmark = pytest.mark.framework
 

@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipubench.models.tensorflow.training.schedules import SCHEDULES
-from ipubench.models.tensorflow.training.schedules import Cosine
-from ipubench.models.tensorflow.training.schedules import Exponential
-from ipubench.models.tensorflow.training.schedules import Polynomial
-from ipubench.models.tensorflow.training.schedules import Schedule
-from ipubench.models.tensorflow.training.schedules import Stepped
-from ipubench.models.tensorflow.training.schedules import base_rate
-from ipubench.models.tensorflow.training.schedules import default_exponent
-from ipubench.models.tensorflow.training.schedules import updates_per_epoch
+from ipubench.models.tensorflow.training.schedules import (
+    SCHEDULES,
+    Cosine,
+    Exponential,
+    Polynomial,
+    Schedule,
+    Stepped,
+    base_rate,
+    default_exponent,
+    updates_per_epoch,
+)
 
 IMAGES = 1281167
 KINDS = sorted(SCHEDULES)

@@ -7,11 +7,7 @@ from typing import Dict
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.poplar.flags import VARIABLE
-from ipubench.fixtures.poplar.flags import Flags
-from ipubench.fixtures.poplar.flags import case_flags
-from ipubench.fixtures.poplar.flags import claim
-from ipubench.fixtures.poplar.flags import parse
+from ipubench.fixtures.poplar.flags import VARIABLE, Flags, case_flags, claim, parse
 
 GENERATED = case_flags(False, False, False, False)
 SYNTHETIC = case_flags(False, True, False, False)

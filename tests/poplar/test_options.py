@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
-from ipubench.fixtures.poplar.options import engine_options
-from ipubench.fixtures.poplar.options import parse_options
-from ipubench.fixtures.poplar.options import reports_in
+from ipubench.fixtures.poplar.options import (
+    ENGINE_OPTIONS,
+    engine_options,
+    parse_options,
+    reports_in,
+)
 
 
 def test_values_become_the_text_that_poplar_reads() -> None:

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from ipubench.plugins.processes import fresh
-from tests.support.harness import Project
 from tests.run.test_interruption import is_running
+from tests.support.harness import Project
 
 HANGING = """
 import os, pathlib, subprocess, sys, time

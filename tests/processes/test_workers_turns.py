@@ -16,8 +16,7 @@ import pytest
 
 from ipubench.fixtures.machine.supervisor import status
 from ipubench.plugins.processes import turns as stopping
-from ipubench.plugins.processes.turns import Turns
-from ipubench.plugins.processes.turns import let_all_go_on
+from ipubench.plugins.processes.turns import Turns, let_all_go_on
 from tests.support.harness import ROOT, Project
 
 DEADLINE = 60.0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipubench.plugins.record import host_process
+from ipubench.plugins.run.conditions import tune_allocator
 from tests.support.harness import ROOT
 
 # Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
@@ -40,7 +41,7 @@ def page_faults(allocator: str) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs glibc's mallopt: run it on Linux")
 def test_the_tuned_allocator_keeps_large_buffers() -> None:
-    assert all(host_process.tune_allocator().values())
+    assert all(tune_allocator().values())
     # 128 MiB a round are 32,768 pages of 4 KiB.
     assert page_faults("tuned") < page_faults("system") / 10
 

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.record.statistics import Throughput
-from ipubench.plugins.record.statistics import latency
-from ipubench.plugins.record.statistics import normalised_quartile
-from ipubench.plugins.record.statistics import quantile
-from ipubench.plugins.record.statistics import quantile_interval
-from ipubench.plugins.record.statistics import quantile_ranks
-from ipubench.plugins.record.statistics import relative_half_width
-from ipubench.plugins.record.statistics import still_falling
+from ipubench.plugins.record.statistics import (
+    Throughput,
+    latency,
+    normalised_quartile,
+    quantile,
+    quantile_interval,
+    quantile_ranks,
+    relative_half_width,
+    still_falling,
+)
 
 seconds = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=50)
 

@@ -14,23 +14,21 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
+from ipubench.plugins.baseline.rows import (
+    Report,
+    by_change,
+    conclusion,
+    counts,
+    framework_name,
+    headline,
+)
+from ipubench.plugins.record.process_sample import with_processes
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.report.__main__ import main
-from ipubench.plugins.baseline.exports import EXPORTS
-from ipubench.plugins.baseline.exports import csv_with_verdicts
-from ipubench.plugins.report.files import ReportError
-from ipubench.plugins.report.files import write
-from ipubench.plugins.report.markdown import LARGEST
-from ipubench.plugins.report.markdown import markdown
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.rows import by_change
-from ipubench.plugins.baseline.rows import conclusion
-from ipubench.plugins.baseline.rows import counts
-from ipubench.plugins.baseline.rows import framework_name
-from ipubench.plugins.baseline.rows import headline
-from ipubench.plugins.report.page import page
-from ipubench.plugins.report.page import plotly_is_there
-from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.report.files import ReportError, write
+from ipubench.plugins.report.markdown import LARGEST, markdown
+from ipubench.plugins.report.page import page, plotly_is_there
 from tests.support.harness import Project
 from tests.support.reports import benchmark, document, large_report, verdict
 

@@ -9,16 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.baseline.rows import interval_text
-from ipubench.plugins.baseline.rows import own_noise
-from ipubench.plugins.report.table import HEADINGS
-from ipubench.plugins.report.table import Row
-from ipubench.plugins.report.table import change_text
-from ipubench.plugins.report.table import layout
-from ipubench.plugins.report.table import table_rows
+from ipubench.plugins.baseline.rows import interval_text, own_noise
+from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.report.table import HEADINGS, Row, change_text, layout, table_rows
 from ipubench.plugins.report.terminal import verdict_text
-from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.text import short_number
 from tests.support.harness import Project
 from tests.support.reports import benchmark, verdict
 

@@ -15,8 +15,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.run.results import SessionResults
 from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import WITHOUT_OTHERS, Outcome, Project
 
 # Many runs of the suite; the older Python leaves them out (make test38).

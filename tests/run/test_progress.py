@@ -13,10 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.run.progress import NARROWEST_NAME
-from ipubench.plugins.run.progress import fitting
-from ipubench.plugins.run.progress import Remaining
-from ipubench.plugins.run.progress import in_words
+from ipubench.plugins.run.progress import NARROWEST_NAME, Remaining, fitting, in_words
 from tests.support.harness import QUIETLY, Project
 
 

@@ -12,10 +12,9 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run.journal import journals
-from ipubench.plugins.record.files import JsonLinesFile
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import ROOT, Project
 
 # Many runs of the suite; the older Python leaves them out (make test38).

@@ -11,8 +11,7 @@ import pytest
 
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.model_cache import ModelCache
-from ipubench.fixtures.runtimes.model_cache import options_of
+from ipubench.fixtures.runtimes.model_cache import ModelCache, options_of
 
 KEY: Dict[str, Any] = {"model": "small", "size": 3}
 

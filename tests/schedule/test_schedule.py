@@ -10,10 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipubench.fixtures.schedule.batches import Batches
-from ipubench.fixtures.schedule.program import MOST_UPDATES
-from ipubench.fixtures.schedule.program import Program
-from ipubench.fixtures.schedule.program import closest_divisor
-from ipubench.fixtures.schedule.program import divisors
+from ipubench.fixtures.schedule.program import MOST_UPDATES, Program, closest_divisor, divisors
 
 # ------------------------------------------------------------------ batches
 

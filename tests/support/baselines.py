@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict
 
-from ipubench.plugins.baseline import Benchmark
-from ipubench.plugins.baseline import load_all
+from ipubench.plugins.baseline import Benchmark, load_all
 from ipubench.plugins.baseline.entries import newest
 
 FORMAT_1 = Path(__file__).resolve().parents[1] / "stored" / "baseline-format1.json"

@@ -7,15 +7,12 @@ import signal
 from dataclasses import dataclass
 from typing import Any, Tuple
 
-from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.case.cases import Sweep
-from ipubench.fixtures.case.cases import cases
-from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.options import CaseConfig, option
+from ipubench.fixtures.data.array_feed import ArrayFeed
 from ipubench.fixtures.runtimes.fake import FakeStep
-from ipubench.fixtures.runtimes.model_cache import ModelCache
-from ipubench.fixtures.runtimes.model_cache import options_of
+from ipubench.fixtures.runtimes.model_cache import ModelCache, options_of
 
 
 @dataclass(frozen=True)

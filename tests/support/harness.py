@@ -49,7 +49,7 @@ class Outcome:
 
 
 class SuiteServer:
-    """The process that starts runs of the suite (tests/support/suite_server.py); it ends with this one."""
+    """The process that starts runs of the suite: tests/support/suite_server.py."""
 
     _started: Optional[subprocess.Popen[str]] = None
 

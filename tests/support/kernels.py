@@ -14,8 +14,8 @@ import pytest
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 
 Array = Any  # float64 np.ndarray
 Weights = Dict[str, Array]

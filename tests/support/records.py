@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Sequence
 import numpy as np
 from PIL import Image
 
-from ipubench.fixtures.data.imagenet.shards import ShardSet
-from ipubench.fixtures.data.imagenet.shards import find_shards
-from ipubench.fixtures.data.imagenet.shards import shard_name
+from ipubench.fixtures.data.imagenet.shards import ShardSet, find_shards, shard_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

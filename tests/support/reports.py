@@ -5,11 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any, Dict, List
 
-from ipubench.plugins.record.record import NAMESPACE
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.statistics import Throughput
-from ipubench.plugins.record.statistics import latency
-from ipubench.plugins.record.statistics import median
+from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.statistics import Throughput, latency, median
 
 NETWORKS = ("resnet50", "mobilenet", "efficientnet-b0")
 BATCH_SIZES = (1, 2, 4, 8, 16)

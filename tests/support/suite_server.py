@@ -1,8 +1,8 @@
 """Starts runs of the suite that need not import it first, which is more than half of a short one.
 
-`python tests/support/suite_server.py PYTEST'S WORDS` imports pytest with these words and the suite's
-plugins, then reads a request a line (JSON: folder, environment, words, output), forks itself for
-each, and answers with the run's exit code. Nothing but imports happens before a run.
+`python tests/support/suite_server.py PYTEST'S WORDS` imports pytest with these words and the
+suite's plugins, then reads a request a line (JSON: folder, environment, words, output), forks
+itself for each, and answers with the run's exit code. Nothing but imports happens before a run.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from typing import Any, List
 import numpy as np
 
 from ipubench.bench_training.training import Training
-from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.imagenet.shards import find_shards
+from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.host.training import TrainingStep
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 
 # A ResNet-10 without batch norms, so that the images of a batch do not depend on each other.
 SMALL = {

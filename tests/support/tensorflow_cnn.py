@@ -20,8 +20,7 @@ def vary_norms(classifier: Any, seed: int = 3) -> None:
 
 def layers_in_order(part: Any) -> Iterator[Any]:
     """Yield a network's convolutions with norms and its dense layers, in PyTorch's order."""
-    from ipubench.models.tensorflow.cnn.layers import ConvNorm
-    from ipubench.models.tensorflow.cnn.layers import Dense
+    from ipubench.models.tensorflow.cnn.layers import ConvNorm, Dense
 
     if isinstance(part, (ConvNorm, Dense)):
         yield part

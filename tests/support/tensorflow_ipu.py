@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
+from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.distribution import join
 from ipubench.fixtures.poplar.flags import VARIABLE
@@ -52,10 +52,7 @@ def network(norm: str = "group", keep: float = 1.0) -> Callable[..., Any]:
 
     def build(tf: Any, dtype: Any = None, group_norm: Any = None) -> Any:
         from ipubench.models.tensorflow.cnn.factory import LayerFactory
-        from ipubench.models.tensorflow.cnn.layers import Chain
-        from ipubench.models.tensorflow.cnn.layers import Classifier
-        from ipubench.models.tensorflow.cnn.layers import Dropout
-        from ipubench.models.tensorflow.cnn.layers import Top
+        from ipubench.models.tensorflow.cnn.layers import Chain, Classifier, Dropout, Top
 
         make = LayerFactory(
             tf.float32 if dtype is None else dtype,

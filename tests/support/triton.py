@@ -10,8 +10,7 @@ import numpy as np
 from ipubench.bench_inference.bench_triton import TritonClassifier
 from ipubench.fixtures.data.image_feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.servers.triton.classifiers import GivenRepository
-from ipubench.fixtures.servers.triton.classifiers import ServedClassifier
+from ipubench.fixtures.servers.triton.classifiers import GivenRepository, ServedClassifier
 from ipubench.fixtures.servers.triton.repository import ServedModel
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from ipubench.fixtures.servers.triton.step import TritonStep

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
-from ipubench.models.tensorflow.cnn.blocks import MAX_DEPTH
-from ipubench.models.tensorflow.cnn.blocks import Shape
-from ipubench.models.tensorflow.cnn.blocks import cut_at
-from ipubench.models.tensorflow.cnn.blocks import efficientnet_blocks
-from ipubench.models.tensorflow.cnn.blocks import resnet_blocks
-from ipubench.models.tensorflow.cnn.run import ForwardPass
+
+from ipubench.models.tensorflow.cnn.blocks import (
+    MAX_DEPTH,
+    Shape,
+    cut_at,
+    efficientnet_blocks,
+    resnet_blocks,
+)
 
 if TYPE_CHECKING:
-    from ipubench.models.tensorflow.cnn.layers import Classifier
-    from ipubench.models.tensorflow.cnn.layers import GroupNormFunction
-    from ipubench.models.tensorflow.cnn.layers import Unit
+    from ipubench.models.tensorflow.cnn.layers import Classifier, GroupNormFunction, Unit
 
 
-__all__ = ["MODELS", "Network", "Run", "build_classifier", "split_units"]
+__all__ = ["MODELS", "Network", "build_classifier", "split_units"]
 
 
 class Scale(NamedTuple):

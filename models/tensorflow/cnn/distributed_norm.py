@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from typing import Any, Callable, Tuple
-from ipubench.models.tensorflow.cnn.operations import batch_norm
-from ipubench.models.tensorflow.cnn.operations import batch_statistics
-from ipubench.models.tensorflow.cnn.operations import channel_sums
-from ipubench.models.tensorflow.cnn.operations import pixels_of
+
+from ipubench.models.tensorflow.cnn.operations import (
+    batch_norm,
+    batch_statistics,
+    channel_sums,
+    pixels_of,
+)
+
 
 def group_statistics(
     tf: Any,

@@ -6,17 +6,15 @@ Imported only where TensorFlow is loaded already.
 from __future__ import annotations
 
 from typing import Any, List
-from ipubench.models.tensorflow.cnn.blocks import EFFICIENTNET_STEM_CHANNELS
-from ipubench.models.tensorflow.cnn.blocks import EfficientNetBlock
-from ipubench.models.tensorflow.cnn.blocks import Shape
-from ipubench.models.tensorflow.cnn.blocks import efficientnet_blocks
+
+from ipubench.models.tensorflow.cnn.blocks import (
+    EFFICIENTNET_STEM_CHANNELS,
+    EfficientNetBlock,
+    Shape,
+    efficientnet_blocks,
+)
 from ipubench.models.tensorflow.cnn.factory import LayerFactory
-from ipubench.models.tensorflow.cnn.layers import Chain
-from ipubench.models.tensorflow.cnn.layers import Dropout
-from ipubench.models.tensorflow.cnn.layers import Layer
-from ipubench.models.tensorflow.cnn.layers import SqueezeExcite
-from ipubench.models.tensorflow.cnn.layers import Top
-from ipubench.models.tensorflow.cnn.layers import Unit
+from ipubench.models.tensorflow.cnn.layers import Chain, Dropout, Layer, SqueezeExcite, Top, Unit
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 SQUEEZE_RATIO = 0.25  # of a block's input channels

@@ -6,16 +6,21 @@ Imported only where TensorFlow is loaded already.
 from __future__ import annotations
 
 from typing import Any, Optional, Tuple
+
 import numpy as np
 import tensorflow as tf
-from ipubench.models.tensorflow.cnn.layers import BatchNorm
-from ipubench.models.tensorflow.cnn.layers import ConvBias
-from ipubench.models.tensorflow.cnn.layers import ConvNorm
-from ipubench.models.tensorflow.cnn.layers import Convolution
-from ipubench.models.tensorflow.cnn.layers import Dense
-from ipubench.models.tensorflow.cnn.layers import GroupNorm
-from ipubench.models.tensorflow.cnn.layers import GroupNormFunction
-from ipubench.models.tensorflow.cnn.layers import Layer
+
+from ipubench.models.tensorflow.cnn.layers import (
+    BatchNorm,
+    ConvBias,
+    ConvNorm,
+    Convolution,
+    Dense,
+    GroupNorm,
+    GroupNormFunction,
+    Layer,
+)
+
 
 class LayerFactory:
     """Makes layers with variables of ``dtype``.

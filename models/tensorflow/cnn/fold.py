@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from typing import Any, Callable
+
 import numpy as np
-from ipubench.models.tensorflow.cnn.operations import ACTIVATIONS
-from ipubench.models.tensorflow.cnn.operations import convolve
-from ipubench.models.tensorflow.cnn.operations import has_onednn_by_default
+
+from ipubench.models.tensorflow.cnn.operations import ACTIVATIONS, convolve, has_onednn_by_default
 from ipubench.models.tensorflow.cnn.run import ForwardPass
+
 
 class FoldedConvolution:
     """``conv`` with a folded kernel, a bias and an activation; fused into one on a CPU."""
@@ -54,8 +55,7 @@ def folded_norms(classifier: Any) -> int:
 
 def _folds(part: Any) -> bool:
     """Whether a part is a convolution whose norm can be folded into it."""
-    from ipubench.models.tensorflow.cnn.layers import BatchNorm
-    from ipubench.models.tensorflow.cnn.layers import ConvNorm
+    from ipubench.models.tensorflow.cnn.layers import BatchNorm, ConvNorm
 
     return isinstance(part, ConvNorm) and isinstance(part.norm, BatchNorm)
 

@@ -7,16 +7,20 @@ Imported only where TensorFlow is loaded already: a module class cannot be decla
 from __future__ import annotations
 
 from typing import Any, Callable, List, Optional
+
 import numpy as np
 import tensorflow as tf
+
 from ipubench.models.tensorflow.cnn.distributed_norm import group_statistics
-from ipubench.models.tensorflow.cnn.operations import ACTIVATIONS
-from ipubench.models.tensorflow.cnn.operations import batch_norm
-from ipubench.models.tensorflow.cnn.operations import batch_statistics
-from ipubench.models.tensorflow.cnn.operations import convolve
-from ipubench.models.tensorflow.cnn.operations import group_norm
-from ipubench.models.tensorflow.cnn.operations import spatial_mean
-from ipubench.models.tensorflow.cnn.operations import ungrouped
+from ipubench.models.tensorflow.cnn.operations import (
+    ACTIVATIONS,
+    batch_norm,
+    batch_statistics,
+    convolve,
+    group_norm,
+    spatial_mean,
+    ungrouped,
+)
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 #: (images, gamma [C], beta [C], groups, epsilon) -> images, in place of our group norm.

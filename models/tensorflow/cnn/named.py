@@ -5,18 +5,20 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, List, Optional, Tuple
-from ipubench.models.tensorflow.cnn.named_blocks import BOTTLENECKS
-from ipubench.models.tensorflow.cnn.named_blocks import CIFAR_RESNETS
-from ipubench.models.tensorflow.cnn.named_blocks import MODEL_NAMES
-from ipubench.models.tensorflow.cnn.named_blocks import RESNETS
-from ipubench.models.tensorflow.cnn.named_blocks import TOYS
-from ipubench.models.tensorflow.cnn.named_blocks import norm_channels
-from ipubench.models.tensorflow.cnn.named_blocks import toy_features
-from ipubench.models.tensorflow.cnn.named_blocks import unit_names
+
+from ipubench.models.tensorflow.cnn.named_blocks import (
+    BOTTLENECKS,
+    CIFAR_RESNETS,
+    MODEL_NAMES,
+    RESNETS,
+    TOYS,
+    norm_channels,
+    toy_features,
+    unit_names,
+)
 
 if TYPE_CHECKING:
-    from ipubench.models.tensorflow.cnn.layers import Classifier
-    from ipubench.models.tensorflow.cnn.layers import GroupNormFunction
+    from ipubench.models.tensorflow.cnn.layers import Classifier, GroupNormFunction
 
 
 __all__ = ["MODEL_NAMES", "NORMS", "NamedNetwork", "build_named"]

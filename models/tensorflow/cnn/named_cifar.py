@@ -7,18 +7,17 @@ Imported only where TensorFlow is loaded already.
 from __future__ import annotations
 
 from typing import Any, List
+
 import tensorflow as tf
+
 from ipubench.models.tensorflow.cnn.factory import LayerFactory
-from ipubench.models.tensorflow.cnn.layers import Chain
-from ipubench.models.tensorflow.cnn.layers import Layer
-from ipubench.models.tensorflow.cnn.layers import Unit
-from ipubench.models.tensorflow.cnn.named_blocks import CIFAR_STEM_CHANNELS
-from ipubench.models.tensorflow.cnn.named_blocks import cifar_blocks
+from ipubench.models.tensorflow.cnn.layers import Chain, Layer, Unit
+from ipubench.models.tensorflow.cnn.named_blocks import CIFAR_STEM_CHANNELS, cifar_blocks
 from ipubench.models.tensorflow.cnn.named_resnet import top_units
 from ipubench.models.tensorflow.cnn.operations import identity_shortcut
-from ipubench.models.tensorflow.cnn.resnet import Relu
-from ipubench.models.tensorflow.cnn.resnet import ResidualSum
+from ipubench.models.tensorflow.cnn.resnet import Relu, ResidualSum
 from ipubench.models.tensorflow.cnn.run import ForwardPass
+
 
 class IdentityShortcut(Layer):
     """Every ``stride``-th pixel, and zeros as further ones of all ``channels``."""

@@ -8,18 +8,16 @@ identity. Imported only where TensorFlow is loaded already.
 from __future__ import annotations
 
 from typing import Any, List
+
 import tensorflow as tf
+
 from ipubench.models.tensorflow.cnn.factory import LayerFactory
-from ipubench.models.tensorflow.cnn.layers import Chain
-from ipubench.models.tensorflow.cnn.layers import Unit
-from ipubench.models.tensorflow.cnn.named_blocks import STEM_CHANNELS
-from ipubench.models.tensorflow.cnn.named_blocks import NamedBlock
-from ipubench.models.tensorflow.cnn.named_blocks import resnet_blocks
+from ipubench.models.tensorflow.cnn.layers import Chain, Unit
+from ipubench.models.tensorflow.cnn.named_blocks import STEM_CHANNELS, NamedBlock, resnet_blocks
 from ipubench.models.tensorflow.cnn.operations import spatial_mean
-from ipubench.models.tensorflow.cnn.resnet import MaxPool
-from ipubench.models.tensorflow.cnn.resnet import Relu
-from ipubench.models.tensorflow.cnn.resnet import ResidualSum
+from ipubench.models.tensorflow.cnn.resnet import MaxPool, Relu, ResidualSum
 from ipubench.models.tensorflow.cnn.run import ForwardPass
+
 
 class ChannelMeans(Unit):
     """The means [N, C] of each image's channels."""

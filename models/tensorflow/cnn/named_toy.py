@@ -6,17 +6,20 @@ Imported only where TensorFlow is loaded already.
 from __future__ import annotations
 
 from typing import Any, List, Tuple
+
 import tensorflow as tf
+
 from ipubench.models.tensorflow.cnn.factory import LayerFactory
-from ipubench.models.tensorflow.cnn.layers import Chain
-from ipubench.models.tensorflow.cnn.layers import Layer
-from ipubench.models.tensorflow.cnn.layers import Unit
-from ipubench.models.tensorflow.cnn.named_blocks import TOY_CHANNELS
-from ipubench.models.tensorflow.cnn.named_blocks import TOY_KERNEL
-from ipubench.models.tensorflow.cnn.named_blocks import TOY_POOL
-from ipubench.models.tensorflow.cnn.named_blocks import toy_features
-from ipubench.models.tensorflow.cnn.named_blocks import unit_names
+from ipubench.models.tensorflow.cnn.layers import Chain, Layer, Unit
+from ipubench.models.tensorflow.cnn.named_blocks import (
+    TOY_CHANNELS,
+    TOY_KERNEL,
+    TOY_POOL,
+    toy_features,
+    unit_names,
+)
 from ipubench.models.tensorflow.cnn.run import ForwardPass
+
 
 class WindowMax(Layer):
     """Maxima of windows that do not overlap; what fills no window is left out."""

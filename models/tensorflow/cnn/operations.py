@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Tuple
 
+
 def convolve(
     tf: Any, images: Any, kernel: Any, stride: int, training: bool, padding: str = ""
 ) -> Any:

@@ -6,18 +6,15 @@ Imported only where TensorFlow is loaded already.
 from __future__ import annotations
 
 from typing import Any, List, Optional
+
 import tensorflow as tf
-from ipubench.models.tensorflow.cnn.blocks import BASIC
-from ipubench.models.tensorflow.cnn.blocks import RESNET_STEM_CHANNELS
-from ipubench.models.tensorflow.cnn.blocks import resnet_blocks
+
+from ipubench.models.tensorflow.cnn.blocks import BASIC, RESNET_STEM_CHANNELS, resnet_blocks
 from ipubench.models.tensorflow.cnn.factory import LayerFactory
-from ipubench.models.tensorflow.cnn.layers import Chain
-from ipubench.models.tensorflow.cnn.layers import ConvNorm
-from ipubench.models.tensorflow.cnn.layers import Layer
-from ipubench.models.tensorflow.cnn.layers import Top
-from ipubench.models.tensorflow.cnn.layers import Unit
+from ipubench.models.tensorflow.cnn.layers import Chain, ConvNorm, Layer, Top, Unit
 from ipubench.models.tensorflow.cnn.operations import max_pool
 from ipubench.models.tensorflow.cnn.run import ForwardPass
+
 
 class MaxPool(Layer):
     """Maxima of 3 x 3 windows, 2 apart."""

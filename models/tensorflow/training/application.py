@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
+
 from ipubench.models.tensorflow.training import application_schedules as schedules
-from ipubench.models.tensorflow.training.application_optimisers import Lars
-from ipubench.models.tensorflow.training.application_optimisers import RMSprop
-from ipubench.models.tensorflow.training.application_optimisers import Sgd
-from ipubench.models.tensorflow.training.auto_scaling import AutoScaledSgd
-from ipubench.models.tensorflow.training.auto_scaling import sdk_optimizer
-from ipubench.models.tensorflow.training.device_preprocess import DATASETS
-from ipubench.models.tensorflow.training.device_preprocess import preprocess
+from ipubench.models.tensorflow.training.application_optimisers import Lars, RMSprop, Sgd
+from ipubench.models.tensorflow.training.auto_scaling import AutoScaledSgd, sdk_optimizer
+from ipubench.models.tensorflow.training.device_preprocess import DATASETS, preprocess
 from ipubench.models.tensorflow.training.losses import cross_entropy
-from ipubench.models.tensorflow.training.optimisers import Optimiser
-from ipubench.models.tensorflow.training.optimisers import default_rmsprop_decay
-from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX
-from ipubench.models.tensorflow.training.recipe import MAX_EPOCHS
-from ipubench.models.tensorflow.training.recipe import Targets
+from ipubench.models.tensorflow.training.optimisers import Optimiser, default_rmsprop_decay
+from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX, MAX_EPOCHS, Targets
 
 OPTIMISERS = ("sgd", "lars", "rmsprop")
 
@@ -33,7 +27,7 @@ class ApplicationRecipe:
     ``weight_decay`` (sgd only) is decoupled, ``l2_regularization`` goes into the gradient; both act
     on all variables. ``loss_scaling``: what the loss is multiplied by and its gradients are divided
     by; 0 means off, and is kept as 1. ``auto_loss_scaling`` chooses the scale instead, see
-    :mod:`ipubench.models.tensorflow.training.auto_scaling`. ``preprocess``: the data set whose pixels the
+    models/tensorflow/training/auto_scaling.py. ``preprocess``: the data set whose pixels the
     device still has to preprocess, empty where nothing is left to do.
     """
 

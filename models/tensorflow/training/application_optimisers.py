@@ -1,6 +1,6 @@
 """Optimisers of the TensorFlow 2 CNN application: SGD, LARS, RMSprop, with the formulas of Keras.
 
-In contrast to :mod:`ipubench.models.tensorflow.training.optimisers` the learning rate is within what
+In contrast to models/tensorflow/training/optimisers.py the learning rate is within what
 momentum gathers, which differs while the rate changes, and L2 regularisation acts on all variables.
 Before the formulas below a gradient is divided by the loss scaling, then ``l2`` * w is added.
 """
@@ -8,8 +8,8 @@ Before the formulas below a gradient is divided by the loss scaling, then ``l2``
 from __future__ import annotations
 
 from typing import Any, List
-from ipubench.models.tensorflow.training.optimisers import SKIPPED
-from ipubench.models.tensorflow.training.optimisers import Optimiser
+
+from ipubench.models.tensorflow.training.optimisers import SKIPPED, Optimiser
 
 # Keras' epsilon, which the original takes where LARS is given none.
 KERAS_EPSILON = 1e-7

@@ -12,6 +12,7 @@ where an IPU's arithmetic saturates. It counts as any other, and so lowers the s
 from __future__ import annotations
 
 from typing import Any, List, Sequence
+
 from ipubench.models.tensorflow.training.application_optimisers import Sgd
 
 FIRST = 1.0

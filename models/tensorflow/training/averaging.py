@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from typing import Any, List, Sequence
+
 from ipubench.models.tensorflow.training.fusion import for_each
+
 
 class WeightAverages:
     """a = decay * a + (1 - decay) * w, in float32; the weights at first are the first average."""

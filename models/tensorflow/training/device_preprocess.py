@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from typing import Any, Optional
-from ipubench.models.tensorflow.training.inputs import DEVIATION
-from ipubench.models.tensorflow.training.inputs import MEAN
-from ipubench.models.tensorflow.training.inputs import normalise
+
+from ipubench.models.tensorflow.training.inputs import DEVIATION, MEAN, normalise
 
 #: Data sets of which something can be left to the device.
 DATASETS = ("imagenet", "cifar10", "mnist")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+
 def cross_entropy(
     tf: Any,
     logits: Any,

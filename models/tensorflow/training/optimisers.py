@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from typing import Any, List, Sequence, Tuple
+
 from ipubench.models.tensorflow.training.fusion import for_each
 
 #: Variables whose name contains one of these have no weight decay, and under LARS the plain rate.

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any, Dict, NamedTuple, Optional, Tuple
+
 from ipubench.models.tensorflow.training import schedules
 from ipubench.models.tensorflow.training.averaging import WeightAverages
 from ipubench.models.tensorflow.training.inputs import network_input
 from ipubench.models.tensorflow.training.losses import cross_entropy
-from ipubench.models.tensorflow.training.mixing import mix
-from ipubench.models.tensorflow.training.mixing import mixup_coefficients
-from ipubench.models.tensorflow.training.optimisers import SKIPPED
-from ipubench.models.tensorflow.training.optimisers import Optimiser
-from ipubench.models.tensorflow.training.optimisers import make_optimiser
+from ipubench.models.tensorflow.training.mixing import mix, mixup_coefficients
+from ipubench.models.tensorflow.training.optimisers import SKIPPED, Optimiser, make_optimiser
 
 IMAGENET_IMAGES = 1281167
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from typing import List, Sequence
+
 from ipubench.plugins.record.statistics import median
 
 LEAST_RUNS_OF_A_LEVEL = 3

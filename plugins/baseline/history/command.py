@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from typing import List, Sequence, Tuple
+
 from ipubench.plugins.baseline import show
+from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
+from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import store
 from ipubench.plugins.baseline.history.change_points import ChangesUnavailable
-from ipubench.plugins.baseline.commands import print_json
-from ipubench.plugins.baseline.commands import print_lines
-from ipubench.plugins.baseline.commands import suite_root
-from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history.store import Trend
+
 
 def history(args: Namespace) -> int:
     """Show the trend of each case, or one run by run, with change points."""
@@ -25,7 +25,7 @@ def history(args: Namespace) -> int:
     if not found:
         what = f"no case with {part!r} in its name" if part else "nothing"
         raise BaselineError(
-            f"{root / trends.FOLDER} holds {what}; runs with --history are kept there"
+            f"{root / store.FOLDER} holds {what}; runs with --history are kept there"
         )
     marked = with_changes(found)
     if args.json:

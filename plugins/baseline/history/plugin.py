@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
+from ipubench.plugins.baseline import BaselineError, measured, store
+from ipubench.plugins.baseline.history.store import path_of
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.baseline import BaselineError
-from ipubench.plugins.baseline import measured
-from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.history import store as trends
-from ipubench.plugins.run.results import is_complete
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.results import is_complete, run_key
 
 # What a run had measured when it ended like this is no point of a trend.
 UNFINISHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
@@ -30,7 +28,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not benchmarks:
         run.closing.append("nothing was kept for the history: no case was measured")
         return
-    path = trends.path_of(config.rootpath, benchmarks)
+    path = path_of(config.rootpath, benchmarks)
     try:
         store.write(path, pytest_benchmark_adapter.document(config, benchmarks))
     except BaselineError as error:

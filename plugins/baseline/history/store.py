@@ -10,14 +10,13 @@ import re
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.history.change_points import change_points
-from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.entries import Key
-from ipubench.plugins.baseline.entries import key_of
+from ipubench.plugins.baseline.entries import Benchmark, Key, key_of
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.baseline.history.change_points import change_points
 from ipubench.plugins.record.process_sample import processes_of
+from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.statistics import median
 
 FOLDER = Path("baselines", "history")

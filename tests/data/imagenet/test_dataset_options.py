@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
+from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
 from ipubench.fixtures.data.tfds.find import find_prepared
-from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.runtimes.tensorflow.model import generated_batches
 from tests.support.examples import learnable_cifar
 from tests.support.records import jpeg, labelled, smooth, write_shards

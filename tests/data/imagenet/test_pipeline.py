@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
-from ipubench.fixtures.data.imagenet.shards import ShardSet
-from ipubench.fixtures.data.tf_pipeline import explain
-from ipubench.fixtures.data.imagenet.pipeline import image_dataset
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.data.imagenet.faults import explain
+from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
+from ipubench.fixtures.data.imagenet.pipeline import image_dataset
+from ipubench.fixtures.data.imagenet.shards import ShardSet
 from tests.support.records import jpeg, labelled, record, smooth, write_shards
 
 if TYPE_CHECKING:

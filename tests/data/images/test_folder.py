@@ -8,10 +8,7 @@ from typing import Any, List
 
 import pytest
 
-from ipubench.fixtures.data.images.folder import CLASSES
-from ipubench.fixtures.data.images.folder import DataError
-from ipubench.fixtures.data.images.folder import ImageFolder
-from ipubench.fixtures.data.images.folder import find_images
+from ipubench.fixtures.data.images.folder import CLASSES, DataError, ImageFolder, find_images
 
 
 def touch(root: Path, *names: str) -> Path:

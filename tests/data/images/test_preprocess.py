@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from ipubench.fixtures.data.images.preprocess import CorruptImage
-from ipubench.fixtures.data.images.preprocess import load_image
-from ipubench.fixtures.data.images.preprocess import normalize_host
-from ipubench.fixtures.data.images.preprocess import scale_shift
+from ipubench.fixtures.data.images.preprocess import (
+    CorruptImage,
+    load_image,
+    normalize_host,
+    scale_shift,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

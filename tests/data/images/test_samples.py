@@ -13,11 +13,9 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
-from ipubench import fixtures
 from ipubench.fixtures.data.images import samples
-from ipubench.fixtures.data.images.folder import DataError
-from ipubench.fixtures.data.images.folder import ImageFolder
-from ipubench.fixtures.data.images.folder import find_images
+from ipubench.fixtures.data.images.folder import DataError, ImageFolder, find_images
+from tests.support.harness import ROOT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +102,7 @@ def test_two_processes_at_once_make_them_once(tmp_path: Path) -> None:
         "folder = samples.sample_folder(pathlib.Path(sys.argv[1]))\n"
         "print(all(os.path.getsize(path) for path in folder.paths))\n"
     )
-    root = str(Path(fixtures.__file__).parents[1])
+    root = str(ROOT)
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", program, str(tmp_path)],

@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 
 from ipubench.bench_training.application.options import Application
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.data.imagenet.shards import ShardSet
+from ipubench.fixtures.data.images.folder import DataError
+from ipubench.fixtures.data.provider import Data, prepared_source
 from ipubench.fixtures.data.tfds import download
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
-from ipubench.fixtures.data.images.folder import DataError
-from ipubench.fixtures.data.tfds.find import PreparedSplit
-from ipubench.fixtures.data.tfds.find import find_prepared
-from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.data.provider import prepared_source
-from ipubench.fixtures.data.imagenet.shards import ShardSet
+from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
 from ipubench.plugins.selection import datasets
 
 SPLIT = PreparedSplit("/data/cifar10/3.0.2", "cifar10", "train", ("/data/x",), (7,))

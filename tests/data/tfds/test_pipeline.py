@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Tuple
 import numpy as np
 import pytest
 
+from ipubench.fixtures.data.imagenet.shards import ShardSet
+from ipubench.fixtures.data.images.folder import DataError
 from ipubench.fixtures.data.tfds import samples as sample_examples
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
-from ipubench.fixtures.data.images.folder import DataError
-from ipubench.fixtures.data.tfds.find import PreparedSplit
-from ipubench.fixtures.data.tfds.find import find_prepared
-from ipubench.fixtures.data.tfds.samples import KINDS
-from ipubench.fixtures.data.imagenet.shards import ShardSet
-from ipubench.fixtures.data.tfds.samples import textures
+from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
+from ipubench.fixtures.data.tfds.samples import KINDS, textures
 from ipubench.fixtures.runtimes.tensorflow.images import ImageInput
 from tests.support.examples import learnable, learnable_cifar
 from tests.support.records import jpeg, labelled, smooth, write_shards
@@ -38,7 +36,9 @@ def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def feed_of(root: Path, training: bool, dataset: str = "cifar10", **options: Any) -> ApplicationFeed:
+def feed_of(
+    root: Path, training: bool, dataset: str = "cifar10", **options: Any
+) -> ApplicationFeed:
     kind = KINDS[dataset]
     source = find_prepared(root, dataset, "train" if training else "validation")
     assert source is not None

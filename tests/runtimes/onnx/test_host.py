@@ -10,16 +10,14 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from ipubench.bench_kernels.bench_popart_conv import PopartConv
-from ipubench.bench_kernels.bench_popart_conv import conv
-from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
-from ipubench.bench_kernels.bench_popart_lstm import lstm
+from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
+from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.onnx.engine import RING
-from tests import onnx_reference as reference
+from tests.support import onnx_reference as reference
 
 pytestmark = pytest.mark.framework
 
@@ -447,9 +445,7 @@ def test_softmax_is_over_everything_after_the_first_axis(
 ) -> None:
     import torch
 
-    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS
-    from ipubench.fixtures.runtimes.onnx.operators import Node
-    from ipubench.fixtures.runtimes.onnx.operators import Target
+    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS, Node, Target
 
     target = Target(torch.device("cpu"), torch.float64, torch.float64, True, threads)
     layout = torch.channels_last if channels_last else torch.contiguous_format

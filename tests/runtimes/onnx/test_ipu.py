@@ -16,23 +16,18 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from ipubench.bench_kernels.bench_popart_conv import PopartConv
-from ipubench.bench_kernels.bench_popart_conv import conv
-from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
-from ipubench.bench_kernels.bench_popart_lstm import lstm
+from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
+from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
+from ipubench.fixtures.case.errors import CaseError, OptionError
 from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.case.errors import OptionError
-from ipubench.fixtures.runtimes.onnx.ipu import TILE_MAP_VARIABLE
-from ipubench.fixtures.runtimes.onnx.ipu import PopartIpu
-from ipubench.fixtures.runtimes.onnx.ipu_options import acquire
-from ipubench.fixtures.runtimes.onnx.ipu_options import session_options
-from tests import onnx_reference as reference
+from ipubench.fixtures.runtimes.onnx.ipu import TILE_MAP_VARIABLE, PopartIpu
+from ipubench.fixtures.runtimes.onnx.ipu_options import acquire, session_options
 from tests.doubles import popart as double
 from tests.doubles.popart import recorder
+from tests.support import onnx_reference as reference
 
 pytestmark = pytest.mark.framework
 

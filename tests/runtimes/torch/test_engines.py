@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import HOST
-from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.devices.cpu import CpuDevice
 
 pytestmark = pytest.mark.framework
 

@@ -12,10 +12,10 @@ import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_inference.classifier import Classifier
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.image_feed import ImageFeed
 from ipubench.fixtures.data.images.folder import find_images
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.case.errors import CaseError
 
 pytestmark = pytest.mark.framework
 SMALL = dataclasses.replace(HOST["resnet18"], micro_batch_size=2, data="synthetic")

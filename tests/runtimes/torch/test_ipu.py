@@ -16,16 +16,14 @@ from typing import Any, Dict, Iterator, List
 import numpy as np
 import pytest
 
-from ipubench.bench_inference.bench_cnn_torch import IPU
-from ipubench.bench_inference.bench_cnn_torch import POD4
+from ipubench.bench_inference.bench_cnn_torch import IPU, POD4
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.data.image_feed import ImageFeed
 from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
-from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
-from ipubench.fixtures.runtimes.torch.ipu_options import split_pipeline
+from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options, split_pipeline
 from ipubench.models.torch.classification import build_classifier
 from tests.doubles import poptorch as double
 from tests.doubles.poptorch import recorder

@@ -12,10 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipubench.fixtures.servers.tensorflow_serving.batching import Batcher
-from ipubench.fixtures.servers.tensorflow_serving.batching import Batching
-from ipubench.fixtures.servers.tensorflow_serving.batching import Full
-from ipubench.fixtures.servers.tensorflow_serving.batching import TooLarge
+from ipubench.fixtures.servers.tensorflow_serving.batching import Batcher, Batching, Full, TooLarge
 
 LONG = 10**9  # microseconds: no batch runs because of its age
 

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 from ipubench.bench_inference.bench_tensorflow_serving import IPU
-from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.values import Parameters
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.ipu import IpuDevice
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles import tensorflow_serving as serving
+from tests.runtimes.tensorflow.test_contract import differences
 from tests.support.sdk_api import description
 from tests.support.serving import BATCH, ROWS, feed
 from tests.support.tensorflow_ipu import HARDWARE, given, install
-from tests.runtimes.tensorflow.test_contract import differences
 
 SMALL = dataclasses.replace(
     IPU["resnet50_infer_bs16"],

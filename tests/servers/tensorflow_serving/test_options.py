@@ -10,17 +10,13 @@ from typing import Any, Dict
 
 import pytest
 
-from ipubench.bench_inference.bench_tensorflow_serving import HOST
-from ipubench.bench_inference.bench_tensorflow_serving import IPU
-from ipubench.bench_inference.serving import BATCHING
-from ipubench.bench_inference.serving import UNUSED
-from ipubench.bench_inference.serving import Serving
+from ipubench.bench_inference.bench_tensorflow_serving import HOST, IPU
+from ipubench.bench_inference.serving import BATCHING, UNUSED, Serving
 from ipubench.fixtures.case.cases import config_hash
-from ipubench.fixtures.case.options import resolve_key
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.options import resolve_key
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.servers.tensorflow_serving.server import NOISE
-from ipubench.fixtures.servers.tensorflow_serving.server import find_server
+from ipubench.fixtures.servers.tensorflow_serving.server import NOISE, find_server
 from ipubench.plugins.command_line.set_option import convert
 
 COSINE = Parameters({"initial_learning_rate": 0.1, "epochs_to_total_decay": 2})
@@ -196,8 +192,7 @@ def test_a_message_of_a_missing_gpu_is_noise() -> None:
 def test_a_port_in_use_is_one_message(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="needs grpcio: make setup installs it")
     from ipubench.fixtures.devices.cpu import CpuDevice
-    from ipubench.fixtures.servers.tensorflow_serving.server import Served
-    from ipubench.fixtures.servers.tensorflow_serving.server import ServingServer
+    from ipubench.fixtures.servers.tensorflow_serving.server import Served, ServingServer
 
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.servers.tensorflow_serving.requests import ServingRequests, images_of
 from ipubench.fixtures.servers.tensorflow_serving.saved_model import Model
-from ipubench.fixtures.servers.tensorflow_serving.requests import ServingRequests
-from ipubench.fixtures.servers.tensorflow_serving.requests import images_of
-from tests.support.serving import BATCH, ROWS, SmallRuntime, program
 from tests.machine.test_process import runs
+from tests.support.serving import BATCH, ROWS, SmallRuntime, program
 
 pytestmark = pytest.mark.framework
 tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: make setup installs it")

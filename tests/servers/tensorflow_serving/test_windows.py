@@ -13,10 +13,8 @@ import pytest
 from ipubench.bench_inference.bench_tensorflow_serving import HOST
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.servers import client as client_module
-from ipubench.fixtures.servers.client import Client
-from ipubench.fixtures.servers.client import Stamps
-from ipubench.fixtures.servers.clients import Clients
-from ipubench.fixtures.servers.clients import RequestError
+from ipubench.fixtures.servers.client import Client, Stamps
+from ipubench.fixtures.servers.clients import Clients, RequestError
 from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
 from tests.support.serving import feed
 

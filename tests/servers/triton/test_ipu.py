@@ -15,19 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ipubench.bench_inference.bench_triton import IPU
-from ipubench.bench_inference.bench_triton import TritonClassifier
+from ipubench.bench_inference.bench_triton import IPU, TritonClassifier
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.image_feed import ImageFeed
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier
-from ipubench.fixtures.servers.triton.poplar_classifier import name_map
+from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier, name_map
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from tests.doubles import poptorch_export as double
 from tests.doubles.poptorch import recorder
-from tests.support.sdk_api import description
 from tests.runtimes.torch.test_contract import differences
+from tests.support.sdk_api import description
 
 SIZE = 32
 SMALL = dataclasses.replace(

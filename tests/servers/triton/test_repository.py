@@ -12,26 +12,23 @@ from typing import Any, Dict
 
 import pytest
 
-from ipubench.bench_inference.bench_triton import HOST
-from ipubench.bench_inference.bench_triton import IPU
-from ipubench.bench_inference.bench_triton import TritonClassifier
+from ipubench.bench_inference.bench_triton import HOST, IPU, TritonClassifier
 from ipubench.fixtures.case.cases import effective_options
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.image_feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.machine.loopback import ALLOCATOR
-from ipubench.fixtures.machine.loopback import tuned
-from ipubench.fixtures.servers.triton.classifiers import HostClassifier
+from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
 from ipubench.fixtures.servers.images import RequestImages
+from ipubench.fixtures.servers.triton.classifiers import HostClassifier
 from ipubench.fixtures.servers.triton.network import describe_network
-from ipubench.fixtures.servers.triton.repository import ServedModel
-from ipubench.fixtures.servers.triton.repository import check_repository
-from ipubench.fixtures.servers.triton.repository import poplar_model
+from ipubench.fixtures.servers.triton.repository import ServedModel, check_repository, poplar_model
 from ipubench.fixtures.servers.triton.runtime import REQUEST_OPTIONS
-from ipubench.fixtures.servers.triton.server import Statistics
-from ipubench.fixtures.servers.triton.server import find_installation
-from ipubench.fixtures.servers.triton.server import link_backend
-from ipubench.fixtures.servers.triton.server import server_environment
+from ipubench.fixtures.servers.triton.server import (
+    Statistics,
+    find_installation,
+    link_backend,
+    server_environment,
+)
 
 # The numbers of the original program's configurations.
 ORIGINAL = {

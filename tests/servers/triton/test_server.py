@@ -15,8 +15,8 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.process import free_port
-from tests.support.harness import ROOT
 from tests.machine.test_process import runs, wait_until_gone
+from tests.support.harness import ROOT
 from tests.support.triton import BATCH, TinyRuntime
 
 pytestmark = pytest.mark.framework

@@ -9,8 +9,8 @@ from typing import List
 
 import pytest
 
-from ipubench.fixtures.runtimes.tensorflow.application.host_events import HostEvents
 from ipubench.fixtures.machine.training_log import open_log
+from ipubench.fixtures.runtimes.tensorflow.application.host_events import HostEvents
 from ipubench.fixtures.schedule.program import Program
 
 IMAGES = 64  # of a weight update

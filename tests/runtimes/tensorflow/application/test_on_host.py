@@ -17,13 +17,12 @@ import pytest
 
 from ipubench.bench_training.application.options import Application
 from ipubench.bench_training.application.rules import settled
-from ipubench.fixtures.data.imagenet.pipeline import as_asked
-from ipubench.fixtures.data.tfds.find import PreparedSplit
-from ipubench.fixtures.data.tfds.find import find_prepared
-from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.values import Parameters
+from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
+from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from tests.support.examples import learnable_cifar

@@ -16,32 +16,30 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.bench_training.application.distributed import Job
-from ipubench.bench_training.application.distributed import poprun_job
-from ipubench.bench_training.application.distributed import under_poprun
+from ipubench.bench_training.application.distributed import Job, poprun_job, under_poprun
 from ipubench.bench_training.application.options import Application
-from ipubench.bench_training.bench_application import IPU
-from ipubench.bench_training.bench_application import POD4
-from ipubench.bench_training.bench_application import POD16
+from ipubench.bench_training.bench_application import IPU, POD4, POD16
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.plan import plan
-from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.poplar.flags import VARIABLE
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
+from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import (
+    application_ipu_config,
+    validation_options,
+)
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
-from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import application_ipu_config
-from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import validation_options
 from ipubench.models.tensorflow.training import auto_scaling
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
+from tests.runtimes.tensorflow.test_contract import differences
 from tests.support.sdk_api import description
 from tests.support.tensorflow_ipu import HARDWARE, SYNTHETIC, given, install, start_instance, values
-from tests.runtimes.tensorflow.test_contract import differences
 
 pytestmark = pytest.mark.framework
 

@@ -9,13 +9,12 @@ from typing import Any, Callable, Dict, List, Optional
 import numpy as np
 import pytest
 
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.runtimes.precision import compute_dtypes
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
 from ipubench.fixtures.runtimes.tensorflow.model import RING
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from tests.support.loop_options import LoopOptions
 
 pytestmark = pytest.mark.framework

@@ -15,21 +15,18 @@ from typing import Any, Callable, Dict, List, Optional
 import numpy as np
 import pytest
 
-from ipubench.bench_kernels.bench_dense import Dense
-from ipubench.bench_kernels.bench_dense import dense
-from ipubench.bench_kernels.bench_lstm import Lstm
-from ipubench.bench_kernels.bench_lstm import lstm
-from ipubench.fixtures.data.array_feed import ArrayFeed
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.bench_kernels.bench_dense import Dense, dense
+from ipubench.bench_kernels.bench_lstm import Lstm, lstm
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.poplar.flags import VARIABLE
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.ipu.loop import LoopStep
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder

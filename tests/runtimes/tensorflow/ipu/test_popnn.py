@@ -8,8 +8,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.models.tensorflow.popnn import popnn_gru
-from ipubench.models.tensorflow.popnn import popnn_lstm
+from ipubench.models.tensorflow.popnn import popnn_gru, popnn_lstm
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
 

@@ -13,19 +13,18 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 
-from ipubench.bench_training.bench_cnn_tensorflow import M2000
-from ipubench.bench_training.bench_cnn_tensorflow import POD16
+from ipubench.bench_training.bench_cnn_tensorflow import M2000, POD16
 from ipubench.bench_training.training import Training
-from ipubench.fixtures.data.images.folder import DataError
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.imagenet.shards import find_shards
+from ipubench.fixtures.data.images.folder import DataError
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.runtimes.tensorflow.ipu.training import TrainingProgram
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
-from ipubench.fixtures.runtimes.tensorflow.ipu.training import TrainingProgram
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 from tests.doubles.tensorflow_ipu import recorder
 from tests.support.tensorflow_ipu import (

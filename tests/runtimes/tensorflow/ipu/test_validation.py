@@ -12,14 +12,13 @@ from typing import Any, Dict
 import numpy as np
 import pytest
 
-from ipubench.bench_inference.bench_cnn_tensorflow import IPU
-from ipubench.bench_inference.bench_cnn_tensorflow import M2000
+from ipubench.bench_inference.bench_cnn_tensorflow import IPU, M2000
 from ipubench.bench_inference.validation import Validation
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.poplar.flags import VARIABLE
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from ipubench.fixtures.runtimes.tensorflow.ipu.program import group_norm_function
 from ipubench.fixtures.runtimes.tensorflow.ipu.validation import ValidationProgram
+from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 from ipubench.models.tensorflow.training.inputs import normalise
 from tests.doubles.tensorflow_ipu import recorder
@@ -87,7 +86,9 @@ def test_the_correct_answers_of_each_call_are_counted(
     count = made.batches_per_step
     right = []
     for pixels, labels in zip(*batches(2 * count)):
-        logits = made.classifier(normalise(tf, pixels, tf.float32, True), ForwardPass(training=False))
+        logits = made.classifier(
+            normalise(tf, pixels, tf.float32, True), ForwardPass(training=False)
+        )
         right.append(int((np.argmax(logits, axis=1) == labels).sum()))
     made.compile()
     assert made.correct == sum(right[:count]) > 0

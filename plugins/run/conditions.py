@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import time
 from typing import Any, Dict
+
 import pytest
+
 from ipubench.fixtures.devices.base import Device
-from ipubench.plugins.record import host_process
-from ipubench.plugins.processes.workers import workers_key
-import contextlib
-import ctypes
-import functools
-import importlib.metadata
-import os
-import platform
-import resource
-import signal
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any, Dict, Optional
 from ipubench.fixtures.machine.loopback import ALLOCATOR
+from ipubench.plugins.processes.workers import workers_key
+from ipubench.plugins.record import host_process
+
 
 def describe_conditions(
     config: pytest.Config, device: Device, conditions: Dict[str, Any]
@@ -75,9 +68,3 @@ def apply_conditions(kind: str, affinity: str, allocator: str) -> Dict[str, Any]
         accepted = tune_allocator()
         found["allocator"] = "tuned" if all(accepted.values()) else f"tuned in part: {accepted}"
     return found
-
-
-def _give_back_free_memory() -> None:
-    """Return what earlier cases freed: the tuned allocator keeps it, and it would count as ours."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
