@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from ipubench.plugins.benchmarks_yml import units
-from ipubench.plugins.benchmarks_yml.cases import Variant
 from ipubench.plugins.benchmarks_yml.expression import Expression
-from ipubench.plugins.benchmarks_yml.figures import LATENCY, THROUGHPUT, Metric
+from ipubench.plugins.benchmarks_yml.metrics import LATENCY, THROUGHPUT, Metric
+from ipubench.plugins.benchmarks_yml.variants import Variant
 
 SHARED = "options"  # in the name of a block that others merge
 

@@ -9,7 +9,7 @@ from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
 from ipubench.plugins.benchmarks_yml.command import Ran
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.benchmarks_yml.figures import (
+from ipubench.plugins.benchmarks_yml.metrics import (
     LATENCY,
     THROUGHPUT,
     Metric,

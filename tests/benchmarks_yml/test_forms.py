@@ -15,7 +15,7 @@ from ipubench.plugins.benchmarks_yml import template, units
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, safe_name
 from ipubench.plugins.benchmarks_yml.command import Ran, words_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.benchmarks_yml.figures import Metric, MetricError, mean, search
+from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, mean, search
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
 from ipubench.plugins.benchmarks_yml.results import CommandResults, results_of
 from ipubench.plugins.benchmarks_yml.yaml_reader import parse
