@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Callable, Tuple
 
 from ipubench.fixtures.case.options import CaseConfig, option
-from ipubench.models.torch.classification import ARCHITECTURES, Norm, build_classifier
+from ipubench.models.torch.architectures import ARCHITECTURES, Norm
+from ipubench.models.torch.classification import build_classifier
 
 if TYPE_CHECKING:
     from torch import nn

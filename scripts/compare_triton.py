@@ -22,7 +22,7 @@ from typing import Any, Callable, List, Tuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from ipubench.bench_inference.bench_triton import HOST, TritonClassifier
-from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.torch.engines import default_engine
 from ipubench.fixtures.servers.triton.repository import INPUT, OUTPUT

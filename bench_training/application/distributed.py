@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, 
 
 from ipubench.bench_training.application import rules
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.instances.distribution import join, popdist_instance
+from ipubench.fixtures.machine.distribution import join, popdist_instance
 
 if TYPE_CHECKING:
     from ipubench.bench_training.application.options import Application

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict
+from typing import TYPE_CHECKING
 
+from ipubench.models.torch.architectures import ARCHITECTURES, BATCH_NORM, Norm
 from ipubench.models.torch.torchvision_import import import_torchvision
 
 if TYPE_CHECKING:
@@ -16,56 +16,13 @@ if TYPE_CHECKING:
 _WITHOUT = "use --set=weights=PATH or --set=random_weights=true"
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """Where a network and its published weights come from, and the image size it takes."""
-
-    family: str  # torchvision, or the module of this package that has the network
-    variant: str  # function of torchvision.models, or variant of the family
-    image_size: int = 224
-    pretrained: str = ""  # file of the published weights; torchvision knows its own
-    gain: float = 2.0  # of random weights; a ResNet adds up too many branches for more than 1
-
-
-ARCHITECTURES: Dict[str, Architecture] = {
-    "resnet18": Architecture("torchvision", "resnet18", gain=1.0),
-    "resnet34": Architecture("torchvision", "resnet34", gain=1.0),
-    "resnet50": Architecture("torchvision", "resnet50", gain=1.0),
-    "resnet101": Architecture("torchvision", "resnet101", gain=1.0),
-    "resnet152": Architecture("torchvision", "resnet152", gain=1.0),
-    "resnext50": Architecture("torchvision", "resnext50_32x4d", gain=1.0),
-    "resnext101": Architecture("torchvision", "resnext101_32x8d", gain=1.0),
-    "mobilenet": Architecture("torchvision", "mobilenet_v2"),
-    "mobilenet-v3-small": Architecture("mobilenet_v3", "small"),
-    "mobilenet-v3-large": Architecture("mobilenet_v3", "large"),
-    # Weights trained in TensorFlow with AutoAugment, as timm publishes them for PyTorch.
-    "efficientnet-b0": Architecture(
-        "efficientnet", "b0", pretrained="tf_efficientnet_b0_aa-827b6e33.pth"
-    ),
-    "efficientnet-b4": Architecture(
-        "efficientnet", "b4", image_size=380, pretrained="tf_efficientnet_b4_aa-818f208c.pth"
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Norm:
-    """The normalisation layers of a network; anything but ``batch`` replaces its batch norms."""
-
-    kind: str = "batch"  # batch, group or none
-    groups: int = 32
-    eps: float = 1e-5  # of a group norm
-    strided: bool = False  # channel c is in group c % groups, not in c // (channels / groups)
-    momentum: float = 0.1  # of a batch norm
-
-
 def build_classifier(
     model: str,
     *,
     random_weights: bool = True,
     weights: str = "",
     seed: int = 0,
-    norm: Norm = Norm(),
+    norm: Norm = BATCH_NORM,
     expand_ratio: int = 6,
     group_dim: int = 1,
     input_padding: bool = False,

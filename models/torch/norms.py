@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ipubench.models.torch.classification import Norm
+from ipubench.models.torch.architectures import Norm
 from ipubench.models.torch.layers import replace_layer
 
 

@@ -18,8 +18,6 @@ import pytest
 from ipubench.plugins.baseline.format import BaselineError
 
 VARIABLE = "IPUBENCH_COLLECTED_FILE"
-
-
 LAST_LINES = 15
 
 

@@ -68,8 +68,6 @@ COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("git", "git"),
     ("time (UTC)", "time"),
 )
-
-
 VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("verdict", "kind"),
     ("before (items/s)", "before"),
@@ -84,8 +82,6 @@ VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("processes before", "processes_before"),
     ("reasons", "reasons"),
 )
-
-
 # What a spreadsheet takes for the start of a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

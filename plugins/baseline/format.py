@@ -21,15 +21,9 @@ from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.record.record import NAMESPACE
 
 FORMAT = 2
-
-
 SCHEMA = Path(__file__).with_name("schema.json")
-
-
 # The schemas of which a positive number is sound.
 NUMBERS = ({"$ref": "#/$defs/positive"}, {"$ref": "#/$defs/amount"})
-
-
 LONGEST_REASON = 100
 
 

@@ -27,17 +27,9 @@ KINDS = (
     UNJUDGED,
     "measured",
 )
-
-
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
-
-
 MOST_NOISY = 5  # cases named
-
-
 BAD = ("regressed", "failed", "missing")
-
-
 # Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
 FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
 

@@ -16,11 +16,7 @@ from ipubench.plugins.record.files import finite, write_json
 from ipubench.plugins.record.record import NAMESPACE
 
 LOCK_SECONDS = 60.0
-
-
 SHOWN_PROBLEMS = 3
-
-
 MOST_NAMES = 10
 
 

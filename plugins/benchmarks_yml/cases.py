@@ -21,8 +21,6 @@ from ipubench.plugins.command_line.set_option import convert
 
 #: What --set can change beside the parameters of an entry.
 SETTABLE = ("skip_by", "allow_wandb", "timeout", "compile_only")
-
-
 # A command decides these; the options that ask for them are refused.
 ITS_OWN = {
     "steps": "the command decides how often it reports",
@@ -168,8 +166,6 @@ def unknown_option(key: str, configs: List[SpecConfig]) -> str:
 
 
 LONGEST = 200  # characters; a file's name has at most 255, and options of a run are added
-
-
 DIGITS, DIGITS_OF_CUT = 6, 12  # of the digest; many long names begin alike
 
 

@@ -25,15 +25,9 @@ from ipubench.plugins.benchmarks_yml.module import entry_of, is_spec
 from ipubench.plugins.selection.expand import case_of
 
 DATASETS = "DATASETS_DIR"
-
-
 COMPILE_ONLY = "--compile-only"
-
-
 # Between two looks at a command that runs.
 LOOK_SECONDS = 1.0
-
-
 # Between asking a command to end and killing all of it.
 GRACE_SECONDS = 10.0
 

@@ -13,15 +13,9 @@ from ipubench.plugins.benchmarks_yml.metrics import LATENCY, THROUGHPUT, Metric
 from ipubench.plugins.benchmarks_yml.variants import Variant
 
 SHARED = "options"  # in the name of a block that others merge
-
-
 CONVERGENCE = "_conv"
-
-
 # A word of a name that says the data are made up.
 MADE_UP = {"generated": re.compile(r"gen(erated)?\d*"), "synthetic": re.compile(r"synth(etic)?\d*")}
-
-
 #: Keys that nothing here does anything about: the user prepares the environment.
 PREPARATION = (
     "requirements_path",
@@ -31,8 +25,6 @@ PREPARATION = (
     "repository",
     "config",
 )
-
-
 KEYS = (
     "cmd",
     "notebook",
@@ -51,8 +43,6 @@ KEYS = (
     "description",
     *PREPARATION,
 )
-
-
 #: The columns of specs.csv that every row has, which no entry can name so.
 ROW = ("case", "benchmark", "variant", "run_seconds", "git_revision")
 

@@ -9,8 +9,6 @@ import warnings
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple, Type
 
 LONGEST = 500  # characters
-
-
 FORM = "numbers, names, + - * / // % **, brackets, abs, min, max, round, int and float"
 
 

@@ -9,15 +9,9 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Sequence
 
 REDUCTIONS = ("mean", "final", "min", "value")
-
-
 THROUGHPUT, LATENCY = "throughput", "latency"
-
-
 #: How ``skip`` drops values: the first ones, or as the original runner, which sorts them before.
 ORDER, VALUE = "order", "value"
-
-
 SKIPS = (ORDER, VALUE)
 
 

@@ -29,14 +29,8 @@ from ipubench.plugins.selection.expand import case_of, selection_key
 from ipubench.plugins.selection.named_files import files_key
 
 SUFFIXES = (".yml", ".yaml")
-
-
 CSV_NAME = "specs.csv"
-
-
 NOTEBOOK = "need a notebook's kernel, and a notebook is not run: put its cells into a script"
-
-
 CONVERGENCE = "need --include-convergence or -k with the full name: they train to convergence"
 
 

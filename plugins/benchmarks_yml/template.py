@@ -9,31 +9,15 @@ from pathlib import PurePath
 from typing import Callable, FrozenSet, List, Mapping, Sequence
 
 VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([^}]*)\})")
-
-
 # The parts of a command as shlex sees them; nothing within single quotes has a meaning.
 SINGLE, DOUBLE, ESCAPED = r"'[^']*'", r'"(?:\\.|[^"\\])*"', r"\\."
-
-
 PARTS = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|{VARIABLE.pattern}", re.DOTALL)
-
-
 IN_DOUBLE = re.compile(f"{ESCAPED}|{VARIABLE.pattern}", re.DOTALL)
-
-
 # What a shell would do something about, without and within double quotes.
 OPERATOR = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|([;|&<>]+|`|\\$\\()", re.DOTALL)
-
-
 COMMAND_IN_DOUBLE = re.compile(f"{ESCAPED}|(`|\\$\\()", re.DOTALL)
-
-
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-
-
 WANDB = "wandb"
-
-
 FLAG_VALUES = ("true", "false")  # of a bare --wandb; another word is not its value
 
 

@@ -12,20 +12,10 @@ WORDS = {
     1e-6: "us usec usecs microsecond microseconds \u00b5s \u00b5sec \u03bcs \u03bcsec",
     1e-9: "ns nsec nsecs nanosecond nanoseconds",
 }
-
-
 SECONDS = {word: seconds for seconds, words in WORDS.items() for word in words.split()}
-
-
 MILLISECOND = 1e-3
-
-
 SHORT = 2  # letters; longer words may be written in capitals
-
-
 _LONGEST_FIRST = sorted(SECONDS, key=len, reverse=True)
-
-
 # After "/" and "per" it is a rate; after "?" a flag of a regular expression, or no certain letter.
 TIME = re.compile(
     r"(?P<rate>/\s*|\bper\s+)?(?<![A-Za-z\u00b5\u03bc'?])(?P<word>(?i:{long})|{short})(?![A-Za-z0-9])".format(
@@ -33,14 +23,8 @@ TIME = re.compile(
         short="|".join(word for word in _LONGEST_FIRST if len(word) <= SHORT),
     )
 )
-
-
 RATE = re.compile(r"([A-Za-z][A-Za-z _-]*?)\s*/\s*s(ec(onds?)?)?\b")
-
-
 BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
-
-
 # The parts of a regular expression among which a bracket may be no group.
 PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?P<other>\?(?!P<))?|\)", re.DOTALL)
 

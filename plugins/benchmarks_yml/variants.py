@@ -10,14 +10,8 @@ from ipubench.plugins.benchmarks_yml.errors import short
 from ipubench.plugins.benchmarks_yml.yaml_reader import Value
 
 MOST = 10_000  # variants of one entry
-
-
 SCALARS = (str, int, float, bool)
-
-
 FORMS = 'a mapping NAME: "v1,v2" or a list of rows, the first one with the names'
-
-
 Variant = Dict[str, str]
 
 

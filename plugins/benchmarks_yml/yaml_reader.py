@@ -16,21 +16,11 @@ import yaml
 from ipubench.plugins.benchmarks_yml.errors import SpecError, short
 
 LARGEST = 1 << 20  # bytes
-
-
 LONGEST_NUMBER = 100  # characters
-
-
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-
-
 # Neither a process nor a file can be given these: the null character and halves of others.
 UNUSABLE = re.compile("[\0\ud800-\udfff]")
-
-
 MERGE = "tag:yaml.org,2002:merge"
-
-
 MAPPING, SEQUENCE = "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"
 
 

@@ -29,8 +29,6 @@ PATH_OPTIONS = (
     "--against",
     "--report",
 )
-
-
 # Options that decide what a case measures and how; a fresh process of a case gets the same ones.
 MEASURING_OPTIONS = (
     "device",

@@ -11,12 +11,8 @@ from ipubench.fixtures.case.options import ALIASES, CaseConfig, check_value, nea
 from ipubench.fixtures.case.values import from_text
 
 OPENING = {"{": "}", "[": "]", "(": ")"}
-
-
 # Options with a command-line option of their own, and those that name the case.
 RESERVED = {"data": "--data=", "precision": "--precision=", "mode": "-k ", "system": "--device="}
-
-
 # Options of the original programs that are something else here.
 ELSEWHERE = {
     "config": "each configuration is a case: choose it with -k NAME",
@@ -55,8 +51,6 @@ ELSEWHERE = {
     "target_accuracy": "accuracies are recorded and not judged",
     "mlperf_logging": "loading and compiling are always timed apart, before the warm-up",
 }
-
-
 # What the values of an option of the original programs are here.
 DATA_OF = {
     "ipu": "synthetic",

@@ -40,11 +40,7 @@ from ipubench.plugins.run.resume import depends_on
 from ipubench.plugins.selection.expand import case_of
 
 WORST_FIRST = (REGRESSED, INCONCLUSIVE, PASS, IMPROVED, UNJUDGED)
-
-
 Benchmark = Dict[str, Any]
-
-
 Sides = Tuple[Benchmark, Benchmark]  # here, there
 
 

@@ -75,8 +75,6 @@ class Comparison:
 
 
 comparison_key = pytest.StashKey[Comparison]()
-
-
 cpus_key = pytest.StashKey[FrozenSet[int]]()
 
 

@@ -26,20 +26,10 @@ from ipubench.plugins.record.process_sample import METRICS, THROUGHPUT
 from ipubench.plugins.record.values import fraction, shortened
 
 FILE_NAME = "gate.yml"
-
-
 IGNORE = "ignore"
-
-
 STRING = "tag:yaml.org,2002:str"
-
-
 NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-
-
 KEYS = ("default", "cases")
-
-
 FORM = "percentages by metric, such as {throughput: 3%}, or ignore"
 
 

@@ -18,16 +18,10 @@ from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 
 #: Confidence of the interval that is shown.
 CONFIDENCE = 0.95
-
-
 #: Processes that the assumed spread counts for, beside those that were measured.
 ASSUMED_DEGREES = 3
-
-
 #: One in so many values is cut off at each end.
 TRIMMED = 5
-
-
 #: Fewer processes have no halves to speak of; of more not all are split, there are too many ways.
 LEAST_SPLIT, MOST_SPLIT = 4, 14
 

@@ -19,16 +19,10 @@ from ipubench.plugins.gate.inference import Effect, corrected
 
 #: Fewer pairs say nothing of their spread.
 LEAST_PAIRS = 3
-
-
 #: The first look; later ones follow each further couple of pairs, one of each order.
 FIRST_LOOK = 4
-
-
 #: How often equal code is called slower, in one run over all its cases.
 FALSE_ALARMS = 0.025
-
-
 #: Without a threshold pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
 

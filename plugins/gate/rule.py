@@ -42,31 +42,17 @@ from ipubench.plugins.record.verdict import (
 
 #: The fast rounds of a process are the code's, the slow ones the machine's.
 ROUNDS_QUANTILE = 0.10
-
-
 CANARY_QUANTILE = 0.25
-
-
 #: Cases follow the canary in part, and so much of its change is taken out (docs/baselines.md).
 CANARY_SHARE = 0.7
-
-
 #: Standard deviation between processes of equal code that is assumed before any is measured.
 ASSUMED = {THROUGHPUT: 0.02, "latency_p99": 0.1, "compile_time": 0.1, "peak_memory": 0.02}
-
-
 #: The slow-down that the gate is to find, where twice the threshold is less.
 DETECTABLE_CHANGE = 0.05
-
-
 #: At which a change must be certain, in one look at one metric of one case, and of all cases
 #: together. A case has several looks; scripts/gate_study shows what this comes to.
 LEVEL, LEVEL_OF_ALL = 0.002, 0.025
-
-
 LEAST_FRESH = 3
-
-
 Measure = Callable[[int], Dict[str, Any]]
 
 

@@ -22,8 +22,6 @@ from ipubench.plugins.selection.expand import case_of, selection_key
 from ipubench.plugins.selection.named_files import arguments_of
 
 WIDTH = 80
-
-
 # Stands for what the run chooses when it starts.
 ADDRESS = "127.0.0.1:PORT"
 

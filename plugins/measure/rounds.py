@@ -14,45 +14,21 @@ from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import relative_half_width, still_falling
 
 Clock = Callable[[], float]
-
-
 # A round is long against the timer and the scheduler, and short enough for many per budget.
 TARGET_ROUND_SECONDS = 0.1
-
-
 LARGEST_BATCHES_PER_STEP = 1 << 20
-
-
 # A call that is longer than this many rounds is long by itself.
 MOST_OF_A_DISTURBANCE = 5
-
-
 # The gate compares 10% quantiles of rounds: fewer rounds would make them a matter of luck.
 LEAST_ROUNDS_FOR_PRECISION = 20
-
-
 LEAST_ROUNDS = 3
-
-
 # While rounds still get faster, this many more are dropped at most.
 MOST_EXTRA_WARM_UP = 10
-
-
 CANARY_WARM_UP = 3
-
-
 CANARIES_AROUND_BACKGROUND_WORK = 20
-
-
 LEAST_LATENCY_SAMPLES = 10
-
-
 MOST_LATENCY_SAMPLES = 200
-
-
 LATENCY_SHARE_OF_BUDGET = 0.1
-
-
 # A measured ceiling is the best of several tries within this time.
 PEAK_SECONDS = 0.5
 

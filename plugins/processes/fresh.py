@@ -29,16 +29,10 @@ from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.selection.named_files import arguments_of
 
 LAST_LINES = 15
-
-
 # A fresh process may take this long, and this many times what the first measurement took, because
 # it imports and compiles for itself, maybe on a machine that has become busy.
 LEAST_SECONDS = 600.0
-
-
 TIMES_THE_FIRST = 10.0
-
-
 # Between asking a process to end and killing it.
 GRACE_SECONDS = 10.0
 

@@ -15,8 +15,6 @@ import pytest
 from ipubench.fixtures.machine.paths import IMPORT_ROOT, user_path
 
 CHECK_SECONDS = 300.0
-
-
 # Everything that a case needs but its framework, and what it would be measured with.
 PROGRAM = """\
 import json, sys
@@ -26,8 +24,6 @@ import ipubench.plugins.measure.meter
 from ipubench.plugins.record.host_process import versions
 print(json.dumps(versions()))
 """
-
-
 # Of this environment, and wrong in another.
 OURS = ("PYTHONPATH", "PYTHONHOME", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "CONDA_PREFIX")
 

@@ -34,27 +34,21 @@ from ipubench.plugins.record.files import JsonLinesFile, write_json
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import Run, SessionResults, run_key, selected
+from ipubench.plugins.run.state import workers_key
 from ipubench.plugins.selection.expand import case_of, selection_key
 
 #: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
 PART = "ipubench"
-
-
 # Names what the controller selected; locked until it has.
 SELECTED = "selected.json"
-
-
 # These list cases and run none.
 LISTING = ("describe", "dry_run")
-
-
 # After a crash these hand the same test out again, and may wait for ever (pytest-xdist up to 3.8,
 # its issues 1327 and 1378).
 GROUPING = ("loadscope", "loadfile", "loadgroup")
 
 
 #: How many workers measure.
-workers_key = pytest.StashKey[int]()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Dict, Optional
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
-
-
 PACKAGES = (
     "torch",
     "torchvision",

@@ -66,8 +66,6 @@ SCALARS: Dict[str, Metric] = {
     "compile_time": Metric("compile_seconds", "s", "time to compile"),
     "peak_memory": Metric("memory_bytes", "bytes", "peak memory of the host process"),
 }
-
-
 METRICS = (THROUGHPUT, *SCALARS)
 
 

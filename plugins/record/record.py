@@ -14,8 +14,6 @@ from ipubench.fixtures.case.options import plain_options
 from ipubench.plugins.record.statistics import Throughput
 
 NAMESPACE = "ipubench"
-
-
 # A case that claims more than this share of the measured peak did not do its work.
 LARGEST_CREDIBLE_SHARE = 1.25
 

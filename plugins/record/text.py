@@ -35,8 +35,6 @@ def cut_middle(text: str, width: int) -> str:
 
 
 GAP = "  "
-
-
 NARROWEST = 12
 
 

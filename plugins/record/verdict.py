@@ -10,19 +10,11 @@ from typing import Any, Dict, Optional, Tuple
 from ipubench.plugins.record.process_sample import SCALARS, THROUGHPUT
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
-
-
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
-
-
 #: Compared without a threshold: the change is shown.
 UNJUDGED = "not judged"
-
-
 #: What a gate has said something of.
 COMPARED = (PASS, REGRESSED, IMPROVED, INCONCLUSIVE)
-
-
 #: The exit code where a gate was asked for and no case was compared.
 EXIT_NOTHING_COMPARED = 6
 

@@ -19,12 +19,8 @@ from ipubench.plugins.record.verdict import UNJUDGED, how_compared
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
 LARGEST = 60_000
-
-
 # Kept free for the environment, which comes last and may be cut itself.
 LAST = 6_000
-
-
 MARKS = {
     "regressed": "🔴",
     "failed": "🔴",

@@ -28,12 +28,8 @@ from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report.markdown import change_text, compile_text, number_text
 
 WEB = Path(__file__).with_name("web")
-
-
 # Of a process; beyond this many every n-th is shown, so that the file stays small.
 MOST_ROUNDS = 300
-
-
 # Keys of a row that the charts and the filters use.
 CHART_KEYS = (
     "id",
@@ -62,11 +58,7 @@ CHART_KEYS = (
     "change_high",
     "threshold",
 )
-
-
 FILTERS = (("kind", "Verdict"), ("framework", "Framework"), ("mode", "Mode"), ("data", "Data"))
-
-
 # Heading, key by which the column sorts, whether it holds numbers.
 COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
     ("case", "name", False),

@@ -20,23 +20,13 @@ HEADINGS = (
     "change",
     "interval",
 )
-
-
 # Left out in this order on a terminal that is too narrow: the interval and the verdict as soon as a
 # name would be cut, the others only where less than this would be left of it.
 FOR_ROOM = ("compile s", "peak", "p99 ms", "p50 ms", "±")
-
-
 NARROWEST_NAME = 24
-
-
 SHORTEST_NAME = 12
-
-
 # In the column of changes, for want of a column of verdicts.
 SHORT_KINDS = {"incomparable": "incomp."}
-
-
 GAPS = (2, 1)  # between columns; the narrow one where a name would be cut
 
 

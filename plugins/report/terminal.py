@@ -19,11 +19,7 @@ from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Run, run_key
 
 LARGEST_PRECISE_SPREAD = 0.05
-
-
 MOST_LINES = 6  # of one kind of note
-
-
 COLOURS: Dict[str, Dict[str, bool]] = {
     "regressed": {"red": True},
     "missing": {"red": True},

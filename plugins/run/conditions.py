@@ -11,8 +11,8 @@ import pytest
 
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.loopback import ALLOCATOR
-from ipubench.plugins.processes.workers import workers_key
 from ipubench.plugins.record import host_process
+from ipubench.plugins.run.state import workers_key
 
 
 def describe_conditions(

@@ -19,8 +19,6 @@ from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of
 
 NARROWEST_NAME = 16
-
-
 progress_key = pytest.StashKey["Progress"]()
 
 

@@ -18,8 +18,6 @@ from ipubench.plugins.selection.expand import selection_key
 
 #: What verdicts depend on besides the cases: its name in words -> a digest.
 depends_key = pytest.StashKey[Dict[str, str]]()
-
-
 GIT = "git"
 
 

@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.imagenet.shards import ShardSet
-from ipubench.fixtures.data.images.folder import DataError
 from ipubench.fixtures.data.provider import (
     dataset_source,
     example_splits,
@@ -27,12 +27,8 @@ from ipubench.plugins.selection.expand import case_of
 
 #: Whether cases read TFRecords and no folder of them was named.
 sample_records_key = pytest.StashKey[bool]()
-
-
 #: The same of cases that read small data sets.
 sample_examples_key = pytest.StashKey[bool]()
-
-
 NAMES_ONE = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 
 

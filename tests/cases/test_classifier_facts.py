@@ -109,7 +109,7 @@ def test_every_batch_size_of_both_versions_is_a_case() -> None:
 
 
 def test_every_network_has_a_host_variant_and_the_published_batch_sizes() -> None:
-    from ipubench.models.torch.classification import ARCHITECTURES
+    from ipubench.models.torch.architectures import ARCHITECTURES
 
     assert {config.model for config in HOST.values()} == set(ARCHITECTURES)
     assert set(PRESETS) - {"common"} <= set(HOST)

@@ -116,7 +116,7 @@ def test_images_without_shards_are_answered_with_the_builder(tmp_path: Path) -> 
     assert len(list(folder.rglob("*.jpg"))) == 6 * IMAGES_PER_CLASS
     words = [TRAINING, "-k", "resnet50-real", f"--dataset-dir={folder}"]
     outcome = run(tmp_path, *words).assert_code(4)
-    assert "python -m ipubench.fixtures.data.build_tfrecords.__main__" in outcome.text
+    assert "python -m ipubench.fixtures.data.build_tfrecords" in outcome.text
     assert "Traceback" not in outcome.text
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.cache import cache_dir
-from ipubench.fixtures.data.images.folder import DataError
 
 
 def test_own_variable_comes_first_and_is_created(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import List
 
 import numpy as np
 
-from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.data.images.folder import ImageFolder
 
 

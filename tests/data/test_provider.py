@@ -11,9 +11,10 @@ from typing import Dict, List
 
 import pytest
 
+from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.array_feed import TensorSpec
 from ipubench.fixtures.data.images import samples
-from ipubench.fixtures.data.images.folder import DataError, ImageFolder
+from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data, dataset_source, default_workers
 from tests.support.harness import ROOT, WITHOUT_OTHERS
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances import launchers
-from ipubench.fixtures.instances.distribution import cluster_variables
 from ipubench.fixtures.instances.instance import Instance, bind_threads
 from ipubench.fixtures.instances.launchers import host_launcher, poprun, rank
 from ipubench.fixtures.instances.plan import instances_of, ipus_per_replica, plan, shares
 from ipubench.fixtures.instances.protocol import Connection, Lines, encode
+from ipubench.fixtures.machine.distribution import cluster_variables
 from ipubench.fixtures.machine.process import free_ports
 
 # --- cores -----------------------------------------------------------------------------------

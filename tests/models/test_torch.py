@@ -8,12 +8,8 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.models.torch.classification import (
-    ARCHITECTURES,
-    Norm,
-    build_classifier,
-    pretrained_path,
-)
+from ipubench.models.torch.architectures import ARCHITECTURES, Norm
+from ipubench.models.torch.classification import build_classifier, pretrained_path
 
 pytestmark = pytest.mark.framework
 

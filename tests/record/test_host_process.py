@@ -15,7 +15,7 @@ from tests.support.harness import ROOT
 # Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
 FAULTS = """
 import resource, sys
-from ipubench.plugins.record.host_process import tune_allocator
+from ipubench.plugins.run.conditions import tune_allocator
 if sys.argv[1] == "tuned":
     print(tune_allocator())
 def faults():

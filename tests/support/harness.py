@@ -79,7 +79,7 @@ class SuiteServer:
         alone = _cleaned(os.environ)
         alone.pop("PYTHONPATH", None)  # each request has its own
         return subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "suite_server.py"), *QUIETLY],
+            [sys.executable, str(ROOT / "tests" / "support" / "suite_server.py"), *QUIETLY],
             env=alone,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -119,7 +119,7 @@ class Project:
         self.folder = folder
         shutil.copy(ROOT / "conftest.py", folder)
         shutil.copy(ROOT / "pytest.ini", folder)
-        shutil.copy(ROOT / "tests" / "fake_cases.py", folder / "bench_fake.py")
+        shutil.copy(ROOT / "tests" / "support" / "fake_cases.py", folder / "bench_fake.py")
         self.environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),

@@ -16,7 +16,9 @@ WORDS = ("bench_together.py", "--device=cpu")
 
 def with_instances(project: Project, launcher: str = "mpirun") -> Project:
     """Add the case of several processes and launchers: stand-ins for mpirun and poprun."""
-    shutil.copy(ROOT / "tests" / "instances_cases.py", project.folder / "bench_together.py")
+    shutil.copy(
+        ROOT / "tests" / "support" / "instances_cases.py", project.folder / "bench_together.py"
+    )
     project.environment.update(
         launchers_in(project.folder, launcher), TOGETHER=str(project.folder), COLUMNS="120"
     )

@@ -11,7 +11,7 @@ import pytest
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.instances.distribution import join
+from ipubench.fixtures.machine.distribution import join
 from ipubench.fixtures.poplar.flags import VARIABLE
 from tests.doubles import popdist
 from tests.doubles import tensorflow_ipu as double

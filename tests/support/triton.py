@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Optional
 import numpy as np
 
 from ipubench.bench_inference.bench_triton import TritonClassifier
-from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.servers.triton.classifiers import GivenRepository, ServedClassifier
 from ipubench.fixtures.servers.triton.repository import ServedModel

@@ -13,16 +13,10 @@ from typing import List, Sequence
 from ipubench.plugins.record.statistics import median
 
 LEAST_RUNS_OF_A_LEVEL = 3
-
-
 #: A case whose runs agree better than this still moves with the machine.
 SMALLEST_NOISE = 0.005
-
-
 #: See :func:`penalty`.
 PENALTY_FACTOR = 2.0
-
-
 # The median absolute deviation of normal values, as a share of their standard deviation.
 MAD_OF_NORMAL = 0.6745
 

@@ -6,11 +6,11 @@ import sys
 from argparse import Namespace
 from typing import List, Sequence, Tuple
 
-from ipubench.plugins.baseline import show
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import store
 from ipubench.plugins.baseline.history.change_points import ChangesUnavailable
+from ipubench.plugins.baseline.history.show import trend_details, trend_overview
 from ipubench.plugins.baseline.history.store import Trend
 
 
@@ -31,9 +31,9 @@ def history(args: Namespace) -> int:
     if args.json:
         print_json([store.as_dict(trend, changes) for trend, changes in marked])
     elif args.case is None:
-        print_lines(show.trend_overview(marked))
+        print_lines(trend_overview(marked))
     else:
-        print_lines(line for one in marked for line in show.trend_details(*one))
+        print_lines(line for one in marked for line in trend_details(*one))
     return 0
 
 

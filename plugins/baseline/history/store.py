@@ -20,8 +20,6 @@ from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.statistics import median
 
 FOLDER = Path("baselines", "history")
-
-
 REVISION_LENGTH = 7
 
 

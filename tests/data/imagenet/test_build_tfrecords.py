@@ -16,14 +16,14 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
+from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.build_tfrecords import __main__ as build_tfrecords
+from ipubench.fixtures.data.build_tfrecords import samples as sample_records
 from ipubench.fixtures.data.build_tfrecords import writer
 from ipubench.fixtures.data.build_tfrecords.__main__ import main
 from ipubench.fixtures.data.build_tfrecords.writer import encode
-from ipubench.fixtures.data.imagenet import samples as sample_records
 from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.data.images import samples
-from ipubench.fixtures.data.images.folder import DataError
 from tests.support.harness import ROOT
 from tests.support.records import image_tree, smooth
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.fixtures.data.build_tfrecords.source import (
     BuildUsageError,
@@ -28,7 +29,7 @@ from ipubench.fixtures.data.build_tfrecords.source import (
 )
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.shards import SHARD_NAME, ShardSet, find_shards, shard_name
-from ipubench.fixtures.data.images.folder import DataError, ImageFolder
+from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data, shard_source, shards_key, source_key
 from ipubench.plugins.selection import datasets
 from tests.support.harness import ROOT
@@ -111,7 +112,7 @@ def test_an_empty_folder_says_what_was_looked_for_and_how_to_build(tmp_path: Pat
     for part in (
         "train-NNNNN-of-MMMMM",
         "imagenet-data",
-        "ipubench.fixtures.data.build_tfrecords.__main__",
+        "ipubench.fixtures.data.build_tfrecords",
     ):
         assert part in str(error.value)
 

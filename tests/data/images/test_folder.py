@@ -8,7 +8,8 @@ from typing import Any, List
 
 import pytest
 
-from ipubench.fixtures.data.images.folder import CLASSES, DataError, ImageFolder, find_images
+from ipubench.fixtures.case.errors import DataError
+from ipubench.fixtures.data.images.folder import CLASSES, ImageFolder, find_images
 
 
 def touch(root: Path, *names: str) -> Path:

@@ -13,8 +13,9 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
+from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.images import samples
-from ipubench.fixtures.data.images.folder import DataError, ImageFolder, find_images
+from ipubench.fixtures.data.images.folder import ImageFolder, find_images
 from tests.support.harness import ROOT
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def test_complete_images_are_not_touched(folder: ImageFolder) -> None:
 def test_two_processes_at_once_make_them_once(tmp_path: Path) -> None:
     program = (
         "import os, sys, pathlib\n"
-        "from ipubench.fixtures.data import samples\n"
+        "from ipubench.fixtures.data.images import samples\n"
         "make = samples._make\n"
         "samples._make = lambda *args: (print('made'), make(*args))\n"
         "folder = samples.sample_folder(pathlib.Path(sys.argv[1]))\n"

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from ipubench.bench_training.application.options import Application
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.imagenet.shards import ShardSet
-from ipubench.fixtures.data.images.folder import DataError
 from ipubench.fixtures.data.provider import Data, prepared_source
 from ipubench.fixtures.data.tfds import download
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed

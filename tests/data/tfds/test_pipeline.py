@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Tuple
 import numpy as np
 import pytest
 
+from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.imagenet.shards import ShardSet
-from ipubench.fixtures.data.images.folder import DataError
 from ipubench.fixtures.data.tfds import samples as sample_examples
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared

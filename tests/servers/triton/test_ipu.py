@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.bench_inference.bench_triton import IPU, TritonClassifier
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier, name_map

@@ -15,7 +15,7 @@ import pytest
 from ipubench.bench_inference.bench_triton import HOST, IPU, TritonClassifier
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.image_feed import ImageFeed
+from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
 from ipubench.fixtures.servers.images import RequestImages

@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.instances.distribution import cluster_variables
+from ipubench.fixtures.machine.distribution import cluster_variables
 from ipubench.fixtures.machine.process import free_ports
 from tests.support.examples import learnable
 from tests.support.harness import ROOT, run_pytest
@@ -38,7 +38,7 @@ from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 folder, rank, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 config = Application(
     name="small", dataset="mnist", model_name="toy_model_bn", precision="32.32", data="real",

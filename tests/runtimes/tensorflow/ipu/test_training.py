@@ -15,9 +15,8 @@ import pytest
 
 from ipubench.bench_training.bench_cnn_tensorflow import M2000, POD16
 from ipubench.bench_training.training import Training
-from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.errors import CaseError, DataError
 from ipubench.fixtures.data.imagenet.shards import find_shards
-from ipubench.fixtures.data.images.folder import DataError
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
