@@ -45,7 +45,6 @@ OFFERED: Dict[str, Tuple[Any, ...]] = {
     f"{ROOT}.gradient_accumulation": (accumulation.GradientAccumulationReductionMethod,),
     f"{ROOT}.normalization_ops": (norms.group_norm,),
     f"{ROOT}.optimizers": (
-        accumulation.AutomaticLossScalingOptimizer,
         accumulation.GradientAccumulationOptimizerV2,
         accumulation.IpuOptimizer,
     ),
