@@ -10,23 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 # The newest operators that PopART takes, and the format of ONNX 1.6, which came with them.
 OPSET = 11
-
-
 IR_VERSION = 6
-
-
 INPUTS, OUTPUT, LABELS, LOSS = "inputs", "output", "labels", "loss"
-
-
 NEGATIVE_LOG_LIKELIHOOD = "negative log likelihood"
-
-
 SQUARED_ERROR = "squared error"
-
-
 WEIGHT_SEED = 42  # of NumPy, as in the original programs
-
-
 TENSOR_TYPES = {
     "float16": TensorProto.FLOAT16,
     "float32": TensorProto.FLOAT,

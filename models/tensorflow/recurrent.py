@@ -10,12 +10,8 @@ from __future__ import annotations
 from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 
 State = Tuple[Any, ...]
-
-
 #: (state, this timestep's part of each sequence) -> (next state, this timestep's outputs).
 Step = Callable[[State, State], Tuple[State, State]]
-
-
 #: (inputs' part, state's product, *memory) -> (hidden state, *memory); memory is float32.
 Cell = Callable[..., State]
 

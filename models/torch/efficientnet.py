@@ -38,8 +38,6 @@ class Stage(NamedTuple):
 
 
 SCALES: Dict[str, Scale] = {"b0": Scale(1.0, 1.0, 0.2), "b4": Scale(1.4, 1.8, 0.4)}
-
-
 STAGES = (
     Stage(1, 3, 1, 16),
     Stage(2, 3, 2, 24),
@@ -49,14 +47,8 @@ STAGES = (
     Stage(4, 5, 2, 192),
     Stage(1, 3, 1, 320),
 )
-
-
 STEM_CHANNELS = 32
-
-
 HEAD_CHANNELS = 1280
-
-
 CLASSES = 1000
 
 

@@ -18,11 +18,7 @@ from ipubench.models.torch.layers import SqueezeExcite, multiple_of_8
 
 # As in the paper's TensorFlow code.
 BATCH_NORM = partial(nn.BatchNorm2d, eps=1e-3, momentum=0.01)
-
-
 STEM_CHANNELS = 16
-
-
 CLASSES = 1000
 
 

@@ -16,8 +16,6 @@ _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
-
-
 # A declaration lives as long as its Library object.
 _libraries: List[Any] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Dict, Tuple
 
 import pytest
 
@@ -37,11 +38,33 @@ def system(tmp_path: Path) -> Path:
 
 
 def test_the_topology_keeps_one_thread_per_core(system: Path) -> None:
-    found = read_topology(system / "cpuinfo", system / "system")
+    found = read_topology(system / "cpuinfo", system / "system", {})
     assert found.model == "Example CPU @ 2.0GHz"
     assert found.flags == ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
     assert found.cores == (min(os.sched_getaffinity(0)),)
     assert found.numa_nodes == 2
+
+
+@pytest.mark.parametrize(
+    ("environ", "flags"),
+    [
+        ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, ("avx2",)),
+        ({"ONEDNN_MAX_CPU_ISA": "sse41"}, ()),
+        ({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}, ("avx2", "avx512f")),
+        ({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}, ("avx2", "avx512f", "avx512_bf16")),
+        ({"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "ALL"}, ("avx2",)),
+        ({"ATEN_CPU_CAPABILITY": "avx512"}, ("avx2", "avx512f", "avx512_bf16", "amx_bf16")),
+    ],
+)
+def test_a_cpu_that_imitates_a_smaller_one_has_its_instructions(
+    environ: Dict[str, str], flags: Tuple[str, ...], system: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert read_topology(system / "cpuinfo", system / "system", environ).flags == flags
+    monkeypatch.setattr(
+        "ipubench.fixtures.devices.cpu.read_topology",
+        lambda: read_topology(system / "cpuinfo", system / "system", environ),
+    )
+    assert CpuDevice().fast_bfloat16 == ("avx512_bf16" in flags)
 
 
 def test_a_host_without_these_files_still_has_cores(tmp_path: Path) -> None:

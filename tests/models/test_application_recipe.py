@@ -370,13 +370,16 @@ def test_one_large_gradient_among_many_does_not_lower_the_scale(tf: Any) -> None
     assert float(optimiser.scale.numpy()) == 2.0
 
 
+@pytest.mark.parametrize("ipu", [False, True])
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
-def test_an_update_that_is_not_finite_leaves_the_weights(tf: Any, bad: float) -> None:
-    optimiser: Any = recipe(auto_loss_scaling=True, weight_decay=DECAY).optimiser_for(tf)
+def test_an_update_that_is_not_finite_leaves_the_weights(tf: Any, bad: float, ipu: bool) -> None:
+    """On a host, and compiled as a whole, as a program on IPUs is."""
+    made = recipe(auto_loss_scaling=True, weight_decay=DECAY)
+    optimiser: Any = made.optimiser_for(tf, fuse=not ipu)
     variables = [tf.Variable([1.0, 2.0]), tf.Variable(3.0)]
     slots = optimiser.slots(variables)
     optimiser.scale.assign(4.0)
-    update = tf.function(optimiser.update, autograph=False)
+    update = tf.function(optimiser.update, autograph=False, jit_compile=ipu)
     slopes = [tf.constant([4.0, 8.0]), tf.constant(4.0)]
     update(variables, slopes, slots, tf.constant(0.5))
     good = [1 - 0.5 * (1 + DECAY), 2 - 0.5 * (2 + 2 * DECAY), 3 - 0.5 * (1 + 3 * DECAY)]
@@ -387,30 +390,23 @@ def test_an_update_that_is_not_finite_leaves_the_weights(tf: Any, bad: float) ->
     assert float(optimiser.scale.numpy()) == 2.0
 
 
-def test_the_sdks_scaling_is_called_as_published() -> None:
-    """With every value said, so that host and IPU keep the same rule."""
-    module = sdk_api.description("tensorflow_ipu.json")["modules"][
-        "tensorflow.python.ipu.optimizers"
-    ]
-    described = module["classes"]["AutomaticLossScalingOptimizer"]["init"]
-    calls: List[Tuple[Any, Dict[str, Any]]] = []
-
-    class Optimizers:
-        @staticmethod
-        def AutomaticLossScalingOptimizer(wrapped: Any, **options: Any) -> str:
-            calls.append((wrapped, options))
-            return "scaled"
-
-    class Ipu:
-        optimizers = Optimizers
-
-    assert recipe(auto_loss_scaling=True).ipu_optimizer(Ipu, "adapter") == "scaled"
-    assert recipe().ipu_optimizer(Ipu, "adapter") == "adapter"
-    ((wrapped, options),) = calls
-    defaults = {p["name"]: p["default"] for p in described}
-    assert wrapped == "adapter" and next(iter(defaults)) == "wrapped_optimizer"
-    for name, given in options.items():
-        assert float(defaults[name]) == pytest.approx(given)
+def test_the_values_of_the_rule_are_those_of_the_sdks_keras_optimiser() -> None:
+    module = "keras.ipu.optimizers.als_optimizer"
+    described = sdk_api.description("tensorflow_ipu.json")["modules"][module]["classes"]
+    ours = {
+        "initial_loss_scaling_factor": auto_scaling.FIRST,
+        "update_frequency": auto_scaling.UPDATES,
+        "increase_factor": auto_scaling.RAISE,
+        "max_loss_scaling_factor": auto_scaling.MOST,
+        "ratio_threshold": auto_scaling.THRESHOLD,
+    }
+    defaults = described["ALSDefaults"]["attributes"]
+    assert ours == {name: float(defaults[name]["default"]) for name in ours}
+    assert defaults["histogram_bin_edge"]["default"] == "2 ** 13"
+    assert auto_scaling.EDGE == 2**13
+    # A decrease cannot be chosen: it undoes an increase.
+    assert "decrease_factor" not in defaults
+    assert auto_scaling.LOWER == 1 / auto_scaling.RAISE
 
 
 # --- pixels ----------------------------------------------------------------------------------
@@ -600,7 +596,7 @@ def test_an_ipus_updates_are_a_hosts(
     host.close()
 
 
-def test_an_ipu_has_no_scale_of_the_hosts_and_no_slots_without_momentum(tf: Any) -> None:
-    optimiser = recipe(auto_loss_scaling=True).optimiser_for(tf, fuse=False)
-    assert not isinstance(optimiser, auto_scaling.AutoScaledSgd)
-    assert optimiser.slots([tf.Variable(1.0)]) == [[]]
+def test_there_are_no_slots_without_momentum(tf: Any) -> None:
+    for options in ({}, {"auto_loss_scaling": True}):
+        optimiser = recipe(**options).optimiser_for(tf, fuse=False)
+        assert optimiser.slots([tf.Variable(1.0)]) == [[]]

@@ -16,8 +16,6 @@ BASIC: Dict[str, Tuple[int, ...]] = {
     "18": (2, 2, 2, 2),
     "34": (3, 4, 6, 3),
 }
-
-
 BOTTLENECK: Dict[str, Tuple[int, ...]] = {
     "14": (1, 1, 1, 1),
     "26": (2, 2, 2, 2),
@@ -25,11 +23,7 @@ BOTTLENECK: Dict[str, Tuple[int, ...]] = {
     "101": (3, 4, 23, 3),
     "152": (3, 8, 36, 3),
 }
-
-
 RESNET_STEM_CHANNELS = 64
-
-
 EXPANSION = 4  # outputs of a bottleneck block over its filters
 
 
@@ -83,12 +77,8 @@ STAGES = (
     Stage(4, 5, 2, 192),
     Stage(1, 3, 1, 320),
 )
-
-
 #: The deepest EfficientNet that has a letter for each block of a stage.
 MAX_DEPTH = len(ascii_lowercase) / max(stage.blocks for stage in STAGES)
-
-
 EFFICIENTNET_STEM_CHANNELS = 32
 
 

@@ -39,27 +39,17 @@ EFFICIENTNETS: Dict[str, Scale] = {
     "B6": Scale(1.8, 2.6, 0.5, 528),
     "B7": Scale(2.0, 3.1, 0.5, 600),
 }
-
-
 #: Model -> its sizes.
 MODELS: Dict[str, Sequence[str]] = {
     "resnet": ("10", "14", "18", "26", "34", "50", "101", "152"),
     "resnext": ("14", "26", "50", "101", "152"),
     "efficientnet": tuple(EFFICIENTNETS),
 }
-
-
 # Per model: the norm's epsilon, and the gain of random kernels. Gain 2 keeps the size of what
 # passes a convolution and a ReLU (He et al., arXiv 1502.01852); a ResNet adds up too many branches.
 _EPSILON = {"resnet": 1e-5, "resnext": 1e-5, "efficientnet": 1e-3}
-
-
 _GAIN = {"resnet": 1.0, "resnext": 1.0, "efficientnet": 2.0}
-
-
 _GROUP_DIM = {"resnext": 4, "efficientnet": 1}
-
-
 # Channels hundreds of times as many fit into no memory.
 _MAX_WIDTH = 100.0
 

@@ -25,8 +25,6 @@ from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 #: (images, gamma [C], beta [C], groups, epsilon) -> images, in place of our group norm.
 GroupNormFunction = Callable[[Any, Any, Any, int, float], Any]
-
-
 #: Spreads the layers' numbers, so that no two layers share a draw at neighbouring seeds.
 _SEED_STRIDE = 0x1E3779B1
 

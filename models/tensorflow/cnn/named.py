@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["MODEL_NAMES", "NORMS", "NamedNetwork", "build_named"]
-
-
 #: The first two compute the same. In the original they differ in who assigns the moving averages,
 #: the layer or the optimiser; here it is never the layer.
 NORMS = ("batch_norm", "custom_batch_norm", "group_norm")

@@ -14,18 +14,10 @@ RESNETS: Dict[str, Tuple[int, ...]] = {
     "resnet34": (3, 4, 6, 3),
     "resnet50": (3, 4, 6, 3),
 }
-
-
 #: Those whose blocks have three convolutions, the last of which is wider.
 BOTTLENECKS = ("resnet50",)
-
-
 EXPANSION = 4
-
-
 STEM_CHANNELS = 64
-
-
 #: ResNet for small images -> blocks of each of its three stages.
 CIFAR_RESNETS: Dict[str, int] = {
     "cifar_resnet8": 1,
@@ -34,26 +26,12 @@ CIFAR_RESNETS: Dict[str, int] = {
     "cifar_resnet44": 7,
     "cifar_resnet56": 9,
 }
-
-
 CIFAR_STAGES = 3
-
-
 CIFAR_STEM_CHANNELS = 16
-
-
 TOYS = ("toy_model", "toy_model_bn")
-
-
 TOY_CHANNELS = (4, 8)  # of the two convolutions
-
-
 TOY_KERNEL = 3  # of the first, which does not pad; the second's is 1
-
-
 TOY_POOL = 5
-
-
 MODEL_NAMES: Tuple[str, ...] = (*CIFAR_RESNETS, *RESNETS, *TOYS)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ipubench.models.tensorflow.training import application_schedules as schedules
 from ipubench.models.tensorflow.training.application_optimisers import Lars, RMSprop, Sgd
-from ipubench.models.tensorflow.training.auto_scaling import AutoScaledSgd, sdk_optimizer
+from ipubench.models.tensorflow.training.auto_scaling import AutoScaledSgd
 from ipubench.models.tensorflow.training.device_preprocess import DATASETS, preprocess
 from ipubench.models.tensorflow.training.losses import cross_entropy
 from ipubench.models.tensorflow.training.optimisers import Optimiser, default_rmsprop_decay
@@ -188,10 +188,7 @@ class ApplicationRecipe:
         return self.epochs_to_total_decay * self.updates_per_epoch
 
     def optimiser_for(self, tf: Any, fuse: bool = True) -> Optimiser:
-        """Return the optimiser. ``fuse`` is for a host (see Optimiser).
-
-        Only a host's optimiser scales the loss automatically; on an IPU :meth:`ipu_optimizer` does.
-        """
+        """Return the optimiser. ``fuse`` is for a host (see Optimiser)."""
         shared: Dict[str, Any] = {
             "l2": self.l2_regularization,
             "loss_scaling": self.loss_scaling,
@@ -199,8 +196,7 @@ class ApplicationRecipe:
             "fuse": fuse,
         }
         if self.optimizer == "sgd":
-            scaled = self.auto_loss_scaling and fuse
-            kind = AutoScaledSgd if scaled else Sgd
+            kind = AutoScaledSgd if self.auto_loss_scaling else Sgd
             return kind(tf, weight_decay=self.weight_decay, **shared)
         if self.optimizer == "lars":
             return Lars(
@@ -212,10 +208,6 @@ class ApplicationRecipe:
             )
         decay = default_rmsprop_decay(self.global_batch_size, self.rmsprop_base_decay_exponent)
         return RMSprop(tf, decay=decay, epsilon=self.rmsprop_epsilon, **shared)
-
-    def ipu_optimizer(self, ipu: Any, optimizer: Any) -> Any:
-        """Return an optimizer of the SDK's kind, with automatic loss scaling where it is on."""
-        return sdk_optimizer(ipu, optimizer) if self.auto_loss_scaling else optimizer
 
     def averages_for(self, tf: Any, variables: Any, fuse: bool = True) -> None:
         """Return None: this application averages no weights."""

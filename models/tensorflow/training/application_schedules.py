@@ -13,11 +13,7 @@ from typing import Callable, Sequence
 
 #: Update number, counted from 0 -> learning rate.
 Rate = Callable[[int], float]
-
-
 SCHEDULES = ("const", "cosine", "stepped", "polynomial")
-
-
 WARMUPS = ("shift", "mask")
 
 

@@ -1,65 +1,40 @@
 """Automatic loss scaling: as large a scale as leaves nearly all gradients in float16's range.
 
-On an IPU it is the SDK's. A host has the same rule, with the values of the SDK's Keras optimiser:
-after each UPDATES weight updates the scale is multiplied by LOWER if more than THRESHOLD of all
-elements of the scaled gradients since then were near overflow, else by RAISE; it stays at 1 or
-above and below MOST. Near overflow is from EDGE on, or not finite. A host differs in two ways: it
-counts gradients of every dtype, after the mean over micro batches, so that the scale does not
-depend on the precision; and an update with a gradient that is not finite leaves the weights alone,
-where an IPU's arithmetic saturates. It counts as any other, and so lowers the scale.
+The rule is that of the SDK's Keras optimiser, with its values, on a host and on IPUs: after each
+UPDATES weight updates the scale is multiplied by LOWER if more than THRESHOLD of all elements of
+the scaled gradients since then were near overflow, else by RAISE; it stays at 1 or above and below
+MOST. Near overflow is from EDGE on, or not finite. It differs from the SDK's in two ways. It counts
+gradients of every dtype, after the mean over micro batches and replicas, so that the scale does not
+depend on the precision, and all replicas have the same. And an update with a gradient that is not
+finite leaves the weights alone; it counts as any other, and so lowers the scale.
+
+On an IPU, float16 saturates at 65504 unless nanoo is on: the update is finite and changes the
+weights, and of eight or more micro batches one that overflows alone may leave the mean below EDGE.
 """
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from typing import Any, Dict, List, Sequence
 
 from ipubench.models.tensorflow.training.application_optimisers import Sgd
+from ipubench.models.tensorflow.training.optimisers import Optimiser
 
 FIRST = 1.0
-
-
 UPDATES = 8
-
-
 RAISE = 2.0
-
-
 LOWER = 0.5
-
-
 MOST = 32768.0
-
-
 THRESHOLD = 1e-5
-
-
 EDGE = 2.0**13
 
 
-def sdk_optimizer(ipu: Any, optimizer: Any) -> Any:
-    """Return the SDK's automatic loss scaling around a ``tf.compat.v1.train.Optimizer``.
-
-    It multiplies the loss itself and divides the gradients. Gradient accumulation goes around it.
-    """
-    return ipu.optimizers.AutomaticLossScalingOptimizer(
-        optimizer,
-        initial_loss_scaling_factor=FIRST,
-        update_frequency=UPDATES,
-        increase_factor=RAISE,
-        decrease_factor=LOWER,
-        max_loss_scaling_factor=MOST,
-        ratio_threshold=THRESHOLD,
-    )
-
-
 class AutoScaledSgd(Sgd):
-    """SGD that chooses the scale of the loss, for a host.
+    """SGD that chooses the scale of the loss.
 
     ``variables``, made with the slots, are the scale, the elements near overflow and all elements
-    since its last change, and the updates since: float32 scalars.
+    since its last change, and the updates since: float32 scalars. Only :meth:`update` changes them,
+    so all micro batches of an update have the same scale.
     """
-
-    variables: List[Any]
 
     def slots(self, variables: Sequence[Any]) -> List[List[Any]]:
         """Return the state of the variables; make that of the scale."""
@@ -86,20 +61,23 @@ class AutoScaledSgd(Sgd):
     ) -> None:
         """Assign new variables, unless a gradient is not finite, and the new scale."""
         tf = self._tf
+        # Read once: the gradients are divided by what the loss was multiplied by.
+        scale = tf.identity(self.scale)
         near = tf.add_n([self._near_overflow(gradient) for gradient in gradients])
-        self._unscale = 1.0 / self.scale
 
         def finite() -> Any:
             return tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
 
-        def step() -> Any:
-            super(AutoScaledSgd, self).update(variables, gradients, slots, rate)
-            return tf.constant(0)
-
         # What is not finite is near overflow: mostly the second look is not needed.
-        usable = tf.cond(near > 0.0, finite, lambda: tf.constant(True))
-        tf.cond(usable, step, lambda: tf.constant(0))
-        self._rescale(near, float(sum(g.shape.num_elements() for g in gradients)))
+        self._usable = tf.cond(near > 0.0, finite, lambda: tf.constant(True))
+        self._unscale = 1.0 / scale
+        super().update(variables, gradients, slots, rate)
+        self._rescale(scale, near, float(sum(g.shape.num_elements() for g in gradients)))
+
+    def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
+        # A choice of values, not of branches: a program on an IPU assigns outside of branches.
+        (moved,) = super()._step(weight, slope, state, rate, decayed)
+        return (self._tf.where(self._usable, moved, weight),)
 
     def _near_overflow(self, gradient: Any) -> Any:
         """Return how many elements are, a float32 scalar."""
@@ -108,14 +86,22 @@ class AutoScaledSgd(Sgd):
         # Not logical_not: TensorFlow turns that of < into >=, which is false for NaN.
         return tf.reduce_sum(tf.where(inside, 0.0, 1.0))
 
-    def _rescale(self, near: Any, elements: float) -> None:
+    def _rescale(self, scale: Any, near: Any, elements: float) -> None:
+        """Assign all variables after an update at ``scale``."""
         tf = self._tf
-        scale, nears, seen, updates = self.variables
+        _, nears, seen, updates = self.variables
         near, all_seen, done = nears + near, seen + elements, updates + 1.0
         factor = tf.where(near > THRESHOLD * all_seen, LOWER, RAISE)
         allowed = tf.logical_and(scale * factor >= 1.0, scale * factor < MOST)
         due = done >= UPDATES
         kept = tf.where(due, 0.0, 1.0)
-        scale.assign(tf.where(tf.logical_and(due, allowed), scale * factor, scale))
+        self.scale.assign(tf.where(tf.logical_and(due, allowed), scale * factor, scale))
         for variable, value in ((nears, near), (seen, all_seen), (updates, done)):
             variable.assign(kept * value)
+
+
+def scale_counter(optimiser: Optimiser) -> Dict[str, float]:
+    """Return the scale that the loss has by now, where the optimiser chooses it."""
+    if isinstance(optimiser, AutoScaledSgd):
+        return {"loss_scale": float(optimiser.scale.numpy())}
+    return {}

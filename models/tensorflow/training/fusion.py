@@ -6,8 +6,6 @@ from typing import Any, Callable, Sequence
 
 #: (index of a variable, the tensor that updates it, a value for all) -> None; assigns.
 Apply = Callable[[int, Any, Any], None]
-
-
 # XLA compiles a kernel for each variable, small or large. An EfficientNet-B4 with RMSprop has 418:
 # all fused take 127 s to compile in TensorFlow 2.6.5 (11 s in 2.21), those from here on 8 s, of
 # which 5 s are TensorFlow's own, and they hold 9 of 10 weights.

@@ -9,17 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 MEAN = (0.485, 0.456, 0.406)
-
-
 DEVIATION = (0.229, 0.224, 0.225)
-
-
 SCALE = tuple(1.0 / (255.0 * deviation) for deviation in DEVIATION)
-
-
 SHIFT = tuple(mean / deviation for mean, deviation in zip(MEAN, DEVIATION))
-
-
 MEANS = (123.68, 116.78, 103.94)
 
 

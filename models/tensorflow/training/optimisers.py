@@ -26,6 +26,8 @@ class Optimiser:
 
     #: What each slot of a variable holds at first.
     initial: Tuple[float, ...] = ()
+    #: Variables that belong to no weight; made with the slots.
+    variables: Sequence[Any] = ()
 
     def __init__(
         self,

@@ -14,14 +14,8 @@ from ipubench.models.tensorflow.training.mixing import mix, mixup_coefficients
 from ipubench.models.tensorflow.training.optimisers import SKIPPED, Optimiser, make_optimiser
 
 IMAGENET_IMAGES = 1281167
-
-
 FLOAT32_MAX = 3.4028235e38
-
-
 MAX_EPOCHS = 1e9  # more have no meaning, and updates are still counted exactly
-
-
 # Words in the names of variables without weight decay: those of norms. Biases have it.
 NOT_DECAYED = ("beta", "gamma")
 

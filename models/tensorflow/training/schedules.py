@@ -11,12 +11,8 @@ from dataclasses import dataclass
 from typing import Dict, Optional, Tuple, Type
 
 DROPS = (0.3, 0.6, 0.8, 0.9)
-
-
 #: Exponents N of the rate 2^N * global batch size.
 EXPONENTS = {"SGD": -8, "momentum": -11}
-
-
 EFFICIENTNET_EXPONENTS = {"SGD": -7, "momentum": -10, "RMSprop": -14}
 
 

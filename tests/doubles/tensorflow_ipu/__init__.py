@@ -40,12 +40,11 @@ OFFERED: Dict[str, Tuple[Any, ...]] = {
         config.reset_ipu_configuration,
     ),
     f"{ROOT}.ipu_strategy": (program.IPUStrategyV1,),
-    f"{ROOT}.ipu_infeed_queue": (program.IPUInfeedQueue,),
+    f"{ROOT}.ipu_infeed_queue": (feeds.IPUInfeedQueue,),
     f"{ROOT}.ipu_outfeed_queue": (feeds.IPUOutfeedMode, feeds.IPUOutfeedQueue),
     f"{ROOT}.gradient_accumulation": (accumulation.GradientAccumulationReductionMethod,),
     f"{ROOT}.normalization_ops": (norms.group_norm,),
     f"{ROOT}.optimizers": (
-        accumulation.AutomaticLossScalingOptimizer,
         accumulation.GradientAccumulationOptimizerV2,
         accumulation.IpuOptimizer,
     ),

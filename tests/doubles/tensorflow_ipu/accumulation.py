@@ -1,9 +1,9 @@
-"""Optimisers around another: gradient accumulation in a loop, automatic loss scaling."""
+"""Gradient accumulation: its methods, and the optimiser that accumulates in a loop."""
 
 from __future__ import annotations
 
 import enum
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
@@ -18,6 +18,17 @@ class GradientAccumulationReductionMethod(enum.Enum):
         if isinstance(reduction_method, cls):
             return reduction_method
         return cls[reduction_method.upper()]
+
+
+def accumulation_scales(
+    method: GradientAccumulationReductionMethod, number: Any, count: int
+) -> Tuple[Any, Any]:
+    """Return by what the sum so far and the gradient of micro batch ``number`` are multiplied."""
+    if method is GradientAccumulationReductionMethod.RUNNING_MEAN:
+        return number / (number + 1.0), 1.0 / (number + 1.0)
+    if method is GradientAccumulationReductionMethod.MEAN:
+        return 1.0, 1.0 / count
+    return 1.0, 1.0
 
 
 class IpuOptimizer:
@@ -51,11 +62,10 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
         name: str = "GradientAccumulationOptimizerV2",
     ) -> None:
         super().__init__(opt, name)
-        method = GradientAccumulationReductionMethod.parse(reduction_method)
-        assert method is not GradientAccumulationReductionMethod.RUNNING_MEAN
-        mean = method is GradientAccumulationReductionMethod.MEAN
+        if num_mini_batches < 1:
+            raise ValueError("num_mini_batches must be a positive number.")
+        self._method = GradientAccumulationReductionMethod.parse(reduction_method)
         self._count = num_mini_batches
-        self._scale = 1.0 / num_mini_batches if mean else 1.0
         self._dtype = dtype
 
     def apply_gradients(
@@ -71,10 +81,15 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
             seen = ResourceVariable(0)
             sums = [ResourceVariable(tf.zeros(v.shape, self._dtype or v.dtype)) for _, v in pairs]
         recorder.kept += [seen, sums]
-        added = [
-            total.assign_add(tf.cast(gradient * self._scale, total.dtype))
-            for total, (gradient, _) in zip(sums, pairs)
-        ]
+        number = tf.cast(seen % self._count, tf.float32)
+        kept, share = accumulation_scales(self._method, number, self._count)
+
+        def grown(total: Any, gradient: Any) -> Any:
+            """Return the new sum, in the dtype of the accumulator as on the IPU."""
+            new = tf.cast(gradient * tf.cast(share, gradient.dtype), total.dtype)
+            return total * tf.cast(kept, total.dtype) + new
+
+        added = [total.assign(grown(total, gradient)) for total, (gradient, _) in zip(sums, pairs)]
 
         def update() -> Any:
             given = [(tf.identity(total), v) for total, (_, v) in zip(sums, pairs)]
@@ -85,37 +100,5 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
                 return tf.constant(True)
 
         with tf.control_dependencies(added):
-            number = seen.assign_add(1)
-        return tf.cond(number % self._count == 0, update, lambda: tf.constant(False)).op
-
-
-class AutomaticLossScalingOptimizer(IpuOptimizer):
-    """Scales the loss and unscales all gradients; here by the first factor throughout."""
-
-    @recorded
-    def __init__(
-        self,
-        wrapped_optimizer: Any,
-        initial_loss_scaling_factor: float = 1.0,
-        update_frequency: int = 8,
-        increase_factor: float = 2.0,
-        decrease_factor: float = 0.5,
-        max_loss_scaling_factor: float = 32768,
-        accumulate_statistics_over_update_period: bool = True,
-        ratio_threshold: float = 10e-6,
-        name: str = "AutomaticLossScalingOptimizer",
-    ) -> None:
-        import tensorflow as tf
-
-        assert isinstance(wrapped_optimizer, tf.compat.v1.train.Optimizer)
-        assert tf.executing_eagerly(), "it makes variables, which a program cannot"
-        assert increase_factor > decrease_factor > 0 < update_frequency
-        assert 0 < ratio_threshold < 1
-        assert 0 < initial_loss_scaling_factor * increase_factor < max_loss_scaling_factor
-        super().__init__(wrapped_optimizer, name)
-        self._scale = initial_loss_scaling_factor
-
-    @recorded
-    def compute_gradients(self, loss: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        pairs = self._opt.compute_gradients(loss * self._scale, **kwargs)
-        return [(gradient / self._scale, variable) for gradient, variable in pairs]
+            micro_batches = seen.assign_add(1)
+        return tf.cond(micro_batches % self._count == 0, update, lambda: tf.constant(False)).op

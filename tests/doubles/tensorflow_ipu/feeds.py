@@ -1,4 +1,7 @@
-"""The queue that brings results from the device to the host."""
+"""The queues between host and device: batches in, results out.
+
+Programs are traced and run eagerly, on one thread; the stand-in has no other use of the queues.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,118 @@ from typing import Any, List, Optional
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 
+def _check_ordinal(device_ordinal: Any) -> None:
+    if device_ordinal is None:
+        return
+    if not isinstance(device_ordinal, int):
+        raise ValueError("Device ordinal must be an integer")
+    if device_ordinal < 0:
+        raise ValueError("Device ordinal must be >= 0")
+
+
+class IPUInfeedQueue:
+    """Batches of a data set for the loops of one program."""
+
+    @recorded
+    def __init__(
+        self,
+        dataset: Any,
+        device_ordinal: Optional[int] = None,
+        prefetch_depth: Optional[int] = None,
+        optimise_latency: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        import tensorflow as tf
+
+        for spec in tf.nest.flatten(dataset.element_spec):
+            if not spec.shape.is_fully_defined():
+                raise ValueError(f"Output shape {spec.shape} is not fully defined.")
+        depth = prefetch_depth or 3
+        if not 0 < depth < 256:
+            raise ValueError(f"prefetch_depth must be from 1 to 255, but it is {depth}")
+        _check_ordinal(device_ordinal)
+        assert not kwargs, f"deprecated: {sorted(kwargs)}"
+        self._dataset = dataset
+        self._iterator: Any = None
+        self._dequeued = False
+        # Batches that programs have taken, over all replicas.
+        self._taken = tf.Variable(0)
+        recorder.queues.append(self)
+
+    @property
+    def dequeued(self) -> bool:
+        return self._dequeued
+
+    @property
+    def number_of_tuple_elements(self) -> int:
+        spec = self._dataset.element_spec
+        return len(spec) if isinstance(spec, (tuple, dict)) else 1
+
+    @property
+    def initializer(self) -> None:
+        """Begin with the first batch, at once: eagerly each access makes the iterator anew."""
+        import tensorflow as tf
+
+        assert tf.executing_eagerly(), "within a graph it is an operation, to be had once"
+        recorder.calls.append(("IPUInfeedQueue.initializer", {}))
+        self._iterator = iter(self._dataset)
+
+    @property
+    def deleter(self) -> None:
+        recorder.calls.append(("IPUInfeedQueue.deleter", {}))
+        assert self._iterator is not None, "a queue that was never started"
+        self._iterator = None
+
+    def get_next(self) -> Any:
+        raise ValueError("`get_next()` is now obsolete: the loop dequeues the IPUInfeedQueue.")
+
+    def _dequeue(self) -> Any:
+        """Return the first replica's batch; the others take theirs too."""
+        import tensorflow as tf
+
+        self._dequeued = True
+        if recorder.synthetic:  # no iterator is needed, and none is read
+            return tf.nest.map_structure(
+                lambda spec: tf.cast(tf.random.normal(spec.shape), spec.dtype),
+                self._dataset.element_spec,
+            )
+        assert self._iterator is not None, "the queue was not started, which ends the process"
+        batches = [next(self._iterator) for _ in range(recorder.replicas)]
+        self._taken.assign_add(len(batches))
+        return batches[0]
+
+
 class IPUOutfeedMode(enum.Enum):
     ALL = "all"
     LAST = "get_last"
 
 
 class IPUOutfeedQueue:
-    """What a program puts in, the host takes out, all at once; only mode ALL is here."""
+    """What a program puts in, the host takes out: all of it, or the last element."""
 
     @recorded
     def __init__(
         self,
         outfeed_mode: Optional[IPUOutfeedMode] = None,
-        device_ordinal: int = 0,
-        buffer_depth: int = 1,
+        device_ordinal: Optional[int] = None,
+        buffer_depth: int = 3,
+        optimise_latency: bool = False,
     ) -> None:
         self._outfeed_mode = outfeed_mode or IPUOutfeedMode.ALL
-        assert self._outfeed_mode is IPUOutfeedMode.ALL, "the stand-in has no other mode"
+        if not isinstance(self._outfeed_mode, IPUOutfeedMode):
+            raise ValueError(f"outfeed_mode is {type(outfeed_mode)}, not IPUOutfeedMode")
+        _check_ordinal(device_ordinal)
+        if buffer_depth < 1:
+            raise ValueError("buffer_depth must be at least 1")
+        self._graphs: List[Any] = []
         self._specs: List[Any] = []
         self._held: List[Any] = []
+        # Whether the last element has left, of which the SDK's queue still counts one.
+        self._taken = False
 
     @property
     def enqueued(self) -> bool:
-        return bool(self._specs)
+        return bool(self._graphs)
 
     @property
     def deleter(self) -> None:
@@ -39,10 +131,14 @@ class IPUOutfeedQueue:
 
     @recorded
     def enqueue(self, tensors: Any) -> Any:
+        """Return the operation, to be done once in each run of what is traced now."""
         import tensorflow as tf
 
-        if self.enqueued:
+        graph = tf.compat.v1.get_default_graph()
+        if any(graph is other for other in self._graphs):
             raise ValueError("An outfeed can only be enqueued once.")
+        self._graphs.append(graph)
+        assert isinstance(tensors, list), "the stand-in has no other structures"
         flat = [tf.convert_to_tensor(tensor) for tensor in tensors]
         self._specs = [(tensor.shape.as_list(), tensor.dtype) for tensor in flat]
         return self._put(flat)
@@ -59,17 +155,26 @@ class IPUOutfeedQueue:
         import numpy as np
 
         self._held.append(arrays)
+        self._taken = False
         return np.int32(0)
 
     @recorded
     def dequeue(self, wait_for_completion: bool = False) -> Any:
-        """Return a list of tensors [enqueued, replicas, ...]; one replica adds no dimension."""
+        """Return a list of tensors and empty the queue.
+
+        ALL: [enqueued, replicas, ...], LAST: [replicas, ...]; one replica adds no dimension.
+        """
         import numpy as np
         import tensorflow as tf
 
         if not self.enqueued:
             raise ValueError("Trying to dequeue an outfeed which has not been enqueued.")
         held, self._held = self._held, []
+        if self._outfeed_mode is IPUOutfeedMode.LAST:
+            assert not self._taken, "undefined: the last element was dequeued before"
+            if not held:
+                raise tf.errors.FailedPreconditionError(None, None, "nothing was enqueued")
+            self._taken = True
         found = []
         for number, (shape, dtype) in enumerate(self._specs):
             values = np.zeros([len(held), *shape], dtype.as_numpy_dtype)
@@ -77,5 +182,6 @@ class IPUOutfeedQueue:
                 values[place] = arrays[number]
             if recorder.replicas > 1:
                 values = np.stack([values] * recorder.replicas, axis=1)
-            found.append(tf.constant(values))
+            last = self._outfeed_mode is IPUOutfeedMode.LAST
+            found.append(tf.constant(values[-1] if last else values))
         return found

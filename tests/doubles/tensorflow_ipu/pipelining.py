@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import enum
 import inspect
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from tests.doubles.tensorflow_ipu.accumulation import GradientAccumulationReductionMethod
+from tests.doubles.tensorflow_ipu.accumulation import (
+    GradientAccumulationReductionMethod,
+    accumulation_scales,
+)
+from tests.doubles.tensorflow_ipu.feeds import IPUOutfeedMode
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 
@@ -150,6 +154,7 @@ def pipeline(
     assert not outfeed_loss
     assert outfeed_mask is None or optimizer_function is not None
     assert outfeed_queue is not None
+    assert not accumulate_outfeed or outfeed_queue._outfeed_mode is IPUOutfeedMode.ALL
     recorder.shards = shards
     if recorder.only_arguments:
         return tf.no_op()
@@ -157,6 +162,7 @@ def pipeline(
     if not training:
         assert offload_weight_update_variables is False, "it warns: no effect in inference"
     traced = _Stages(computational_stages)
+    method = GradientAccumulationReductionMethod.parse(reduction_method)
 
     def run() -> Any:
         return traced(list(inputs or []) + list(infeed_queue._dequeue()))
@@ -166,14 +172,17 @@ def pipeline(
         shown: List[Any] = []
         sums: Dict[Any, Any] = {}
         variables: Dict[Any, Any] = {}
-        for _ in range(gradient_accumulation_count):
+        for micro_batch in range(gradient_accumulation_count):
             outputs = run()
             mask = outfeed_mask or [False] * len(outputs)
             shown.append([output for hidden, output in zip(mask, outputs) if not hidden])
             if not training:
                 continue
+            if not micro_batch:
+                _function_of(lambda *values: optimizer_function(*values).loss, outputs)
             found = optimizer_function(*outputs)
-            _add(sums, variables, found, gradient_accumulation_dtype)
+            scales = accumulation_scales(method, micro_batch, gradient_accumulation_count)
+            _add(sums, variables, found, gradient_accumulation_dtype, scales)
         if accumulate_outfeed:
             sums_shown = [
                 tf.cast(part, accumulate_outfeed_dtype or part.dtype) for part in shown[0]
@@ -188,10 +197,7 @@ def pipeline(
             with tf.control_dependencies(done):
                 done.append(outfeed_queue._put(parts))
         if training:
-            method = GradientAccumulationReductionMethod.parse(reduction_method)
-            count = gradient_accumulation_count
-            scale = {"SUM": 1.0, "MEAN": 1.0 / count, "RUNNING_MEAN": 1.0 / count}[method.name]
-            pairs = [(total * scale, variables[key]) for key, total in sums.items()]
+            pairs = [(total, variables[key]) for key, total in sums.items()]
             done.append(apply_gradients(found.opt, pairs))
         with tf.control_dependencies(done):
             return number + 1
@@ -213,17 +219,21 @@ def apply_gradients(optimizer: Any, pairs: Any) -> Any:
     return done
 
 
-def _add(sums: Any, variables: Any, found: OptimizerFunctionOutput, dtype: Any) -> None:
+def _add(
+    sums: Any, variables: Any, found: OptimizerFunctionOutput, dtype: Any, scales: Tuple[Any, Any]
+) -> None:
+    """Accumulate the gradients of one micro batch, in the accumulator's dtype."""
     import tensorflow as tf
 
+    kept, share = scales
     for gradient, variable in found.opt.compute_gradients(
         found.loss, **found.compute_gradients_kwargs
     ):
         assert gradient is not None, f"{variable.name} has no gradient"
         key = variable.ref()
         variables[key] = variable
-        gradient = tf.cast(gradient, dtype or variable.dtype)
-        sums[key] = sums[key] + gradient if key in sums else gradient
+        gradient = tf.cast(gradient * share, dtype or variable.dtype)
+        sums[key] = sums[key] * kept + gradient if key in sums else gradient
 
 
 class _Stages:
@@ -234,23 +244,25 @@ class _Stages:
         self._traced: List[Any] = []
 
     def __call__(self, values: List[Any]) -> List[Any]:
-        import tensorflow as tf
-
         for number, function in enumerate(self._functions):
             if len(self._traced) == number:
-                self._traced.append(self._trace(tf, function, values))
+                self._traced.append(_function_of(function, values))
             values = list(self._traced[number](*values))
         return values
 
-    def _trace(self, tf: Any, function: Any, values: List[Any]) -> Any:
-        specs = [tf.TensorSpec(value.shape, value.dtype) for value in values]
-        traced = tf.function(function, autograph=False).get_concrete_function(*specs)
-        for tensor in traced.captured_inputs:
-            if tensor.dtype != tf.resource:
-                raise ValueError(
-                    f"Trying to capture the tensor {tensor} which is not a resource. This tensor "
-                    "needs to be passed as either part of the `input` or `infeed_queue`"
-                )
-        assigned = [op.name for op in traced.graph.get_operations() if "Assign" in op.type]
-        assert not assigned, f"a stage must not change variables: {assigned}"
-        return traced
+
+def _function_of(function: Any, values: List[Any]) -> Any:
+    """Return what a pipeline computes, which reads no tensors but its inputs, and variables."""
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec(value.shape, value.dtype) for value in values]
+    traced = tf.function(function, autograph=False).get_concrete_function(*specs)
+    for tensor in traced.captured_inputs:
+        if tensor.dtype != tf.resource:
+            raise ValueError(
+                f"Trying to capture the tensor {tensor} which is not a resource. This tensor "
+                "needs to be passed as either part of the `input` or `infeed_queue`"
+            )
+    assigned = [op.name for op in traced.graph.get_operations() if "Assign" in op.type]
+    assert not assigned, f"only the optimiser changes variables in a pipeline: {assigned}"
+    return traced

@@ -1,4 +1,4 @@
-"""How a program reaches the device: strategy, queue of batches, loop, and what replicas share.
+"""How a program reaches the device: strategy, loop, and what replicas share.
 
 A program runs on the CPU. Of several replicas only the first computes, on every n-th batch. With
 synthetic data it is compiled by XLA, takes no batch from the host and has no result.
@@ -11,6 +11,7 @@ import inspect
 import weakref
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence, Union
 
+from tests.doubles.tensorflow_ipu.feeds import IPUInfeedQueue
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 
@@ -84,65 +85,6 @@ def _nothing(part: Any) -> Any:
     import tensorflow as tf
 
     return tf.zeros_like(part) * float("nan") if part.dtype.is_floating else tf.zeros_like(part)
-
-
-class IPUInfeedQueue:
-    """Batches of a data set for the loops of one program."""
-
-    @recorded
-    def __init__(
-        self,
-        dataset: Any,
-        device_ordinal: Optional[int] = None,
-        prefetch_depth: Optional[int] = None,
-        **kwargs: Any,
-    ) -> None:
-        import tensorflow as tf
-
-        for spec in tf.nest.flatten(dataset.element_spec):
-            if not spec.shape.is_fully_defined():
-                raise ValueError(f"Output shape {spec.shape} is not fully defined.")
-        self._dataset = dataset
-        self._iterator: Any = None
-        self._dequeued = False
-        # Batches that programs have taken, over all replicas.
-        self._taken = tf.Variable(0)
-        recorder.queues.append(self)
-
-    @property
-    def dequeued(self) -> bool:
-        return self._dequeued
-
-    @property
-    def number_of_tuple_elements(self) -> int:
-        spec = self._dataset.element_spec
-        return len(spec) if isinstance(spec, (tuple, dict)) else 1
-
-    @property
-    def initializer(self) -> None:
-        recorder.calls.append(("IPUInfeedQueue.initializer", {}))
-        self._iterator = iter(self._dataset)
-
-    @property
-    def deleter(self) -> None:
-        recorder.calls.append(("IPUInfeedQueue.deleter", {}))
-        assert self._iterator is not None, "a queue that was never started"
-        self._iterator = None
-
-    def _dequeue(self) -> Any:
-        """Return the first replica's batch; the others take theirs too."""
-        import tensorflow as tf
-
-        assert self._iterator is not None, "the queue was not started"
-        self._dequeued = True
-        if recorder.synthetic:
-            return tf.nest.map_structure(
-                lambda spec: tf.cast(tf.random.normal(spec.shape), spec.dtype),
-                self._dataset.element_spec,
-            )
-        batches = [next(self._iterator) for _ in range(recorder.replicas)]
-        self._taken.assign_add(len(batches))
-        return batches[0]
 
 
 @recorded

@@ -28,6 +28,7 @@ from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.flags import VARIABLE
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
+from ipubench.fixtures.runtimes.tensorflow.application.state import OPTIMISER
 from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import (
     application_ipu_config,
     validation_options,
@@ -63,6 +64,13 @@ SMALL = Application(
     lr_schedule="cosine",
     lr_schedule_params=Parameters({"initial_learning_rate": 8e-3, "epochs_to_total_decay": 2}),
 )
+# What automatic loss scaling needs.
+AUTO_SCALED: Dict[str, Any] = {
+    "auto_loss_scaling": True,
+    "optimizer_params": Parameters({"momentum": 0}),
+    "lr_schedule": "const",
+    "lr_schedule_params": Parameters({"initial_learning_rate": 8e-3}),
+}
 # Three stages on two IPUs, of which the first has two.
 PIPELINE: Dict[str, Any] = {"pipeline_splits": SPLITS, "device_mapping": (0, 0, 1)}
 
@@ -221,42 +229,62 @@ def test_validation_alone_counts_whole_passes_of_calls_that_do_not_divide_them()
     host.close()
 
 
-@pytest.mark.parametrize("changes", [{}, PIPELINE], ids=["loop", "pipeline"])
-def test_automatic_loss_scaling_is_the_sdks_and_leaves_statistics_alone(
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"gradient_accumulation_count": 1}, PIPELINE],
+    ids=["loop", "loop of whole updates", "pipeline"],
+)
+def test_automatic_loss_scaling_is_that_of_a_host(
     monkeypatch: pytest.MonkeyPatch, changes: Dict[str, Any]
 ) -> None:
-    rate = Parameters({"initial_learning_rate": 8e-3})
-    plain = replace(
-        SMALL,
-        optimizer_params=Parameters({"momentum": 0}),
-        lr_schedule="const",
-        lr_schedule_params=rate,
-        validation=False,
-        **changes,
-    )
+    """The scale falls and rises within calls; all weights are those without it."""
     monkeypatch.setattr(auto_scaling, "FIRST", 64.0)
-    scaled = step_of(replace(plain, auto_loss_scaling=True))
-    scaled.compile()
-    unscaled = step_of(plain)
-    unscaled.compile()
-    for mine, other in zip(
-        values(scaled.classifier.variables), values(unscaled.classifier.variables)
-    ):
-        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
-    assert given("AutomaticLossScalingOptimizer.__init__")["initial_loss_scaling_factor"] == 64.0
-    # It sees the weights alone, inside of what accumulates.
-    names = recorder.names()
-    assert names.count("AutomaticLossScalingOptimizer.__init__") == 1
-    assert "AutomaticLossScalingOptimizer.compute_gradients" in names
-    assert ("GradientAccumulationOptimizerV2.__init__" in names) == (not changes)
-    assert scaled.describe()["auto_loss_scaling"] is True
-    scaled.close()
-    unscaled.close()
+    monkeypatch.setattr(auto_scaling, "UPDATES", 3)
+    monkeypatch.setattr(auto_scaling, "EDGE", 200.0)
+    config = replace(SMALL, **AUTO_SCALED, validation=False, **changes)
+    ours, host = step_of(config), on_host(config)
+    plain = step_of(replace(config, auto_loss_scaling=False))
+    scales = []
+    for call in range(4):
+        if call:
+            ours()
+            plain()
+        else:  # the first call compiles
+            ours.compile()
+            plain.compile()
+        host()
+        assert ours.loss == pytest.approx(host.loss, rel=1e-4)
+        mine, theirs = ours._state(), host._state()
+        assert list(mine) == list(theirs)
+        kept = [name for name in mine if name.startswith(OPTIMISER)]
+        assert len(kept) == 4
+        assert [float(mine[name].numpy()) for name in kept] == [
+            float(theirs[name].numpy()) for name in kept
+        ]
+        assert ours.counters()["loss_scale"] == host.counters()["loss_scale"]
+        scales.append(ours.counters()["loss_scale"])
+        assert_same_weights(ours.classifier, host.classifier)
+        # Averages of batch norms, too: what travels as their gradients has no scale.
+        for scaled, other in zip(
+            values(ours.classifier.variables), values(plain.classifier.variables)
+        ):
+            np.testing.assert_allclose(scaled, other, rtol=1e-3, atol=2e-5)
+    assert min(scales) < scales[0] == 64.0
+    assert scales[-1] > min(scales)
+    assert ours.describe()["auto_loss_scaling"] is True
+    assert plain.describe()["auto_loss_scaling"] is False
+    assert "loss_scale" not in plain.counters()
+    for step in (ours, plain, host):
+        step.close()
 
 
-def test_with_synthetic_data_nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("scaled", [False, True])
+def test_with_synthetic_data_nothing_comes_back(
+    monkeypatch: pytest.MonkeyPatch, scaled: bool
+) -> None:
     monkeypatch.setenv(VARIABLE, SYNTHETIC)
-    made = step_of(replace(SMALL, data="synthetic", **PIPELINE))
+    options = AUTO_SCALED if scaled else {}
+    made = step_of(replace(SMALL, data="synthetic", **PIPELINE, **options))
     made.compile()
     assert np.isnan(made.loss)
     assert np.isnan(made.accuracy)
