@@ -14,7 +14,7 @@ from typing import Any, Dict
 
 from ipubench.bench_inference.serving import UNUSED, Serving, default
 from ipubench.bench_training.bench_application import PRESETS
-from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.cases import NAMED, cases
 from ipubench.fixtures.case.presets import load_presets
 
 
@@ -65,9 +65,9 @@ USUAL = ("resnet50_infer_bs16", "resnet50_infer_bs1-latency")
     *(config for name, config in HOST.items() if name not in USUAL),
     data=("generated", "real"),
     quick=(),
-    further=True,
+    tier=NAMED,
 )
-@cases(*(HOST[name] for name in USUAL), data=("real",), quick=(), further=True)
+@cases(*(HOST[name] for name in USUAL), data=("real",), quick=(), tier=NAMED)
 @cases(*(HOST[name] for name in USUAL), data=("generated",), quick=("resnet50_infer_bs1-latency",))
 def bench_tensorflow_serving(config, tensorflow_serving, data, meter):
     feed = data.validation_examples(config)()

@@ -14,7 +14,7 @@ from pathlib import Path
 from ipubench.bench_training.application.distributed import poprun_job, under_poprun
 from ipubench.bench_training.application.options import Application
 from ipubench.bench_training.application.rules import settled
-from ipubench.fixtures.case.cases import Sweep, cases
+from ipubench.fixtures.case.cases import NAMED, Sweep, cases
 from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("application.yml")
@@ -54,9 +54,9 @@ EACH_32_4_1_UPDATES = (Fraction(1), Fraction(8), Fraction(32))
     *(config for name, config in HOST.items() if name not in USUAL),
     data=ALL_MODES,
     quick=(),
-    further=True,
+    tier=NAMED,
 )
-@cases(*(HOST[name] for name in LARGE), data=("generated", "real"), quick=(), further=True)
+@cases(*(HOST[name] for name in LARGE), data=("generated", "real"), quick=(), tier=NAMED)
 @cases(*(HOST[name] for name in LARGE), data=("synthetic",), quick=())
 @cases(
     Sweep(LOGS["resnet8_test"], "logs_per_epoch", EACH_32_4_1_UPDATES, EACH_32_4_1_UPDATES),

@@ -74,7 +74,7 @@ def compare(step: Step, config: Any, request: pytest.FixtureRequest) -> None:
         step.compile()
         step()
         calibrate(step, clock)
-        count = step.copies
+        count = step.counted_processes
         for _ in range(TURNS):
             alone = 0.0
             for rank in range(count):

@@ -145,8 +145,8 @@ def _answer(metric: str, pairs: List[Pair], threshold: Optional[float], level: f
     if threshold is None:
         return Answer(metric, None, effect, UNJUDGED, paired.precise(effect))
     allowed = math.log1p(threshold)
-    looked_for = max(2 * allowed, math.log1p(DETECTABLE_CHANGE))
-    kind = decide(effect, allowed, looked_for, level)
+    detectable_change = max(2 * allowed, math.log1p(DETECTABLE_CHANGE))
+    kind = decide(effect, allowed, detectable_change, level)
     return Answer(metric, threshold, effect, kind or INCONCLUSIVE, bool(kind))
 
 

@@ -117,10 +117,10 @@ def corrected(false_alarms: float, cases: int) -> float:
     return false_alarms / max(1, cases)
 
 
-def decide(found: Effect, allowed: float, looked_for: float, level: float) -> str:
+def decide(found: Effect, allowed: float, detectable_change: float, level: float) -> str:
     """Return a verdict, or '' where more measurements are wanted.
 
-    ``allowed`` is the cost that code may gain, ``looked_for`` the one that must be excluded (with
+    ``allowed`` is the cost that code may gain, ``detectable_change`` the one that must be excluded (with
     95% confidence) before it passes, both as logarithms. ``level`` is how often one look at equal
     code may find a change.
     """
@@ -128,6 +128,6 @@ def decide(found: Effect, allowed: float, looked_for: float, level: float) -> st
         return REGRESSED
     if found.change < -allowed and found.bound(level) < 0:
         return IMPROVED
-    if found.change <= allowed and found.interval()[1] < looked_for:
+    if found.change <= allowed and found.interval()[1] < detectable_change:
         return PASS
     return ""

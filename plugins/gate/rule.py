@@ -84,7 +84,7 @@ class Question:
         """Return the larger of the threshold and the case's own A/A floor, as a cost."""
         return max(math.log1p(self.threshold), noise_floor(self.before, len(now)))
 
-    def looked_for(self, now: Sequence[float]) -> float:
+    def detectable_change(self, now: Sequence[float]) -> float:
         """Return the change that must be excluded before a suspect passes, as a cost."""
         return max(2 * math.log1p(self.threshold), math.log1p(DETECTABLE_CHANGE), self.allowed(now))
 
@@ -94,7 +94,7 @@ class Question:
 
     def answer(self, now: Sequence[float]) -> str:
         """Return a verdict, or '' where more processes are wanted."""
-        return decide(self.effect(now), self.allowed(now), self.looked_for(now), self.level)
+        return decide(self.effect(now), self.allowed(now), self.detectable_change(now), self.level)
 
 
 def log_cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Optional[float]:

@@ -13,6 +13,7 @@ from typing import List, Optional, Sequence
 
 import pytest
 
+from ipubench.fixtures.case.cases import SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
@@ -46,7 +47,7 @@ def commands(item: pytest.Item) -> List[str]:
     if case.error:
         return ["", case.id, f"  cannot run: {case.error}"]
     words = [python(), "-m", "pytest", *test_paths(item), *given_arguments(item.config)]
-    lines = ["", *wrapped(words + ["--sweep"] * case.inner)]
+    lines = ["", *wrapped(words + ["--sweep"] * (case.tier == SWEEP))]
     command = launched(item)
     if command is not None:
         heading, started = command

@@ -97,7 +97,7 @@ class InstanceMeter:
         halves: List[Work] = []
 
         def parts(_: Any) -> Optional[List[float]]:
-            halves[:] = step.parts() or ()
+            halves[:] = step.loader_and_model() or ()
             return [half.amount for half in halves] or None
 
         def save_graph(folder: Optional[str]) -> None:

@@ -42,7 +42,7 @@ def describe_input(
 
     The lower of the two limits. On a CPU they share the cores, so together they are slower.
     """
-    parts = step.parts()
+    parts = step.loader_and_model()
     if parts is None:
         return None
     # The loader's queue is empty after its turn; the workers fill it while the model warms up.

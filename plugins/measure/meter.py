@@ -81,7 +81,7 @@ class Meter:
         original programs' tables have it, and is not measured by itself.
         """
         self._step = step
-        items *= step.copies
+        items *= step.counted_processes
         option = self.config.option
         if option.profile is not None:
             self._profile(step)

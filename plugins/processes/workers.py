@@ -58,7 +58,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> Optional[int]:
         return None
     if config.option.device_id is not None:
         return 1
-    return len(devices.numbers(devices.choose(config.option.device)) or [0])
+    return len(devices.device_ids(devices.choose(config.option.device)) or [0])
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -111,7 +111,7 @@ class Controller:
         self.config = config
         self.count = len(config.option.tx)
         self.device = devices.choose(config.option.device)
-        found = devices.numbers(self.device)
+        found = devices.device_ids(self.device)
         #: Whether all workers have the same device, and so must take turns.
         self.shared = found is None
         self.free = self._own_devices(found or [])

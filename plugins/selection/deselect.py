@@ -8,7 +8,7 @@ from typing import Any, List, Tuple
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.cases import NAMED, SWEEP, Case
 from ipubench.plugins.command_line.set_option import (
     unknown_key_message,
 )
@@ -63,10 +63,10 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
             return "for a host: --device=cpu or --device=cuda"
     elif needs:
         return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu"
-    if case.inner and not option.sweep:
+    if case.tier == SWEEP and not option.sweep:
         return "inner points of a batch-size sweep: --sweep"
     named = any(case.config.name in text for text in (option.keyword, *option.file_or_dir))
-    if case.further and not option.sweep and not named:
+    if case.tier == NAMED and not option.sweep and not named:
         return "further configurations: --sweep, or -k with a full name"
     return ""
 

@@ -10,7 +10,7 @@ from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequ
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import Case, Family
+from ipubench.fixtures.case.cases import USUAL, Case, Family
 from ipubench.fixtures.case.options import CaseConfig, check_value, resolve_key
 from ipubench.plugins.command_line.set_option import (
     assign,
@@ -88,13 +88,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in marks:
         axes = dict(mark.kwargs)
         quick = axes.pop("quick", None)
-        further = axes.pop("further", False)
+        tier = axes.pop("tier", USUAL)
         for entry in mark.args:
             family = Family.of(entry, axes)
             for case in expand(family, selection.assignments, option.data, option.precision, quick):
                 for identifier in (case.base_id, case.id):
                     selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")
-                case = dataclasses.replace(case, further=further)
+                if case.tier == USUAL:
+                    case = dataclasses.replace(case, tier=tier)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
     metafunc.parametrize("case", list(params.values()), indirect=True)
 
@@ -104,7 +105,7 @@ def _parameter(case: Case, fixturenames: Sequence[str]) -> Any:
     marks += [getattr(pytest.mark, FRAMEWORKS[name]) for name in fixturenames if name in FRAMEWORKS]
     if case.config.ipus:
         marks.append(pytest.mark.ipus(case.config.ipus))
-    if case.inner or case.further:
+    if case.tier != USUAL:
         marks.append(pytest.mark.sweep)
     if case.quick:
         marks.append(pytest.mark.quick)
@@ -127,9 +128,9 @@ def expand(
     keys = {key: resolve_key(cls, key) for key in assignments}
     lacks = frozenset(key for key, name in keys.items() if name is None)
     wanted = {"data": data, "precision": precision}
-    usual = [config for config, inner in family.points if not inner]
+    usual = [config for config, tier in family.points if tier == USUAL]
     last_swept = getattr(usual[-1], family.swept) if family.swept else None
-    for config, inner in family.points:
+    for config, tier in family.points:
         start, excluded = config, ""
         overrides: Set[str] = set()
         for key, value in wanted.items():
@@ -152,7 +153,7 @@ def expand(
             and (swept_here or not family.swept or getattr(config, family.swept) == last_swept)
         )
         common = {
-            "inner": inner and not swept_here,
+            "tier": USUAL if swept_here else tier,
             "quick": quick,
             "lacks": lacks,
             "excluded": excluded,

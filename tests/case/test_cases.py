@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.fixtures.case.cases import Family, Sweep, config_hash, effective_options
+from ipubench.fixtures.case.cases import SWEEP, USUAL, Family, Sweep, config_hash, effective_options
 from ipubench.fixtures.case.options import CaseConfig, option, resolve_key
 
 NONE: FrozenSet[str] = frozenset()
@@ -59,13 +59,13 @@ def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
 def test_a_sweep_shows_its_batch_size_and_marks_its_inner_points() -> None:
     family = Family.of(Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8)), {})
     assert identifiers(family) == ["n-bs1-synthetic", "n-bs4-synthetic", "n-bs8-synthetic"]
-    assert [inner for _, inner in family.points] == [False, True, False]
+    assert [tier for _, tier in family.points] == [USUAL, SWEEP, USUAL]
 
 
 def test_a_sweep_may_say_which_points_always_run() -> None:
     sweep = Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8, 64), usual=(1, 8))
     family = Family.of(sweep, {})
-    assert [inner for _, inner in family.points] == [False, True, False, True]
+    assert [tier for _, tier in family.points] == [USUAL, SWEEP, USUAL, SWEEP]
 
 
 def test_a_system_other_than_the_host_is_shown() -> None:

@@ -17,7 +17,7 @@ from ipubench.bench_kernels.bench_hmc import Hmc
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
 from ipubench.bench_kernels.bench_rnn import Rnn
-from ipubench.fixtures.case.cases import Family, Sweep
+from ipubench.fixtures.case.cases import USUAL, Family, Sweep
 from ipubench.plugins.selection.expand import expand
 from tests.support.kernels import DATA
 
@@ -215,4 +215,4 @@ def test_the_published_sweep_is_there() -> None:
     (sweep,) = [entry for mark in marks for entry in mark.args if isinstance(entry, Sweep)]
     points: List[Any] = list(sweep.points())
     assert [config.batch_size for config, _ in points] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
-    assert [config.batch_size for config, inner in points if not inner] == [1, 512]
+    assert [config.batch_size for config, tier in points if tier == USUAL] == [1, 512]

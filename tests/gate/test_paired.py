@@ -130,14 +130,16 @@ def simulated(slower: float, cases: int, runs: int = 1000) -> Dict[str, float]:
     """
     rng = random.Random(1)
     level = level_of_a_look(CAP, cases)
-    allowed, looked_for = math.log1p(THRESHOLD), math.log1p(DETECTABLE_CHANGE)
+    allowed, detectable_change = math.log1p(THRESHOLD), math.log1p(DETECTABLE_CHANGE)
     found: Dict[str, float] = {}
     for _ in range(runs):
         noise = [rng.gauss(math.log1p(slower), NOISE) for _ in range(CAP)]
         made = pairs([value + (0.01 if n % 2 else -0.01) for n, value in enumerate(noise)])
         answer = ""
         for count in looks(CAP):
-            answer = answer or decide(paired_effect(made[:count]), allowed, looked_for, level)
+            answer = answer or decide(
+                paired_effect(made[:count]), allowed, detectable_change, level
+            )
         found[answer] = found.get(answer, 0) + 1 / runs
     return found
 

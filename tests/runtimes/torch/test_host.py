@@ -244,10 +244,10 @@ def test_the_parts_of_a_step_are_whole_bursts(host: Any, tmp_path: Path, torch: 
         Image.new("RGB", (260, 240), (index, 0, 0)).save(tmp_path / f"{index}.png")
     config = dataclasses.replace(SMALL, data="real")
     step = ready(host, config, feed(config, folder=find_images(tmp_path), workers=1))
-    assert step.parts() is None  # nothing is read before the first call
+    assert step.loader_and_model() is None  # nothing is read before the first call
     try:
         step()
-        loading, computing = step.parts()
+        loading, computing = step.loader_and_model()
         # A task has 16 images: eight batches of two.
         assert (loading.amount, computing.amount, step.burst) == (8.0, 8.0, 8)
         taken: List[Any] = []
@@ -259,7 +259,7 @@ def test_the_parts_of_a_step_are_whole_bursts(host: Any, tmp_path: Path, torch: 
                 return next(batches)
 
         step._batches = Counting()
-        loading, computing = step.parts()
+        loading, computing = step.loader_and_model()
         del taken[:]
         computing.run()
         assert not taken

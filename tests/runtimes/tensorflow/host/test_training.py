@@ -233,7 +233,7 @@ def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
     """Both halves run, in updates; without a pipeline there are none."""
     step = trained(small(data="real", gradient_accumulation_count=2), records)
     step.compile()
-    parts = step.parts()
+    parts = step.loader_and_model()
     assert parts is not None
     before = step.updates
     for part in parts:
@@ -242,7 +242,7 @@ def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
     assert step.updates > before  # the second half really trains
     assert math.isfinite(step.loss)
     step.close()
-    assert trained(small()).parts() is None
+    assert trained(small()).loader_and_model() is None
 
 
 # Every kind of layer and block, fewer of them: tracing hundreds of layers takes half a minute.
