@@ -120,9 +120,9 @@ def corrected(false_alarms: float, cases: int) -> float:
 def decide(found: Effect, allowed: float, detectable_change: float, level: float) -> str:
     """Return a verdict, or '' where more measurements are wanted.
 
-    ``allowed`` is the cost that code may gain, ``detectable_change`` the one that must be excluded (with
-    95% confidence) before it passes, both as logarithms. ``level`` is how often one look at equal
-    code may find a change.
+    ``allowed`` is the cost that code may gain, ``detectable_change`` the one that must be excluded
+    (with 95% confidence) before it passes, both as logarithms. ``level`` is how often one look at
+    equal code may find a change.
     """
     if found.change > allowed and found.bound(1 - level) > 0:
         return REGRESSED
