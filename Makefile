@@ -20,7 +20,7 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench test test38 tf26 gate-study lint format clean
+.PHONY: setup bench test test38 tf26 gate-study lint docs format clean
 
 setup: $(STAMP)
 
@@ -77,15 +77,19 @@ gate-study: setup
 	$(BIN)/python -m scripts.gate_study.collect --pool=$(POOL) $(if $(QUICK),--cases=4 --passes=13 --seconds=540,--passes=40)
 	$(BIN)/python -m scripts.gate_study.study --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
 
-lint: setup
+lint: setup docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# The pages of docs/ as a site in site/; a broken link or a page out of the navigation is an error.
+docs: setup
+	$(BIN)/mkdocs build --strict --quiet
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(VENV38) $(VENV26) results .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV38) $(VENV26) results site .pytest_cache .mypy_cache .ruff_cache

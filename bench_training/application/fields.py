@@ -105,7 +105,7 @@ class ApplicationOptions(CaseConfig):
     # How the weights are trained.
     optimizer: str = option("sgd", "what updates the weights", choices=OPTIMIZERS)
     optimizer_params: Parameters = option(
-        Parameters({"momentum": 0}), "momentum; lars, rmsprop: more (docs/application.md)"
+        Parameters({"momentum": 0}), "momentum; lars, rmsprop: more (docs/reference/application.md)"
     )
     loss_scaling: float = option(
         0.0, "factor of the loss that gradients are divided by, times replicas; 0: off", minimum=0.0

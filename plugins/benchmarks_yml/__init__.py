@@ -1,1 +1,1 @@
-"""A benchmarks.yml as cases: ``pytest path/to/benchmarks.yml`` (docs/specs.md)."""
+"""A benchmarks.yml as cases: ``pytest path/to/benchmarks.yml`` (docs/how-to/benchmarks-yml.md)."""

@@ -9,8 +9,8 @@ processes decide, one after the other, until the decision is clear or the cap is
   gate looks for (5%, or twice the threshold);
 - *inconclusive*: neither, with as many processes as the cap allows.
 
-Allowed is the larger of the threshold and the case's own A/A floor. docs/baselines.md says what
-else was tried, and scripts/gate_study shows what this finds.
+Allowed is the larger of the threshold and the case's own A/A floor. docs/explanation/noise-study.md
+says what else was tried, and scripts/gate_study shows what this finds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ipubench.plugins.record.verdict import (
 #: The fast rounds of a process are the code's, the slow ones the machine's.
 ROUNDS_QUANTILE = 0.10
 CANARY_QUANTILE = 0.25
-#: Cases follow the canary in part, and so much of its change is taken out (docs/baselines.md).
+#: Cases follow the canary in part; this share of its change counts (docs/explanation/gate.md).
 CANARY_SHARE = 0.7
 #: Standard deviation between processes of equal code that is assumed before any is measured.
 ASSUMED = {THROUGHPUT: 0.02, "latency_p99": 0.1, "compile_time": 0.1, "peak_memory": 0.02}

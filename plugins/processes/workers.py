@@ -6,7 +6,7 @@ which cases are to run in a file of the run's own folder; what a worker finds co
 reports, as plain data.
 
 On cuda and ipu each worker has a device of its own. On a CPU all of them have the whole host, in
-turns: see plugins/processes/turns.py and docs/parallel.md.
+turns: see plugins/processes/turns.py and docs/how-to/workers.md.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ pipeline-validation-model sweep target-accuracy"""
 def test_every_option_of_the_original_is_here_or_says_where_it_went() -> None:
     elsewhere = {"config", "config_path", "dataset_path", "synthetic_data", "mlperf_logging"}
     elsewhere |= {"wandb", "wandb_run_name", "wandb_tags", "sweep", "target_accuracy"}
-    page = (ROOT / "docs" / "application.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "application.md").read_text(encoding="utf-8")
     for name in ORIGINAL.split():
         key = name.replace("-", "_")
         assert f"`--{name}`" in page

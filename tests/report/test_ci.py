@@ -115,7 +115,7 @@ def test_shards_become_one_report_and_a_baseline(project: Project, name: str) ->
 
 
 def test_the_page_about_reports_names_every_file_of_one() -> None:
-    text = (ROOT / "docs" / "reports.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "reports.md").read_text(encoding="utf-8")
     files = ("report.html", "summary.md", "results.csv", "baseline.json", "pytest-benchmark.json",
              "github-action-benchmark.json", "bencher.json", "junit.xml", *FILES)  # fmt: skip
     assert [name for name in files if name not in text] == []

@@ -40,7 +40,7 @@ def penalty(values: Sequence[float]) -> float:
 
     sigma log(n) is the penalty of Schwarz's criterion (Yao, Statistics and Probability Letters 6,
     1988), which has sigma^2 log(n) for squared deviations, in the unit of absolute ones. The factor
-    was chosen by simulation, see docs/history.md.
+    was chosen by simulation, see docs/how-to/baselines.md.
     """
     return PENALTY_FACTOR * noise(values) * math.log(len(values))
 
