@@ -11,6 +11,7 @@ pytest_plugins = [
     "ipubench.plugins.command_line.options",
     "ipubench.plugins.run.errors",
     "ipubench.plugins.benchmarks_yml.plugin",
+    "ipubench.plugins.benchmarks_yml.meter",
     "ipubench.plugins.selection.expand",
     "ipubench.plugins.selection.deselect",
     "ipubench.plugins.listing.describe",

@@ -41,6 +41,7 @@ def all_cases(root: Path) -> Set[str]:
             "ipubench.plugins.baseline.collected",
             "-o",
             "addopts=",
+            "--disable-warnings",
         ]
         answer = subprocess.run(
             [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider", "--tb=short"],

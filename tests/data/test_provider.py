@@ -150,6 +150,7 @@ def test_fixture_without_a_plugin_and_its_teardown(
     (tmp_path / "x.jpg").touch()
     monkeypatch.setenv("DATASETS_DIR", str(tmp_path))
     pytester.makepyfile(CASE)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     result = pytester.runpytest_subprocess(
         *WITHOUT_OTHERS, "-s", "-p", "ipubench.fixtures.data.fixture"
     )
@@ -157,7 +158,10 @@ def test_fixture_without_a_plugin_and_its_teardown(
     result.assert_outcomes(passed=1)
 
 
-def test_fixture_reads_the_option(pytester: pytest.Pytester, tmp_path: Path) -> None:
+def test_fixture_reads_the_option(
+    pytester: pytest.Pytester, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (tmp_path / "x.jpg").touch()
     pytester.makepyfile(CASE)
     plugins = (
