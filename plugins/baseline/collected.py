@@ -18,7 +18,7 @@ import pytest
 from ipubench.plugins.baseline.format import BaselineError
 
 VARIABLE = "IPUBENCH_COLLECTED_FILE"
-LAST_LINES = 15
+LAST_LINES = 8
 
 
 @pytest.hookimpl(tryfirst=True)
