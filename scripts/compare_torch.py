@@ -27,6 +27,7 @@ from bench_inference.bench_cnn_torch import HOST
 from bench_inference.classifier import Classifier
 from fixtures.devices.cpu import CpuDevice
 from fixtures.errors import CaseError
+from fixtures.runtimes.openvino_guard import import_openvino
 from fixtures.runtimes.torch_engines import build_engine, default_engine
 from plugins.process import tune_allocator
 from plugins.statistics import median
@@ -186,7 +187,7 @@ def _openvino(network: Any, dtype: Any, images: Any) -> Optional[Run]:
     import torch
 
     try:
-        import openvino
+        openvino = import_openvino()
     except ImportError:
         return None
     numbers = images.float().contiguous().numpy()
