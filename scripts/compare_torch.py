@@ -28,6 +28,7 @@ from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.torch.engines import build_engine, default_engine
+from ipubench.fixtures.runtimes.torch.openvino_guard import import_openvino
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import short_number
 from ipubench.plugins.run.conditions import tune_allocator
@@ -186,7 +187,7 @@ def _openvino(network: Any, dtype: Any, images: Any) -> Optional[Run]:
     import torch
 
     try:
-        import openvino
+        openvino = import_openvino()
     except ImportError:
         return None
     numbers = images.float().contiguous().numpy()

@@ -49,7 +49,7 @@ def kernel_cases() -> List[KernelCase]:
 
 
 def _functions() -> Iterator[Any]:
-    for module in pkgutil.iter_modules(bench_kernels.__path__, "bench_kernels."):
+    for module in pkgutil.iter_modules(bench_kernels.__path__, "ipubench.bench_kernels."):
         found = importlib.import_module(module.name)
         for name, function in vars(found).items():
             if name.startswith("bench_"):

@@ -12,12 +12,13 @@ from ipubench.models.torch.architectures import Norm
 from ipubench.models.torch.layers import replace_layer
 
 
-class StridedGroupNorm(nn.Module):
-    """A group norm whose groups are strided: channel c belongs to group c % groups.
+class ChannelGroupNorm(nn.Module):
+    """nn.GroupNorm, computed from the mean and the variance of each channel.
 
-    images [N, C, H, W] -> [N, C, H, W]. Weight and bias [C] are per channel, as in nn.GroupNorm,
-    whose state dictionary fits but means another grouping.
+    images [N, C, H, W] -> [N, C, H, W]. Weight and bias [C] are per channel, as in nn.GroupNorm.
     """
+
+    strided = False  # channel c belongs to group c // (channels / groups)
 
     def __init__(self, groups: int, channels: int, eps: float) -> None:
         super().__init__()
@@ -33,12 +34,14 @@ class StridedGroupNorm(nn.Module):
         By each channel's mean and the variance around it, which make the group's: no tensor is
         reordered, and no large squares are subtracted from each other.
         """
-        shape = (-1, self.channels // self.groups, self.groups)
+        of_group = self.channels // self.groups
+        shape = (-1, of_group, self.groups) if self.strided else (-1, self.groups, of_group)
+        members = 1 if self.strided else 2  # the axis of a group's channels
         means = images.mean(dim=(2, 3), keepdim=True)
         centred = images - means
         squares = (centred * centred).mean(dim=(2, 3))
-        off = means.view(shape) - means.view(shape).mean(1, keepdim=True)
-        variance = (squares.view(shape) + off * off).mean(1, keepdim=True)
+        off = means.view(shape) - means.view(shape).mean(members, keepdim=True)
+        variance = (squares.view(shape) + off * off).mean(members, keepdim=True)
         scale = self.weight.view(shape) * torch.rsqrt(variance + self.eps)
         shift = self.bias.view(shape) + scale * off
         per_channel = (-1, self.channels, 1, 1)
@@ -47,6 +50,24 @@ class StridedGroupNorm(nn.Module):
     def extra_repr(self) -> str:
         """Return the arguments, for printing."""
         return f"{self.groups}, {self.channels}, eps={self.eps}"
+
+
+class StridedGroupNorm(ChannelGroupNorm):
+    """A group norm whose groups are strided: channel c belongs to group c % groups.
+
+    The state dictionary fits nn.GroupNorm but means another grouping.
+    """
+
+    strided = True
+
+
+def expand_group_norms(network: nn.Module) -> None:
+    """Replace every nn.GroupNorm of ``network`` by elementary operations, in place."""
+    for path, layer in list(network.named_modules()):
+        if isinstance(layer, nn.GroupNorm):
+            expanded = ChannelGroupNorm(layer.num_groups, layer.num_channels, layer.eps)
+            expanded.load_state_dict(layer.state_dict())
+            replace_layer(network, path, expanded)
 
 
 def apply_norm(network: nn.Module, norm: Norm) -> None:

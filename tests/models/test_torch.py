@@ -324,6 +324,16 @@ def test_a_strided_group_norm_is_the_usual_one_on_permuted_channels(torch: Any) 
     assert error(run(torch, strided, inputs)[:, order], run(torch, usual, inputs[:, order])) < 1e-6
 
 
+def test_expanded_group_norms_are_the_usual_ones(torch: Any) -> None:
+    from ipubench.models.torch.norms import expand_group_norms
+
+    built = vary_norms(torch, build_classifier("resnet18", norm=GROUPED))
+    wanted = run(torch, built, images(torch))
+    expand_group_norms(built)
+    assert not any(isinstance(layer, torch.nn.GroupNorm) for layer in built.modules())
+    assert error(run(torch, built, images(torch)), wanted) < 1e-5
+
+
 @pytest.mark.parametrize(
     ("norm", "kind"),
     [
