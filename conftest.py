@@ -30,6 +30,7 @@ pytest_plugins = [
     "ipubench.plugins.report.terminal",
     "ipubench.plugins.measure.fixture",
     "ipubench.plugins.measure.instance",
+    "ipubench.plugins.benchmarks_yml.meter",
     "ipubench.fixtures.case.fixture",
     "ipubench.fixtures.devices.fixture",
     "ipubench.fixtures.runtimes.fixture",

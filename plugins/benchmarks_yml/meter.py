@@ -1,4 +1,4 @@
-"""The `command_meter` fixture: run a command, record what it reports, let the gate judge it."""
+"""The `command_meter` fixture: run a command and record what it reports."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ipubench.plugins.benchmarks_yml.cases import SpecConfig, safe_name
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
 from ipubench.plugins.benchmarks_yml.module import entry_of
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
-from ipubench.plugins.compare.baseline_plugin import conclude
 from ipubench.plugins.measure import looking_inside
+from ipubench.plugins.measure.base import finish
 from ipubench.plugins.processes.turns import turns_of
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
-from ipubench.plugins.record.record import NAMESPACE, describe_case, describe_throughput
+from ipubench.plugins.record.record import describe_case, describe_throughput
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.run.conditions import describe_conditions
 from ipubench.plugins.run.progress import progress_key
@@ -88,7 +88,8 @@ class CommandMeter:
         record = self._record(config, ran, results)
         seconds = self._replay(results.rounds, record)
         if seconds:  # none with --benchmark-disable
-            self._finish(record)
+            # A command's processes have ended: there is nothing to let go of.
+            finish(self.item, self.benchmark, record, release=lambda: None)
 
     def _environment(self, config: SpecConfig) -> Dict[str, str]:
         option = self.config.option
@@ -187,12 +188,6 @@ class CommandMeter:
             dict(record["effective_options"]),
             batches=1,
         )
-
-    def _finish(self, record: Dict[str, Any]) -> None:
-        self.benchmark.extra_info[NAMESPACE] = record
-        benchmark = pytest_benchmark_adapter.as_dict(self.benchmark)
-        self.config.stash[run_key].add({"type": "case", "benchmark": benchmark})
-        conclude(self.item, benchmark, lambda: None, self.progress)
 
 
 class Replay:

@@ -17,6 +17,7 @@ from ipubench.plugins import baseline
 from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.policy import marker_thresholds, policy_of
 from ipubench.plugins.gate.rule import Rule, judge
+from ipubench.plugins.measure.base import Measured, measured_key
 from ipubench.plugins.processes.fresh import measure_again
 from ipubench.plugins.processes.turns import turns_of
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -30,6 +31,7 @@ from ipubench.plugins.record.verdict import (
     Verdict,
     message,
 )
+from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.selection.expand import selection_key
 
@@ -120,32 +122,40 @@ class FreshProcesses:
         return self.benchmarks[number - 1]
 
 
-def conclude(
-    item: pytest.Item,
-    benchmark: Dict[str, Any],
-    release: Callable[[], None],
-    progress: Callable[[str], None],
-) -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Judge what a case has measured, once its own call has returned.
+
+    pytest calls the bench function in a hook of the same name, which comes before this one; where
+    it raises, nothing is judged. What both print and raise belongs to the call of the test.
+    """
+    measured = item.stash.get(measured_key, None)
+    if measured is not None:
+        del item.stash[measured_key]  # it holds the step
+        conclude(item, measured, item.config.stash[progress_key].phase)
+
+
+def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], None]) -> None:
     """Measure a case in as many processes as are wanted, then let the gate judge it.
 
-    ``release`` lets go of what fresh processes need. A regressed case fails here.
+    A regressed case fails here.
     """
     config = item.config
     run = config.stash[run_key]
-    again = FreshProcesses(item, release, progress)
+    again = FreshProcesses(item, measured.release, progress)
     for number in range(1, processes_wanted(config)):
         again(number, "measured once")
     against = config.stash.get(against_key, None)
     if against is not None:
-        release()
-        verdict = against.judge(item.nodeid, benchmark, progress)
+        measured.release()
+        verdict = against.judge(item.nodeid, measured.benchmark, progress)
     elif comparison_key in config.stash:
-        verdict = _judge(item, benchmark, again)
+        verdict = _judge(item, measured.benchmark, again)
     else:
         return
     run.add({"type": "verdict", "case": item.nodeid, "verdict": verdict.as_dict()})
     if verdict.kind == REGRESSED:
-        name = record_of(benchmark)["name"]
+        name = record_of(measured.benchmark)["name"]
         pytest.fail(message(name, verdict, str(run.journal.path)), pytrace=False)
 
 

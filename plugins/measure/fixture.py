@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Union
+from typing import Any, Dict, Iterator, Optional
 
 import pytest
 
@@ -11,7 +11,9 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.devices.base import Device
+from ipubench.plugins.measure.base import StepMeter
 from ipubench.plugins.measure.instance import InstanceMeter, member_key
+from ipubench.plugins.measure.looking_inside import CompileMeter, ProfileMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.processes.turns import turns_of
@@ -44,14 +46,18 @@ def meter(
     device: Device,
     conditions: Dict[str, Any],
     peaks: Peaks,
-) -> Iterator[Union[Meter, InstanceMeter]]:
+) -> Iterator[StepMeter]:
     """Measures one step; closes it whatever happens. In an instance: obeys who measures."""
-    member = request.config.stash.get(member_key, None)
-    measuring: Union[Meter, InstanceMeter]
-    if member is not None:
-        measuring = InstanceMeter(member, device, benchmark)
+    item, config = request.node, request.config
+    measuring: StepMeter
+    if member_key in config.stash:
+        measuring = InstanceMeter(config.stash[member_key], item, case, benchmark, device)
+    elif config.option.profile is not None:
+        measuring = ProfileMeter(item, case, benchmark, device)
+    elif getattr(case.config, "compile_only", False):
+        measuring = CompileMeter(item, case, benchmark, device)
     else:
-        measuring = Meter(request.node, case, benchmark, device, conditions, peaks)
+        measuring = Meter(item, case, benchmark, device, conditions, peaks)
     try:
         yield measuring
     finally:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Sequence
 
 import pytest
 
+from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.provider import part_key
 from ipubench.fixtures.devices.base import Device
@@ -21,6 +22,7 @@ from ipubench.fixtures.instances.fixture import command_key
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.machine.distribution import cluster_variables
 from ipubench.fixtures.runtimes.step import Step, Work
+from ipubench.plugins.measure.base import BatchFacts, StepMeter
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.processes.fresh import fresh_command
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -57,34 +59,27 @@ def instance_command(config: pytest.Config, nodeid: str, address: str) -> List[s
     return [*words, "-s", f"--instance={address}"]
 
 
-class InstanceMeter:
+class InstanceMeter(StepMeter):
     """Stands in for the meter in an instance: works on the step when it is told to."""
 
-    def __init__(self, member: Instance, device: Device, benchmark: Any) -> None:
+    def __init__(
+        self, member: Instance, item: pytest.Item, case: Case, benchmark: Any, device: Device
+    ) -> None:
+        super().__init__(item, case, benchmark, device)
         self._member = member
-        self._device = device
-        self._benchmark = benchmark
-        self._step: Optional[Step] = None
 
-    def __call__(self, step: Step, **_: Any) -> None:
+    def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Obey until the controlling run has what it wants; it knows the items and the unit."""
-        self._step = step
-        pytest_benchmark_adapter.leave_out(self._benchmark)
+        pytest_benchmark_adapter.leave_out(self.benchmark)
         if not self._member.obey(self._orders(step)):
             pytest.exit("the run that started this instance is gone", returncode=1)
-
-    def close(self) -> None:
-        """Close the step, once."""
-        if self._step is not None:
-            step, self._step = self._step, None
-            step.close()
 
     def _orders(self, step: Step) -> Dict[str, Callable[[Any], Any]]:
         memory = PeakMemory()
 
         def run(batches: int) -> float:
             step.batches_per_step = batches
-            return timed(step, self._device.clock)
+            return timed(step, self.device.clock)
 
         def facts(_: Any) -> Dict[str, Any]:
             return {

@@ -1,6 +1,7 @@
-"""`--profile=DIR`, `--save-graph=DIR`: what a case leaves for people who look inside it.
+"""`--profile=DIR`, `--save-graph=DIR`, `--set=compile_only=yes`: look inside a case.
 
-Each case has a folder of its own, named by its identifier.
+What a case leaves for people lies in a folder of its own, named by its identifier. The meters here
+record nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.paths import user_path
 from ipubench.fixtures.poplar.options import reports_in
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.measure.base import BatchFacts, StepMeter
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.run.results import run_key
 
 
 def folder_of(option: str, root: str, case: Case) -> Path:
@@ -33,3 +38,55 @@ def device_reports(device: Device, folder: Path) -> ContextManager[None]:
     if device.kind in IPU_KINDS:
         return reports_in(folder)
     return contextlib.nullcontext()
+
+
+def save_graph(meter: StepMeter, step: Step) -> None:
+    """With ``--save-graph``: write the graph of a compiled step into the case's folder."""
+    root = meter.config.option.save_graph
+    if root is not None:
+        meter.phase("saving the graph")
+        step.save_graph(folder_of("--save-graph", root, meter.case))
+
+
+class ProfileMeter(StepMeter):
+    """Leaves a profile of one call, after one that warms up; times and records nothing."""
+
+    def work_on(self, step: Step, facts: BatchFacts) -> None:
+        """Profile the step."""
+        root = self.config.option.profile
+        folder = folder_of("--profile", root, self.case)
+        with device_reports(self.device, folder):
+            self.phase("building")
+            step.build()
+            step.compile()
+            save_graph(self, step)
+            if step.calibrated:
+                given = "batches_per_step" in self.case.overrides
+                step.batches_per_step = self.case.config.batches_per_step if given else 1
+            step()
+            self.phase("profiling")
+            with self.turns.timing():
+                step.profile(folder)
+            self.close()
+        pytest_benchmark_adapter.leave_out(self.benchmark)
+        lines = self.config.stash[run_key].closing
+        line = f"profiled and not timed; the reports are below {root}"
+        if line not in lines:
+            lines.append(line)
+
+
+class CompileMeter(StepMeter):
+    """Builds and compiles the step; neither runs nor records it."""
+
+    def work_on(self, step: Step, facts: BatchFacts) -> None:
+        """Build, compile, and say how long that took."""
+        built = self.build(step)
+        save_graph(self, step)
+        self.close()
+        pytest_benchmark_adapter.leave_out(self.benchmark)
+        saved = built.saved_seconds
+        more = "" if saved is None else f" ({saved:.1f} s less than without its cache)"
+        self.config.stash[run_key].closing.append(
+            f"{self.case.id}: built in {built.build_seconds:.1f} s, compiled in "
+            f"{built.compile_seconds:.1f} s{more}, not run"
+        )

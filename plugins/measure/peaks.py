@@ -1,4 +1,7 @@
-"""The device's measured ceilings: matrix product and copy, once per session, kept on disk."""
+"""The device's measured ceilings, and what a case computes against them.
+
+A ceiling is the rate of a matrix product or of a copy, measured once per session and kept on disk.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ import contextlib
 import json
 import math
 from pathlib import Path
-from typing import Callable, ContextManager, Dict, Optional
+from typing import Any, Callable, ContextManager, Dict, Optional, Tuple
 
-from ipubench.fixtures.runtimes.step import Work
+from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.rounds import best_rate
 from ipubench.plugins.record.files import write_json
+from ipubench.plugins.record.record import Compute
 
 Clock = Callable[[], float]
 
@@ -81,3 +85,32 @@ class Peaks:
 
 def _is_rate(value: object) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+
+
+def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]]:
+    """Return FLOP/s of a matrix product at the step's precision, and bytes/s of a copy."""
+    product = peaks.get(_product(step), step.peak_work)
+    return product, peaks.get("copy", step.copy_work)
+
+
+def describe_compute(
+    peaks: Peaks, step: Step, flops: Optional[float], rate: float
+) -> Tuple[Dict[str, Any], bool]:
+    """Return the compute part of a record, and whether that much work is implausible.
+
+    ``flops`` per item are counted by the step where they are None; ``rate`` is in items per second.
+    """
+    if flops is None:
+        flops = step.flops_per_item()
+    peak, copy = ceilings(peaks, step)
+    if flops is None:
+        return {"copy_peak_bytes_per_s": copy}, False
+    compute = Compute(flops, flops * rate, peak)
+    if step.exact_flops and not compute.credible:
+        compute.peak = peaks.get(_product(step), step.peak_work, again=True)
+    implausible = step.exact_flops and not compute.credible
+    return {**compute.as_dict(), "copy_peak_bytes_per_s": copy}, implausible
+
+
+def _product(step: Step) -> str:
+    return f"matmul {step.describe()['precision']}"

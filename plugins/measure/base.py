@@ -1,0 +1,151 @@
+"""What the meters share: the step that they hold, how it is built, and how a measurement ends.
+
+A measurement ends with its record. Whether that is slower than something else is for
+plugins/compare, which finds what was measured in the test's stash.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Optional
+
+import pytest
+
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.measure.rounds import timed
+from ipubench.plugins.processes.turns import turns_of
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.run.results import run_key
+
+
+class StepMeter(ABC):
+    """Works on the step that a bench function hands it, and closes it."""
+
+    def __init__(self, item: pytest.Item, case: Case, benchmark: Any, device: Device) -> None:
+        self.item = item
+        self.config = item.config
+        self.case = case
+        self.benchmark = benchmark
+        self.device = device
+        self.turns = turns_of(item.config)
+        self._step: Optional[Step] = None
+
+    def __call__(
+        self,
+        step: Step,
+        *,
+        items: float,
+        unit: str,
+        flops: Optional[float] = None,
+        latency_from_throughput: bool = False,
+    ) -> None:
+        """Measure ``step``, which processes ``items`` of ``unit`` (a plural noun) per batch.
+
+        ``flops``: floating-point operations per item, counted by the runtime where it is None.
+        ``latency_from_throughput``: a batch's latency is items / throughput, as some of the
+        original programs' tables have it, and is not measured by itself.
+        """
+        self._step = step
+        self.work_on(step, BatchFacts(items, unit, flops, latency_from_throughput))
+
+    @abstractmethod
+    def work_on(self, step: Step, facts: BatchFacts) -> None:
+        """Do with the step what this meter is for, and close it where that went well."""
+
+    def close(self) -> None:
+        """Close the step, once."""
+        if self._step is not None:
+            step, self._step = self._step, None
+            step.close()
+
+    def phase(self, text: str) -> None:
+        """Show what the case is doing now."""
+        self.config.stash[progress_key].phase(text)
+
+    def build(self, step: Step) -> Built:
+        """Build and compile the step; return what that took."""
+        clock = self.device.clock
+        self.phase("building")
+        build_seconds = timed(step.build, clock)
+        self.phase("compiling")
+        with self.turns.stoppable(step.compiles_alone) as stood_still:
+            start = clock()
+            compiled = step.compile()
+            seconds = clock() - start - stood_still()
+        cache = step.model_cache
+        saved = None if cache is None else cache.note(seconds)
+        if cache is None or not cache.hit:
+            return Built(build_seconds, seconds, "fresh" if compiled else "reused")
+        return Built(build_seconds, seconds, "cached", saved)
+
+
+@dataclass(frozen=True)
+class BatchFacts:
+    """What a bench function says of a batch, see :meth:`StepMeter.__call__`."""
+
+    items: float
+    unit: str
+    flops: Optional[float]
+    latency_from_throughput: bool
+
+
+@dataclass(frozen=True)
+class Built:
+    """How long building and compiling took, and where the compiled model came from."""
+
+    build_seconds: float
+    compile_seconds: float
+    compile: str  # fresh, reused or cached
+    saved_seconds: Optional[float] = None  # by a folder of compiled models
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Return this part of a record."""
+        saved = {"compile_saved_seconds": self.saved_seconds} if self.compile == "cached" else {}
+        return {
+            "build_seconds": self.build_seconds,
+            "compile_seconds": self.compile_seconds,
+            "compile": self.compile,
+            **saved,
+        }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured case: its benchmark, in pytest-benchmark's format with our record in it.
+
+    ``release`` lets go of what a fresh process needs that measures the case again.
+    """
+
+    benchmark: Dict[str, Any]
+    release: Callable[[], None]
+
+
+measured_key = pytest.StashKey[Measured]()
+
+
+def finish(
+    item: pytest.Item, benchmark: Any, record: Dict[str, Any], release: Callable[[], None]
+) -> None:
+    """Write the record of a case, and leave what was measured in the test's stash.
+
+    An implausible result fails here, with its record written.
+    """
+    benchmark.extra_info[NAMESPACE] = record
+    plain = pytest_benchmark_adapter.as_dict(benchmark)
+    run = item.config.stash[run_key]
+    run.add({"type": "case", "benchmark": plain})
+    if record["implausible"]:
+        compute = record["compute"]
+        pytest.fail(
+            f"{record['name']} is implausible: {compute['achieved']:.3g} FLOP/s is "
+            f"{compute['share']:.2f} times what a matrix product reaches on this device at "
+            f"{record['effective']['precision']} ({compute['peak']:.3g} FLOP/s), so part of "
+            f"the work was left out; the record is in {run.journal.path}",
+            pytrace=False,
+        )
+    item.stash[measured_key] = Measured(plain, release)
