@@ -18,6 +18,7 @@ from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.model_cache import version_of
 from ipubench.fixtures.runtimes.torch import openvino_guard
+from tests.support.harness import ROOT
 
 pytestmark = pytest.mark.framework
 # Programs that take the place of the one that compiles.
@@ -155,7 +156,7 @@ build_engine("openvino", network, (1, 3, 16, 16), kind, kind, device, normalise=
 
 
 def watched(program: str, home: Path) -> str:
-    root = Path(__file__).parents[1]
+    root = ROOT
     environment: Dict[str, str] = {
         # Without these variables OpenVINO takes the machine for one that tests software.
         **{name: value for name, value in os.environ.items() if name in ("PATH", "LANG")},
