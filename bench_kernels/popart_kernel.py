@@ -1,47 +1,18 @@
-"""The options of the original PopART driver."""
+"""What all kernels in PopART share: the rules and the batches of the original driver."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ipubench.bench_kernels.kernel import Kernel
-from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.runtimes.kernel_options import GraphOptions
 
 
 @dataclass(frozen=True)
-class PopartKernel(Kernel):
-    """What the driver of the PopART programs adds."""
-
-    batches_per_step: int = option(1000, "batches run on the device per host call", minimum=1)
-    use_zero_values: bool = option(False, "weights, inputs and labels of zeros, not random values")
-    learning_rate: float = option(0.01, "rate of plain gradient descent", minimum=0.0)
-    auto_sharding: bool = option(
-        True,
-        "PopART places the operations on the shards; off: the layer on the first of two, its loss "
-        "on the second",
-        ipu_only=True,
-    )
-    pipeline: bool = option(False, "the shards work on different batches", needs_ipu=True)
-    recompute: bool = option(
-        False, "training: compute activations again for the gradient instead of keeping them"
-    )
-    tensor_tile_mapping: bool = option(
-        False, "--save-graph also writes tile_mapping.json: which tile holds what", needs_ipu=True
-    )
-    engine: str = option(
-        "auto",
-        "what runs the graph on a host; auto takes the fastest measured for the case",
-        choices=("auto", "onnxruntime", "torch"),
-    )
-
-    def torch_is_faster(self, dtype: str) -> bool:
-        """Whether PyTorch was measured to run the case without training faster on a CPU.
-
-        ``dtype``: the type it would compute in, float32 or bfloat16; ONNX Runtime has float32.
-        """
-        raise NotImplementedError
+class PopartKernel(GraphOptions, Kernel):
+    """A kernel of the PopART programs' driver."""
 
     def check(self) -> None:
         """Refuse what contradicts itself, and what only a host or only an IPU has."""

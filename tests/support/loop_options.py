@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.runtimes.kernel_options import LoopOptions
+
 
 @dataclass(frozen=True)
-class LoopOptions:
-    """Follows ipubench.fixtures.runtimes.shared.LoopConfig."""
+class FewBatches(LoopOptions):
+    """One batch of float32 at a call; a host's loop as TensorFlow runs it without XLA."""
 
-    mode: str = "inference"
-    precision: str = "32.32"
-    batches_per_step: int = 1
-    learning_rate: float = 0.01
-    use_xla: bool = False
+    precision: str = option("32.32", "as of all cases")
+    batches_per_step: int = option(1, "as of all kernels")

@@ -15,7 +15,7 @@ from ipubench.fixtures.runtimes.precision import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
 from ipubench.fixtures.runtimes.tensorflow.model import RING
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from tests.support.loop_options import LoopOptions
+from tests.support.loop_options import FewBatches
 
 pytestmark = pytest.mark.framework
 
@@ -54,6 +54,9 @@ class Probe:
         return Layer()
 
 
+OFF_ON = ("off", "on")
+
+
 def host(**device: Any) -> TensorFlowHost:
     pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     return TensorFlowHost(StandIn(**device))  # type: ignore[arg-type]
@@ -65,7 +68,7 @@ def feed(mode: str, period: int = 1000, zero_values: bool = False) -> ArrayFeed:
 
 def ready(model: Callable[..., Any], data: ArrayFeed, **options: Any) -> TensorFlowStep:
     device = options.pop("device", {})
-    step = host(**device).loop(model, LoopOptions(**options), data)
+    step = host(**device).loop(model, FewBatches(**options), data)
     step.build()
     assert step.compile() is True
     return step
@@ -77,7 +80,7 @@ def test_synthetic_batches_exist_before_the_loop_and_take_turns(
     xla: bool, zero_values: bool
 ) -> None:
     data = feed("synthetic", zero_values=zero_values)
-    step = host().loop(Probe(), LoopOptions(use_xla=xla), data)
+    step = host().loop(Probe(), FewBatches(xla=OFF_ON[xla]), data)
     step.build()
     ring = step.ring["inputs"].numpy()
     assert ring.shape == (RING, 2, 3)
@@ -91,7 +94,7 @@ def test_synthetic_batches_exist_before_the_loop_and_take_turns(
 
 @pytest.mark.parametrize("xla", [False, True])
 def test_generated_batches_count_up_and_repeat(xla: bool) -> None:
-    step = ready(Probe(), feed("generated", period=5), use_xla=xla)  # compiling took batch 0
+    step = ready(Probe(), feed("generated", period=5), xla=OFF_ON[xla])  # compiling took batch 0
     elements = 6 if xla else 1
     assert step.run(3) == elements * (1 + 2 + 3)
     assert step.run(4) == elements * (4 + 0 + 1 + 2)
@@ -102,7 +105,7 @@ def test_generated_batches_count_up_and_repeat(xla: bool) -> None:
 @pytest.mark.parametrize("mode", ["synthetic", "generated"])
 def test_the_number_of_batches_retraces_nothing(mode: str, xla: bool) -> None:
     probe = Probe()
-    step = ready(probe, feed(mode), mode="training", use_xla=xla)
+    step = ready(probe, feed(mode), mode="training", xla=OFF_ON[xla])
     traces = probe.traces
     for batches in (1, 7, 40):
         step.batches_per_step = batches
@@ -113,7 +116,9 @@ def test_the_number_of_batches_retraces_nothing(mode: str, xla: bool) -> None:
 @pytest.mark.parametrize("xla", [False, True])
 def test_every_batch_is_an_update(xla: bool) -> None:
     def weight_after(batches: int) -> float:
-        step = ready(Probe(), feed("generated"), mode="training", learning_rate=0.5, use_xla=xla)
+        step = ready(
+            Probe(), feed("generated"), mode="training", learning_rate=0.5, xla=OFF_ON[xla]
+        )
         step.run(batches)  # gradient of batch i: mean(inputs) = i
         return float(step.layer.parts[0].numpy())
 
@@ -215,7 +220,7 @@ def test_cuda_without_a_gpu_says_what_is_missing() -> None:
 @pytest.mark.parametrize("xla", [False, True])
 def test_the_graph_is_saved_for_netron_and_tensorboard(tmp_path: Path, xla: bool) -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    step = ready(Probe(), feed("synthetic"), mode="training", use_xla=xla)
+    step = ready(Probe(), feed("synthetic"), mode="training", xla=OFF_ON[xla])
     step.save_graph(tmp_path)
     definition = tensorflow.compat.v1.GraphDef()
     definition.ParseFromString((tmp_path / "graph.pb").read_bytes())

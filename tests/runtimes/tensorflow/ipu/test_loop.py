@@ -30,7 +30,7 @@ from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
-from tests.support.loop_options import LoopOptions
+from tests.support.loop_options import FewBatches
 
 pytestmark = pytest.mark.framework
 
@@ -41,15 +41,8 @@ SYNTHETIC = "--use_synthetic_data --synthetic_data_initializer=normal"
 
 
 @dataclass(frozen=True)
-class Options(LoopOptions):
-    """Follows ipubench.fixtures.runtimes.tensorflow.ipu.loop.IpuLoopConfig."""
-
+class Options(FewBatches):
     batches_per_step: int = 3
-    replicas: int = 1
-    enable_half_partials: bool = False
-    convolution_options: str = ""
-    matmul_options: str = ""
-    report_hw_cycle_count: bool = False
 
 
 @pytest.fixture(autouse=True)
