@@ -13,28 +13,16 @@ from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("tensorflow.yml")
-
-
 IPU = load_presets(PRESETS, "ipu", Validation)
-
-
 M2000 = load_presets(PRESETS, "m2000", Validation)
-
-
 HOST = load_presets(PRESETS, "host", Validation)
-
-
 HOST_INSTANCES = load_presets(PRESETS, "host_instances", Validation)
-
-
 # The published batch sizes. A host always runs 1 and the second size: few cores gain no more.
 ONE_DEVICE = {
     "resnet50": (1, 4, 16, 32, 64, 90),
     "resnext101": (1, 2, 4, 8, 16),
     "efficientnet-b0": (1, 8, 16, 32),
 }
-
-
 INSTANCES = {**ONE_DEVICE, "resnet50": (1, 4, 16, 32, 64, 80)}
 
 

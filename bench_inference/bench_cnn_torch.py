@@ -14,20 +14,10 @@ from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("configs.yml")
-
-
 HOST = load_presets(PRESETS, "host", Classifier)
-
-
 IPU = load_presets(PRESETS, "ipu", Classifier)
-
-
 POD4 = load_presets(PRESETS, "pod4", Classifier)
-
-
 DATA = ("synthetic", "generated", "real")
-
-
 # Batch sizes of the published tables. On a host 1 and 16 always run: on few cores nothing is gained
 # beyond; on an IPU the preset's own does.
 BATCHES = {
@@ -35,8 +25,6 @@ BATCHES = {
     "resnext101": (1, 2, 4, 8, 16),
     "efficientnet-b0": (1, 8, 16, 32),
 }
-
-
 # Those of the original's benchmarks.yml, in SDK 3.0 and 3.1; later ones are among them.
 POD4_BATCHES = {
     "resnet50_infer_gen_pod4": (1, 2, 4, 16, 32, 64, 80),

@@ -10,12 +10,16 @@ published benchmarks of throughput (asynchronous) and of latency.
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any, Dict
 
+from ipubench import bench_training
 from ipubench.bench_inference.serving import UNUSED, Serving, default
-from ipubench.bench_training.bench_application import PRESETS
 from ipubench.fixtures.case.cases import NAMED, cases
 from ipubench.fixtures.case.presets import load_presets
+
+# The networks are those of the application.
+PRESETS = Path(str(bench_training.__file__)).with_name("application.yml")
 
 
 def configurations(group: str, clients: int, port: int) -> Dict[str, Serving]:
@@ -52,11 +56,7 @@ def for_few_cores(config: Serving) -> Serving:
 
 
 IPU = configurations("ipu", clients=16, port=8502)
-
-
 HOST = {name: for_few_cores(config) for name, config in configurations("host", 2, 0).items()}
-
-
 USUAL = ("resnet50_infer_bs16", "resnet50_infer_bs1-latency")
 
 

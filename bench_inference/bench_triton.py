@@ -63,14 +63,8 @@ class TritonClassifier(Classifier):
 
 
 PRESETS = Path(__file__).with_name("triton.yml")
-
-
 HOST = load_presets(PRESETS, "host", TritonClassifier)
-
-
 IPU = load_presets(PRESETS, "ipu", TritonClassifier)
-
-
 CLIENTS = (1, 4, 8)
 
 

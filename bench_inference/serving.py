@@ -10,11 +10,7 @@ from ipubench.fixtures.case.options import option
 
 # The original program's default is the first; the server listens on this machine only.
 LOOPBACK_HOSTS = ("0.0.0.0", "127.0.0.1", "localhost")  # noqa: S104  an address to connect to
-
-
 BATCHING: Tuple[str, ...] = ("batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
-
-
 # Options of the application that do nothing for a served network.
 OF_TRAINING: Tuple[str, ...] = (
     *("optimizer", "optimizer_params", "loss_scaling", "auto_loss_scaling", "weight_decay"),
@@ -23,30 +19,20 @@ OF_TRAINING: Tuple[str, ...] = (
     *("logs_per_epoch", "gradient_accumulation_count", "global_batch_size", "recomputation"),
     *("dbn_replica_group_size", "stochastic_rounding", "optimizer_state_offloading", "shuffle"),
 )
-
-
 OF_CHECKPOINTS: Tuple[str, ...] = (
     *("checkpoint_input_dir", "checkpoint_output_dir", "ckpts_per_epoch", "first_ckpt_epoch"),
     *("ckpt_all_instances", "clean_dir"),
 )
-
-
 OF_VALIDATION: Tuple[str, ...] = (
     *("validation", "validation_micro_batch_size", "validation_num_replicas"),
     "pipeline_validation_model",
 )
-
-
 OF_SEVERAL_IPUS: Tuple[str, ...] = (
     *("device_mapping", "pipeline_schedule", "accelerator_side_reduction"),
     "max_cross_replica_buffer_size",
 )
-
-
 # What attaches the IPU and feeds it is the server, not the export.
 OF_THE_PROGRAM: Tuple[str, ...] = ("on_demand", "prefetch_depth")
-
-
 UNUSED: Dict[str, str] = {
     **dict.fromkeys(OF_TRAINING, "a served network is not trained"),
     **dict.fromkeys(OF_CHECKPOINTS, "a served network has random weights, of seed"),

@@ -19,8 +19,6 @@ from ipubench.fixtures.data.array_feed import ArrayFeed
 from ipubench.fixtures.data.provider import Data
 
 STEP_SIZE = 1.0
-
-
 START = 1.0
 
 

@@ -18,32 +18,14 @@ from ipubench.fixtures.case.cases import NAMED, Sweep, cases
 from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("application.yml")
-
-
 IPU = load_presets(PRESETS, "ipu", Application)
-
-
 POD4 = load_presets(PRESETS, "pod4", Application)
-
-
 POD16 = load_presets(PRESETS, "pod16", Application)
-
-
 HOST = load_presets(PRESETS, "host", Application)
-
-
 LOGS = load_presets(PRESETS, "logs", Application)
-
-
 ALL_MODES = ("synthetic", "generated", "real")
-
-
 LARGE = ("resnet50_16ipus_8k_bn_pipeline", "resnet50_infer_bs16")
-
-
 USUAL = ("resnet8_test", *LARGE)
-
-
 EACH_32_4_1_UPDATES = (Fraction(1), Fraction(8), Fraction(32))
 
 

@@ -14,14 +14,8 @@ from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("configs.yml")
-
-
 HOST = load_presets(PRESETS, "host", Training)
-
-
 M2000 = load_presets(PRESETS, "m2000", Training)
-
-
 POD16 = load_presets(PRESETS, "pod16", Training)
 
 

@@ -17,8 +17,6 @@ from ipubench.models.tensorflow.cnn.classification import Network, build_classif
 
 # The proportions that one pipeline stage is given: for convolutions and for matrix products.
 PROPORTIONS_PER_SHARD = 2
-
-
 MAX_SEED = 2**31 - 1  # TensorFlow's seeds are int32
 
 

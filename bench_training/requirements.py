@@ -8,26 +8,12 @@ from typing import Any, Dict, Mapping, Tuple
 from ipubench.fixtures.case.options import CaseConfig
 
 Needs = Mapping[str, Tuple[Any, ...]]
-
-
 EFFICIENTNET: Needs = {"model": ("efficientnet",)}
-
-
 RMSPROP: Needs = {"optimiser": ("RMSprop",)}
-
-
 LARS: Needs = {"optimiser": ("LARS",)}
-
-
 STEPPED: Needs = {"lr_schedule": ("stepped",)}
-
-
 EXPONENTIAL: Needs = {"lr_schedule": ("exponential",)}
-
-
 POLYNOMIAL: Needs = {"lr_schedule": ("polynomial_decay_lr",)}
-
-
 #: Option -> options that it needs, and the values of these with which it has an effect.
 NEEDS: Dict[str, Needs] = {
     "groups": {"batch_norm": (False,)},

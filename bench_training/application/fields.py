@@ -16,8 +16,6 @@ from ipubench.fixtures.case.values import Parameters
 from ipubench.models.tensorflow.cnn.named import MODEL_NAMES
 
 OPTIMIZERS = ("sgd", "lars", "rmsprop")
-
-
 SCHEDULES = ("const", "cosine", "stepped", "polynomial")
 
 

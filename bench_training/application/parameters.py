@@ -11,42 +11,26 @@ from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.case.values import Parameters
 
 Names = Mapping[str, type]
-
-
 OPTIMIZER: Dict[str, Names] = {
     "sgd": {"momentum": float},
     "lars": {"momentum": float, "weight_decay": float, "eeta": float, "epsilon": float},
     "rmsprop": {"momentum": float, "base_decay_exponent": int, "epsilon": float},
 }
-
-
 DECAY: Names = {"initial_learning_rate": float, "epochs_to_total_decay": float}
-
-
 SCHEDULE: Dict[str, Names] = {
     "const": {"initial_learning_rate": float},
     "cosine": DECAY,
     "stepped": {"boundaries": tuple, "values": tuple},
     "polynomial": {**DECAY, "end_learning_rate_ratio": float, "power": float},
 }
-
-
 WARMUP: Names = {"warmup_mode": str, "warmup_epochs": float}
-
-
 WARMUP_MODES = ("shift", "mask")
-
-
 NORM: Dict[str, Names] = {
     "batch_norm": {"name": str, "momentum": float},
     "custom_batch_norm": {"name": str, "momentum": float},
     "group_norm": {"name": str, "num_groups": int, "channels_per_group": int},
 }
-
-
 GROUPS = ("num_groups", "channels_per_group")  # a group norm has one of them
-
-
 WRITTEN = {float: "a number", int: "a whole number", str: "a word", tuple: "a list of numbers"}
 
 

@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 # What an optimiser's parameters are called in a recipe.
 LARS = {"weight_decay": "lars_weight_decay", "eeta": "lars_eeta", "epsilon": "lars_epsilon"}
-
-
 RMSPROP = {"base_decay_exponent": "rmsprop_base_decay_exponent", "epsilon": "rmsprop_epsilon"}
-
-
 RENAMED: Dict[str, Dict[str, str]] = {"sgd": {}, "lars": LARS, "rmsprop": RMSPROP}
 
 

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 MAX_SEED = 2**31 - 1  # TensorFlow's seeds are int32
-
-
 MAX_EPOCHS = 10**6
-
-
 # The proportions of memory of one stage: for convolutions and for matrix products.
 PROPORTIONS_PER_STAGE = 2
 
