@@ -58,5 +58,5 @@ def ipu_sweep(name: str, config: Classifier) -> Sweep:
 @cases(*(ipu_sweep(name, config) for name, config in IPU.items()), data=DATA)
 @cases(*(Sweep(POD4[name], "micro_batch_size", sizes) for name, sizes in POD4_BATCHES.items()))
 def bench_cnn_torch(config, pytorch, data, instances, meter):
-    step = pytorch.inference(config.network(), config, data.images(config))
+    step = pytorch.inference(config.network(), config, config.feed(data))
     meter(instances(step), items=config.micro_batch_size * config.replicas, unit="images")

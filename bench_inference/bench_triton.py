@@ -77,5 +77,5 @@ CLIENTS = (1, 4, 8)
     quick=("resnet50",),
 )
 def bench_triton(config, triton, data, meter):
-    step = triton.inference(config.network(), config, data.images(config))
+    step = triton.inference(config.network(), config, config.feed(data))
     meter(step, items=config.micro_batch_size, unit="images")

@@ -42,7 +42,7 @@ def together(config: Any, **changes: Any) -> Any:
 def bench_instances_torch(
     config: Any, request: pytest.FixtureRequest, pytorch: Any, data: Any, instances: Any
 ) -> None:
-    step = instances(pytorch.inference(config.network(), config, data.images(config)))
+    step = instances(pytorch.inference(config.network(), config, config.feed(data)))
     compare(step, config, request)
 
 

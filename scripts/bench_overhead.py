@@ -140,7 +140,7 @@ def resnet50(config: Any, pytorch: Any, data: Any) -> Ready:
 
     from ipubench.models.torch.classification import build_classifier
 
-    step = pytorch.inference(lambda: build_classifier("resnet50"), config, data.images(config))
+    step = pytorch.inference(lambda: build_classifier("resnet50"), config, config.feed(data))
     step.build()
     step.compile()
     step._next = step._source()

@@ -15,23 +15,20 @@ from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.array_feed import TensorSpec
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.options import ImageOptions
 from ipubench.fixtures.data.provider import Data, dataset_source, default_workers
 from tests.support.harness import ROOT, WITHOUT_OTHERS
 
 pytest_plugins = "pytester"
 
+SIZES = (4, 380)  # images of a batch, pixels of a side
 FOLDER = ImageFolder("/data", ("/data/a.jpg",), (0,))
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(ImageOptions):
     data: str = "real"
-    micro_batch_size: int = 4
-    image_size: int = 380
-    eight_bit_io: bool = False
-    normalization_location: str = "host"
     dataloader_worker: int = 3
-    dataloader_rebatch_size: int = 0
 
 
 @pytest.fixture
@@ -40,7 +37,7 @@ def data() -> Data:
 
 
 def test_a_feed_follows_the_configuration(data: Data) -> None:
-    feed = data.images(Config())
+    feed = data.images(Config(), *SIZES)
     assert (feed.mode, feed.batch_size, feed.image_size) == ("real", 4, 380)
     assert (feed.eight_bit, feed.normalization, feed.workers) == (False, "host", 3)
     assert feed.folder is FOLDER
@@ -50,17 +47,17 @@ def test_a_feed_follows_the_configuration(data: Data) -> None:
     ("location", "means"), [("ipu", "device"), ("device", "device"), ("none", "none")]
 )
 def test_places_of_normalisation(data: Data, location: str, means: str) -> None:
-    assert data.images(Config(normalization_location=location)).normalization == means
+    assert data.images(Config(normalization_location=location), *SIZES).normalization == means
 
 
 def test_integers_are_normalised_on_the_device_with_a_warning(data: Data) -> None:
     with pytest.warns(UserWarning, match=r"normalization_location is device, not host"):
-        feed = data.images(Config(eight_bit_io=True))
+        feed = data.images(Config(eight_bit_io=True), *SIZES)
     assert (feed.eight_bit, feed.normalization) == (True, "device")
 
 
 def test_workers_default_to_the_cpus_of_the_process(data: Data) -> None:
-    feed = data.images(Config(dataloader_worker=0))
+    feed = data.images(Config(dataloader_worker=0), *SIZES)
     assert feed.workers == default_workers() == min(32, len(os.sched_getaffinity(0)))
 
 
@@ -69,7 +66,7 @@ def test_images_are_searched_for_real_data_only(mode: str) -> None:
     def source() -> ImageFolder:
         raise AssertionError("not to be called")
 
-    feed = Data(source).images(Config(data=mode))
+    feed = Data(source).images(Config(data=mode), *SIZES)
     assert (feed.folder, feed.workers) == (None, 0)
 
 
@@ -87,8 +84,8 @@ def test_arrays(data: Data) -> None:
 
 def test_closing_closes_the_feeds(data: Data) -> None:
     closed: List[str] = []
-    data.images(Config()).on_close(lambda: closed.append("one"))
-    data.images(Config()).on_close(lambda: closed.append("other"))
+    data.images(Config(), *SIZES).on_close(lambda: closed.append("one"))
+    data.images(Config(), *SIZES).on_close(lambda: closed.append("other"))
     data.close()
     assert sorted(closed) == ["one", "other"]
 
@@ -125,20 +122,10 @@ def test_messages_name_the_source_of_the_folder(tmp_path: Path) -> None:
 
 
 CASE = """
-    from dataclasses import dataclass
-
-    @dataclass(frozen=True)
-    class Config:
-        data: str = "real"
-        micro_batch_size: int = 1
-        image_size: int = 32
-        eight_bit_io: bool = True
-        normalization_location: str = "device"
-        dataloader_worker: int = 1
-        dataloader_rebatch_size: int = 0
+    from ipubench.fixtures.data.options import ImageOptions
 
     def test_case(data):
-        feed = data.images(Config())
+        feed = data.images(ImageOptions(data="real"), 1, 32)
         print("images in", feed.folder.root)
         feed.on_close(lambda: print("closed"))
 """
