@@ -1,11 +1,12 @@
-# `make bench` and `make test` set everything up first; `make setup` does only that.
+# `make bench`, `make check` and `make test` set everything up first; `make setup` does only that.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 K ?= resnet50
-# Each begins with a half of the tests, in our order (tests/conftest.py); who is done first takes more.
+# Each worker begins with a half of the tests, in our order (tests/conftest.py); a worker that
+# finishes early takes over tests from the other.
 # Pytest's look for errors in destructors would collect garbage five times, of millions of objects.
 WORKERS ?= -n 2 --dist worksteal -p no:unraisableexception
 # Tests start the suite hundreds of times: without compiled files each start takes half as long again.
@@ -20,7 +21,7 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench test test38 tf26 gate-study lint docs format clean
+.PHONY: setup bench check test test38 tf26 gate-study lint docs format clean
 
 setup: $(STAMP)
 
@@ -31,6 +32,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 bench: setup
 	$(BIN)/python -m pytest -k $(K)
+
+# Between two thoughts: no framework is imported, and nothing runs the suite many times.
+check: lint
+	$(BIN)/python -m pytest tests -m "not framework and not slow" $(WORKERS)
 
 # Python 3.8's tests run while the large environment is installed, which keeps one core busy.
 test:
@@ -53,11 +58,12 @@ endif
 
 # The TensorFlow cases on the SDK's versions, Python 3.8 and TensorFlow 2.6, on this CPU.
 TESTS26 := tests/runtimes/tensorflow/host/test_loop.py tests/models/test_tensorflow_cnn.py tests/runtimes/tensorflow/host/test_training.py \
-	tests/models/test_training_mathematics.py tests/stored/imagenet/test_pipeline.py tests/stored/imagenet/test_build_tfrecords.py \
-	tests/stored/tfds/test_pipeline.py tests/models/test_named_networks.py tests/models/test_application_recipe.py \
+	tests/models/test_training_mathematics.py tests/data/imagenet/test_pipeline.py tests/data/imagenet/test_build_tfrecords.py \
+	tests/data/tfds/test_pipeline.py tests/models/test_named_networks.py tests/models/test_application_recipe.py \
 	tests/runtimes/tensorflow/application/test_on_host.py
 tf26: $(STAMP26)
-	$(VENV26)/bin/python -m pytest $(TESTS26) $(wildcard tests/test_kernel*.py tests/test_tensorflow_ipu*.py)
+	$(VENV26)/bin/python -m pytest $(TESTS26) $(wildcard tests/cases/test_kernel*.py tests/cases/test_tensorflow_ipu*.py) \
+		tests/runtimes/tensorflow/ipu
 	$(VENV26)/bin/python -m pytest bench_kernels -m tensorflow --precision=32.32 --budget=0.5
 	$(VENV26)/bin/python -m pytest bench_training bench_inference -k "cnn_tensorflow and synthetic" \
 		--precision=32.32 --set=image_size=64 --set=micro_batch_size=2 --budget=0.5
