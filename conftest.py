@@ -30,7 +30,6 @@ pytest_plugins = [
     "ipubench.plugins.report.terminal",
     "ipubench.plugins.measure.fixture",
     "ipubench.plugins.measure.instance",
-    "ipubench.plugins.benchmarks_yml.meter",
     "ipubench.fixtures.case.fixture",
     "ipubench.fixtures.devices.fixture",
     "ipubench.fixtures.runtimes.fixture",

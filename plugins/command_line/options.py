@@ -1,55 +1,35 @@
-"""Command-line options of the suite.
-
-This module is also an installed pytest plugin (see pyproject.toml), so that pytest knows the
-options before it looks for conftest files and can answer a misspelt path option.
-"""
+"""The command-line options of the suite, one function for each group of them."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import shlex
-from typing import Any, List
 
 import pytest
 
 from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.devices import KINDS
+from ipubench.plugins.command_line.words import PATH_OPTIONS, check_spelling
 from ipubench.plugins.record.values import percentage, seconds, whole_number
-
-# Options that take a path: pytest mistakes `--option PATH` for a test path (see check_spelling).
-PATH_OPTIONS = (
-    "--dataset-dir",
-    "--results-dir",
-    "--baseline",
-    "--baseline-save",
-    "--profile",
-    "--save-graph",
-    "--gate-policy",
-    "--against",
-    "--report",
-)
-# Options that decide what a case measures and how; a fresh process of a case gets the same ones.
-MEASURING_OPTIONS = (
-    "device",
-    "device_id",
-    "data",
-    "precision",
-    "case_options",
-    "budget",
-    "target_precision",
-    "batches_per_step",
-    "steps",
-    "dataset_dir",
-    "device_timeout",
-    "allocator",
-    "affinity",
-)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options; each dest is our own, none is shared with pytest-benchmark."""
     group = parser.getgroup("ipubench", "ipubench: what to run")
+    _add_device_and_data(group)
+    _add_case_options(group)
+    _add_listings(group)
+    _add_measuring(parser.getgroup("ipubench-measuring", "ipubench: how to measure"))
+    _add_looking_inside(
+        parser.getgroup("ipubench-looking-inside", "ipubench: what a case does inside")
+    )
+    group = parser.getgroup("ipubench-results", "ipubench: results, baselines and gate")
+    _add_results(group)
+    _add_comparisons(group)
+    _add_reports(group)
+
+
+def _add_device_and_data(group: pytest.OptionGroup) -> None:
+    """Where the cases run, on what data and at which precision."""
     group.addoption(
         "--device",
         default="auto",
@@ -72,11 +52,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--data", default=None, choices=DATA_MODES, help="where the input comes from")
     group.addoption(
+        "--dataset-dir",
+        default=None,
+        metavar="PATH",
+        help="images for --data=real; else $DATASETS_DIR, else sample images made by the project",
+    )
+    group.addoption(
         "--precision",
         default=None,
         choices=PRECISIONS,
         help="bits of the operations and of the master weights",
     )
+
+
+def _add_case_options(group: pytest.OptionGroup) -> None:
+    """What the cases do, and which others run as well."""
     group.addoption(
         "--set",
         dest="case_options",
@@ -108,6 +98,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--sweep", action="store_true", help="also run the inner points of batch-size sweeps"
     )
+
+
+def _add_listings(group: pytest.OptionGroup) -> None:
+    """Runs that list cases, and the run that another one starts."""
     group.addoption(
         "--describe",
         action="store_true",
@@ -120,14 +114,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "nothing",
     )
     group.addoption("--instance", default=None, metavar="HOST:PORT", help=argparse.SUPPRESS)
-    group.addoption(
-        "--dataset-dir",
-        default=None,
-        metavar="PATH",
-        help="images for --data=real; else $DATASETS_DIR, else sample images made by the project",
-    )
 
-    group = parser.getgroup("ipubench-measuring", "ipubench: how to measure")
+
+def _add_measuring(group: pytest.OptionGroup) -> None:
+    """How long and in which process settings a case is measured."""
     group.addoption(
         "--budget",
         type=seconds,
@@ -155,7 +145,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="cores pins a CPU run to one thread per physical core; system leaves it alone",
     )
 
-    group = parser.getgroup("ipubench-looking-inside", "ipubench: what a case does inside")
+
+def _add_looking_inside(group: pytest.OptionGroup) -> None:
+    """What a case leaves for people who look inside it."""
     group.addoption(
         "--profile",
         default=None,
@@ -170,7 +162,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="also write each case's graph, for Netron or TensorBoard",
     )
 
-    group = parser.getgroup("ipubench-results", "ipubench: results, baselines and gate")
+
+def _add_results(group: pytest.OptionGroup) -> None:
+    """Where results are kept."""
     group.addoption(
         "--results-dir",
         default="results",
@@ -188,6 +182,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME",
         help="write the results to baselines/NAME.json (a value with a slash is a path)",
     )
+
+
+def _add_comparisons(group: pytest.OptionGroup) -> None:
+    """What a case is compared with, and how much slower it may be."""
     group.addoption(
         "--baseline",
         default=None,
@@ -227,6 +225,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PYTHON",
         help="measure each case in turns here and with this interpreter, and compare the two",
     )
+
+
+def _add_reports(group: pytest.OptionGroup) -> None:
+    """What is kept and written beside the records."""
     group.addoption(
         "--history",
         action="store_true",
@@ -257,64 +259,3 @@ def pytest_configure(config: pytest.Config) -> None:
     kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
     if config.option.profile is not None and kept:
         raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
-
-
-def only_tests(config: pytest.Config) -> bool:
-    """Whether the paths of the command line lead to the project's tests, which time nothing."""
-    tests = config.rootpath / "tests"
-    paths = [config.invocation_params.dir / word.split("::")[0] for word in config.args]
-    return all(tests in (path, *path.parents) for path in paths)
-
-
-def check_spelling(config: pytest.Config) -> None:
-    """Answer `--option PATH`, which pytest takes for a test path, with the right spelling.
-
-    pytest looks for its root folder before it knows our options. A path given as a word of its
-    own then moves the root away, and the cases and their plugins are not found.
-    """
-    here = config.invocation_params.dir
-    if config.inipath is not None and config.inipath.parent in (here, *here.parents):
-        return
-    words = [str(word) for word in config.invocation_params.args]
-    for option, value in zip(words, words[1:]):
-        if option in PATH_OPTIONS and os.path.exists(value):
-            raise pytest.UsageError(
-                f"pytest takes the word after {option} for a test path; write {option}={value}"
-            )
-    for word in words:
-        if word.split("::")[0].endswith((".yml", ".yaml")) and (here / "conftest.py").exists():
-            raise pytest.UsageError(
-                f"{word} lies outside the project; name the project as well: pytest conftest.py "
-                f"{shlex.quote(word)}"
-            )
-
-
-def measuring_arguments(config: pytest.Config) -> List[str]:
-    """Return the command-line words that make another process measure as this one does."""
-    words: List[str] = []
-    for dest in MEASURING_OPTIONS:
-        value = config.getoption(dest)
-        flag = "--set" if dest == "case_options" else "--" + dest.replace("_", "-")
-        values = value if isinstance(value, list) else [value]
-        words += [f"{flag}={_as_word(dest, item)}" for item in values if item is not None]
-    return words
-
-
-def given_arguments(config: pytest.Config) -> List[str]:
-    """Return those words of the command line that decide how a case is measured, as given."""
-    flags = {
-        "--set" if d == "case_options" else "--" + d.replace("_", "-"): d for d in MEASURING_OPTIONS
-    }
-    words = [str(word) for word in config.invocation_params.args]
-    found: List[str] = []
-    for word, value in zip(words, [*words[1:], ""]):
-        flag = word.split("=", 1)[0]
-        if word == "--zero-values":
-            found.append(word)
-        elif flag in flags:
-            found.append(word if "=" in word else f"{word}={value}")
-    return found
-
-
-def _as_word(dest: str, value: Any) -> str:
-    return f"{value:.6%}" if dest == "target_precision" else str(value)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from pathlib import Path
 from typing import Any, Dict, Iterable, List, Sequence, Type
 
 import pytest
+import yaml
 
 from ipubench.fixtures.case.options import ALIASES, CaseConfig, check_value, nearest, option_types
 from ipubench.fixtures.case.values import from_text
@@ -13,44 +16,6 @@ from ipubench.fixtures.case.values import from_text
 OPENING = {"{": "}", "[": "]", "(": ")"}
 # Options with a command-line option of their own, and those that name the case.
 RESERVED = {"data": "--data=", "precision": "--precision=", "mode": "-k ", "system": "--device="}
-# Options of the original programs that are something else here.
-ELSEWHERE = {
-    "config": "each configuration is a case: choose it with -k NAME",
-    "config_path": "each configuration is a case: choose it with -k NAME",
-    "profile": "--profile=DIR leaves reports of the selected cases there",
-    "data_dir": "--dataset-dir=PATH names the data set",
-    "dataset_path": "--dataset-dir=PATH names the data set",
-    "generated_data": "use --data=generated",
-    "no_validation": "a training case only trains; validation is a case of its own",
-    "ckpts_per_epoch": "of the training cases only those of bench_application write checkpoints",
-    "standard_imagenet": "the plain TFRecord pipeline is the only one",
-    "no_dataset_cache": "use --set=dataset_cache=false",
-    "group_norm": "use --set=batch_norm=false",
-    "select_ipu": "use --device-id=N",
-    "gc_profile": "--profile=DIR leaves reports of the selected cases there",
-    "dataset": "every network has the 1000 classes of ImageNet",
-    "dataset_benchmark": "a case always runs its network, and waits for data are part of its time",
-    "restore_path": "weights are seeded random numbers: --set=seed=N chooses them",
-    "init_path": "weights are seeded random numbers: --set=seed=N chooses them",
-    "log_dir": "--results-dir=DIR names the folder of the records",
-    "no_logs": "each run leaves one record; --results-dir=DIR says where",
-    "log_all_instances": "the instances of a case leave one record together",
-    "log_freq": "every round is recorded; --set=logs_per_epoch=N sets the host calls of an epoch",
-    "hostside_image_mixing": "images are mixed on the device",
-    "weight_avg_N": "weights are averaged at each update: use --set=weight_avg_exp=DECAY",
-    "distributed": "use --set=instances=N",
-    "fused_preprocessing": "--set=eight_bit_io=true normalises images on the device",
-    "num_io_tiles": "the selected cases keep no tiles for transfers; cases in PyTorch can",
-    "widenet": "it belongs to networks for CIFAR, which there are none of",
-    "sharding_exclude_filter": "nothing is sharded automatically: name pipeline_splits",
-    "sharding_include_filter": "nothing is sharded automatically: name pipeline_splits",
-    "wandb": "nothing is uploaded; --results-dir=DIR names the folder of the records",
-    "wandb_run_name": "nothing is uploaded; --results-dir=DIR names the folder of the records",
-    "wandb_tags": "nothing is uploaded; --results-dir=DIR names the folder of the records",
-    "sweep": "give several values, separated by commas; each is a case of its own",
-    "target_accuracy": "accuracies are recorded and not judged",
-    "mlperf_logging": "loading and compiling are always timed apart, before the warm-up",
-}
 # What the values of an option of the original programs are here.
 DATA_OF = {
     "ipu": "synthetic",
@@ -60,6 +25,14 @@ DATA_OF = {
     "none": "real",
     "false": "real",
 }
+
+
+@functools.lru_cache(maxsize=None)
+def original_options() -> Dict[str, str]:
+    """Return options of the original programs that are none here -> what to use instead."""
+    path = Path(__file__).with_name("original_options.yml")
+    found: Dict[str, str] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found
 
 
 def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
@@ -129,8 +102,9 @@ def convert(cls: Type[CaseConfig], key: str, text: str) -> Any:
 
 def unknown_key_message(key: str, classes: Iterable[Type[CaseConfig]]) -> str:
     """Say that no selected case has an option, which ones there are and which is nearest."""
-    if key.replace("-", "_") in ELSEWHERE:
-        return f"--set: {key!r} is no option of a case; {ELSEWHERE[key.replace('-', '_')]}"
+    advice = original_options().get(key.replace("-", "_"))
+    if advice is not None:
+        return f"--set: {key!r} is no option of a case; {advice}"
     known = sorted({item.name for cls in classes for item in dataclasses.fields(cls)})
     settable = [name for name in known if name not in RESERVED and name != "name"]
     aliases = [alias for alias, target in ALIASES.items() if target in settable]

@@ -20,7 +20,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
-from ipubench.plugins.command_line.options import measuring_arguments
+from ipubench.plugins.command_line.words import measuring_arguments
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.host_process import end_with_parent

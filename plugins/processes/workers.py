@@ -27,7 +27,7 @@ from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.fixture import hold
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
-from ipubench.plugins.command_line.options import only_tests
+from ipubench.plugins.command_line.words import only_tests
 from ipubench.plugins.processes.turns import Turns, let_all_go_on, turns_key
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, write_json

@@ -23,9 +23,9 @@ from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.options import option_types, plain_options, resolve_key
 from ipubench.fixtures.case.values import Parameters
 from ipubench.plugins.command_line.set_option import (
-    ELSEWHERE,
     RESERVED,
     convert,
+    original_options,
     parse_assignments,
     split_values,
     unknown_key_message,
@@ -236,7 +236,7 @@ def test_every_option_of_the_original_is_here_or_says_where_it_went() -> None:
         found = key in RESERVED or resolve_key(Application, key) is not None
         assert found != (key in elsewhere), name
         if key in elsewhere and key != "synthetic_data":
-            assert ELSEWHERE[key] in unknown_key_message(key, [Application])
+            assert original_options()[key] in unknown_key_message(key, [Application])
 
 
 @pytest.mark.parametrize(

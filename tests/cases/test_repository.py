@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import re
@@ -75,19 +74,25 @@ def test_a_dataset_outside_the_project_is_a_path_not_a_test(
     outcome.line("bench_cnn_torch[resnet50-bs1-real]")
 
 
-def test_a_path_written_as_a_word_of_its_own_is_answered_with_the_right_spelling(
+@pytest.mark.parametrize("inside", ["", "project/images"])
+def test_a_path_written_as_a_word_of_its_own_ends_with_a_message_that_names_the_option(
+    inside: str, tmp_path: Path, environment: Dict[str, str]
+) -> None:
+    """pytest then takes that folder for its root, and never reads our conftest.py."""
+    folder = tmp_path / inside
+    folder.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "project" if inside else tmp_path).joinpath("pytest.ini").write_text("[pytest]\n")
+    words = ["-k", "resnet50", "--dataset-dir", str(folder)]
+    outcome = run(environment, *words).assert_code(4)
+    outcome.line("unrecognized arguments: --dataset-dir")
+
+
+def test_a_path_before_a_folder_of_the_project_is_answered_with_the_right_spelling(
     tmp_path: Path, environment: Dict[str, str]
 ) -> None:
-    try:
-        importlib.metadata.distribution("ipubench")
-    except importlib.metadata.PackageNotFoundError:
-        pytest.skip("needs the project installed, as make setup does: pip install --editable .")
-    (tmp_path / "elsewhere" / "images").mkdir(parents=True)
-    (tmp_path / "elsewhere" / "pytest.ini").write_text("[pytest]\n")
-    for folder in (tmp_path, tmp_path / "elsewhere" / "images"):
-        words = ["-k", "resnet50", "--dataset-dir", str(folder)]
-        outcome = run(environment, *words).assert_code(4)
-        assert f"write --dataset-dir={folder}" in outcome.text
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    outcome = run(environment, "--dataset-dir", str(tmp_path), "bench_inference").assert_code(4)
+    outcome.line(f"write --dataset-dir={tmp_path}")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.options import option_types
 from ipubench.plugins.command_line.set_option import (
-    ELSEWHERE,
     convert,
+    original_options,
     parse_assignments,
     split_values,
     unknown_key_message,
@@ -138,7 +138,7 @@ def test_options_of_the_original_programs_say_what_to_use(key: str, instead: str
 def test_what_messages_name_exists(pytestconfig: pytest.Config) -> None:
     """An option that was renamed must not stay in the advice."""
     options = set(option_types(Training))
-    for advice in ELSEWHERE.values():
+    for advice in original_options().values():
         for name in re.findall(r"--set=(\w+)", advice):
             assert name in options
         for flag in set(re.findall(r"--([a-z-]+)=", advice)) - {"set"}:

@@ -1,0 +1,100 @@
+"""The words of a command line: what this one says, and those that another process is given."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any, List
+
+import pytest
+
+# Options that take a path: pytest mistakes `--option PATH` for a test path (see check_spelling).
+PATH_OPTIONS = (
+    "--dataset-dir",
+    "--results-dir",
+    "--baseline",
+    "--baseline-save",
+    "--profile",
+    "--save-graph",
+    "--gate-policy",
+    "--against",
+    "--report",
+)
+# Options that decide what a case measures and how; a fresh process of a case gets the same ones.
+MEASURING_OPTIONS = (
+    "device",
+    "device_id",
+    "data",
+    "precision",
+    "case_options",
+    "budget",
+    "target_precision",
+    "batches_per_step",
+    "steps",
+    "dataset_dir",
+    "device_timeout",
+    "allocator",
+    "affinity",
+)
+
+
+def only_tests(config: pytest.Config) -> bool:
+    """Whether the paths of the command line lead to the project's tests, which time nothing."""
+    tests = config.rootpath / "tests"
+    paths = [config.invocation_params.dir / word.split("::")[0] for word in config.args]
+    return all(tests in (path, *path.parents) for path in paths)
+
+
+def check_spelling(config: pytest.Config) -> None:
+    """Answer `--option PATH`, which pytest takes for a test path, with the right spelling.
+
+    pytest looks for its root folder before it knows our options, so a path given as a word of its
+    own moves the root away. This is reached where another word names a part of the project. Where
+    none does, pytest reads no conftest.py of ours and says itself: unrecognized arguments.
+    """
+    here = config.invocation_params.dir
+    if config.inipath is not None and config.inipath.parent in (here, *here.parents):
+        return
+    words = [str(word) for word in config.invocation_params.args]
+    for option, value in zip(words, words[1:]):
+        if option in PATH_OPTIONS and os.path.exists(value):
+            raise pytest.UsageError(
+                f"pytest takes the word after {option} for a test path; write {option}={value}"
+            )
+    for word in words:
+        if word.split("::")[0].endswith((".yml", ".yaml")) and (here / "conftest.py").exists():
+            raise pytest.UsageError(
+                f"{word} lies outside the project; name the project as well: pytest conftest.py "
+                f"{shlex.quote(word)}"
+            )
+
+
+def measuring_arguments(config: pytest.Config) -> List[str]:
+    """Return the command-line words that make another process measure as this one does."""
+    words: List[str] = []
+    for dest in MEASURING_OPTIONS:
+        value = config.getoption(dest)
+        flag = "--set" if dest == "case_options" else "--" + dest.replace("_", "-")
+        values = value if isinstance(value, list) else [value]
+        words += [f"{flag}={_as_word(dest, item)}" for item in values if item is not None]
+    return words
+
+
+def given_arguments(config: pytest.Config) -> List[str]:
+    """Return those words of the command line that decide how a case is measured, as given."""
+    flags = {
+        "--set" if d == "case_options" else "--" + d.replace("_", "-"): d for d in MEASURING_OPTIONS
+    }
+    words = [str(word) for word in config.invocation_params.args]
+    found: List[str] = []
+    for word, value in zip(words, [*words[1:], ""]):
+        flag = word.split("=", 1)[0]
+        if word == "--zero-values":
+            found.append(word)
+        elif flag in flags:
+            found.append(word if "=" in word else f"{word}={value}")
+    return found
+
+
+def _as_word(dest: str, value: Any) -> str:
+    return f"{value:.6%}" if dest == "target_precision" else str(value)
