@@ -41,5 +41,5 @@ INSTANCES = {**ONE_DEVICE, "resnet50": (1, 4, 16, 32, 64, 80)}
 @cases(*(Sweep(IPU[name], "micro_batch_size", sizes) for name, sizes in ONE_DEVICE.items()))
 @cases(*(Sweep(M2000[name], "micro_batch_size", sizes) for name, sizes in INSTANCES.items()))
 def bench_cnn_tensorflow(config, tensorflow, data, instances, meter):
-    step = tensorflow.validation(config.classifier(), config, data.records(config))
+    step = tensorflow.validation(config.classifier(), config, config.feed(data))
     meter(instances(step), items=config.micro_batch_size * config.replicas, unit="images")

@@ -6,23 +6,21 @@ from dataclasses import dataclass
 
 from ipubench.bench_training.classifier import Classifier
 from ipubench.fixtures.case.options import option
+from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.runtimes.tensorflow.cnn_options import ValidationOptions
 
 VALIDATION_IMAGES = 50000  # of ImageNet
 
 
 @dataclass(frozen=True)
-class Validation(Classifier):
+class Validation(ValidationOptions, Classifier):
     """One network that classifies; each batch is compared with its labels."""
 
     mode: str = option("inference", "what the case does", choices=("inference",))
     batches_per_step: int = option(
         1000, "most batches per host call on an IPU; a host calibrates", minimum=1
     )
-
-    @property
-    def train_with_valid_preprocessing(self) -> bool:
-        """Whether training would prepare its images as validation does: it does not train."""
-        return False
 
     @property
     def batches_per_call(self) -> int:
@@ -32,3 +30,7 @@ class Validation(Classifier):
         if batches <= self.batches_per_step:
             return batches
         return batches // round(batches / self.batches_per_step)
+
+    def feed(self, data: Data) -> ImageNetFeed:
+        """Return the case's images."""
+        return data.records(self, self.micro_batch_size, self.pixels)

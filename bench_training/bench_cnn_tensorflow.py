@@ -22,5 +22,5 @@ POD16 = load_presets(PRESETS, "pod16", Training)
 @cases(*HOST.values(), data=("synthetic", "generated", "real"), quick=("resnet50",))
 @cases(*M2000.values(), *POD16.values())
 def bench_cnn_tensorflow(config, tensorflow, data, instances, meter):
-    step = tensorflow.training(config.classifier(), config.recipe, config, data.records(config))
+    step = tensorflow.training(config.classifier(), config.recipe, config, config.feed(data))
     meter(instances(step), items=config.global_batch_size, unit="images")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Tuple
+from typing import Any, Callable
 
 from ipubench.bench_training.requirements import check_needs
 from ipubench.fixtures.case.options import IPUS_OF_SYSTEM, CaseConfig, option
+from ipubench.fixtures.runtimes.tensorflow.cnn_options import ClassifierOptions
 from ipubench.models.tensorflow.cnn.blocks import cut_at
 from ipubench.models.tensorflow.cnn.classification import Network, build_classifier
 
@@ -21,8 +22,8 @@ MAX_SEED = 2**31 - 1  # TensorFlow's seeds are int32
 
 
 @dataclass(frozen=True)
-class Classifier(CaseConfig):
-    """One network at one batch size, and how images reach it."""
+class NetworkOptions(CaseConfig):
+    """Which network, at which batch size."""
 
     model: str = option(
         "resnet", "family of networks", choices=("resnet", "resnext", "efficientnet")
@@ -46,52 +47,11 @@ class Classifier(CaseConfig):
     use_relu: bool = option(False, "EfficientNet with ReLU instead of swish")
     width_coefficient: float = option(0.0, "EfficientNet's width; 0: as the size", minimum=0.0)
     depth_coefficient: float = option(0.0, "EfficientNet's depth; 0: as the size", minimum=0.0)
-    seed: int = option(0, "of initial weights, shuffling, augmentation and dropout", minimum=0)
 
-    eight_bit_io: bool = option(False, "images travel as uint8 and are normalised on the device")
-    normalise_input: bool = option(
-        False, "scale, subtract mean and divide by deviation; off: subtract the mean only"
-    )
-    hostside_norm: bool = option(False, "images are normalised before they travel")
-    pipeline_num_parallel: int = option(48, "images prepared at a time", minimum=1)
-    dataset_cache: bool = option(True, "keep the encoded images in memory after the first pass")
 
-    instances: int = option(1, "processes that run the case together", minimum=1)
-    shards: int = option(1, "IPUs that one copy is split over", minimum=1, ipu_only=True)
-    pipeline: bool = option(False, "stages of the network work at once", ipu_only=True)
-    pipeline_splits: Tuple[str, ...] = option(
-        (), "layers that start the next stage, as in b1/2/relu", ipu_only=True
-    )
-    pipeline_schedule: str = option(
-        "Interleaved",
-        "order of forward and backward stages",
-        choices=("Grouped", "Interleaved", "Sequential"),
-        ipu_only=True,
-    )
-    enable_half_partials: bool = option(False, "sum partial results in float16", ipu_only=True)
-    stable_norm: bool = option(
-        False, "norms subtract the mean before they square; a host always does", ipu_only=True
-    )
-    internal_exchange_optimisation_target: str = option(
-        "none",
-        "what the exchange between tiles is optimised for",
-        choices=("none", "balanced", "cycles", "memory"),
-        ipu_only=True,
-    )
-    available_memory_proportion: Tuple[float, ...] = option(
-        (), "memory of convolutions and products: one value, or two a shard", ipu_only=True
-    )
-    enable_conv_dithering: bool = option(
-        False, "convolutions start on different tiles", ipu_only=True
-    )
-    max_cross_replica_buffer_size: int = option(
-        10 << 20, "bytes that replicas exchange together", minimum=0, ipu_only=True
-    )
-    no_stochastic_rounding: bool = option(
-        False, "float16 is rounded to nearest on an IPU too", ipu_only=True
-    )
-    fp_exceptions: bool = option(False, "stop at overflow and invalid numbers", ipu_only=True)
-    compile_only: bool = option(False, "compile, and neither run nor measure")
+@dataclass(frozen=True)
+class Classifier(ClassifierOptions, NetworkOptions):
+    """One network at one batch size, and how images reach it."""
 
     @property
     def ipus(self) -> int:

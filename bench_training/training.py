@@ -8,6 +8,9 @@ from typing import Tuple
 
 from ipubench.bench_training.classifier import Classifier
 from ipubench.fixtures.case.options import option
+from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.runtimes.tensorflow.cnn_options import TrainingOptions
 from ipubench.models.tensorflow.cnn.classification import Network
 from ipubench.models.tensorflow.training.optimisers import NAMES, default_rmsprop_decay
 from ipubench.models.tensorflow.training.recipe import IMAGENET_IMAGES, Recipe
@@ -20,14 +23,9 @@ from ipubench.models.tensorflow.training.schedules import (
 
 
 @dataclass(frozen=True)
-class Training(Classifier):
-    """One training configuration; an update is what the original calls a weight update."""
+class RecipeOptions(Classifier):
+    """How the weights are trained."""
 
-    mode: str = option("training", "what the case does", choices=("training",))
-    data: str = option("real", "synthetic, generated or real images")
-    batches_per_step: int = option(
-        1000, "most weight updates per host call on an IPU; a host calibrates", minimum=1
-    )
     bn_decay: float = option(0.97, "decay of a batch norm's moving averages", minimum=0.0)
     dropout_rate: float = option(-1.0, "EfficientNet's dropout; below 0: as the size")
     block_survival_prob: float = option(
@@ -77,10 +75,6 @@ class Training(Classifier):
     weight_avg_exp: float = option(
         0.0, "decay of an average of the weights, taken at each update; 0: off", minimum=0.0
     )
-    xla_recompute: bool = option(False, "keep few activations and compute the others again")
-    disable_variable_offloading: bool = option(
-        False, "the optimiser's variables stay on the IPU", ipu_only=True
-    )
 
     @property
     def network(self) -> Network:
@@ -101,13 +95,6 @@ class Training(Classifier):
     def updates_per_epoch(self) -> int:
         """Weight updates in one pass over ImageNet, rounded down; at least one."""
         return updates_per_epoch(IMAGENET_IMAGES, self.global_batch_size)
-
-    @property
-    def updates_per_call(self) -> int:
-        """Weight updates of one host call of the original: about one logging interval."""
-        interval = max(1, self.updates_per_epoch // self.logs_per_epoch)
-        calls = max(1, round(interval / self.batches_per_step))
-        return interval if interval < self.batches_per_step else interval // calls
 
     @property
     def recipe(self) -> Recipe:
@@ -164,6 +151,29 @@ class Training(Classifier):
         if self.weight_decay >= 0:
             return self.weight_decay
         return 1e-5 if self.model == "efficientnet" else 1e-4
+
+
+@dataclass(frozen=True)
+class Training(TrainingOptions, RecipeOptions):
+    """One training configuration; an update is what the original calls a weight update."""
+
+    mode: str = option("training", "what the case does", choices=("training",))
+    data: str = option("real", "synthetic, generated or real images")
+    batches_per_step: int = option(
+        1000, "most weight updates per host call on an IPU; a host calibrates", minimum=1
+    )
+
+    @property
+    def updates_per_call(self) -> int:
+        """Weight updates of one host call of the original: about one logging interval."""
+        interval = max(1, self.updates_per_epoch // self.logs_per_epoch)
+        calls = max(1, round(interval / self.batches_per_step))
+        return interval if interval < self.batches_per_step else interval // calls
+
+    def feed(self, data: Data) -> ImageNetFeed:
+        """Return the case's images."""
+        augmented = not self.train_with_valid_preprocessing
+        return data.records(self, self.micro_batch_size, self.pixels, augmented)
 
     def check(self) -> None:
         """Refuse values without meaning, and processes of a host that would train together."""

@@ -57,7 +57,7 @@ def bench_instances_tensorflow(
     config: Any, request: pytest.FixtureRequest, tensorflow: Any, data: Any, instances: Any
 ) -> None:
     network = config.classifier()
-    step = instances(tensorflow.validation(network, config, data.records(config)))
+    step = instances(tensorflow.validation(network, config, config.feed(data)))
     compare(step, config, request)
 
 

@@ -79,7 +79,7 @@ def batches_of(config: Any) -> int:
 
 def ours(host: TensorFlowHost, config: Any) -> Tuple[Any, Program]:
     """Return the benchmark's own step, compiled, and what runs batches of it."""
-    feed = Data(_no_images, _no_images).records(config)
+    feed = config.feed(Data(_no_images, _no_images))
     if config.mode == "training":
         step: Any = host.training(config.classifier(), config.recipe, config, feed)
     else:

@@ -303,7 +303,6 @@ def test_options_of_training_are_not_those_of_validation() -> None:
     only_training = {"bn_decay", "dropout_rate", "block_survival_prob"}
     assert only_training | {"train_with_valid_preprocessing"} <= set(option_types(Training))
     assert not (only_training | {"train_with_valid_preprocessing"}) & of_validation
-    assert Validation().train_with_valid_preprocessing is False
     changed = dataclasses.replace(
         training.HOST["efficientnet-b4"], dropout_rate=0.1, block_survival_prob=0.5
     )

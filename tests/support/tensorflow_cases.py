@@ -49,7 +49,7 @@ def trained(config: Training, shards: Any = None) -> TrainingStep:
     """Return a step of a configuration on this machine's CPU, built and not yet compiled."""
     data = data_of(shards) if shards else Data(nothing, nothing)
     runtime = TensorFlowHost(CpuDevice())
-    step = runtime.training(config.classifier(), config.recipe, config, data.records(config))
+    step = runtime.training(config.classifier(), config.recipe, config, config.feed(data))
     step.build()
     return step
 

@@ -30,6 +30,7 @@ from ipubench.fixtures.data.build_tfrecords.source import (
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.shards import SHARD_NAME, ShardSet, find_shards, shard_name
 from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.options import RecordOptions
 from ipubench.fixtures.data.provider import Data, shard_source, shards_key, source_key
 from ipubench.plugins.selection import datasets
 from tests.support.harness import ROOT
@@ -307,18 +308,16 @@ def test_labels_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> 
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(RecordOptions):
     data: str = "real"
     mode: str = "training"
-    micro_batch_size: int = 4
-    pixels: int = 32
     eight_bit_io: bool = True
     normalise_input: bool = True
-    hostside_norm: bool = False
     pipeline_num_parallel: int = 8
-    dataset_cache: bool = True
-    train_with_valid_preprocessing: bool = False
     seed: int = 7
+
+
+SIZES = (4, 32)  # images of a batch, pixels of a side
 
 
 def no_images() -> ImageFolder:
@@ -339,7 +338,7 @@ def data_of(asked: List[str]) -> Data:
 )
 def test_a_feed_follows_the_configuration(mode: str, split: str) -> None:
     asked: List[str] = []
-    feed = data_of(asked).records(Config(mode=mode))
+    feed = data_of(asked).records(Config(mode=mode), *SIZES)
     assert asked == [split]
     assert (feed.batch_size, feed.image_size, feed.parallel, feed.seed) == (4, 32, 8, 7)
     assert (feed.training, feed.cache, feed.workers) == (mode == "training", True, 8)
@@ -348,22 +347,22 @@ def test_a_feed_follows_the_configuration(mode: str, split: str) -> None:
 
 def test_training_with_the_preprocessing_of_validation() -> None:
     asked: List[str] = []
-    feed = data_of(asked).records(Config(train_with_valid_preprocessing=True))
+    feed = data_of(asked).records(Config(), *SIZES, augmented=False)
     assert (asked, feed.training) == (["train"], False)
 
 
 @pytest.mark.parametrize("mode", ["synthetic", "generated"])
 def test_shards_are_searched_for_real_data_only(mode: str) -> None:
     asked: List[str] = []
-    feed = data_of(asked).records(Config(data=mode))
+    feed = data_of(asked).records(Config(data=mode), *SIZES)
     assert (asked, feed.shards, feed.workers) == ([], None, 0)
 
 
 def test_integers_are_normalised_on_the_device_with_a_warning() -> None:
     with pytest.warns(UserWarning, match=r"the device normalises them, not the host"):
-        feed = data_of([]).records(Config(hostside_norm=True))
+        feed = data_of([]).records(Config(hostside_norm=True), *SIZES)
     assert feed.normalization == "device"
-    floats = data_of([]).records(Config(hostside_norm=True, eight_bit_io=False))
+    floats = data_of([]).records(Config(hostside_norm=True, eight_bit_io=False), *SIZES)
     assert floats.normalization == "host"
 
 
