@@ -22,7 +22,6 @@ from ipubench.plugins.benchmarks_yml.module import entry_of
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
 from ipubench.plugins.measure import looking_inside
 from ipubench.plugins.measure.base import finish
-from ipubench.plugins.processes.turns import turns_of
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.record import describe_case, describe_throughput
@@ -72,13 +71,11 @@ class CommandMeter:
         option = self.config.option
         environ = self._environment(config)
         measured = not config.compile_only and option.profile is None
-        # Reading a long output takes a processor, and so is part of the turn.
-        with turns_of(self.config).timing():
-            ran = command.run(self.entry, config, environ, self._logs(), self.progress)
-            try:
-                results = results_of(self.entry, config, ran) if measured else None
-            except MetricError as error:
-                raise command.unreadable(self.entry, config, str(error), ran) from None
+        ran = command.run(self.entry, config, environ, self._logs(), self.progress)
+        try:
+            results = results_of(self.entry, config, ran) if measured else None
+        except MetricError as error:
+            raise command.unreadable(self.entry, config, str(error), ran) from None
         if results is None:
             pytest_benchmark_adapter.leave_out(self.benchmark)
             how = "compiled" if config.compile_only else "profiled"

@@ -19,7 +19,6 @@ from ipubench.plugins.compare.policy import marker_thresholds, policy_of
 from ipubench.plugins.gate.rule import Rule, judge
 from ipubench.plugins.measure.base import Measured, measured_key
 from ipubench.plugins.processes.fresh import measure_again
-from ipubench.plugins.processes.turns import turns_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.process_sample import with_processes
 from ipubench.plugins.record.record import record_of
@@ -115,8 +114,7 @@ class FreshProcesses:
                 self._release()
             self._progress(f"{why}, fresh process {len(self.benchmarks) + 1}")
             config = self._item.config
-            with turns_of(config).timing():
-                found = measure_again(config, self._item.nodeid, config.stash[cpus_key])
+            found = measure_again(config, self._item.nodeid, config.stash[cpus_key])
             self.benchmarks.append(found)
             config.stash[run_key].add({"type": "fresh", "benchmark": found})
         return self.benchmarks[number - 1]

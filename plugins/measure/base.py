@@ -16,7 +16,6 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.rounds import timed
-from ipubench.plugins.processes.turns import turns_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import NAMESPACE
 from ipubench.plugins.run.progress import progress_key
@@ -32,7 +31,6 @@ class StepMeter(ABC):
         self.case = case
         self.benchmark = benchmark
         self.device = device
-        self.turns = turns_of(item.config)
         self._step: Optional[Step] = None
 
     def __call__(
@@ -73,10 +71,9 @@ class StepMeter(ABC):
         self.phase("building")
         build_seconds = timed(step.build, clock)
         self.phase("compiling")
-        with self.turns.stoppable(step.compiles_alone) as stood_still:
-            start = clock()
-            compiled = step.compile()
-            seconds = clock() - start - stood_still()
+        start = clock()
+        compiled = step.compile()
+        seconds = clock() - start
         cache = step.model_cache
         saved = None if cache is None else cache.note(seconds)
         if cache is None or not cache.hit:

@@ -16,7 +16,6 @@ from ipubench.plugins.measure.instance import InstanceMeter, member_key
 from ipubench.plugins.measure.looking_inside import CompileMeter, ProfileMeter
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.measure.peaks import Peaks
-from ipubench.plugins.processes.turns import turns_of
 from ipubench.plugins.run.conditions import apply_conditions
 
 
@@ -34,8 +33,7 @@ def peaks(request: pytest.FixtureRequest, device: Device) -> Peaks:
         path: Optional[Path] = cache_dir() / "peaks.json"
     except CaseError:
         path = None
-    timing = turns_of(request.config).timing
-    return Peaks(path, device.info.fingerprint, device.clock, timing)
+    return Peaks(path, device.info.fingerprint, device.clock)
 
 
 @pytest.fixture

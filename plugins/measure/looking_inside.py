@@ -65,8 +65,7 @@ class ProfileMeter(StepMeter):
                 step.batches_per_step = self.case.config.batches_per_step if given else 1
             step()
             self.phase("profiling")
-            with self.turns.timing():
-                step.profile(folder)
+            step.profile(folder)
             self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
         lines = self.config.stash[run_key].closing

@@ -76,12 +76,11 @@ class Meter(StepMeter):
             "effective": step.describe(),
             **built.as_dict(),
         }
-        with self.turns.timing(stop=True):
-            warm = self._warm_up(step)
-            rounds = self._rounds(warm, step)
-            seconds = self._run(rounds, step)
-            measured = self._describe(step, facts, warm, rounds, seconds, memory) if seconds else {}
-            self.close()
+        warm = self._warm_up(step)
+        rounds = self._rounds(warm, step)
+        seconds = self._run(rounds, step)
+        measured = self._describe(step, facts, warm, rounds, seconds, memory) if seconds else {}
+        self.close()
         if measured:  # else --benchmark-disable: the step ran, nothing is to be recorded
             finish(self.item, self.benchmark, {**start, **measured}, step.release)
 

@@ -9,7 +9,7 @@ import contextlib
 import json
 import math
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.rounds import best_rate
@@ -26,18 +26,10 @@ class Peaks:
     kept on disk but never lowers it.
     """
 
-    def __init__(
-        self,
-        path: Optional[Path],
-        fingerprint: str,
-        clock: Clock,
-        timing: Callable[[], ContextManager[None]] = contextlib.nullcontext,
-    ) -> None:
-        """``timing``: the context in which work may be timed."""
+    def __init__(self, path: Optional[Path], fingerprint: str, clock: Clock) -> None:
         self.path = path
         self.fingerprint = fingerprint
         self.clock = clock
-        self.timing = timing
         self._session: Dict[str, float] = {}
 
     def get(
@@ -49,10 +41,7 @@ class Peaks:
         """
         if name not in self._session or again:
             work = make_work()
-            rate = math.inf
-            if work is not None:
-                with self.timing():
-                    rate = best_rate(work, self.clock)
+            rate = best_rate(work, self.clock) if work is not None else math.inf
             if not math.isfinite(rate):
                 return None
             self._session[name] = self._store(name, rate)

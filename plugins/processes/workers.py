@@ -5,8 +5,8 @@ happens; the workers measure. What it hands to a worker travels in xdist's ``wor
 which cases are to run in a file of the run's own folder; what a worker finds comes back in its
 reports, as plain data.
 
-On cuda and ipu each worker has a device of its own. On a CPU all of them have the whole host, in
-turns: see plugins/processes/turns.py and docs/how-to/workers.md.
+On cuda and ipu each worker has a device of its own. On a CPU all of them have the whole host, and
+only one worker runs a case at a time: see docs/how-to/workers.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from ipubench.fixtures.devices.fixture import hold
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.command_line.words import only_tests
-from ipubench.plugins.processes.turns import Turns, let_all_go_on, turns_key
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, write_json
 from ipubench.plugins.record.host_process import end_with_parent
@@ -41,6 +40,8 @@ from ipubench.plugins.selection.expand import case_of, selection_key
 PART = "ipubench"
 # Names what the controller selected; locked until it has.
 SELECTED = "selected.json"
+# Locked by the worker that runs a case, where workers share the host.
+HOST = "host"
 # These list cases and run none.
 LISTING = ("describe", "dry_run")
 # After a crash these hand the same test out again, and may wait for ever (pytest-xdist up to 3.8,
@@ -112,7 +113,7 @@ class Controller:
         self.count = len(config.option.tx)
         self.device = devices.choose(config.option.device)
         found = devices.device_ids(self.device)
-        #: Whether all workers have the same device, and so must take turns.
+        #: Whether all workers have the same device, and so must run one case at a time.
         self.shared = found is None
         self.free = self._own_devices(found or [])
         self.taken: Dict[str, int] = {}  # worker -> device
@@ -205,8 +206,6 @@ class Controller:
         """Take a worker's device back; end the run where no other worker could do better."""
         name = node.workerinput["workerid"]
         self.lost = self.lost or bool(error)
-        if error:  # else it has seen to that itself, and others may be timing
-            let_all_go_on(self.folder)
         if name in self.taken:
             self.free.append(self.taken.pop(name))
         found = getattr(node, "workeroutput", {}).get(PART, {})
@@ -275,13 +274,14 @@ class Worker:
         for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
             del os.environ[name]
         os.environ[INHERIT_VARIABLE] = str(given["lease_holder"])
-        # One that another worker has stopped would not notice that the run was killed.
+        # A worker that measures, or waits for the host, does not notice that the run was killed.
         end_with_parent()
         if given["device_id"] is not None:
             config.option.device_id = given["device_id"]
         config.stash[workers_key] = config.workerinput["workercount"]  # type: ignore[attr-defined]
-        self.turns = Turns(self.folder if given["shared"] else None)
-        config.stash[turns_key] = self.turns
+        self.shared = bool(given["shared"])
+        self.host = (self.folder / HOST).open("a")
+        config.add_cleanup(self.host.close)
         pytest_benchmark_adapter.leave_files_alone(config)
 
     @pytest.hookimpl(tryfirst=True)
@@ -306,11 +306,21 @@ class Worker:
         for item, nodeid in self.nodeids:
             item._nodeid = nodeid  # type: ignore[attr-defined]
 
-    @pytest.hookimpl(hookwrapper=True)
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, None]:
-        """Import frameworks, make data and build beside others; the meter asks for more."""
-        with self.turns.building():
+        """Run a case while no other worker of this host runs one.
+
+        Whatever a case does takes processors: it imports, makes data, builds, compiles and starts
+        fresh processes. The kernel frees the lock of a worker that ends, however it ends.
+        """
+        if not self.shared:
             yield
+            return
+        fcntl.flock(self.host, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self.host, fcntl.LOCK_UN)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: Any) -> None:
