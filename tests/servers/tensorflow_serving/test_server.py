@@ -48,7 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallRuntime]:
 
 
 def prediction(served: SmallRuntime) -> Any:
-    return prediction_service_pb2_grpc.PredictionServiceStub(served.server.channel)
+    return prediction_service_pb2_grpc.PredictionServiceStub(served.server.connection)
 
 
 def request(images: Any, name: str = "small", alias: str = "images") -> Any:
@@ -95,7 +95,7 @@ def test_metadata_and_status_of_the_model(served: SmallRuntime) -> None:
     assert tf.TensorShape(image.tensor_shape).as_list() == [BATCH, 32, 32, 3]
     assert signature.method_name == "tensorflow/serving/predict"
 
-    models = model_service_pb2_grpc.ModelServiceStub(served.server.channel)
+    models = model_service_pb2_grpc.ModelServiceStub(served.server.connection)
     question = get_model_status_pb2.GetModelStatusRequest()
     question.model_spec.name = "small"
     (status,) = models.GetModelStatus(question, timeout=LIMIT).model_version_status
@@ -239,7 +239,9 @@ def test_what_is_no_request_and_methods_that_are_not_there_get_a_status(
     served: SmallRuntime,
 ) -> None:
     for method, status in (("Predict", "INTERNAL"), ("Classify", "UNIMPLEMENTED")):
-        call = served.server.channel.unary_unary(f"/tensorflow.serving.PredictionService/{method}")
+        call = served.server.connection.unary_unary(
+            f"/tensorflow.serving.PredictionService/{method}"
+        )
         with pytest.raises(grpc.RpcError) as caught:
             call(b"\xff\xff no request", timeout=LIMIT)
         assert caught.value.code().name == status and caught.value.details()

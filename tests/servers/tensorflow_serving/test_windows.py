@@ -43,6 +43,20 @@ class ScriptedClient(Client):
 
     together = one_by_one
 
+    # The base's two methods, which call these, are replaced above.
+
+    def ask(self, request: Any) -> Any:
+        raise NotImplementedError
+
+    def ask_later(self, request: Any, done: Any) -> None:
+        raise NotImplementedError
+
+    def outcome(self, *found: Any) -> Any:
+        raise NotImplementedError
+
+    def check(self, answer: Any) -> None:
+        raise NotImplementedError
+
 
 class ScriptedClients:
     """Clients in this process, asked as the processes are."""
@@ -183,7 +197,7 @@ CLIENT = "ipubench.fixtures.servers.tensorflow_serving.client"
 
 def processes(log: Path, advice: str = "use less") -> Clients:
     pytest.importorskip("grpc", reason="needs grpcio: make setup installs it")
-    return Clients(2, log, lambda seconds: None, program=CLIENT, advice=advice)
+    return Clients(2, log, lambda seconds: None, False, CLIENT, advice)
 
 
 def test_a_killed_clients_message_names_what_helps_and_no_log_that_is_gone(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from ipubench.fixtures.servers.images import RequestImages
 from ipubench.fixtures.servers.triton.classifiers import HostClassifier
 from ipubench.fixtures.servers.triton.network import describe_network
 from ipubench.fixtures.servers.triton.repository import ServedModel, check_repository, poplar_model
-from ipubench.fixtures.servers.triton.runtime import REQUEST_OPTIONS
+from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from ipubench.fixtures.servers.triton.server import (
     Statistics,
     find_installation,
@@ -222,7 +222,7 @@ def test_statistics_are_differences() -> None:
 
 
 def test_request_options_are_options_of_the_case() -> None:
-    assert set(REQUEST_OPTIONS) < set(effective_options(HOST["resnet50"], frozenset())) | {
+    assert TritonRuntime.request_options < set(effective_options(HOST["resnet50"], frozenset())) | {
         "batches_per_step", "steps", "compile_only",
     }  # fmt: skip
 
