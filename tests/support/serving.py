@@ -57,11 +57,11 @@ def feed(config: Serving, mode: str = "generated") -> ApplicationFeed:
     """Return the feed that the fixture ``data`` would."""
     return ApplicationFeed(
         mode,
-        config.dataset,
         config.micro_batch_size,
         config.image_shape,
         config.classes,
-        config.validation_images,
+        dataset=config.dataset,
+        total=config.validation_images,
         eight_bit=config.eight_bit_transfer,
         training=False,
         device_preprocess=config.accelerator_side_preprocess,

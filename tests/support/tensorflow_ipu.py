@@ -77,9 +77,7 @@ def network(norm: str = "group", keep: float = 1.0) -> Callable[..., Any]:
 
 
 def feed(mode: str = "generated", **changes: Any) -> ImageNetFeed:
-    return ImageNetFeed(
-        mode, batch_size=BATCH, image_size=SIZE, eight_bit=True, classes=CLASSES, **changes
-    )
+    return ImageNetFeed(mode, BATCH, (SIZE, SIZE, 3), CLASSES, eight_bit=True, **changes)
 
 
 def batches(count: int = 32) -> Tuple[Any, Any]:
@@ -93,10 +91,11 @@ def batches(count: int = 32) -> Tuple[Any, Any]:
 def use_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all feeds have the batches of :func:`batches`, again and again."""
 
-    def dataset(tf: Any, feed: ImageNetFeed, compute: str) -> Any:
-        return tf.data.Dataset.from_tensor_slices(batches()).repeat().with_options(as_asked(tf))
+    def dataset(tf: Any, feed: ImageNetFeed, compute: str, start: int = 0) -> Any:
+        endless = tf.data.Dataset.from_tensor_slices(batches()).repeat()
+        return endless.skip(start).with_options(as_asked(tf))
 
-    monkeypatch.setattr("ipubench.fixtures.data.imagenet.pipeline.image_dataset", dataset)
+    monkeypatch.setattr("ipubench.fixtures.data.imagenet.pipeline.dataset", dataset)
 
 
 def values(variables: Any) -> List[Any]:

@@ -120,15 +120,15 @@ def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from ipubench.fixtures.data import build_tfrecords, record_writer
-example, done = record_writer._example, []
+from ipubench.fixtures.data.build_tfrecords import __main__, writer
+example, done = writer._example, []
 def killing(*arguments):
     done.append(1)
     if len(done) == 13:
         os.kill(os.getpid(), signal.SIGKILL)
     return example(*arguments)
-record_writer._example = killing
-build_tfrecords.main(sys.argv[1:])
+writer._example = killing
+__main__.main(sys.argv[1:])
 """
 
 

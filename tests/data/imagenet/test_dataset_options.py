@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
+from ipubench.fixtures.data.imagenet import pipeline as imagenet
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.tfds import pipeline as tfds
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.runtimes.tensorflow.model import generated_batches
@@ -37,8 +39,8 @@ def test_the_default_is_the_tuner() -> None:
 @pytest.mark.parametrize("mode", ["generated", "real"])
 def test_records(tmp_path: Path, mode: str) -> None:
     shards = write_shards(tf, tmp_path, "validation", [labelled(tf, jpeg(smooth(8, 8)), 1)])
-    feed = ImageNetFeed(mode, batch_size=1, image_size=8, classes=10, shards=shards)
-    assert not tuned(feed.pipeline(tf, "float32").prefetch(2))
+    feed = ImageNetFeed(mode, batch_size=1, image_shape=(8, 8, 3), classes=10, shards=shards)
+    assert not tuned(imagenet.dataset(tf, feed, "float32").prefetch(2))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -46,8 +48,15 @@ def test_records(tmp_path: Path, mode: str) -> None:
 def test_examples(tmp_path: Path, mode: str, training: bool) -> None:
     learnable_cifar(tmp_path, 8, 8)
     source = find_prepared(tmp_path, "cifar10", "train" if training else "validation")
-    feed = ApplicationFeed(mode, "cifar10", 4, (32, 32, 3), 10, 8, training=training, source=source)
-    assert not tuned(feed.pipeline(tf, "float32").prefetch(2))
+    feed = ApplicationFeed(
+        mode,
+        *(4, (32, 32, 3), 10),
+        training=training,
+        dataset="cifar10",
+        total=8,
+        prepared=source,
+    )
+    assert not tuned(tfds.dataset(tf, feed, "float32").prefetch(2))
 
 
 def test_arrays() -> None:

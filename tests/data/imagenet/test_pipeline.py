@@ -14,7 +14,7 @@ from PIL import Image
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.imagenet.faults import explain
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
-from ipubench.fixtures.data.imagenet.pipeline import image_dataset
+from ipubench.fixtures.data.imagenet.pipeline import dataset
 from ipubench.fixtures.data.imagenet.shards import ShardSet
 from tests.support.records import jpeg, labelled, record, smooth, write_shards
 
@@ -43,12 +43,12 @@ def shards(tmp_path: Path) -> Shards:
 
 
 def feed_of(found: ShardSet, **options: Any) -> ImageNetFeed:
-    defaults = {"batch_size": 4, "image_size": 8, "classes": 100}
+    defaults = {"batch_size": 4, "image_shape": (8, 8, 3), "classes": 100}
     return ImageNetFeed("real", shards=found, **{**defaults, **options})
 
 
 def batches(feed: ImageNetFeed, count: int = 1, compute: str = "float32") -> List[Tuple[Any, Any]]:
-    taken = image_dataset(tf, feed, compute).take(count)
+    taken = dataset(tf, feed, compute).take(count)
     return [(images.numpy(), labels.numpy()) for images, labels in taken]
 
 
@@ -84,7 +84,7 @@ def test_evaluation_shows_the_centre(shards: Shards, height: int, width: int) ->
     picture = Image.fromarray(noise).resize((width, height), Image.BICUBIC)
     encoded = jpeg(np.asarray(picture))
     ((images, labels),) = batches(
-        feed_of(shards([labelled(tf, encoded, 5)]), image_size=56, batch_size=2)
+        feed_of(shards([labelled(tf, encoded, 5)]), image_shape=(56, 56, 3), batch_size=2)
     )
     assert (images.dtype, images.shape) == (np.uint8, (2, 56, 56, 3))
     assert labels.tolist() == [4, 4]
@@ -105,7 +105,7 @@ def test_evaluation_agrees_with_resizing_first(shards: Shards) -> None:
     """What the original does to all of the image, by Pillow, on an image without detail."""
     encoded = jpeg(smooth(375, 500))
     ((images, _),) = batches(
-        feed_of(shards([labelled(tf, encoded, 1)]), image_size=224, batch_size=1)
+        feed_of(shards([labelled(tf, encoded, 1)]), image_shape=(224, 224, 3), batch_size=1)
     )
     with Image.open(io.BytesIO(encoded)) as image:
         resized = image.resize((341, 256), Image.BILINEAR)
@@ -125,7 +125,7 @@ def seen_part(image: NDArray[Any], height: int, width: int) -> Tuple[float, floa
 def test_training_shows_random_parts_half_of_them_mirrored(shards: Shards) -> None:
     height, width = 300, 400
     found = shards([labelled(tf, jpeg(smooth(height, width)), 7)], split="train")
-    feed = feed_of(found, training=True, image_size=32, batch_size=200, eight_bit=False)
+    feed = feed_of(found, training=True, image_shape=(32, 32, 3), batch_size=200, eight_bit=False)
     ((images, labels),) = batches(feed)
     assert set(labels) == {6}
     parts = [seen_part(image, height, width) for image in images]
@@ -148,7 +148,7 @@ def test_training_covers_labelled_boxes(shards: Shards) -> None:
     encoded = jpeg(smooth(300, 300))
     found = shards([labelled(tf, encoded, 1, **boxes)], split="train")
     ((images, _),) = batches(
-        feed_of(found, training=True, image_size=32, batch_size=100, eight_bit=False)
+        feed_of(found, training=True, image_shape=(32, 32, 3), batch_size=100, eight_bit=False)
     )
     # Every part must reach into the box at the left edge.
     assert max(seen_part(image, 300, 300)[0] for image in images) < 30 + 3
@@ -157,7 +157,7 @@ def test_training_covers_labelled_boxes(shards: Shards) -> None:
 def test_pixels_are_rounded_to_eight_bits(shards: Shards) -> None:
     found = shards([labelled(tf, jpeg(smooth(70, 90)), 1)])
     exact, rounded = (
-        batches(feed_of(found, image_size=32, eight_bit=eight_bit))[0][0]
+        batches(feed_of(found, image_shape=(32, 32, 3), eight_bit=eight_bit))[0][0]
         for eight_bit in (False, True)
     )
     assert exact.dtype == np.float32
@@ -171,7 +171,7 @@ def test_normalisation_on_the_host(shards: Shards, normalise_input: bool, comput
     feed = feed_of(shards([3]), eight_bit=False, normalise_input=normalise_input)
     raw = batches(feed)[0][0]
     host = replace(feed, hostside_norm=True)
-    (images, _) = next(iter(image_dataset(tf, host, compute)))
+    (images, _) = next(iter(dataset(tf, host, compute)))
     assert images.dtype == tf.as_dtype(compute)
     expected = raw - np.array([123.68, 116.78, 103.94])
     if normalise_input:
@@ -182,7 +182,9 @@ def test_normalisation_on_the_host(shards: Shards, normalise_input: bool, comput
 
 @pytest.mark.parametrize("eight_bit", [True, False])
 def test_generated_batches(eight_bit: bool) -> None:
-    feed = ImageNetFeed("generated", 3, 16, eight_bit, hostside_norm=not eight_bit)
+    feed = ImageNetFeed(
+        "generated", 3, (16, 16, 3), eight_bit=eight_bit, hostside_norm=not eight_bit
+    )
     images, labels = feed.generated()
     for got, numbers in batches(feed, 2):
         if eight_bit:
@@ -224,9 +226,7 @@ def test_instances_share_the_images(shards: Shards, contents: List[List[int]]) -
 
 def test_the_cache_holds_what_was_read(shards: Shards) -> None:
     found = shards(list(range(1, 9)))
-    cached, read = (
-        iter(image_dataset(tf, feed_of(found, cache=c), "float32")) for c in (True, False)
-    )
+    cached, read = (iter(dataset(tf, feed_of(found, cache=c), "float32")) for c in (True, False))
     for _ in range(3):
         next(cached)
         next(read)
@@ -243,7 +243,7 @@ def test_the_cache_holds_what_was_read(shards: Shards) -> None:
 
 def message(feed: ImageNetFeed) -> str:
     """Return what a user reads when the feed's batches cannot be made."""
-    iterator: Iterator[Any] = iter(image_dataset(tf, feed, "float32"))
+    iterator: Iterator[Any] = iter(dataset(tf, feed, "float32"))
     with pytest.raises((tf.errors.OpError, StopIteration)) as caught:
         for _ in range(50):
             next(iterator)

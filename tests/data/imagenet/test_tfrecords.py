@@ -367,13 +367,13 @@ def test_integers_are_normalised_on_the_device_with_a_warning() -> None:
 
 
 def test_generated_batch_is_one_image_and_one_label() -> None:
-    images, labels = ImageNetFeed("generated", 3, 64, classes=10).generated()
+    images, labels = ImageNetFeed("generated", 3, (64, 64, 3), classes=10).generated()
     assert images.shape == (3, 64, 64, 3)
     assert [images.dtype, labels.dtype] == [np.dtype("uint8"), np.dtype("int32")]
     assert (images == images[0]).all()
     assert len(set(labels)) == 1
     assert 0 <= labels[0] <= 8
-    exact, _ = ImageNetFeed("generated", 1, 224, eight_bit=False).generated()
+    exact, _ = ImageNetFeed("generated", 1, eight_bit=False).generated()
     assert exact.dtype == np.float32
     assert 7 <= exact.min() < 8
     assert 246 < exact.max() <= 247

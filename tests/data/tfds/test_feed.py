@@ -308,8 +308,10 @@ def test_passes_of_instances_cover_all_images(
         source = Shards("", "validation", ())
     feeds = [
         ApplicationFeed(
-            *("real", "cifar10", batch, (32, 32, 3), 10, 0),
-            source=source,
+            *("real", batch, (32, 32, 3), 10),
+            training=True,
+            dataset="cifar10",
+            **{"shards" if by_shard else "prepared": source},
             instance=index,
             instances=instances,
         )

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
-from ipubench.fixtures.data.imagenet.shards import ShardSet
 from ipubench.fixtures.data.tfds import samples as sample_examples
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
-from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
+from ipubench.fixtures.data.tfds.find import find_prepared
+from ipubench.fixtures.data.tfds.pipeline import dataset as batches_of
 from ipubench.fixtures.data.tfds.samples import KINDS, textures
 from ipubench.fixtures.runtimes.tensorflow.images import ImageInput
 from tests.support.examples import learnable, learnable_cifar
@@ -49,13 +49,13 @@ def feed_of(
         classes=kind.classes,
         total=0,
         training=training,
-        source=source,
-        **{"batch_size": 4, "parallel": 2, **options},
+        prepared=source,
+        **{"batch_size": 4, "parallel": 2, "eight_bit": False, **options},
     )
 
 
 def batches(feed: ApplicationFeed, count: int = -1, start: int = 0) -> List[Tuple[Any, Any]]:
-    taken = feed.pipeline(tf, "float32", start).take(count)
+    taken = batches_of(tf, feed, "float32", start).take(count)
     return [(images.numpy(), labels.numpy()) for images, labels in taken]
 
 
@@ -97,7 +97,7 @@ def test_where_validation_images_are_normalised(cifar: Path, compute: str) -> No
     feed = feed_of(cifar, training=False, batch_size=VALIDATION)
     pixels, _ = written("validation")
     for device, expected in ((True, pixels), (False, standardised(pixels))):
-        ((images, _),) = replace(feed, device_preprocess=device).pipeline(tf, compute)
+        ((images, _),) = batches_of(tf, replace(feed, device_preprocess=device), compute)
         assert images.dtype == tf.as_dtype(compute)
         exact = 1e-5 if compute == "float32" else 2.0**-8
         values = tf.cast(images, tf.float32).numpy()
@@ -201,7 +201,7 @@ def test_instances_share_the_images(cifar: Path, uncropped: None) -> None:
 def test_more_instances_than_images(cifar: Path) -> None:
     feed = feed_of(cifar, True, instance=50, instances=51)
     with pytest.raises(DataError, match="51 instances are more than there are training images"):
-        feed.pipeline(tf, "float32")
+        batches_of(tf, feed, "float32")
 
 
 # ------------------------------------------------------------------ damaged files
@@ -210,10 +210,10 @@ def test_more_instances_than_images(cifar: Path) -> None:
 def broken(root: Path, change: Callable[[Path], None], shape: Any = None) -> str:
     """Return what is said of a data set that was changed after it was found."""
     feed = feed_of(root, True)
-    assert isinstance(feed.source, PreparedSplit)
-    change(Path(feed.source.paths[-1]))
+    assert feed.prepared is not None
+    change(Path(feed.prepared.paths[-1]))
     with pytest.raises(DataError) as caught:
-        replace(feed, image_shape=shape or feed.image_shape).pipeline(tf, "float32")
+        batches_of(tf, replace(feed, image_shape=shape or feed.image_shape), "float32")
     return str(caught.value)
 
 
@@ -286,8 +286,8 @@ def records(tmp_path: Path) -> Callable[..., ApplicationFeed]:
             classes=1000,
             total=1281167,
             training=training,
-            source=write_shards(tf, tmp_path, split, *contents),
-            **{"batch_size": 3, "deterministic": True, **options},
+            shards=write_shards(tf, tmp_path, split, *contents),
+            **{"batch_size": 3, "deterministic": True, "eight_bit": False, **options},
         )
 
     return feed
@@ -326,8 +326,8 @@ def test_training_on_imagenet(records: Callable[..., ApplicationFeed]) -> None:
 
 def test_damaged_records_of_imagenet(records: Callable[..., ApplicationFeed]) -> None:
     feed = records(True)
-    assert isinstance(feed.source, ShardSet)
-    path = Path(feed.source.paths[1])
+    assert feed.shards is not None
+    path = Path(feed.shards.paths[1])
     flip(path)
     images = ImageInput(tf, "/CPU:0", feed, "float32")
     images.open()
@@ -343,7 +343,9 @@ def test_damaged_records_of_imagenet(records: Callable[..., ApplicationFeed]) ->
 
 
 def test_generated_batches() -> None:
-    feed = ApplicationFeed("generated", "mnist", 4, (28, 28, 1), 10, 10, training=False)
+    feed = ApplicationFeed(
+        "generated", 4, (28, 28, 1), 10, eight_bit=False, dataset="mnist", total=10
+    )
     pixels, labels = feed.generated()
     images, numbers = joined(batches(feed))
     assert np.abs(images[:10] - pixels[0] / 255).max() < 1e-6
@@ -360,7 +362,7 @@ def test_runtimes_take_such_feeds(cifar: Path) -> None:
     passes = [images.take()[1].numpy().tolist() for _ in range(4)]
     assert passes[:2] == passes[2:]  # measuring goes on after a pass
     for eight_bit in (True, False):
-        synthetic = ApplicationFeed("synthetic", "mnist", 6, (28, 28, 1), 10, 60000, eight_bit)
+        synthetic = ApplicationFeed("synthetic", 6, (28, 28, 1), 10, eight_bit, dataset="mnist")
         ring = ImageInput(tf, "/CPU:0", synthetic, "bfloat16")
         ring.open()
         pixels, labels = ring.source()(tf.constant(1))
@@ -372,7 +374,7 @@ def test_sample_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = sample_examples.sample_examples(tmp_path, "mnist", "train")
     assert found.samples
     assert found.describe()["source"] == "sample images made by the project"
-    feed = replace(feed_of(Path(found.root), True, "mnist"), source=found)
+    feed = replace(feed_of(Path(found.root), True, "mnist"), prepared=found)
     images, labels = joined(batches(feed, 50))
     assert images.shape == (200, 28, 28, 1)
     assert set(labels) == set(range(10))

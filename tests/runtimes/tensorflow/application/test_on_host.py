@@ -21,6 +21,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.data.tfds import pipeline
 from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
@@ -334,7 +335,7 @@ def accuracy_of(classifier: Any, config: Application, data: Data) -> Tuple[float
 
     feed = data.validation_examples(config)()
     right = images = 0
-    for pixels, labels in feed.pipeline(tf, "float32"):
+    for pixels, labels in pipeline.dataset(tf, feed, "float32"):
         answers = tf.argmax(classifier(pixels, ForwardPass(training=False)), 1, tf.int32)
         right += int(tf.reduce_sum(tf.cast(answers == labels, tf.int32)))
         images += int(tf.reduce_sum(tf.cast(labels < feed.classes, tf.int32)))

@@ -78,11 +78,11 @@ PIPELINE: Dict[str, Any] = {"pipeline_splits": SPLITS, "device_mapping": (0, 0, 
 @pytest.fixture(autouse=True)
 def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
     module = install(monkeypatch)
-    monkeypatch.setattr(ApplicationFeed, "pipeline", pipeline)
+    monkeypatch.setattr("ipubench.fixtures.data.tfds.pipeline.dataset", dataset)
     return module
 
 
-def pipeline(feed: ApplicationFeed, tf: Any, compute: str, start: int = 0) -> Any:
+def dataset(tf: Any, feed: ApplicationFeed, compute: str, start: int = 0) -> Any:
     """Return batches of images that differ, whose class can be seen, for any feed."""
     generator = np.random.RandomState(feed.training)
     count = 32 if feed.training else -(-feed.total // BATCH)
@@ -91,19 +91,20 @@ def pipeline(feed: ApplicationFeed, tf: Any, compute: str, start: int = 0) -> An
     images += labels[..., None, None, None] / 4.0
     if not feed.training:
         labels.ravel()[feed.total :] = feed.classes
-    dataset = tf.data.Dataset.from_tensor_slices((images, labels)).with_options(as_asked(tf))
-    return dataset.repeat().skip(start) if feed.training else dataset
+    found = tf.data.Dataset.from_tensor_slices((images, labels)).with_options(as_asked(tf))
+    return found.repeat().skip(start) if feed.training else found
 
 
 def feed_of(config: Application, training: bool = True) -> ApplicationFeed:
     return ApplicationFeed(
         config.data,
-        config.dataset,
         config.micro_batch_size,
         config.image_shape,
         config.classes,
-        VALIDATED,
+        eight_bit=False,
         training=training,
+        dataset=config.dataset,
+        total=VALIDATED,
     )
 
 
