@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Tuple
 from ipubench.bench_kernels.kernel import TensorFlowKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
+from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.models.tensorflow.popnn import popnn_gru
 from ipubench.models.tensorflow.recurrent import (

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Dict, Tuple
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
-from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.data.provider import Data
 
 STEP_SIZE = 1.0

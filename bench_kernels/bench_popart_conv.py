@@ -14,7 +14,7 @@ from typing import Any, Tuple
 from ipubench.bench_kernels.popart_kernel import PopartKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
+from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
+from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.poplar.options import PARTIALS, parse_options
 from ipubench.fixtures.runtimes.kernel_options import KernelOptions, LoopOptions

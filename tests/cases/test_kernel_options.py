@@ -10,7 +10,7 @@ import pytest
 from ipubench.bench_kernels.bench_dense import Dense
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.kernel import TensorFlowKernel
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.feeds import TensorSpec
 from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data
 

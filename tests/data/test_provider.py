@@ -12,7 +12,7 @@ from typing import Dict, List
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
-from ipubench.fixtures.data.array_feed import TensorSpec
+from ipubench.fixtures.data.feeds import TensorSpec
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.options import ImageOptions

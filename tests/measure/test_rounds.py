@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.step import Work

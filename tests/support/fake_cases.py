@@ -10,7 +10,7 @@ from typing import Any, Tuple
 from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
-from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.model_cache import ModelCache, options_of
 

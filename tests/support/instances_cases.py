@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
-from ipubench.fixtures.data.array_feed import ArrayFeed
+from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.launchers import rank
 from ipubench.fixtures.instances.protocol import LAUNCHER_VARIABLE
 from ipubench.fixtures.runtimes.step import Step

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
+from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.imagenet import pipeline as imagenet
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.pipeline import as_asked

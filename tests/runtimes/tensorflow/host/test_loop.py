@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional
 import numpy as np
 import pytest
 
-from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
+from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.runtimes.precision import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep

@@ -18,7 +18,7 @@ import pytest
 from ipubench.bench_kernels.bench_dense import Dense, dense
 from ipubench.bench_kernels.bench_lstm import Lstm, lstm
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.array_feed import ArrayFeed, TensorSpec
+from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
