@@ -9,7 +9,6 @@ pytest.register_assert_rewrite("ipubench.fixtures", "ipubench.plugins")
 
 pytest_plugins = [
     "ipubench.plugins.command_line.options",
-    "ipubench.plugins.run.errors",
     "ipubench.plugins.benchmarks_yml.plugin",
     "ipubench.plugins.benchmarks_yml.meter",
     "ipubench.plugins.selection.expand",
@@ -17,7 +16,8 @@ pytest_plugins = [
     "ipubench.plugins.listing.describe",
     "ipubench.plugins.listing.dry_run",
     "ipubench.plugins.selection.datasets",
-    "ipubench.plugins.processes.workers",
+    "ipubench.plugins.processes.worker",
+    "ipubench.plugins.processes.controller",
     "ipubench.plugins.run.journal",
     "ipubench.plugins.compare.policy",
     "ipubench.plugins.compare.baseline_plugin",

@@ -24,6 +24,7 @@ from ipubench.plugins.benchmarks_yml.command import base_environment, needs
 from ipubench.plugins.benchmarks_yml.errors import SpecError
 from ipubench.plugins.benchmarks_yml.module import SpecFile, SpecSource, entry_of, is_spec
 from ipubench.plugins.benchmarks_yml.reader import read_entries
+from ipubench.plugins.command_line.words import only_lists
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of, selection_key
 from ipubench.plugins.selection.named_files import files_key
@@ -163,7 +164,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Look at what the selected commands need before any of them runs."""
     option = session.config.option
     items = list(filter(is_spec, session.items))
-    if not items or option.collectonly or option.describe or option.dry_run:
+    if not items or only_lists(session.config):
         return
     if option.save_graph is not None:
         raise pytest.UsageError("--save-graph: a command has no graph that can be saved")
@@ -199,7 +200,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Show the columns that the files ask for, and keep them beside the report."""
     config = session.config
     run = config.stash.get(run_key, None)
-    if run is None or hasattr(config, "workerinput"):
+    if run is None:
         return
     benchmarks = list(run.results.benchmarks.values())
     run.closing += lines(benchmarks)

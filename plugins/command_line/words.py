@@ -1,4 +1,4 @@
-"""The words of a command line: what this one says, and those that another process is given."""
+"""The words of a command line: what kind of session they make, and those for another process."""
 
 from __future__ import annotations
 
@@ -36,6 +36,27 @@ MEASURING_OPTIONS = (
     "allocator",
     "affinity",
 )
+
+
+def only_lists(config: pytest.Config) -> bool:
+    """Whether this session lists cases and runs none."""
+    option = config.option
+    return bool(option.collectonly or option.describe or option.dry_run)
+
+
+def measures(config: pytest.Config) -> bool:
+    """Whether this session measures: it runs cases, and is no instance that another one directs."""
+    return not only_lists(config) and config.option.instance is None
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this session is a worker of pytest-xdist; its controller has the whole run."""
+    return hasattr(config, "workerinput")
+
+
+def worker_count(config: pytest.Config) -> int:
+    """Return how many workers measure this run: 1 without pytest-xdist."""
+    return int(getattr(config, "workerinput", {}).get("workercount", 1))
 
 
 def only_tests(config: pytest.Config) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Tupl
 
 import pytest
 
+from ipubench.plugins.command_line.words import only_lists
 from ipubench.plugins.compare.policy import marker_thresholds, policy_of
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.inference import Effect, decide
@@ -229,7 +230,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"--against measures what a case is compared with: leave out --{name}"
             )
-    if not (option.collectonly or option.describe or option.dry_run):
+    if not only_lists(config):
         config.stash[against_key] = Against.start(config)
 
 

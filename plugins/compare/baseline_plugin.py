@@ -205,7 +205,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the baseline asked for and set the exit code of session-level verdicts."""
     config = session.config
     run = config.stash.get(run_key, None)
-    if run is None or hasattr(config, "workerinput"):  # of pytest-xdist: the controller does it
+    if run is None:
         return
     ended = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     finished = ended and is_complete(config)

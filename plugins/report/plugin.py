@@ -11,6 +11,7 @@ import pytest
 
 from ipubench.fixtures.machine.paths import user_path
 from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.command_line.words import is_worker, only_lists
 from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.process_sample import with_processes
@@ -26,8 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse a folder that cannot be written before anything is measured."""
     config.stash[started_key] = time.time()
     folder = config.option.report
-    idle = config.option.collectonly or config.option.describe or config.option.dry_run
-    if folder is None or idle or hasattr(config, "workerinput"):
+    if folder is None or only_lists(config) or is_worker(config):
         return
     try:
         check(user_path(folder))
@@ -64,7 +64,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     run = config.stash.get(run_key, None)
     folder = config.option.report
-    if run is None or folder is None or hasattr(config, "workerinput"):
+    if run is None or folder is None:
         return
     if not run.results.benchmarks:
         run.closing.append(f"no report was written to {folder}: no case was measured")

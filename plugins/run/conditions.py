@@ -11,8 +11,8 @@ import pytest
 
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.loopback import ALLOCATOR
+from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.record import host_process
-from ipubench.plugins.run.state import workers_key
 
 
 def describe_conditions(
@@ -27,7 +27,7 @@ def describe_conditions(
             "details": device.info.details,
         },
         "conditions": conditions,
-        "workers": config.stash.get(workers_key, 1),
+        "workers": worker_count(config),
         "versions": host_process.versions(),
         "git": host_process.git_revision(config.rootpath),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

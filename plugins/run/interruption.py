@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 import pytest
 
+from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.run.results import run_key, selected
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
@@ -51,11 +52,10 @@ sigterm_key = pytest.StashKey[Sigterm]()
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Answer SIGTERM in a session that measures; the end of an instance is its launcher's."""
-    option = session.config.option
-    idle = option.collectonly or option.describe or option.dry_run or option.instance is not None
-    worker = hasattr(session.config, "workerinput")  # ends with its controller
-    if not idle and not worker and threading.current_thread() is threading.main_thread():
-        session.config.stash[sigterm_key] = Sigterm(session)
+    config = session.config
+    alone = measures(config) and not is_worker(config)  # a worker ends with its controller
+    if alone and threading.current_thread() is threading.main_thread():
+        config.stash[sigterm_key] = Sigterm(session)
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_sessionfinish")

@@ -27,7 +27,9 @@ from typing import Any, Dict, Generator, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.case.cases import config_hash
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.paths import user_path
+from ipubench.plugins.command_line.words import measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run import resume
@@ -166,11 +168,9 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Once the selection is final, start the run and leave out what was resumed."""
-    option = config.option
-    # An instance measures nothing: the run that started it records what all of them did.
-    idle = option.collectonly or option.describe or option.dry_run or option.instance is not None
-    # A worker's lines go to the controller, which has started the run.
-    if idle or run_key in config.stash or not any(map(case_of, items)):
+    # The run that started an instance records what all of them did. A worker's lines go to the
+    # controller, which has started the run.
+    if not measures(config) or run_key in config.stash or not any(map(case_of, items)):
         return
     done = start(config, items)
     if done:
@@ -187,9 +187,16 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Record how a case ended: passed after its call, anything else whenever it happens."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, None]:
+    """Record how a case ended: passed after its call, anything else whenever it happens.
+
+    An error that the user can mend is shown as its message, without a traceback.
+    """
     report = (yield).get_result()
+    if call.excinfo is not None and isinstance(call.excinfo.value, CaseError):
+        report.longrepr = str(call.excinfo.value)
     run = item.config.stash.get(run_key, None)
     if run is None or case_of(item) is None:
         return

@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import cut_middle, short_number
 from ipubench.plugins.run.results import run_key
@@ -29,7 +30,7 @@ class Progress:
         self.terminal: Any = config.pluginmanager.getplugin("terminalreporter")
         self.config = config
         # A worker of pytest-xdist has a terminal that nobody sees.
-        nobody = self.terminal is None or hasattr(config, "workerinput")
+        nobody = self.terminal is None or is_worker(config)
         self.quiet = nobody or config.getoption("verbose", 0) < 0
         self.live = not self.quiet and self.terminal.isatty and self.terminal.hasmarkup
         self.running: List[str] = []

@@ -23,6 +23,7 @@ from ipubench.fixtures.data.provider import (
 )
 from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
 from ipubench.fixtures.data.tfds.find import PreparedSplit
+from ipubench.plugins.command_line.words import only_lists
 from ipubench.plugins.selection.expand import case_of
 
 #: Whether cases read TFRecords and no folder of them was named.
@@ -36,7 +37,7 @@ NAMES_ONE = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Find the images and TFRecords that the selected cases need; without them the run ends."""
     option = session.config.option
-    if option.collectonly or option.describe or option.dry_run:
+    if only_lists(session.config):
         return
     images, records, prepared = _real_cases(session.items)
     try:

@@ -18,8 +18,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the run's file; a disk that fails is reported and makes the exit code 4."""
     config = session.config
     run = config.stash.get(run_key, None)
-    worker = hasattr(config, "workerinput")  # of pytest-xdist: the controller has all results
-    if not config.option.history or run is None or worker or session.exitstatus in UNFINISHED:
+    if not config.option.history or run is None or session.exitstatus in UNFINISHED:
         return
     if not is_complete(config):
         run.closing.append("nothing was kept for the history: the run ended before its last case")

@@ -1,9 +1,7 @@
 """`-n N`: cases in several worker processes of pytest-xdist, and one run as without.
 
 The controller holds the devices, collects, keeps the journal, judges the session and shows what
-happens; the workers measure. What it hands to a worker travels in xdist's ``workerinput``, and
-which cases are to run in a file of the run's own folder; what a worker finds comes back in its
-reports, as plain data.
+happens; the workers measure (plugins/processes/worker.py).
 
 On cuda and ipu each worker has a device of its own. On a CPU all of them have the whole host, and
 only one worker runs a case at a time: see docs/how-to/workers.md.
@@ -13,43 +11,30 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.fixture import hold
-from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
-from ipubench.plugins.command_line.words import only_tests
+from ipubench.plugins.command_line.words import is_worker, only_lists, only_tests
+from ipubench.plugins.processes.worker import PART, SELECTED, SELECTING, Handover
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.files import JsonLinesFile, write_json
-from ipubench.plugins.record.host_process import end_with_parent
+from ipubench.plugins.record.files import write_json
 from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import Run, SessionResults, run_key, selected
-from ipubench.plugins.run.state import workers_key
+from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.selection.expand import case_of, selection_key
 
-#: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
-PART = "ipubench"
-# Names what the controller selected; locked until it has.
-SELECTED = "selected.json"
-# Locked by the worker that runs a case, where workers share the host.
-HOST = "host"
-# These list cases and run none.
-LISTING = ("describe", "dry_run")
 # After a crash these hand the same test out again, and may wait for ever (pytest-xdist up to 3.8,
 # its issues 1327 and 1378).
 GROUPING = ("loadscope", "loadfile", "loadgroup")
-
-
-#: How many workers measure.
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -64,17 +49,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> Optional[int]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Become the controller or one of its workers, where there are any."""
-    given = getattr(config, "workerinput", {}).get(PART)
-    if given is not None:
-        config.pluginmanager.register(Worker(config, given), "ipubench-worker")
-        return
-    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
+    """Become the controller of workers, where there are any."""
+    if is_worker(config) or config.getoption("dist", "no") == "no":
         return
     if config.option.collectonly or only_tests(config):
         return
     _refuse(config)
-    if any(config.getoption(name) for name in LISTING):
+    if only_lists(config):
         config.option.dist, config.option.tx = "no", []
         return
     config.pluginmanager.register(Controller(config), "ipubench-controller")
@@ -153,7 +134,7 @@ class Controller:
             raise pytest.UsageError(str(error)) from None
         self.folder = Path(tempfile.mkdtemp(prefix="ipubench-run-"))
         self.held.callback(shutil.rmtree, str(self.folder), ignore_errors=True)
-        self.selecting = self.held.enter_context((self.folder / "selecting").open("w"))
+        self.selecting = self.held.enter_context((self.folder / SELECTING).open("w"))
         fcntl.flock(self.selecting, fcntl.LOCK_EX)
 
     def pytest_configure_node(self, node: Any) -> None:
@@ -168,12 +149,8 @@ class Controller:
         device = self.config.option.device_id
         if self.free:
             device = self.taken[node.workerinput["workerid"]] = self.free.pop(0)
-        node.workerinput[PART] = {
-            "folder": str(self.folder),
-            "lease_holder": os.getpid(),
-            "device_id": device,
-            "shared": self.shared,
-        }
+        given = Handover(str(self.folder), os.getpid(), device, self.shared)
+        node.workerinput[PART] = asdict(given)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self, session: pytest.Session) -> bool:
@@ -247,106 +224,6 @@ class Controller:
 def _without_group(nodeid: str) -> str:
     """Return a node id without the ``@group`` that ``--dist=loadgroup`` appends."""
     return nodeid.rpartition("@")[0] or nodeid
-
-
-class Relay(JsonLinesFile):
-    """Stands in for the journal in a worker: its lines travel to the controller."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.lines: List[Dict[str, Any]] = []
-
-    def append(self, line: Dict[str, Any]) -> None:
-        """Keep a line for the next report."""
-        self.lines.append(line)
-
-
-class Worker:
-    """Measures what it is given, on the device that the controller holds for it."""
-
-    def __init__(self, config: pytest.Config, given: Dict[str, Any]) -> None:
-        self.config = config
-        self.folder = Path(given["folder"])
-        self.output: Dict[str, Any] = {}
-        self.nodeids: List[Tuple[pytest.Item, str]] = []
-        config.workeroutput[PART] = self.output  # type: ignore[attr-defined]
-        # What this worker starts (fresh processes, instances, servers) is no worker.
-        for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
-            del os.environ[name]
-        os.environ[INHERIT_VARIABLE] = str(given["lease_holder"])
-        # A worker that measures, or waits for the host, does not notice that the run was killed.
-        end_with_parent()
-        if given["device_id"] is not None:
-            config.option.device_id = given["device_id"]
-        config.stash[workers_key] = config.workerinput["workercount"]  # type: ignore[attr-defined]
-        self.shared = bool(given["shared"])
-        self.host = (self.folder / HOST).open("a")
-        config.add_cleanup(self.host.close)
-        pytest_benchmark_adapter.leave_files_alone(config)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: List[pytest.Item]) -> None:
-        """Wait until the controller has selected, and keep exactly its cases, in its order."""
-        with (self.folder / "selecting").open("r") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
-        chosen = json.loads((self.folder / SELECTED).read_text(encoding="utf-8"))
-        if chosen["journal"] is not None:
-            relay = Relay(Path(chosen["journal"]))
-            self.config.stash[run_key] = Run(relay, SessionResults(), chosen["order"])
-        found = {item.nodeid: item for item in items}
-        items[:] = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
-        self.nodeids = [(item, item.nodeid) for item in items]  # an item's hash is its node id's
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_finish(self) -> None:
-        """Take back the ``@group`` of ``--dist=loadgroup``, which xdist knows by now.
-
-        Results are kept under the node id, and a case has the same one in every run.
-        """
-        for item, nodeid in self.nodeids:
-            item._nodeid = nodeid  # type: ignore[attr-defined]
-
-    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self) -> Generator[None, Any, None]:
-        """Run a case while no other worker of this host runs one.
-
-        Whatever a case does takes processors: it imports, makes data, builds, compiles and starts
-        fresh processes. The kernel frees the lock of a worker that ends, however it ends.
-        """
-        if not self.shared:
-            yield
-            return
-        fcntl.flock(self.host, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self.host, fcntl.LOCK_UN)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        """Attach what there is for the journal."""
-        run = self.config.stash.get(run_key, None)
-        if run is None or not isinstance(run.journal, Relay):
-            return
-        lines, run.journal.lines = run.journal.lines, []
-        closing, run.closing = run.closing, []
-        if lines or closing:
-            report.user_properties.append((PART, {"lines": lines, "closing": closing}))
-
-    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Hand over why this session ends: without a device there is no use in another one."""
-        if isinstance(excinfo.value, pytest.exit.Exception):
-            code = excinfo.value.returncode
-            self.output["exit"] = {
-                "message": str(excinfo.value),
-                "code": int(pytest.ExitCode.INTERRUPTED if code is None else code),
-            }
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        """Leave all that is done once at the end of a run to the controller."""
-        if run_key in self.config.stash:
-            del self.config.stash[run_key]
 
 
 @pytest.hookimpl(trylast=True)
