@@ -104,15 +104,8 @@ def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
     return Layer()
 
 
-def recurrence(config: Gru, tf: Any, parts: Any, recurrent: Any, form: Form) -> Any:
-    """Return the hidden states [T, B, H] for the inputs' part of the gates [T, B, 3H].
-
-    z, r = sigmoid(part + h U), c = tanh(part + (r h) U), h = z h + (1 - z) c: the reset gate
-    scales the state before its product (Cho et al., 2014, arXiv 1406.1078v3).
-    """
-    size = config.hidden_size
-    training = config.mode == "training"
-    start = tf.zeros([config.batch_size, size], recurrent.dtype)
+def pointwise(tf: Any, size: int) -> Tuple[Callable[..., Any], ...]:
+    """Return what a timestep computes beside its products: gates, next state, gradients of both."""
 
     def gates_of(part: Any, product: Any, hidden: Any) -> Tuple[Any, Any]:
         """Return the update gate (float32) and the state scaled by the reset gate."""
@@ -139,9 +132,21 @@ def recurrence(config: Gru, tf: Any, parts: Any, recurrent: Any, form: Form) -> 
             after = gates_of(part, gates, hidden)
         return tape.gradient(after, [gates, hidden], output_gradients=[of_z, of_scaled])
 
+    return gates_of, blend, slopes_of_blend, slopes_of_gates
+
+
+def recurrence(config: Gru, tf: Any, parts: Any, recurrent: Any, form: Form) -> Any:
+    """Return the hidden states [T, B, H] for the inputs' part of the gates [T, B, 3H].
+
+    z, r = sigmoid(part + h U), c = tanh(part + (r h) U), h = z h + (1 - z) c: the reset gate
+    scales the state before its product (Cho et al., 2014, arXiv 1406.1078v3).
+    """
+    size = config.hidden_size
+    training = config.mode == "training"
+    start = tf.zeros([config.batch_size, size], recurrent.dtype)
+
     first, second, back_second, back_first = (
-        one_kernel(tf, function, form)
-        for function in (gates_of, blend, slopes_of_blend, slopes_of_gates)
+        one_kernel(tf, function, form) for function in pointwise(tf, size)
     )
 
     @tf.custom_gradient
