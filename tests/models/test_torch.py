@@ -163,6 +163,7 @@ def test_flop_are_the_published_ones(model: str, least: float, most: float, torc
 TOLERANCE = 1e-5
 
 
+@pytest.mark.numeric
 # 76 is padded like 380: the third convolution with a stride has an odd number of inputs.
 @pytest.mark.parametrize("size", [64, 76])
 @pytest.mark.parametrize("variant", ["b0", "b4"])
@@ -176,6 +177,7 @@ def test_efficientnet_agrees_with_timm(variant: str, size: int, torch: Any, timm
     assert error(run(torch, ours, inputs), run(torch, theirs, inputs)) < TOLERANCE
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("variant", ["small", "large"])
 def test_mobilenet_v3_agrees_with_torchvision(variant: str, torch: Any, torchvision: Any) -> None:
     theirs = getattr(torchvision.models, f"mobilenet_v3_{variant}")(weights=None)
@@ -293,6 +295,7 @@ FORMULAS: List[Tuple[Norm, Callable[[Any, Any], Any]]] = [
 ]
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(
     ("norm", "formula"), FORMULAS, ids=["batch", "group", "strided-group", "none"]
 )
@@ -324,6 +327,7 @@ def test_a_strided_group_norm_is_the_usual_one_on_permuted_channels(torch: Any) 
     assert error(run(torch, strided, inputs)[:, order], run(torch, usual, inputs[:, order])) < 1e-6
 
 
+@pytest.mark.numeric
 def test_expanded_group_norms_are_the_usual_ones(torch: Any) -> None:
     from ipubench.models.torch.norms import expand_group_norms
 

@@ -140,6 +140,7 @@ def test_the_references_gradients_are_slopes_of_its_loss(config: Any) -> None:
 # --- graphs against the reference ------------------------------------------------------------
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("data", ["synthetic", "generated"])
 @pytest.mark.parametrize("engine", ["torch", "onnxruntime"])
 @pytest.mark.parametrize("mode", ["inference", "evaluation"])
@@ -171,6 +172,7 @@ def test_outputs_and_losses_in_bfloat16_are_near(popart: Any, config: Any, mode:
     step.close()
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("config", KERNELS)
 def test_one_training_step_follows_the_gradient(popart: Any, config: Any, recompute: bool) -> None:

@@ -83,6 +83,7 @@ def agree(found: Any, wanted: Any, bound: float, torch: Any) -> None:
     assert torch.equal(found.argmax(1)[clear], best.indices[:, 0][clear])
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("name", HOST)
 def test_what_is_measured_is_the_network(name: str, paths: List[str], torch: Any) -> None:
     config = HOST[name]
@@ -100,6 +101,7 @@ def test_float32_is_float32(name: str, paths: List[str], torch: Any) -> None:
     agree(found, expected(network, raw, torch), BOUNDS["float32"], torch)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("engine", ["onednn", "openvino", "compile"])
 def test_every_engine_takes_every_kind_of_layer(
     engine: str, paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -199,6 +201,7 @@ def test_every_engine_takes_images_as_they_travel(
         agree(built.run(given).float(), wanted, BOUNDS[DTYPE], torch)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("dtype", sorted({DTYPE, "float32"}))
 def test_openvino_takes_residual_blocks_with_group_norms(
     dtype: str, paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -224,6 +227,7 @@ def test_eager_has_nothing_to_keep(torch: Any, tmp_path: Path) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("changes", [{"norm_type": "group"}, {"input_image_padding": True}])
 def test_the_options_of_a_network_reach_what_is_measured(
     changes: Any, paths: List[str], torch: Any
