@@ -1,4 +1,4 @@
-"""Entries of a benchmarks.yml as configurations and cases, under the command line's options."""
+"""A benchmarks.yml as a pytest module, whose cases are its entries under the options given."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import dataclasses
 import hashlib
 import itertools
 import re
+import types
 from dataclasses import dataclass
-from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from pathlib import Path
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig, option, resolve_key
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.plugins.benchmarks_yml import template
-from ipubench.plugins.benchmarks_yml.entry import Entry
+from ipubench.plugins.benchmarks_yml.entry import Entry, Variant, variant_name
 from ipubench.plugins.benchmarks_yml.figures import word_read
 from ipubench.plugins.benchmarks_yml.metrics import ORDER, SKIPS, VALUE
-from ipubench.plugins.benchmarks_yml.variants import Variant, variant_name
 from ipubench.plugins.command_line.set_option import convert
+from ipubench.plugins.selection.expand import case_of
 
 #: What --set can change beside the parameters of an entry.
 SETTABLE = ("skip_by", "allow_wandb", "timeout", "compile_only")
@@ -183,3 +187,48 @@ def safe_name(text: str) -> str:
     # What a command line cannot decode is half a character.
     digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
     return f"{safe}.{digest[:digits]}"
+
+
+class SpecSource:
+    """A file that was named on the command line, read and checked."""
+
+    def __init__(self, path: Path, nodeid: str, entries: List[Entry]) -> None:
+        """``nodeid``: what the identifiers of its cases begin with."""
+        self.path = path
+        self.nodeid = nodeid
+        self.entries = {entry.name: entry for entry in entries}
+
+
+def bench_spec(config: SpecConfig, command_meter: Callable[[SpecConfig], None]) -> None:
+    """Run the command of an entry and measure what it reports."""
+    command_meter(config)
+
+
+class SpecFile(pytest.Module):
+    """The file as a module. Its function is a pytest.Function, so fixtures serve it."""
+
+    source: SpecSource
+
+    @classmethod
+    def of(cls, parent: Any, source: SpecSource) -> SpecFile:
+        """Return the node of a file."""
+        found: SpecFile = cls.from_parent(parent, path=source.path, nodeid=source.nodeid)
+        found.source = source
+        return found
+
+    def _getobj(self) -> types.ModuleType:
+        module = types.ModuleType(self.path.name)
+        module.bench_spec = bench_spec  # type: ignore[attr-defined]
+        return module
+
+
+def entry_of(item: pytest.Item) -> Entry:
+    """Return the entry of the file that a case of :class:`SpecFile` runs."""
+    file, case = item.getparent(SpecFile), case_of(item)
+    assert file is not None and case is not None and isinstance(case.config, SpecConfig)
+    return file.source.entries[case.config.entry]
+
+
+def is_spec(item: pytest.Item) -> bool:
+    """Tell whether an item is a case of a benchmarks.yml."""
+    return item.getparent(SpecFile) is not None

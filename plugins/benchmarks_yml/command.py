@@ -19,9 +19,8 @@ from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.machine.loopback import tuned
 from ipubench.fixtures.machine.process import LAST_LINES, ServerProcess, last_lines
 from ipubench.plugins.benchmarks_yml import template
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of, is_spec
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.benchmarks_yml.module import entry_of, is_spec
 from ipubench.plugins.selection.expand import case_of
 
 DATASETS = "DATASETS_DIR"

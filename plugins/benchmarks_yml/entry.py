@@ -1,16 +1,18 @@
-"""An entry of a benchmarks.yml: its keys, and what they and its name mean."""
+"""An entry of a benchmarks.yml: its keys, what they and its name mean, and its variants."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ipubench.plugins.benchmarks_yml import units
+from ipubench.fixtures.case.errors import shortened
+from ipubench.fixtures.case.yaml_reader import SCALARS, Fields, Value, YamlError
 from ipubench.plugins.benchmarks_yml.expression import Expression
-from ipubench.plugins.benchmarks_yml.metrics import LATENCY, THROUGHPUT, Metric
-from ipubench.plugins.benchmarks_yml.variants import Variant
+from ipubench.plugins.benchmarks_yml.metrics import LATENCY, THROUGHPUT, Metric, counted, seconds_of
 
 SHARED = "options"  # in the name of a block that others merge
 CONVERGENCE = "_conv"
@@ -45,6 +47,10 @@ KEYS = (
 )
 #: The columns of specs.csv that every row has, which no entry can name so.
 ROW = ("case", "benchmark", "variant", "run_seconds", "git_revision")
+MOST_VARIANTS = 10_000  # of one entry
+FORMS = 'a mapping NAME: "v1,v2" or a list of rows, the first one with the names'
+#: Parameter -> value, as text.
+Variant = Dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -82,12 +88,12 @@ class Entry:
     @property
     def unit(self) -> str:
         """What a throughput counts: of the column's title, else of the regular expression."""
-        return units.counted(*self._said_of(THROUGHPUT))
+        return counted(*self._said_of(THROUGHPUT))
 
     @property
     def latency_seconds(self) -> float:
         """The seconds of one unit of a latency: milliseconds unless it says another one."""
-        return units.seconds_of(*self._said_of(LATENCY))
+        return seconds_of(*self._said_of(LATENCY))
 
     @property
     def figures(self) -> List[str]:
@@ -100,3 +106,91 @@ class Entry:
             [title for title, name in self.output if name == metric],
             [one.regexp for one in self.metrics if one.name == metric],
         )
+
+
+class VariantReader:
+    """The parameters of one entry, which make its variants. Its methods raise YamlError."""
+
+    def __init__(self, fields: Fields, entry: str) -> None:
+        """``entry``: the name of the entry in messages."""
+        self._fields = fields
+        self._entry = entry
+
+    def variants(self, node: Value) -> List[Variant]:
+        """Return parameter -> value of each variant; one without parameters where there are none.
+
+        A mapping is the product of its values, of which the first name's change fastest.
+        """
+        if node.data is None:
+            return [{}]
+        if isinstance(node.data, dict):
+            found = self._product(node)
+        elif isinstance(node.data, list):
+            found = self._rows(node)
+        else:
+            raise self._error(node.line, f"parameters are {FORMS}")
+        self._refuse_alike(node.line, list(found[0]))
+        return found
+
+    def _refuse_alike(self, line: int, names: Sequence[str]) -> None:
+        """Refuse names that --set, where ``-`` and ``_`` are the same, could not tell apart."""
+        known: Dict[str, str] = {}
+        for name in names:
+            other = known.setdefault(name.replace("-", "_"), name)
+            if other != name:
+                raise self._error(
+                    line, f"--set cannot tell {shortened(other)} from {shortened(name)}"
+                )
+
+    def _product(self, node: Value) -> List[Variant]:
+        values: Dict[str, List[str]] = {}
+        for name, value in node.data.items():
+            if isinstance(value.data, list):
+                raise self._error(
+                    value.line,
+                    f'{shortened(name)}: write the values as "v1,v2"; parameters are {FORMS}',
+                )
+            values[name] = [text.strip() for text in self._text(value, name).split(",")]
+            if "" in values[name]:
+                raise self._error(value.line, f"{shortened(name)} has an empty value")
+        if math.prod(map(len, values.values())) > MOST_VARIANTS:
+            raise self._error(
+                node.line, f"these parameters have more than {MOST_VARIANTS:,} variants"
+            )
+        names = list(reversed(list(values)))
+        found = [dict(zip(names, row)) for row in itertools.product(*(values[n] for n in names))]
+        return [{name: row[name] for name in values} for row in found]
+
+    def _rows(self, node: Value) -> List[Variant]:
+        rows: List[Tuple[int, List[str]]] = []
+        for row in node.data:
+            if not isinstance(row.data, list):
+                raise self._error(row.line, f"this row is no list; parameters are {FORMS}")
+            rows.append((row.line, [self._text(value, "a row") for value in row.data]))
+        if len(rows) < 2 or not rows[0][1]:
+            raise self._error(node.line, f"there are no rows of values; parameters are {FORMS}")
+        names = rows[0][1]
+        if len(set(names)) < len(names):
+            raise self._error(rows[0][0], "a name stands twice in the first row")
+        for line, values in rows[1:]:
+            if len(values) != len(names):
+                raise self._error(
+                    line, f"{len(values)} values for {len(names)} parameters ({', '.join(names)})"
+                )
+        return [dict(zip(names, values)) for _, values in rows[1:]]
+
+    def _text(self, value: Value, name: str) -> str:
+        data: Any = value.data
+        if not isinstance(data, SCALARS):
+            raise self._error(
+                value.line, f"{shortened(name)} holds a value that is no text or number"
+            )
+        return str(data)
+
+    def _error(self, line: int, problem: str) -> YamlError:
+        return self._fields.error(line, f"{shortened(self._entry)}: {problem}")
+
+
+def variant_name(entry: str, variant: Mapping[str, str]) -> str:
+    """Return the original's name of a variant: its parameters in alphabetical order."""
+    return entry + "".join(f"_{name}_{variant[name]}" for name in sorted(variant))

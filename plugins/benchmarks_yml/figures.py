@@ -6,18 +6,16 @@ import math
 import re
 from typing import Dict, List, Mapping, Sequence, Tuple
 
+from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
-from ipubench.plugins.benchmarks_yml.entry import ROW
-from ipubench.plugins.benchmarks_yml.errors import short
+from ipubench.fixtures.case.yaml_reader import Fields, Value
+from ipubench.plugins.benchmarks_yml.entry import ROW, Variant
 from ipubench.plugins.benchmarks_yml.expression import Expression
-from ipubench.plugins.benchmarks_yml.fields import Fields
 from ipubench.plugins.benchmarks_yml.metrics import REDUCTIONS, Metric
-from ipubench.plugins.benchmarks_yml.variants import Variant
-from ipubench.plugins.benchmarks_yml.yaml_reader import Value
 
 
 def metrics_of(fields: Fields, found: Mapping[str, Value]) -> List[Metric]:
-    """Return the metrics of an entry with the keys ``found``. Raises SpecError."""
+    """Return the metrics of an entry with the keys ``found``. Raises YamlError."""
     if "data" not in found:
         return []
     data = fields.mapping(found["data"], "data")
@@ -25,7 +23,7 @@ def metrics_of(fields: Fields, found: Mapping[str, Value]) -> List[Metric]:
 
 
 def _metric(fields: Fields, name: str, value: Value, line: int) -> Metric:
-    what = f"the metric {short(name)}"
+    what = f"the metric {shortened(name)}"
     _refuse_reserved(fields, name, what, line)
     found = fields.keys(value, what, ("regexp", "skip", "reduction_type"))
     if "regexp" not in found:
@@ -58,7 +56,7 @@ def _reduction(fields: Fields, found: Mapping[str, Value], what: str) -> str:
     if word not in REDUCTIONS:
         raise fields.error(
             found["reduction_type"].line,
-            f"{what}: reduction_type {short(word)} is none of {', '.join(REDUCTIONS)}"
+            f"{what}: reduction_type {shortened(word)} is none of {', '.join(REDUCTIONS)}"
             f"{nearest(word, REDUCTIONS)}",
         )
     return word
@@ -67,7 +65,7 @@ def _reduction(fields: Fields, found: Mapping[str, Value], what: str) -> str:
 def derived_of(
     fields: Fields, found: Mapping[str, Value], metrics: Sequence[str], every: Sequence[Variant]
 ) -> Dict[str, Expression]:
-    """Return the expressions, each after those that it reads. Raises SpecError.
+    """Return the expressions, each after those that it reads. Raises YamlError.
 
     ``metrics`` are the names of the entry's, ``every`` its variants.
     """
@@ -78,7 +76,7 @@ def derived_of(
     known = [*metrics, *parameters, *given]
     made: Dict[str, Expression] = {}
     for name, value in given.items():
-        what = f"the derived value {short(name)}"
+        what = f"the derived value {shortened(name)}"
         _refuse_reserved(fields, name, what, lines[name])
         for kind, others in (("metric", metrics), ("parameter", parameters)):
             if name in others:
@@ -108,7 +106,7 @@ def word_read(expression: Expression, variant: Variant, metrics: Sequence[str]) 
     """Return which parameter of a variant an expression reads though it is no number, or ''."""
     for name in sorted(expression.names - set(metrics)):
         if name in variant and not _is_number(variant[name]):
-            return f"{name} is {short(variant[name])}, which is no number"
+            return f"{name} is {shortened(variant[name])}, which is no number"
     return ""
 
 
@@ -132,7 +130,7 @@ def _in_order(
         if not ready:
             circle = next(name for name in made if name not in ordered)
             raise fields.error(
-                lines[circle], f"the derived value {short(circle)} depends on itself"
+                lines[circle], f"the derived value {shortened(circle)} depends on itself"
             )
         ordered.update({name: made[name] for name in ready})
     return ordered
@@ -141,7 +139,7 @@ def _in_order(
 def output_of(
     fields: Fields, found: Mapping[str, Value], figures: Sequence[str]
 ) -> List[Tuple[int, str, str]]:
-    """Return (line, title, name) of each column. Raises SpecError.
+    """Return (line, title, name) of each column. Raises YamlError.
 
     ``figures`` are the metrics and derived values of the entry. What a name stands for is not
     looked at: a shared block may name what only some of its entries have.
@@ -166,22 +164,22 @@ def output_of(
 def _problem_of(title: str, name: str, titles: Sequence[str], figures: Sequence[str]) -> str:
     """Return why a row of specs.csv cannot have a column, or ''."""
     if title in ROW:
-        return f"every row of specs.csv has a column {short(title)}"
+        return f"every row of specs.csv has a column {shortened(title)}"
     if title in titles:
-        return f"there are two columns {short(title)}"
+        return f"there are two columns {shortened(title)}"
     if title in figures and title != name:
-        return f"the title {short(title)} is the name of another value, which has a column too"
+        return f"the title {shortened(title)} is the name of another value, which has a column too"
     return ""
 
 
 def unknown_column(
     fields: Fields, columns: Sequence[Tuple[int, str, str]], known: Sequence[str]
 ) -> None:
-    """Raise SpecError for a column of what no entry of the file has."""
+    """Raise YamlError for a column of what no entry of the file has."""
     for line, _, name in columns:
         if name not in known:
             raise fields.error(
                 line,
-                f"output: no entry has a metric, parameter or derived value {short(name)}"
+                f"output: no entry has a metric, parameter or derived value {shortened(name)}"
                 f"{nearest(name, known)}",
             )

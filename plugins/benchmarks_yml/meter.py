@@ -16,9 +16,8 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.paths import user_path
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS, engine_options
 from ipubench.plugins.benchmarks_yml import command
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig, safe_name
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of, safe_name
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
-from ipubench.plugins.benchmarks_yml.module import entry_of
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
 from ipubench.plugins.measure import looking_inside
 from ipubench.plugins.measure.base import finish

@@ -15,15 +15,23 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.yaml_reader import YamlError
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import write_atomically
 from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, unknown_option
-from ipubench.plugins.benchmarks_yml.columns import csv_text, lines
+from ipubench.plugins.benchmarks_yml.cases import (
+    SpecConfig,
+    SpecFile,
+    SpecSource,
+    Wanted,
+    cases_of,
+    entry_of,
+    is_spec,
+    unknown_option,
+)
 from ipubench.plugins.benchmarks_yml.command import base_environment, needs
-from ipubench.plugins.benchmarks_yml.errors import SpecError
-from ipubench.plugins.benchmarks_yml.module import SpecFile, SpecSource, entry_of, is_spec
 from ipubench.plugins.benchmarks_yml.reader import read_entries
+from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.command_line.words import only_lists
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of, selection_key
@@ -54,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
             if path not in files:
                 entries = read_entries(path, given)
                 files[path] = SpecSource(path, _nodeid(config, path), entries)
-    except SpecError as error:
+    except YamlError as error:
         raise pytest.UsageError(str(error)) from None
 
 
@@ -203,7 +211,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if run is None:
         return
     benchmarks = list(run.results.benchmarks.values())
-    run.closing += lines(benchmarks)
+    run.closing += column_lines(benchmarks)
     text = csv_text(benchmarks)
     if config.option.report is None or not text:
         return

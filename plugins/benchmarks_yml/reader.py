@@ -6,29 +6,33 @@ import re
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ipubench.fixtures.case import yaml_reader
+from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
-from ipubench.plugins.benchmarks_yml import figures, template, yaml_reader
-from ipubench.plugins.benchmarks_yml.entry import KEYS, MADE_UP, PREPARATION, SHARED, Entry
-from ipubench.plugins.benchmarks_yml.errors import SpecError, short
-from ipubench.plugins.benchmarks_yml.fields import Fields
-from ipubench.plugins.benchmarks_yml.variants import (
-    ParameterError,
+from ipubench.fixtures.case.yaml_reader import Fields, Value, YamlError
+from ipubench.plugins.benchmarks_yml import figures, template
+from ipubench.plugins.benchmarks_yml.entry import (
+    KEYS,
+    MADE_UP,
+    PREPARATION,
+    SHARED,
+    Entry,
     Variant,
+    VariantReader,
     variant_name,
-    variants,
 )
-from ipubench.plugins.benchmarks_yml.yaml_reader import Value
 
+EMPTY = "an entry is a name with cmd: COMMAND below it"
 LONGEST_TIMEOUT = 366 * 24 * 3600  # seconds
 
 
 def read_entries(path: Path, name: str) -> List[Entry]:
-    """Return the benchmarks of a file that messages call ``name``. Raises SpecError."""
-    return entries_of(yaml_reader.read(path, name), name, path.parent)
+    """Return the benchmarks of a file that messages call ``name``. Raises YamlError."""
+    return entries_of(yaml_reader.read(path, name, EMPTY), name, path.parent)
 
 
 def entries_of(root: Value, name: str, folder: Path) -> List[Entry]:
-    """Return the benchmarks of a document, whose paths begin in ``folder``. Raises SpecError."""
+    """Return the benchmarks of a document, whose paths begin in ``folder``. Raises YamlError."""
     reader = _Reader(Fields(name), folder)
     entries = [
         reader.entry(key, root.lines[key], value)
@@ -36,7 +40,7 @@ def entries_of(root: Value, name: str, folder: Path) -> List[Entry]:
         if SHARED not in key
     ]
     if not entries:
-        raise SpecError(
+        raise YamlError(
             name, 0, f"has no benchmark: a name with {SHARED!r} in it is a shared block"
         )
     titles = set()
@@ -44,7 +48,7 @@ def entries_of(root: Value, name: str, folder: Path) -> List[Entry]:
         for variant in entry.variants:
             title = variant_name(entry.name, variant)
             if title in titles:
-                raise SpecError(name, entry.line, f"there are two variants {short(title)}")
+                raise YamlError(name, entry.line, f"there are two variants {shortened(title)}")
             titles.add(title)
     shown = [known for entry in entries for known in (*entry.figures, *entry.variants[0])]
     figures.unknown_column(reader.fields, reader.columns, shown)
@@ -62,17 +66,14 @@ class _Reader:
 
     def entry(self, name: str, line: int, value: Value) -> Entry:
         fields = self.fields
-        found = fields.keys(value, short(name), KEYS)
+        found = fields.keys(value, shortened(name), KEYS)
         if ("cmd" in found) == ("notebook" in found):
             problem = "has both cmd and notebook" if "cmd" in found else "has no cmd"
             raise fields.error(
-                line, f"{short(name)} {problem}; a shared block has {SHARED!r} in its name"
+                line, f"{shortened(name)} {problem}; a shared block has {SHARED!r} in its name"
             )
-        command = fields.text(found["cmd"], f"{short(name)}: cmd") if "cmd" in found else ""
-        try:
-            every = variants(found.get("parameters", Value(line, None)))
-        except ParameterError as error:
-            raise fields.error(error.line, f"{short(name)}: {error}") from None
+        command = fields.text(found["cmd"], f"{shortened(name)}: cmd") if "cmd" in found else ""
+        every = VariantReader(fields, name).variants(found.get("parameters", Value(line, None)))
         if command:
             self._check_command(name, found["cmd"].line, command, every)
         metrics = figures.metrics_of(fields, found)
@@ -94,7 +95,7 @@ class _Reader:
             timeout=self._timeout(found),
             requirements=self._requirements(found),
             allow_wandb="allow_wandb" in found
-            and fields.flag(found["allow_wandb"], f"{short(name)}: allow_wandb"),
+            and fields.flag(found["allow_wandb"], f"{shortened(name)}: allow_wandb"),
             data=self._data(name, found),
             notebook="notebook" in found,
             unused=tuple(key for key in PREPARATION if key in found),
@@ -104,17 +105,17 @@ class _Reader:
         try:
             missing = sorted(template.fields(command) - set(every[0]))
         except ValueError as error:
-            raise self.fields.error(line, f"{short(name)}: cmd: {error}") from None
+            raise self.fields.error(line, f"{shortened(name)}: cmd: {error}") from None
         if missing:
             raise self.fields.error(
                 line,
-                f"{short(name)}: cmd: there is no parameter {missing[0]}"
+                f"{shortened(name)}: cmd: there is no parameter {missing[0]}"
                 f"{nearest(missing[0], every[0])}; write {{{{ and }}}} for braces",
             )
         for variant in every:
             problem = template.problem(template.fill(command, variant))
             if problem:
-                what = short(variant_name(name, variant))
+                what = shortened(variant_name(name, variant))
                 raise self.fields.error(line, f"{what}: cmd: {problem}")
 
     def _environment(self, found: Dict[str, Value]) -> Dict[str, str]:
@@ -124,7 +125,7 @@ class _Reader:
         for name in variables:
             if "=" in name or not name:
                 raise self.fields.error(
-                    found["env"].lines[name], f"{short(name)} is no variable's name"
+                    found["env"].lines[name], f"{shortened(name)} is no variable's name"
                 )
         return {name: self.fields.scalar(v, f"env: {name}") for name, v in variables.items()}
 
@@ -154,7 +155,7 @@ class _Reader:
         words = re.split(r"[^A-Za-z0-9]+", name.lower())
         for mode, word in MADE_UP.items():
             if mode in found:
-                if self.fields.flag(found[mode], f"{short(name)}: {mode}"):
+                if self.fields.flag(found[mode], f"{shortened(name)}: {mode}"):
                     return mode
             elif any(map(word.fullmatch, words)):
                 return mode

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Sequence, Tuple
 
+from ipubench.plugins.baseline.exports import csv_cell
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
 from ipubench.plugins.benchmarks_yml.command import Ran
-from ipubench.plugins.benchmarks_yml.entry import Entry
+from ipubench.plugins.benchmarks_yml.entry import ROW, Entry
 from ipubench.plugins.benchmarks_yml.metrics import (
     LATENCY,
     THROUGHPUT,
@@ -17,6 +20,8 @@ from ipubench.plugins.benchmarks_yml.metrics import (
     mean,
     search,
 )
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.text import short_number
 
 
 @dataclass
@@ -118,3 +123,50 @@ def described(metric: Metric, results: CommandResults) -> Dict[str, Any]:
         "value": results.figures[metric.name],
         "values": results.values[metric.name],
     }
+
+
+def column_lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
+    """Return a line per command: its columns, and its file where there are several."""
+    found = []
+    files = {_file(one) for one in benchmarks if "spec" in record_of(one)}
+    for benchmark in benchmarks:
+        record = record_of(benchmark)
+        columns = record.get("spec", {}).get("columns")
+        if columns:
+            shown = ", ".join(f"{title} {_shown(value)}" for title, value in columns)
+            where = f"{_file(benchmark)}: " if len(files) > 1 else ""
+            found.append(f"{where}{record['name']}: {shown}")
+    return found
+
+
+def _file(benchmark: Dict[str, Any]) -> str:
+    return str(benchmark["fullname"]).split("::")[0]
+
+
+def csv_text(benchmarks: Sequence[Dict[str, Any]]) -> str:
+    """Return a row per command: its file, name and parameters, columns, metrics; '' without any."""
+    rows: List[Dict[str, Any]] = []
+    for benchmark in benchmarks:
+        record = record_of(benchmark)
+        facts = record.get("spec")
+        if facts:
+            names = (benchmark["fullname"], facts["entry"], facts["variant"])
+            columns = dict(facts["columns"])
+            for name, value in record["counters"].items():
+                columns.setdefault(name, value)
+            last = (facts["seconds"], facts["git"])
+            rows.append({**dict(zip(ROW[:3], names)), **columns, **dict(zip(ROW[3:], last))})
+    if not rows:
+        return ""
+    headings = list(dict.fromkeys(name for row in rows for name in row))
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow([csv_cell(name) for name in headings])
+    writer.writerows([csv_cell(row.get(name)) for name in headings] for row in rows)
+    return output.getvalue()
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return short_number(value) if isinstance(value, float) else str(value)

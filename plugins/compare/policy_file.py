@@ -14,22 +14,20 @@ A file wins over a marker because the marker's author knows the case, and the fi
 from __future__ import annotations
 
 import fnmatch
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
-import yaml
-
-from ipubench.fixtures.case.options import nearest
+from ipubench.fixtures.case import yaml_reader
+from ipubench.fixtures.case.errors import shortened
+from ipubench.fixtures.case.yaml_reader import Fields, Value, YamlError
 from ipubench.plugins.record.process_sample import METRICS, THROUGHPUT
-from ipubench.plugins.record.values import fraction, shortened
+from ipubench.plugins.record.values import fraction
 
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
-STRING = "tag:yaml.org,2002:str"
-NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 KEYS = ("default", "cases")
+EMPTY = "write default: {throughput: 5%}"
 FORM = "percentages by metric, such as {throughput: 3%}, or ignore"
 
 
@@ -66,16 +64,25 @@ class Policy:
     @classmethod
     def load(cls, path: Path, gate: Optional[float] = None) -> Policy:
         """Read a policy file. Raises PolicyError."""
-        try:
-            text = path.read_bytes().decode("utf-8-sig")
-        except (OSError, ValueError) as error:
-            raise PolicyError(f"the policy {path} cannot be read: {error}") from None
-        return cls.parse(text, str(path), gate)
+        name = f"the policy {path}"
+        return cls._of(path.name, name, lambda: yaml_reader.read(path, name, EMPTY), gate)
 
     @classmethod
     def parse(cls, text: str, name: str, gate: Optional[float] = None) -> Policy:
         """Read the text of a policy file called ``name``. Raises PolicyError."""
-        return cls(Path(name).name, *_Reader(name).read(text), gate)
+        called = f"the policy {name}"
+        return cls._of(
+            Path(name).name, called, lambda: yaml_reader.parse(text, called, EMPTY), gate
+        )
+
+    @classmethod
+    def _of(
+        cls, name: str, called: str, document: Callable[[], Value], gate: Optional[float]
+    ) -> Policy:
+        try:
+            return cls(name, *_Reader(called).read(document()), gate)
+        except YamlError as error:
+            raise PolicyError(str(error)) from None
 
     def limits(self, nodeid: str, markers: Mapping[str, float]) -> Limits:
         """Return what holds for a case; ``markers`` as :func:`marker_thresholds` returns them."""
@@ -123,107 +130,56 @@ def matches(pattern: str, nodeid: str) -> bool:
 
 
 class _Reader:
-    """Reads the nodes of a YAML document, which know their lines; no object is constructed."""
+    """Reads a policy. Its methods raise YamlError."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self._fields = Fields(name)
 
-    def read(self, text: str) -> Tuple[Rule, Tuple[Tuple[str, Rule], ...]]:
-        try:
-            root = yaml.compose(text, Loader=yaml.SafeLoader)
-        # Escapes and directives with impossible numbers are ValueErrors, deep nesting the last.
-        except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-            raise self._syntax(error) from None
-        if root is None:
-            raise PolicyError(f"the policy {self.name} is empty; write default: {{throughput: 5%}}")
-        default = Rule()
-        cases: List[Tuple[str, Rule]] = []
-        for key, node, value in self._entries(root, "a policy", f"{' and '.join(KEYS)}"):
-            if key == "default":
-                default = self._rule(value, "default")
-            elif key == "cases":
-                cases = [
-                    (pattern, self._rule(rule, pattern))
-                    for pattern, _, rule in self._entries(value, "cases", "patterns")
-                ]
-            else:
-                raise self._error(node, f"{shortened(key)} is no key of a policy", key, KEYS)
-        return default, tuple(cases)
+    def read(self, root: Value) -> Tuple[Rule, Tuple[Tuple[str, Rule], ...]]:
+        found = self._fields.mapping(root, "a policy", " and ".join(KEYS))
+        for key in found:
+            if key not in KEYS:
+                problem = f"{shortened(key)} is no key of a policy"
+                raise self._fields.error(root.lines[key], problem, key, KEYS)
+        default = self._rule(found["default"], "default") if "default" in found else Rule()
+        patterns: Dict[str, Value] = {}
+        if "cases" in found:
+            patterns = self._fields.mapping(found["cases"], "cases", "patterns")
+        return default, tuple((name, self._rule(rule, name)) for name, rule in patterns.items())
 
-    def _rule(self, node: yaml.Node, where: str) -> Rule:
-        if _text(node) == IGNORE:
+    def _rule(self, value: Value, where: str) -> Rule:
+        if value.data == IGNORE:
             return Rule(ignore=True)
         thresholds: Dict[str, Optional[float]] = {}
-        for key, at, value in self._entries(node, shortened(where), FORM):
-            if key not in METRICS:
-                raise self._error(at, f"{shortened(key)} is no metric", key, METRICS)
-            thresholds[key] = self._threshold(value, key)
+        for metric, threshold in self._fields.mapping(value, shortened(where), FORM).items():
+            if metric not in METRICS:
+                problem = f"{shortened(metric)} is no metric"
+                raise self._fields.error(value.lines[metric], problem, metric, METRICS)
+            thresholds[metric] = self._threshold(threshold, metric)
         if not thresholds:
-            raise self._error(node, f"{shortened(where)} says nothing; it holds {FORM}")
+            raise self._fields.error(
+                value.line, f"{shortened(where)} says nothing; it holds {FORM}"
+            )
         return Rule(thresholds)
 
-    def _threshold(self, node: yaml.Node, metric: str) -> Optional[float]:
-        text = _text(node)
-        if text == IGNORE:
+    def _threshold(self, value: Value, metric: str) -> Optional[float]:
+        given = value.data
+        if given == IGNORE:
             return None
-        if isinstance(node, yaml.ScalarNode) and node.tag in NUMBERS:
-            raise self._error(
-                node, f"{metric}: {shortened(node.value)} has no unit; {_spell(node)}"
-            )
-        if text is None:
-            raise self._error(node, f"{metric} needs a percentage, such as 3%, or ignore")
-        try:
-            return fraction(text)
-        except ValueError as error:
-            raise self._error(node, f"{metric}: {error}") from None
-
-    def _entries(
-        self, node: yaml.Node, what: str, holds: str
-    ) -> List[Tuple[str, yaml.Node, yaml.Node]]:
-        """Return (key, its node, value) of a mapping with distinct keys of text."""
-        if not isinstance(node, yaml.MappingNode):
-            raise self._error(node, f"{what} holds {holds}")
-        found: Dict[str, Tuple[yaml.Node, yaml.Node]] = {}
-        for key, value in node.value:
-            text = _text(key)
-            if text is None:
-                raise self._error(key, f"{what} holds {holds}, each under a name")
-            if text in found:
-                raise self._error(key, f"{shortened(text)} stands twice in {what}")
-            found[text] = (key, value)
-        return [(text, key, value) for text, (key, value) in found.items()]
-
-    def _error(
-        self, node: yaml.Node, problem: str, word: str = "", known: Iterable[str] = ()
-    ) -> PolicyError:
-        line = f", line {node.start_mark.line + 1}"
-        allowed = f"{nearest(word, known)}; there are {', '.join(known)}" if known else ""
-        return PolicyError(f"the policy {self.name}{line}: {problem}{allowed}")
-
-    def _syntax(self, error: Exception) -> PolicyError:
-        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        if isinstance(error, RecursionError):
-            problem = "it is nested too deeply"
+        if isinstance(given, (int, float)) and not isinstance(given, bool):
+            problem = f"{metric}: {shortened(given)} has no unit; {_spell(given)}"
+        elif not isinstance(given, str):
+            problem = f"{metric} needs a percentage, such as 3%, or ignore"
         else:
-            problem = str(getattr(error, "problem", None) or error).split("\n")[0]
-        words = f"{problem} {getattr(error, 'context', '')}"
-        hint = "; write a pattern that begins with * in quotes" if "alias" in words else ""
-        return PolicyError(f"the policy {self.name}{line} is not valid YAML: {problem}{hint}")
+            try:
+                return fraction(given)
+            except ValueError as error:
+                problem = f"{metric}: {error}"
+        raise self._fields.error(value.line, problem)
 
 
-def _text(node: yaml.Node) -> Optional[str]:
-    """Return a node's text, or None where it is a number, a mapping or anything else."""
-    scalar = isinstance(node, yaml.ScalarNode)
-    return str(node.value) if scalar and node.tag == STRING else None
-
-
-def _spell(node: yaml.ScalarNode) -> str:
+def _spell(value: float) -> str:
     """Say how a bare number is written, in both ways that it may have been meant."""
-    try:
-        value = float(node.value)
-    except (ValueError, OverflowError):
-        value = math.nan
     if not 0 < value < 1000:
         return "write a percentage, such as 3%"
     if value >= 1:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
+
+from ipubench.fixtures.case.errors import shortened
 
 LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
 PERCENTAGE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\s?%")
@@ -69,8 +71,3 @@ def percentage_argument(text: str) -> float:
         return fraction(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def shortened(text: Any, most: int = 60) -> str:
-    shown = repr(str(text))
-    return shown if len(shown) <= most else f"{shown[: most - 4]}...'"

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ipubench.fixtures.case.yaml_reader import Value, YamlError, parse
 from ipubench.plugins.benchmarks_yml.entry import KEYS
-from ipubench.plugins.benchmarks_yml.errors import SpecError
 from ipubench.plugins.benchmarks_yml.expression import FUNCTIONS, Expression
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
-from ipubench.plugins.benchmarks_yml.yaml_reader import Value, parse
 
 BOMB = "a: &a0 {x: 1}\n" + "".join(
     f"b{n}: &a{n} {{{', '.join(f'k{i}: *a{n - 1}' for i in range(9))}}}\n" for n in range(1, 30)
@@ -26,7 +25,7 @@ MANY = "a:\n  cmd: x\n  parameters:\n" + "".join(f"    p{n}: '1,2'\n" for n in r
 def problem(tmp_path: Path, text: str) -> str:
     path = tmp_path / "spec.yml"
     path.write_bytes(text.encode("utf-8", errors="surrogatepass"))
-    with pytest.raises(SpecError) as error:
+    with pytest.raises(YamlError) as error:
         read_entries(path, "spec.yml")
     return str(error.value)
 
@@ -34,11 +33,11 @@ def problem(tmp_path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "spec.yml: is empty"),
+        ("", "spec.yml is empty; an entry is a name with cmd"),
         ("- a\n", "spec.yml, line 1: a benchmarks.yml holds names with values"),
-        ("a: [1\nb: 2\n", "spec.yml, line 2: is not valid YAML"),
+        ("a: [1\nb: 2\n", "spec.yml, line 2: this is not valid YAML"),
         ("a:\n  cmd: x\n  cmd: y\n", "spec.yml, line 3: 'cmd' stands twice"),
-        ("common_options: {}\n", "spec.yml: has no benchmark: a name with 'options'"),
+        ("common_options: {}\n", "spec.yml has no benchmark: a name with 'options'"),
         ("a:\n  data: {}\n", "spec.yml, line 1: 'a' has no cmd; a shared block has 'options'"),
         ("a: {cmd: x, notebook: y}\n", "'a' has both cmd and notebook"),
         ("a:\n  cmd: x\n  timout: 5\n", "line 3: 'a': 'timout' is no key; did you mean timeout?"),
@@ -137,11 +136,11 @@ def problem(tmp_path: Path, text: str) -> str:
         ("a: {<<: 5, cmd: x}\n", "<< merges a mapping"),
         ("a: {cmd: !!python/name:os.system x}\n", "could not determine a constructor"),
         ("a: {cmd: x, timeout: !!int x}\n", "'x' is no value of its type"),
-        ("a: " + "[" * 5000 + "\n", "spec.yml: is nested too deeply"),
+        ("a: " + "[" * 5000 + "\n", "spec.yml is nested too deeply"),
         (MANY, "more than 10,000 variants"),
         (BOMB, "spec.yml, line 1: 'a': 'x' is no key"),
-        ("a: \x00\n", "spec.yml, line 1: is not valid YAML"),
-        ("---\na: {cmd: x}\n---\nb: {cmd: x}\n", "spec.yml, line 3: is not valid YAML"),
+        ("a: \x00\n", "spec.yml, line 1: this is not valid YAML"),
+        ("---\na: {cmd: x}\n---\nb: {cmd: x}\n", "spec.yml, line 3: this is not valid YAML"),
     ],
 )
 def test_a_malformed_file_is_one_message_with_its_line(
@@ -153,12 +152,12 @@ def test_a_malformed_file_is_one_message_with_its_line(
 def test_a_file_that_is_no_text_or_too_large(tmp_path: Path) -> None:
     path = tmp_path / "spec.yml"
     path.write_bytes(b"a: 1\nb: \xff\n")
-    with pytest.raises(SpecError, match="spec.yml, line 2: this is not UTF-8"):
+    with pytest.raises(YamlError, match="spec.yml, line 2: this is not UTF-8"):
         read_entries(path, "spec.yml")
     path.write_bytes(b" " * (1 << 20) + b"\n")
-    with pytest.raises(SpecError, match="larger than 1 MiB"):
+    with pytest.raises(YamlError, match="larger than 1 MiB"):
         read_entries(path, "spec.yml")
-    with pytest.raises(SpecError, match="cannot be read"):
+    with pytest.raises(YamlError, match="cannot be read"):
         read_entries(tmp_path, "spec.yml")
 
 
@@ -174,7 +173,7 @@ def test_a_file_that_is_no_text_or_too_large(tmp_path: Path) -> None:
 def test_no_text_makes_the_reader_fail_otherwise(text: str) -> None:
     try:
         assert isinstance(parse(text, "spec.yml"), Value)
-    except SpecError as error:
+    except YamlError as error:
         assert str(error).startswith("spec.yml")
 
 
@@ -200,7 +199,7 @@ def test_no_values_make_an_entry_fail_otherwise(keys: Dict[str, str], command: b
     try:
         (entry,) = entries_of(parse(text, "spec.yml"), "spec.yml", Path())
         assert entry.name == "entry" and entry.variants
-    except SpecError as error:
+    except YamlError as error:
         assert str(error).startswith("spec.yml, line ")
 
 

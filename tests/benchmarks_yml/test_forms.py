@@ -10,15 +10,15 @@ from typing import Dict, List
 
 import pytest
 
+from ipubench.fixtures.case.yaml_reader import parse
 from ipubench.fixtures.machine.process import ServerProcess
-from ipubench.plugins.benchmarks_yml import template, units
+from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, safe_name
 from ipubench.plugins.benchmarks_yml.command import Ran, words_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, mean, search
+from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, mean, search, seconds_of
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
 from ipubench.plugins.benchmarks_yml.results import CommandResults, results_of
-from ipubench.plugins.benchmarks_yml.yaml_reader import parse
 
 FORMS = Path(__file__).resolve().parents[1] / "stored" / "specs" / "forms.yml"
 ENTRIES: Dict[str, Entry] = {entry.name: entry for entry in read_entries(FORMS, "forms.yml")}
@@ -205,7 +205,7 @@ def test_what_matches_is_of_both_streams_line_by_line(tmp_path: Path) -> None:
     ],
 )
 def test_the_unit_of_a_time(titles: List[str], regexp: str, seconds: float) -> None:
-    assert units.seconds_of(titles, [regexp]) == seconds
+    assert seconds_of(titles, [regexp]) == seconds
 
 
 def test_values_beyond_what_a_float_can_hold_are_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from ipubench.plugins.baseline.entries import is_gone
-from ipubench.plugins.benchmarks_yml.columns import csv_text
+from ipubench.plugins.benchmarks_yml.results import csv_text
 from tests.support.harness import QUIETLY, ROOT, Outcome, Project, run_pytest
 
 NEEDED = "pytest_benchmark.plugin,ipubench.plugins.command_line.options"
