@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Optional, Sequence
 
 from ipubench.plugins.baseline import commands
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.history.command import history
+from ipubench.plugins.baseline.history import history
 from ipubench.plugins.record.values import percentage_argument
 
 LAST_RUNS = 100

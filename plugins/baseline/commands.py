@@ -12,10 +12,9 @@ from typing import Any, Dict, Iterable, List
 
 from ipubench.fixtures.machine.files import write_atomically
 from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.baseline import runs, show, store
+from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
-from ipubench.plugins.baseline.difference import differences, exit_code
-from ipubench.plugins.baseline.entries import Benchmark, is_gone, key_of
+from ipubench.plugins.baseline.entries import Benchmark, differences, exit_code, is_gone, key_of
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
 from ipubench.plugins.record.record import record_of
@@ -135,7 +134,7 @@ def run_path(given: str) -> Path:
 def promote(args: Namespace) -> int:
     """Make a run's results the baseline of their cases."""
     run = run_path(args.run)
-    document, regressed = runs.read_run(run)
+    document, regressed = store.read_run(run)
     if regressed and not args.accept_regressed:
         raise BaselineError(
             f"nothing was promoted: {len(regressed)} cases of {run} regressed "

@@ -1,12 +1,24 @@
-"""The entries of a baseline: what names one, which one a case is compared with, how sets join."""
+"""The entries of a baseline: what names one, how sets of them join, and how two sets differ."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
-from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.gate.rule import Rule, judge
+from ipubench.plugins.record.process_sample import THROUGHPUT, with_processes
 from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.verdict import (
+    COMPARED,
+    EXIT_NOTHING_COMPARED,
+    MISSING,
+    NEW,
+    REGRESSED,
+    Verdict,
+)
 from ipubench.plugins.run.results import SessionResults
+
+EXIT_CHANGED = 1
 
 #: A finished benchmark in pytest-benchmark's format, with our record in it.
 Benchmark = Dict[str, Any]
@@ -94,3 +106,47 @@ def replaced(old: Iterable[Benchmark], new: Sequence[Benchmark]) -> List[Benchma
     again = {(benchmark["fullname"], key_of(benchmark).fingerprint) for benchmark in new}
     kept = [one for one in old if (one["fullname"], key_of(one).fingerprint) not in again]
     return in_order([*kept, *new])
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What the gate says of one case of two files; a missing one has its name from before."""
+
+    nodeid: str
+    name: str
+    verdict: Verdict
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Return JSON values."""
+        return {"case": self.nodeid, **self.verdict.as_dict()}
+
+
+def differences(
+    before: Sequence[Benchmark], now: Sequence[Benchmark], threshold: Optional[float]
+) -> List[Difference]:
+    """Compare each entry of ``now``; cases that only ``before`` has are missing.
+
+    A case that options of the command line made is missing only when its bench function is. Without
+    a threshold the change is shown and judged by nothing.
+    """
+    stored = [find(before, *key_of(benchmark)) for benchmark in now]
+    thresholds = {} if threshold is None else {THROUGHPUT: threshold}
+    rule = Rule(thresholds, cases=max(1, sum(entry is not None for entry in stored)))
+    found = []
+    for benchmark, entry in zip(now, stored):
+        verdict = Verdict(NEW) if entry is None else judge(benchmark, entry, rule)
+        found.append(Difference(benchmark["fullname"], record_of(benchmark)["name"], verdict))
+    there = {benchmark["fullname"] for benchmark in now}
+    gone = {b["fullname"]: record_of(b)["name"] for b in before if is_gone(b, there)}
+    found += [Difference(nodeid, name, Verdict(MISSING)) for nodeid, name in gone.items()]
+    return found
+
+
+def exit_code(found: Sequence[Difference], threshold: Optional[float]) -> int:
+    """Return 0, 1 where a case regressed or is missing, 6 where nothing was compared."""
+    if threshold is None:
+        return 0
+    kinds = {difference.verdict.kind for difference in found}
+    if kinds & {REGRESSED, MISSING}:
+        return EXIT_CHANGED
+    return 0 if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED

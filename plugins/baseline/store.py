@@ -1,19 +1,22 @@
-"""Baseline files: where they are, reading one, changing one under its lock."""
+"""Baseline files: where they are, reading one or a finished run, changing one under its lock."""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from filelock import FileLock, Timeout
 
 from ipubench.fixtures.machine.paths import user_path
-from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
+from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, measured, replaced
 from ipubench.plugins.baseline.format import FORMAT, BaselineError, decode
 from ipubench.plugins.baseline.format import problems as faults_of
-from ipubench.plugins.record.files import finite, write_json
-from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.files import finite, read_lines, write_json
+from ipubench.plugins.record.record import NAMESPACE, record_of
+from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.run import journal
+from ipubench.plugins.run.results import SessionResults
 
 LOCK_SECONDS = 60.0
 SHOWN_PROBLEMS = 3
@@ -72,6 +75,45 @@ def load_document(
             "write it again with --baseline-save"
         )
     return document
+
+
+def read_run(path: Path) -> Tuple[Dict[str, Any], List[str]]:
+    """Return a run's document and its cases that regressed. Raises BaselineError."""
+    if path.suffix != ".jsonl":
+        return load_document(path), []
+    try:
+        lines = read_lines(path)
+    except OSError as error:
+        raise BaselineError(f"the run {path} cannot be read: {error}") from error
+    version = lines[0].get("format") if lines and lines[0]["type"] == "run" else None
+    if type(version) is not int:
+        raise BaselineError(f"{path} is not the journal of a run; results/ has those of this suite")
+    if version > journal.FORMAT:
+        raise BaselineError(
+            f"the run {path} has format {version}, this version reads up to {journal.FORMAT}: use "
+            "a newer ipubench"
+        )
+    results = SessionResults()
+    for line in lines:
+        results.take(line)
+    try:
+        benchmarks = measured(results)
+        revision = record_of(benchmarks[-1]).get("git") if benchmarks else None
+        regressed = [
+            nodeid for nodeid, verdict in results.verdicts.items() if verdict["kind"] == REGRESSED
+        ]
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise BaselineError(
+            f"the run {path} is damaged: a case of it lacks what a baseline keeps ({error!r})"
+        ) from error
+    if not benchmarks:
+        raise BaselineError(f"the run {path} measured no case")
+    # pytest-benchmark's program wants both parts; what they would say is in each record.
+    return {
+        "benchmarks": benchmarks,
+        "machine_info": {},
+        "commit_info": {"id": revision},
+    }, regressed
 
 
 def _name(benchmark: Any) -> str:

@@ -12,10 +12,9 @@ from typing import List, Optional
 
 from ipubench.fixtures.machine.paths import user_path
 from ipubench.plugins import baseline
-from ipubench.plugins.baseline.difference import differences
-from ipubench.plugins.baseline.entries import newest
+from ipubench.plugins.baseline.entries import differences, newest
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.runs import read_run
+from ipubench.plugins.baseline.store import read_run
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.values import percentage_argument
 from ipubench.plugins.report.files import ReportError, check, write

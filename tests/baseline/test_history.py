@@ -11,11 +11,15 @@ from typing import Any, List
 
 import pytest
 
-from ipubench.plugins.baseline import BaselineError, Key, load_document, save
-from ipubench.plugins.baseline.history import change_points as changes
-from ipubench.plugins.baseline.history import store
-from ipubench.plugins.baseline.history.change_points import ChangesUnavailable, change_points, noise
-from ipubench.plugins.baseline.history.store import Trend, short_revision, slug
+from ipubench.plugins.baseline import BaselineError, Key, history, load_document, save, trends
+from ipubench.plugins.baseline.history import slug
+from ipubench.plugins.baseline.trends import (
+    ChangesUnavailable,
+    Trend,
+    change_points,
+    noise,
+    short_revision,
+)
 from tests.baseline.test_command import Shell
 from tests.support.baselines import document, entry
 from tests.support.harness import Project
@@ -95,7 +99,7 @@ def test_noise_is_that_of_the_runs_whatever_the_steps() -> None:
     stepped = [value + 0.5 * (index >= 100) for index, value in enumerate(one)]
     assert noise(one) == pytest.approx(0.01, rel=0.2)
     assert noise(stepped) == pytest.approx(noise(one), rel=0.05)
-    assert noise([1.0] * 10) == changes.SMALLEST_NOISE
+    assert noise([1.0] * 10) == trends.SMALLEST_NOISE
 
 
 def without_ruptures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +130,7 @@ def test_equal_configuration_and_machine_make_one_trend_in_order_of_time() -> No
         entry(time="2026-01-02T00:00:00Z", config_hash="g"),
         entry("b", time="2026-01-02T00:00:00Z"),
     ]
-    found = store.trends_of(runs)
+    found = trends.trends_of(runs)
     assert len(found) == 4
     (both,) = [trend for trend in found if len(trend.points) == 2]
     assert both.key == (A, "h", "cpu/x")
@@ -140,16 +144,16 @@ def test_a_run_counts_with_the_median_of_its_processes() -> None:
     run = entry(processes=3)
     for process, slower in zip(run["extra_info"]["ipubench"]["processes"], (1.0, 5.0, 2.0)):
         process["seconds"] = [0.1 * slower] * 5
-    (trend,) = store.trends_of([run])
+    (trend,) = trends.trends_of([run])
     assert trend.points[0].throughput == pytest.approx(80 / 0.2)
 
 
 def test_the_change_of_a_level_is_that_of_medians() -> None:
     rates = [100.0, 101.0, 50.0, 80.0, 81.0, 82.0]
-    points = tuple(store.Point("t", "r", rate, 1) for rate in rates)
+    points = tuple(trends.Point("t", "r", rate, 1) for rate in rates)
     trend = Trend(Key(A, "h", "m"), "items/s", points)
-    assert store.level_change(trend, [3], 0) == pytest.approx(-0.19)
-    (change,) = store.as_dict(trend, [3])["changes"]
+    assert trends.level_change(trend, [3], 0) == pytest.approx(-0.19)
+    (change,) = trends.as_dict(trend, [3])["changes"]
     assert change["run"] == 3 and change["change"] == pytest.approx(-0.19)
 
 
@@ -211,7 +215,7 @@ def test_a_history_that_cannot_be_written_keeps_the_results(project: Project) ->
 @pytest.fixture
 def kept(project: Project) -> Shell:
     """Twelve runs of two cases, of which one became 10% slower with the seventh run."""
-    folder = project.folder / store.FOLDER / "machine"
+    folder = project.folder / history.FOLDER / "machine"
     generator = random.Random(7)
     for number in range(12):
         stamp = f"2026-02-{number + 1:02}T00:00:00Z"
@@ -246,7 +250,7 @@ def test_all_trends_are_shown_with_their_last_change(kept: Shell) -> None:
 
 
 def test_a_damaged_run_is_left_out_and_named(kept: Shell) -> None:
-    broken = kept.folder / store.FOLDER / "machine" / "20260201T000000Z-x.json"
+    broken = kept.folder / history.FOLDER / "machine" / "20260201T000000Z-x.json"
     broken.write_text("{")
     outcome = kept("history", "bench_x[b]").assert_code(0)
     outcome.line("left out: the baseline")
@@ -272,13 +276,13 @@ def test_trends_are_shown_without_the_library_too(
 
 
 def test_only_the_wanted_cases_of_a_file_are_read(kept: Shell) -> None:
-    path = kept.folder / store.FOLDER / "machine" / "20260201T000000Z-x.json"
+    path = kept.folder / history.FOLDER / "machine" / "20260201T000000Z-x.json"
     stored = json.loads(path.read_text())
     stored["benchmarks"][0]["stats"] = None  # of case a
     path.write_text(json.dumps(stored))
-    found, notes = store.read(kept.folder, lambda nodeid: "[b]" in nodeid, 1)
+    found, notes = history.read(kept.folder, lambda nodeid: "[b]" in nodeid, 1)
     assert len(found) == 1 and not notes
-    found, notes = store.read(kept.folder, lambda nodeid: True, 12)
+    found, notes = history.read(kept.folder, lambda nodeid: True, 12)
     assert len(found) == 22 and len(notes) == 1
     with pytest.raises(BaselineError, match="is damaged"):
         load_document(path)

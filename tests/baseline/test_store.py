@@ -30,7 +30,7 @@ from ipubench.plugins.baseline import (
     store,
 )
 from ipubench.plugins.baseline import format as form
-from ipubench.plugins.baseline.difference import differences
+from ipubench.plugins.baseline.entries import differences
 from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.gate import rule as gate

@@ -1,26 +1,29 @@
-"""History: the runs kept below baselines/history, and the trend of each case over them."""
+"""The trend of each case over many runs, and where its level has changed.
+
+Change points are those of PELT (Killick, Fearnhead and Eckley, JASA 107, 2012) from the library
+ruptures, with the absolute loss, under which a level is a median. A level has three runs at least,
+of which most must agree: one bad run is no change, two in a row are.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
-import os
-import re
-import time
-from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import Benchmark, Key, key_of
-from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.history.change_points import change_points
 from ipubench.plugins.record.process_sample import processes_of
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.statistics import median
 
-FOLDER = Path("baselines", "history")
 REVISION_LENGTH = 7
+LEAST_RUNS_OF_A_LEVEL = 3
+#: A case whose runs agree better than this still moves with the machine.
+SMALLEST_NOISE = 0.005
+#: See :func:`penalty`.
+PENALTY_FACTOR = 2.0
+# The median absolute deviation of normal values, as a share of their standard deviation.
+MAD_OF_NORMAL = 0.6745
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,44 +49,6 @@ class Trend:
         return change_points([math.log(point.throughput) for point in self.points])
 
 
-def path_of(root: Path, benchmarks: Sequence[Benchmark]) -> Path:
-    """Return the file that keeps a run: baselines/history/MACHINE/TIME-REVISION-PROCESS.json.
-
-    The process number keeps two runs within one second apart.
-    """
-    record = record_of(benchmarks[0])
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-    revision = short_revision(record.get("git")) or "unversioned"
-    name = f"{stamp}-{revision}-{os.getpid()}.json"
-    return root / FOLDER / slug(record["device"]["fingerprint"]) / name
-
-
-def slug(fingerprint: str) -> str:
-    """Return a folder's name for a machine: readable, and distinct for distinct fingerprints."""
-    words = re.sub(r"[^a-z0-9]+", "-", fingerprint.lower()).strip("-")[:60]
-    return f"{words}-{hashlib.sha256(fingerprint.encode(errors='replace')).hexdigest()[:8]}"
-
-
-def short_revision(revision: Optional[str]) -> str:
-    """Return the first digits of a commit, with -dirty where files differed."""
-    commit, _, rest = (revision or "").partition("-")
-    return commit[:REVISION_LENGTH] + (f"-{rest}" if rest else "")
-
-
-def read(root: Path, wanted: Callable[[str], bool], last: int) -> Tuple[List[Benchmark], List[str]]:
-    """Return the wanted cases of the last runs of each machine, and what files are unusable."""
-    benchmarks: List[Benchmark] = []
-    notes: List[str] = []
-    for folder in sorted(path for path in (root / FOLDER).glob("*") if path.is_dir()):
-        # Names begin with the time.
-        for path in sorted(folder.glob("*.json"))[-last:]:
-            try:
-                benchmarks += store.load_document(path, wanted)["benchmarks"]
-            except BaselineError as error:
-                notes.append(f"left out: {error}")
-    return benchmarks, notes
-
-
 def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
     """Return the trends, by machine and case; equal configuration and device form one."""
     groups: Dict[Key, List[Benchmark]] = {}
@@ -95,6 +60,12 @@ def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
         unit = record_of(runs[-1])["throughput"]["unit"]
         found.append(Trend(key, unit, tuple(map(_point, runs))))
     return sorted(found, key=lambda trend: (trend.key.fingerprint, trend.key))
+
+
+def short_revision(revision: Optional[str]) -> str:
+    """Return the first digits of a commit, with -dirty where files differed."""
+    commit, _, rest = (revision or "").partition("-")
+    return commit[:REVISION_LENGTH] + (f"-{rest}" if rest else "")
 
 
 def _point(benchmark: Benchmark) -> Point:
@@ -130,3 +101,47 @@ def as_dict(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:
             for number, index in enumerate(changes)
         ],
     }
+
+
+class ChangesUnavailable(Exception):
+    """The library is not installed; the message says how to get it."""
+
+
+def noise(values: Sequence[float]) -> float:
+    """Return the standard deviation of a series around its level, steps and outliers aside.
+
+    From the median absolute difference of neighbours, of which a step is only one (von Neumann's
+    idea, made robust): divided by that of normal values, and by sqrt(2) for a difference of two.
+    """
+    differences = [abs(b - a) for a, b in zip(values, values[1:])]
+    return max(SMALLEST_NOISE, median(differences) / MAD_OF_NORMAL / math.sqrt(2))
+
+
+def penalty(values: Sequence[float]) -> float:
+    """Return what one more level must save in absolute deviations: 2 sigma log(n).
+
+    sigma log(n) is the penalty of Schwarz's criterion (Yao, Statistics and Probability Letters 6,
+    1988), which has sigma^2 log(n) for squared deviations, in the unit of absolute ones. The factor
+    was chosen by simulation, see docs/how-to/baselines.md.
+    """
+    return PENALTY_FACTOR * noise(values) * math.log(len(values))
+
+
+def change_points(values: Sequence[float]) -> List[int]:
+    """Return the index of the first value of each new level of a series of logarithms.
+
+    Raises ChangesUnavailable without the library.
+    """
+    try:
+        import numpy as np
+        import ruptures
+    except ImportError:
+        raise ChangesUnavailable(
+            "change points need the library ruptures: pip install 'ipubench[report]'"
+        ) from None
+    if len(values) < 2 * LEAST_RUNS_OF_A_LEVEL:
+        return []
+    search = ruptures.Pelt(model="l1", min_size=LEAST_RUNS_OF_A_LEVEL, jump=1)
+    series = np.asarray(values, dtype=np.float64).reshape(-1, 1)
+    ends = search.fit(series).predict(pen=penalty(values))
+    return [int(end) for end in ends[:-1]]

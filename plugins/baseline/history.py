@@ -1,0 +1,170 @@
+"""`--history` keeps the runs of many revisions; the command ``history`` shows their trends."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+
+import pytest
+
+from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
+from ipubench.plugins.baseline.entries import Benchmark, measured
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.show import HASH_LENGTH, when
+from ipubench.plugins.baseline.trends import (
+    ChangesUnavailable,
+    Trend,
+    as_dict,
+    level_change,
+    short_revision,
+    trends_of,
+)
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.statistics import median
+from ipubench.plugins.record.text import cut_middle, percent, short_number, table, terminal_width
+from ipubench.plugins.run.results import is_complete, run_key
+
+FOLDER = Path("baselines", "history")
+# What a run had measured when it ended like this is no point of a trend.
+UNFINISHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the run's file; a disk that fails is reported and makes the exit code 4."""
+    config = session.config
+    run = config.stash.get(run_key, None)
+    if not config.option.history or run is None or session.exitstatus in UNFINISHED:
+        return
+    if not is_complete(config):
+        run.closing.append("nothing was kept for the history: the run ended before its last case")
+        return
+    benchmarks = measured(run.results)
+    if not benchmarks:
+        run.closing.append("nothing was kept for the history: no case was measured")
+        return
+    path = path_of(config.rootpath, benchmarks)
+    try:
+        store.write(path, pytest_benchmark_adapter.document(config, benchmarks))
+    except BaselineError as error:
+        run.closing.append(f"{error}; the results are in {run.journal.path}")
+        if session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        return
+    run.closing.append(f"kept for the history in {path}")
+
+
+def path_of(root: Path, benchmarks: Sequence[Benchmark]) -> Path:
+    """Return the file that keeps a run: baselines/history/MACHINE/TIME-REVISION-PROCESS.json.
+
+    The process number keeps two runs within one second apart.
+    """
+    record = record_of(benchmarks[0])
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    revision = short_revision(record.get("git")) or "unversioned"
+    name = f"{stamp}-{revision}-{os.getpid()}.json"
+    return root / FOLDER / slug(record["device"]["fingerprint"]) / name
+
+
+def slug(fingerprint: str) -> str:
+    """Return a folder's name for a machine: readable, and distinct for distinct fingerprints."""
+    words = re.sub(r"[^a-z0-9]+", "-", fingerprint.lower()).strip("-")[:60]
+    return f"{words}-{hashlib.sha256(fingerprint.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def read(root: Path, wanted: Callable[[str], bool], last: int) -> Tuple[List[Benchmark], List[str]]:
+    """Return the wanted cases of the last runs of each machine, and what files are unusable."""
+    benchmarks: List[Benchmark] = []
+    notes: List[str] = []
+    for folder in sorted(path for path in (root / FOLDER).glob("*") if path.is_dir()):
+        # Names begin with the time.
+        for path in sorted(folder.glob("*.json"))[-last:]:
+            try:
+                benchmarks += store.load_document(path, wanted)["benchmarks"]
+            except BaselineError as error:
+                notes.append(f"left out: {error}")
+    return benchmarks, notes
+
+
+def history(args: Namespace) -> int:
+    """Show the trend of each case, or one run by run, with change points."""
+    root = suite_root()
+    part = args.case or ""
+    benchmarks, notes = read(root, lambda nodeid: part in nodeid, args.last)
+    for note in notes:
+        print(note, file=sys.stderr)
+    found = trends_of(benchmarks)
+    if not found:
+        what = f"no case with {part!r} in its name" if part else "nothing"
+        raise BaselineError(f"{root / FOLDER} holds {what}; runs with --history are kept there")
+    marked = with_changes(found)
+    if args.json:
+        print_json([as_dict(trend, changes) for trend, changes in marked])
+    elif args.case is None:
+        print_lines(trend_overview(marked))
+    else:
+        print_lines(line for one in marked for line in trend_details(*one))
+    return 0
+
+
+def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[int]]]:
+    """Return each trend with its change points; none, and one message, without the library."""
+    try:
+        return [(trend, trend.changes()) for trend in found]
+    except ChangesUnavailable as error:
+        print(f"no change points are marked: {error}", file=sys.stderr)
+        return [(trend, []) for trend in found]
+
+
+def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[str]:
+    """Yield one line per trend, by machine: its level now, and when it last moved."""
+    machines: Dict[str, List[Tuple[Trend, Sequence[int]]]] = {}
+    for trend, changes in trends:
+        machines.setdefault(trend.key.fingerprint, []).append((trend, changes))
+    for machine, entries in machines.items():
+        yield cut_middle(f"{machine} ({len(entries)} trends)", terminal_width())
+        rows: List[Tuple[str, ...]] = [("  case", "runs", "level", "unit", "last change")]
+        for trend, changes in entries:
+            start = changes[-1] if changes else 0
+            level = median([point.throughput for point in trend.points[start:]])
+            last = "-"
+            if changes:
+                point = trend.points[start]
+                change = percent(level_change(trend, changes, len(changes) - 1), sign=True)
+                last = f"{change} at {point.revision or when(point.time)}"
+            name = "  " + trend.key.nodeid.split("::")[-1]
+            runs = str(len(trend.points))
+            rows.append((name, runs, short_number(level), trend.unit, last))
+        yield from table(rows, terminal_width())
+
+
+def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
+    """Yield a trend run by run, its change points marked."""
+    yield trend.key.nodeid
+    yield f"  {trend.key.fingerprint}, configuration {trend.key.config_hash[:HASH_LENGTH]}"
+    rows: List[Tuple[str, ...]] = [
+        ("  run (UTC)", "revision", trend.unit, "processes", "change of level")
+    ]
+    for index, point in enumerate(trend.points):
+        mark = ""
+        if index in changes:
+            number = list(changes).index(index)
+            mark = f"<-- {percent(level_change(trend, changes, number), sign=True)}"
+        rows.append(
+            (
+                f"  {when(point.time)}",
+                point.revision or "-",
+                short_number(point.throughput),
+                str(point.processes),
+                mark,
+            )
+        )
+    yield from table(rows, terminal_width())

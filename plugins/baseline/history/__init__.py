@@ -1,1 +1,0 @@
-"""Results of many revisions, and where their level changed."""
