@@ -22,6 +22,7 @@ pytest_plugins = [
     "ipubench.plugins.compare.policy",
     "ipubench.plugins.compare.baseline_plugin",
     "ipubench.plugins.compare.against_plugin",
+    "ipubench.plugins.compare.judge_plugin",
     "ipubench.plugins.baseline.history",
     "ipubench.plugins.report.plugin",
     "ipubench.plugins.run.interruption",

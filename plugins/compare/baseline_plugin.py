@@ -1,4 +1,4 @@
-"""`--baseline`, `--gate`, `--processes`, `--baseline-save`: judge each case in its own test.
+"""`--baseline`, `--gate`, `--baseline-save`: the stored results of this run, read and written.
 
 Exit codes: 1 where a case regressed, failed, or is missing from the run although the baseline has
 it; 6 where a gate was asked for and nothing could be compared.
@@ -8,34 +8,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Set
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 import pytest
 
-from ipubench.fixtures.devices.cpu import allowed_cpus
 from ipubench.plugins import baseline
-from ipubench.plugins.compare.against_plugin import against_key
-from ipubench.plugins.compare.policy import marker_thresholds, policy_of
-from ipubench.plugins.gate.rule import Rule, judge
-from ipubench.plugins.measure.base import Measured, measured_key
-from ipubench.plugins.processes.fresh import measure_again
+from ipubench.plugins.compare.policy import policy_of, thresholds_of
+from ipubench.plugins.gate.rule import Measure, Rule, judge
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.process_sample import with_processes
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
     NEW,
     REGRESSED,
     Verdict,
-    message,
 )
-from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.selection.expand import selection_key
-
-#: Processes that measure each case of a baseline: its own and fresh ones.
-BASELINE_PROCESSES = 9
 
 
 @dataclass
@@ -76,13 +66,10 @@ class Comparison:
 
 
 comparison_key = pytest.StashKey[Comparison]()
-cpus_key = pytest.StashKey[FrozenSet[int]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the baseline before anything runs: a bad file must not cost a measurement."""
-    # Before the device pins this process.
-    config.stash[cpus_key] = frozenset(allowed_cpus())
     option = config.option
     try:
         if option.baseline_save is not None:
@@ -96,76 +83,13 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-class FreshProcesses:
-    """Measures one case again and again, each time in a fresh process."""
+def judge_with_baseline(
+    item: pytest.Item, benchmark: Dict[str, Any], fresh: Sequence[Dict[str, Any]], measure: Measure
+) -> Verdict:
+    """Judge a case against the baseline of this run, which has one.
 
-    def __init__(
-        self, item: pytest.Item, release: Callable[[], None], progress: Callable[[str], None]
-    ) -> None:
-        self._item = item
-        self._release = release
-        self._progress = progress
-        self.benchmarks: List[Dict[str, Any]] = []
-
-    def __call__(self, number: int, why: str = "looks slower") -> Dict[str, Any]:
-        """Return the benchmark of the fresh process with this number, from 1 up."""
-        while len(self.benchmarks) < number:
-            if not self.benchmarks:
-                self._release()
-            self._progress(f"{why}, fresh process {len(self.benchmarks) + 1}")
-            config = self._item.config
-            found = measure_again(config, self._item.nodeid, config.stash[cpus_key])
-            self.benchmarks.append(found)
-            config.stash[run_key].add({"type": "fresh", "benchmark": found})
-        return self.benchmarks[number - 1]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
-    """Judge what a case has measured, once its own call has returned.
-
-    pytest calls the bench function in a hook of the same name, which comes before this one; where
-    it raises, nothing is judged. What both print and raise belongs to the call of the test.
+    ``fresh`` are its benchmarks from fresh processes so far; ``measure`` adds to them.
     """
-    measured = item.stash.get(measured_key, None)
-    if measured is not None:
-        del item.stash[measured_key]  # it holds the step
-        conclude(item, measured, item.config.stash[progress_key].phase)
-
-
-def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], None]) -> None:
-    """Measure a case in as many processes as are wanted, then let the gate judge it.
-
-    A regressed case fails here.
-    """
-    config = item.config
-    run = config.stash[run_key]
-    again = FreshProcesses(item, measured.release, progress)
-    for number in range(1, processes_wanted(config)):
-        again(number, "measured once")
-    against = config.stash.get(against_key, None)
-    if against is not None:
-        measured.release()
-        verdict = against.judge(item.nodeid, measured.benchmark, progress)
-    elif comparison_key in config.stash:
-        verdict = _judge(item, measured.benchmark, again)
-    else:
-        return
-    run.add({"type": "verdict", "case": item.nodeid, "verdict": verdict.as_dict()})
-    if verdict.kind == REGRESSED:
-        name = record_of(measured.benchmark)["name"]
-        pytest.fail(message(name, verdict, str(run.journal.path)), pytrace=False)
-
-
-def processes_wanted(config: pytest.Config) -> int:
-    """Return how many processes measure each case, the session's own among them."""
-    option = config.option
-    if option.processes is not None:
-        return int(option.processes)
-    return BASELINE_PROCESSES if option.baseline_save is not None else 1
-
-
-def _judge(item: pytest.Item, benchmark: Dict[str, Any], again: FreshProcesses) -> Verdict:
     comparison = item.config.stash[comparison_key]
     before = comparison.find(benchmark)
     if before is None:
@@ -173,15 +97,9 @@ def _judge(item: pytest.Item, benchmark: Dict[str, Any], again: FreshProcesses) 
     thresholds = thresholds_of(item)
     cases = len(comparison.stored.intersection(selected(item.config)))
     rule = Rule(thresholds, cases, item.config.option.gate_cap)
-    measured = with_processes(benchmark, again.benchmarks)
+    measured = with_processes(benchmark, fresh)
     # Without a threshold the change is shown and judged by nothing.
-    return judge(measured, before, rule, again if thresholds else None)
-
-
-def thresholds_of(item: pytest.Item) -> Dict[str, float]:
-    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``."""
-    policy = policy_of(item.config)
-    return policy.limits(item.nodeid, marker_thresholds(item)).thresholds if policy else {}
+    return judge(measured, before, rule, measure if thresholds else None)
 
 
 def missing_cases(config: pytest.Config) -> List[str]:

@@ -1,14 +1,6 @@
-"""`gate.yml` and `@pytest.mark.gate`: how much slower each case may become, by metric.
+"""What each case may lose: the policy file, the marker ``gate`` and ``--gate`` together.
 
-    default: {throughput: 2%}
-    cases:
-      "*resnet50*": {throughput: 3%, latency_p99: 10%}
-      "*hmc*": ignore
-
-Thresholds are fractions in Python (3% is 0.03). What is said of fewer cases wins over what is said
-of more: the file's ``default``, then ``--gate`` (which replaces its throughput for one run), then a
-case's marker, then the file's ``cases``, of which the last that matches wins, metric by metric.
-A file wins over a marker because the marker's author knows the case, and the file's the machine.
+plugins/compare/policy_file.py has the file's form and which of the three wins.
 """
 
 from __future__ import annotations
@@ -28,6 +20,8 @@ from ipubench.plugins.record.values import fraction
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.resume import depends_on, digest
 from ipubench.plugins.selection.expand import case_of, selection_key
+
+policy_key = pytest.StashKey[Policy]()
 
 
 def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
@@ -55,12 +49,15 @@ def marker_thresholds(item: pytest.Item) -> Dict[str, float]:
     return found
 
 
-policy_key = pytest.StashKey[Policy]()
-
-
 def policy_of(config: pytest.Config) -> Optional[Policy]:
     """Return the run's policy; None: nothing is judged, changes are only shown."""
     return config.stash.get(policy_key, None)
+
+
+def thresholds_of(item: pytest.Item) -> Dict[str, float]:
+    """Return metric -> what a case may lose, by the policy, its marker and ``--gate``."""
+    policy = policy_of(item.config)
+    return policy.limits(item.nodeid, marker_thresholds(item)).thresholds if policy else {}
 
 
 def pytest_configure(config: pytest.Config) -> None:

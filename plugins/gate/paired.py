@@ -13,9 +13,14 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from typing import List, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ipubench.plugins.gate.inference import Effect, corrected
+from ipubench.plugins.gate.inference import Effect, corrected, decide
+from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, typical
+from ipubench.plugins.gate.rule import DETECTABLE_CHANGE, log_cost
+from ipubench.plugins.record.process_sample import SCALARS, THROUGHPUT, differences, sample_of
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.verdict import INCONCLUSIVE, UNJUDGED, Verdict
 
 #: Fewer pairs say nothing of their spread.
 LEAST_PAIRS = 3
@@ -25,6 +30,8 @@ FIRST_LOOK = 4
 FALSE_ALARMS = 0.025
 #: Without a threshold pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
+Benchmark = Dict[str, Any]
+Sides = Tuple[Benchmark, Benchmark]  # here, there
 
 
 @dataclass(frozen=True)
@@ -65,3 +72,81 @@ def precise(effect: Effect) -> bool:
     """Tell whether the 95% interval is narrow enough to be shown."""
     low, high = effect.interval()
     return high - low <= 2 * SHOWN_PRECISION
+
+
+def incomparable(here: Benchmark, there: Benchmark) -> List[str]:
+    """Return why the two sides did not measure the same thing, in words.
+
+    Another precision or engine is no reason: that one environment has no better one is part of the
+    result, and is said with it.
+    """
+    ours, theirs = record_of(here), record_of(there)
+    found = []
+    if ours["config_hash"] != theirs["config_hash"]:
+        found.append("another configuration there")
+    if ours["device"]["fingerprint"] != theirs["device"]["fingerprint"]:
+        found.append(f"another device there ({theirs['device']['fingerprint']})")
+    if ours["throughput"]["unit"] != theirs["throughput"]["unit"]:
+        found.append(f"another unit there ({theirs['throughput']['unit']})")
+    return found
+
+
+def compare(
+    measured: List[Sides], thresholds: Mapping[str, float], level: float
+) -> List[MetricVerdict]:
+    """Judge the throughput, which comes first, and every metric that has a threshold."""
+    found = []
+    for metric in (THROUGHPUT, *(name for name in SCALARS if name in thresholds)):
+        pairs = pairs_of(measured, metric)
+        if pairs:
+            effect, threshold = paired_effect(pairs), thresholds.get(metric)
+            kind = UNJUDGED if threshold is None else _kind(effect, threshold, level)
+            here, there = ([_sample(sides[side]) for sides in measured] for side in (0, 1))
+            now, before = typical(here, metric), typical(there, metric)
+            found.append(MetricVerdict(metric, kind, effect, before, now, threshold))
+    return found
+
+
+def _kind(effect: Effect, threshold: float, level: float) -> str:
+    allowed = math.log1p(threshold)
+    detectable_change = max(2 * allowed, math.log1p(DETECTABLE_CHANGE))
+    return decide(effect, allowed, detectable_change, level) or INCONCLUSIVE
+
+
+def is_clear(found: MetricVerdict) -> bool:
+    """Tell whether no more pairs are wanted for a metric."""
+    return precise(found.effect) if found.threshold is None else found.kind != INCONCLUSIVE
+
+
+def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:
+    """Return the pairs of a metric; empty where a side has no such figure.
+
+    They are not divided by the canary, as processes of a stored baseline are: a pair is measured at
+    one time, and another NumPy may run the canary at another speed.
+    """
+    pairs = []
+    for number, sides in enumerate(measured):
+        here, there = (log_cost(_sample(side), metric, canary=False) for side in sides)
+        if here is None or there is None:
+            return []
+        pairs.append(Pair(here - there, here_first=number % 2 == 0))
+    return pairs
+
+
+def verdict_on_pairs(measured: List[Sides], found: List[MetricVerdict]) -> Verdict:
+    """Return the verdict on a case whose metrics :func:`compare` has judged."""
+    here, there = map(record_of, measured[-1])
+    threshold: Optional[float] = found[0].threshold
+    return build_verdict(
+        found[0],
+        found[1:],
+        here["throughput"]["unit"],
+        (len(measured), len(measured)),
+        math.nan if threshold is None else threshold,
+        differences(here, there),
+        in_turns=True,
+    )
+
+
+def _sample(benchmark: Benchmark) -> Dict[str, Any]:
+    return sample_of(benchmark, fresh=True)

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.plugins.gate.inference import Effect, corrected, decide, effect, noise_floor
+from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, typical
 from ipubench.plugins.record.process_sample import (
     METRICS,
-    SCALARS,
     THROUGHPUT,
     differences,
     processes_of,
@@ -30,11 +30,10 @@ from ipubench.plugins.record.process_sample import (
     value_of,
 )
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.statistics import median, quantile
+from ipubench.plugins.record.statistics import quantile
 from ipubench.plugins.record.verdict import (
     INCOMPARABLE,
     INCONCLUSIVE,
-    PASS,
     REGRESSED,
     UNJUDGED,
     Verdict,
@@ -72,8 +71,8 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Question:
-    """Has one metric of a case become worse? Costs of processes, see plugins/gate/inference.py."""
+class MetricRule:
+    """How one metric of a case is judged, by log costs of processes (plugins/gate/inference.py)."""
 
     metric: str
     before: Sequence[float]
@@ -81,19 +80,19 @@ class Question:
     level: float
 
     def allowed(self, now: Sequence[float]) -> float:
-        """Return the larger of the threshold and the case's own A/A floor, as a cost."""
+        """Return the larger of the threshold and the case's own noise floor, as a log cost."""
         return max(math.log1p(self.threshold), noise_floor(self.before, len(now)))
 
     def detectable_change(self, now: Sequence[float]) -> float:
-        """Return the change that must be excluded before a suspect passes, as a cost."""
+        """Return the change that must be excluded before a suspect passes, as a log cost."""
         return max(2 * math.log1p(self.threshold), math.log1p(DETECTABLE_CHANGE), self.allowed(now))
 
     def effect(self, now: Sequence[float]) -> Effect:
-        """Return the change of cost."""
+        """Return the change of the log cost."""
         return effect(self.before, now, ASSUMED[self.metric])
 
-    def answer(self, now: Sequence[float]) -> str:
-        """Return a verdict, or '' where more processes are wanted."""
+    def decide(self, now: Sequence[float]) -> str:
+        """Return a verdict's kind, or '' where more processes are wanted."""
         return decide(self.effect(now), self.allowed(now), self.detectable_change(now), self.level)
 
 
@@ -124,18 +123,18 @@ def judge(
     if reasons:
         return Verdict(
             INCOMPARABLE,
-            before=_rate(processes_of(before)),
-            now=_rate(processes_of(now)),
+            before=typical(processes_of(before), THROUGHPUT),
+            now=typical(processes_of(now), THROUGHPUT),
             unit=record_of(now)["throughput"]["unit"],
             reasons=tuple(reasons),
         )
-    trial = _Trial(now, before, rule)
-    trial.run(measure)
-    return trial.verdict()
+    comparison = _Comparison(now, before, rule)
+    comparison.run(measure)
+    return comparison.verdict()
 
 
-class _Trial:
-    """One case before the gate."""
+class _Comparison:
+    """One case, compared with its baseline."""
 
     def __init__(self, now: Dict[str, Any], before: Dict[str, Any], rule: Rule) -> None:
         self.rule = rule
@@ -146,11 +145,11 @@ class _Trial:
         self.own = processes[0]
         self.fresh = [sample for sample in processes if sample["fresh"]]
         self.now = _decisive(processes)
-        self.answers: Dict[str, str] = {}
+        self.kinds: Dict[str, str] = {}  # by metric; '' where there is none yet
         self.reasons: List[str] = []
 
     def run(self, measure: Optional[Measure]) -> None:
-        """Find an answer for every metric that is judged; '' where there is none yet."""
+        """Decide on every metric that is judged."""
         metrics = [metric for metric in METRICS if self._can_judge(metric)]
         if measure is None:
             self._look(metrics)
@@ -160,7 +159,7 @@ class _Trial:
             self._screen(metrics)
         else:
             self._look(metrics)
-        while not all(self.answers.values()) and len(self.fresh) < cap:
+        while not all(self.kinds.values()) and len(self.fresh) < cap:
             number = len(self.fresh) + 1
             self.fresh.append(sample_of(measure(number), fresh=True))
             if number >= LEAST_FRESH:
@@ -168,30 +167,27 @@ class _Trial:
                 self._look(metrics)
 
     def _look(self, metrics: Sequence[str]) -> None:
-        """Ask the processes that there are."""
-        self.answers = {}
+        """Judge by the processes that there are."""
+        self.kinds = {}
         for metric in metrics:
-            costs = self._costs(metric)
-            if costs:
-                self.answers[metric] = self._question(metric).answer(costs)
+            log_costs = self._log_costs(self.now, metric)
+            if log_costs:
+                self.kinds[metric] = self._metric_rule(metric).decide(log_costs)
             else:
                 self._leave_out(metric)
 
     def _screen(self, metrics: Sequence[str]) -> None:
-        """Ask the session's own process: it clears a case, or finds it faster."""
+        """Judge by the session's own process: it clears a case, or finds it faster."""
         for metric in metrics:
-            own = self._cost(self.own, metric)
-            assert own is not None
-            answer = self._screening(metric).answer([own])
-            self.answers[metric] = "" if answer == REGRESSED else answer
+            side = self._screening_side(metric)
+            kind = self._metric_rule(metric, side).decide(self._log_costs([self.own], metric))
+            self.kinds[metric] = "" if kind == REGRESSED else kind
 
     def _can_judge(self, metric: str) -> bool:
         if not math.isfinite(self.rule.thresholds.get(metric, math.inf)):
             return False
         sides = (_decisive(self.before), self._screening_side(metric), [self.own])
-        there = all(
-            any(self._cost(sample, metric) is not None for sample in side) for side in sides
-        )
+        there = all(self._log_costs(side, metric) for side in sides)
         if not there:
             self._leave_out(metric)
         return there
@@ -201,79 +197,45 @@ class _Trial:
         if reason not in self.reasons:
             self.reasons.append(reason)
 
-    def _cost(self, sample: Dict[str, Any], metric: str) -> Optional[float]:
-        return log_cost(sample, metric, self.canary)
-
-    def _costs(self, metric: str) -> List[float]:
-        found = (self._cost(sample, metric) for sample in self.now)
+    def _log_costs(self, side: Sequence[Dict[str, Any]], metric: str) -> List[float]:
+        found = (log_cost(sample, metric, self.canary) for sample in side)
         return [value for value in found if value is not None]
-
-    def _question(self, metric: str) -> Question:
-        return self._ask(metric, _decisive(self.before))
-
-    def _screening(self, metric: str) -> Question:
-        return self._ask(metric, self._screening_side(metric))
 
     def _screening_side(self, metric: str) -> List[Dict[str, Any]]:
         # A session that measured other cases before holds more memory than a fresh process, and
         # compiles with a framework that is warm.
         return self.before[:1] if metric in ("peak_memory", "compile_time") else self.before
 
-    def _ask(self, metric: str, side: Sequence[Dict[str, Any]]) -> Question:
-        found = (self._cost(sample, metric) for sample in side)
-        costs = [value for value in found if value is not None]
+    def _metric_rule(
+        self, metric: str, side: Optional[Sequence[Dict[str, Any]]] = None
+    ) -> MetricRule:
+        """Return a metric's rule against ``side``, else against the processes that decide."""
+        log_costs = self._log_costs(_decisive(self.before) if side is None else side, metric)
         threshold = self.rule.thresholds.get(metric, math.inf)
-        return Question(metric, costs, threshold, self.rule.level)
+        return MetricRule(metric, log_costs, threshold, self.rule.level)
 
     def verdict(self) -> Verdict:
         """Return the verdict on what was found."""
-        question = self._question(THROUGHPUT)
-        costs = self._costs(THROUGHPUT)
-        found = question.effect(costs)
-        low, high = found.interval()
-        kind, metric = self._decided()
-        return Verdict(
-            kind,
-            before=_rate(_decisive(self.before)),
-            now=_rate(self.now),
-            unit=self.record["throughput"]["unit"],
-            change=math.expm1(-found.change),
-            low=math.expm1(-high),
-            high=math.expm1(-low),
-            threshold=question.threshold,
-            allowed=math.expm1(question.allowed(costs)),
-            processes=len(self.now),
-            processes_before=len(_decisive(self.before)),
-            metric=metric,
-            also=tuple(self._scalar(name) for name in self.answers if name != THROUGHPUT),
-            reasons=tuple(self.reasons),
+        log_costs = self._log_costs(self.now, THROUGHPUT)
+        return build_verdict(
+            self._metric_verdict(THROUGHPUT),
+            [self._metric_verdict(name) for name in self.kinds if name != THROUGHPUT],
+            self.record["throughput"]["unit"],
+            (len(_decisive(self.before)), len(self.now)),
+            math.expm1(self._metric_rule(THROUGHPUT).allowed(log_costs)),
+            self.reasons,
         )
 
-    def _decided(self) -> Tuple[str, str]:
-        """Return the worst answer and the first metric that gave it."""
-        answers = {name: answer or INCONCLUSIVE for name, answer in self.answers.items()}
-        for kind in (REGRESSED, INCONCLUSIVE):
-            for name, answer in answers.items():
-                if answer == kind:
-                    return kind, name
-        return answers.get(THROUGHPUT, PASS if answers else UNJUDGED), THROUGHPUT
-
-    def _scalar(self, metric: str) -> Dict[str, Any]:
-        question = self._question(metric)
-        costs = self._costs(metric)
-        found = question.effect(costs)
-        low, high = found.interval()
-        return {
-            "metric": metric,
-            "kind": self.answers[metric] or INCONCLUSIVE,
-            "unit": SCALARS[metric].unit,
-            "before": math.exp(median(question.before)),
-            "now": math.exp(median(costs)),
-            "change": math.expm1(found.change),  # + is more, and so worse
-            "low": math.expm1(low),
-            "high": math.expm1(high),
-            "threshold": question.threshold,
-        }
+    def _metric_verdict(self, metric: str) -> MetricVerdict:
+        rule = self._metric_rule(metric)
+        return MetricVerdict(
+            metric,
+            self.kinds.get(metric, UNJUDGED) or INCONCLUSIVE,
+            rule.effect(self._log_costs(self.now, metric)),
+            typical(_decisive(self.before), metric),
+            typical(self.now, metric),
+            rule.threshold,
+        )
 
 
 def _decisive(processes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
@@ -283,12 +245,6 @@ def _decisive(processes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """
     fresh = [sample for sample in processes if sample["fresh"]]
     return fresh if len(fresh) >= LEAST_FRESH else processes
-
-
-def _rate(processes: Sequence[Dict[str, Any]]) -> float:
-    """Return the median over processes of their median throughput, items per second."""
-    rates = [sample["items_per_round"] / median(sample["seconds"]) for sample in processes]
-    return median(rates)
 
 
 def _canary_kind(record: Dict[str, Any]) -> str:

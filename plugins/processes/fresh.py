@@ -19,6 +19,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequ
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.devices.cpu import allowed_cpus
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.plugins.command_line.words import measuring_arguments
 from ipubench.plugins.processes.other_python import Environment
@@ -37,6 +38,10 @@ TIMES_THE_FIRST = 10.0
 GRACE_SECONDS = 10.0
 
 
+#: The CPUs that this run started with.
+cpus_key = pytest.StashKey[FrozenSet[int]]()
+
+
 class FreshError(CaseError):
     """A fresh process did not measure its case; ``why`` is that in one line."""
 
@@ -49,15 +54,15 @@ class FreshError(CaseError):
 def measure_again(
     config: pytest.Config,
     nodeid: str,
-    cpus: FrozenSet[int],
     elsewhere: Optional[Environment] = None,
 ) -> Dict[str, Any]:
     """Return the benchmark of one fresh process. Raises FreshError when it did not measure.
 
     The process uses the device that this run holds, so this run must have closed its step. It
-    starts with the ``cpus`` that this run started with, not with those it has pinned itself to.
+    starts with the CPUs that this run started with, not with those it has pinned itself to.
     ``elsewhere`` is the environment that it runs in, where that is not ours.
     """
+    cpus = config.stash[cpus_key]
     with tempfile.TemporaryDirectory(prefix="ipubench-fresh-") as folder, running_on(cpus):
         code, output = run_bounded(
             fresh_command(
@@ -186,7 +191,11 @@ def _plugin_words(config: pytest.Config) -> List[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """In a fresh process: end with the run that started it, however that ends."""
+    """Note the CPUs before the device pins this process.
+
+    In a fresh process: end with the run that started it, however that ends.
+    """
+    config.stash[cpus_key] = frozenset(allowed_cpus())
     holder = os.environ.get(INHERIT_VARIABLE)
     if holder is None or config.option.instance is not None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Dict, List
+from typing import Any, Dict, List
 
 import pytest
 from hypothesis import given, settings
@@ -14,10 +14,14 @@ from ipubench.plugins.gate.inference import decide
 from ipubench.plugins.gate.paired import (
     FALSE_ALARMS,
     Pair,
+    Sides,
+    compare,
+    incomparable,
     level_of_a_look,
     looks,
     paired_effect,
     precise,
+    verdict_on_pairs,
 )
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
 
@@ -152,3 +156,101 @@ def test_false_alarms_and_power_with_a_known_noise(cases: int, found: float) -> 
     assert equal.get("regressed", 0) <= FALSE_ALARMS / cases
     assert simulated(0.05, cases)["regressed"] >= found
     assert simulated(0.10, cases)["regressed"] == pytest.approx(1)
+
+
+def benchmark(seconds: float, latency: float = 1.0, **record: Any) -> Dict[str, Any]:
+    """Return a benchmark with what a comparison reads."""
+    full: Dict[str, Any] = {
+        "config_hash": "abc",
+        "device": {"fingerprint": "cpu"},
+        "effective_options": {},
+        "conditions": {},
+        "effective": {"precision": "float32"},
+        "data": {"mode": "synthetic"},
+        "throughput": {"unit": "items/s", "median": 8 / seconds},
+        "items_per_round": 8.0,
+        "canary": {"seconds": [0.001]},
+        "compile": "fresh",
+        "compile_seconds": 2.0,
+        "latency": {"p99_ms": latency},
+        "memory": {"host_peak_rss_bytes": 1000},
+        "time": "",
+        **record,
+    }
+    return {"extra_info": {"ipubench": full}, "stats": {"data": [seconds] * 20, "iterations": 1}}
+
+
+def judged(sides: List[Sides], thresholds: Dict[str, float]) -> Any:
+    return verdict_on_pairs(sides, compare(sides, thresholds, level=0.01))
+
+
+def test_a_slower_case_has_regressed() -> None:
+    noisy = [(benchmark(0.10 + n / 1000), benchmark(0.09 + n / 1000)) for n in range(4)]
+    found = judged(noisy, {"throughput": 0.05})
+    assert (found.kind, found.metric, found.processes) == ("regressed", "throughput", 4)
+    assert found.now == pytest.approx(8 / 0.1015, rel=1e-3)
+    assert found.before == pytest.approx(8 / 0.0915, rel=1e-3)
+    assert found.change == pytest.approx(-0.0985, abs=0.001)
+    assert found.low < found.change < found.high < -0.05
+    assert judged([(b, a) for a, b in noisy], {"throughput": 0.05}).kind == "improved"
+    assert judged(noisy, {"throughput": 0.2}).kind == "pass"
+    assert judged(noisy, {"throughput": 0.11}).kind == "pass"
+
+
+def test_what_the_pairs_leave_open_is_inconclusive() -> None:
+    """The estimate is beyond the threshold, and there may be no change at all."""
+    seconds = ((0.10, 0.09), (0.09, 0.095), (0.10, 0.095), (0.105, 0.09))
+    noisy = [(benchmark(here), benchmark(there)) for here, there in seconds]
+    found = judged(noisy, {"throughput": 0.02})
+    assert (found.kind, found.low < 0 < found.high) == ("inconclusive", True)
+
+
+def test_without_a_threshold_the_change_is_shown() -> None:
+    found = judged([(benchmark(0.2), benchmark(0.1))] * 4, {})
+    assert (found.kind, found.change) == ("not judged", pytest.approx(-0.5))
+
+
+def test_another_metric_can_decide() -> None:
+    sides = [(benchmark(0.1, latency=2.0), benchmark(0.1, latency=1.0))] * 4
+    assert judged(sides, {"throughput": 0.05}).kind == "pass"
+    found = judged(sides, {"throughput": 0.05, "latency_p99": 0.1})
+    assert (found.kind, found.metric) == ("regressed", "latency_p99")
+    (latency,) = found.also
+    assert (latency["before"], latency["now"]) == (pytest.approx(1), pytest.approx(2))
+    assert latency["change"] == pytest.approx(1)
+
+
+def test_a_faster_case_has_improved_where_another_metric_only_passes() -> None:
+    sides = [(benchmark(0.08), benchmark(0.1))] * 4
+    found = judged(sides, {"throughput": 0.05, "latency_p99": 0.1})
+    assert (found.kind, found.metric, found.also[0]["kind"]) == ("improved", "throughput", "pass")
+
+
+def test_a_metric_that_a_side_does_not_have_is_not_judged() -> None:
+    sides = [(benchmark(0.1), benchmark(0.1, compile="cached"))] * 4
+    found = judged(sides, {"throughput": 0.05, "compile_time": 0.1})
+    assert (found.kind, found.also) == ("pass", ())
+
+
+def test_the_canary_of_another_framework_changes_nothing() -> None:
+    slow_canary = benchmark(0.1, canary={"seconds": [0.5]})
+    assert judged([(slow_canary, benchmark(0.1))] * 4, {"throughput": 0.02}).change == 0
+
+
+def test_another_engine_is_named_and_compared() -> None:
+    other = benchmark(0.1, effective={"precision": "bfloat16"})
+    found = judged([(benchmark(0.1), other)] * 4, {"throughput": 0.02})
+    assert (found.kind, found.reasons) == ("pass", ("precision bfloat16 -> float32",))
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"config_hash": "x"}, "another configuration there"),
+        ({"device": {"fingerprint": "gpu"}}, "another device there (gpu)"),
+        ({"throughput": {"unit": "steps/s", "median": 1.0}}, "another unit there (steps/s)"),
+    ],
+)
+def test_what_cannot_be_compared(record: Dict[str, Any], reason: str) -> None:
+    assert incomparable(benchmark(0.1), benchmark(0.1, **record)) == [reason]
+    assert incomparable(benchmark(0.1), benchmark(0.1)) == []

@@ -153,7 +153,7 @@ def test_a_resumed_run_is_about_all_its_cases(project: Project, workers: str) ->
     path = project.folder / "bench_fake.py"
     old = '    if config.trouble == "error":'
     note = (
-        "    from ipubench.plugins.run.journal import selected\n"
+        "    from ipubench.plugins.run.results import selected\n"
         "    open('about', 'w').write(' '.join(selected(meter.item.config)))\n"
     )
     path.write_text(path.read_text().replace(old, note + old))
@@ -176,8 +176,10 @@ def test_a_run_that_is_still_going_keeps_its_journal(project: Project) -> None:
     project.run("-k", "beta").assert_code(0)
     path = project.journals()[0]
     program = (
-        "import sys\nfrom pathlib import Path\nfrom ipubench.plugins.record.files import Journal\n"
-        "journal = Journal(Path(sys.argv[1]))\nprint(journal.claim(), flush=True)\nsys.stdin.read()"
+        "import sys\nfrom pathlib import Path\n"
+        "from ipubench.plugins.record.files import JsonLinesFile\n"
+        "journal = JsonLinesFile(Path(sys.argv[1]))\n"
+        "print(journal.claim(), flush=True)\nsys.stdin.read()"
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", program, str(path)],
