@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Optional, Sequence
 from ipubench.plugins.baseline import commands
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import history
-from ipubench.plugins.record.values import percentage_argument
+from ipubench.plugins.record.text import percentage_argument
 
 LAST_RUNS = 100
 

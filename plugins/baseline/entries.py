@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ipubench.plugins.gate.rule import Rule, judge
-from ipubench.plugins.record.process_sample import THROUGHPUT, with_processes
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,

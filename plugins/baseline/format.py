@@ -4,7 +4,7 @@ Format history:
 
 - 1: the first. A case has one process, whose rounds are ``stats["data"]``; one machine a file.
 - 2: a record holds the ``processes`` that measured the case (see
-  plugins/record/process_sample.py), and a file may hold several machines and configurations.
+  plugins/record/record.py), and a file may hold several machines and configurations.
 
 plugins/baseline/schema.json describes the newest one.
 """

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.gate.rule import log_cost
-from ipubench.plugins.record.process_sample import THROUGHPUT, processes_of
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import THROUGHPUT, processes_of, record_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import COMPARED, UNJUDGED, noisier

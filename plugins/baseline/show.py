@@ -6,8 +6,7 @@ import textwrap
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import Benchmark, key_of
-from ipubench.plugins.record.process_sample import processes_of
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import processes_of, record_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import cut_middle, percent, short_number, table, terminal_width
 

@@ -12,8 +12,7 @@ import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import Benchmark, Key, key_of
-from ipubench.plugins.record.process_sample import processes_of
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import processes_of, record_of
 from ipubench.plugins.record.statistics import median
 
 REVISION_LENGTH = 7

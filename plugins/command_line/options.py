@@ -9,7 +9,7 @@ import pytest
 from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.devices import KINDS
 from ipubench.plugins.command_line.words import PATH_OPTIONS, check_spelling
-from ipubench.plugins.record.values import percentage, seconds, whole_number
+from ipubench.plugins.record.text import percentage, seconds, whole_number
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

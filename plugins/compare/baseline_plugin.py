@@ -16,7 +16,7 @@ from ipubench.plugins import baseline
 from ipubench.plugins.compare.policy import policy_of, thresholds_of
 from ipubench.plugins.gate.rule import Measure, Rule, judge
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,

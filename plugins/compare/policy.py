@@ -15,8 +15,8 @@ from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.machine.paths import user_path
 from ipubench.plugins.baseline import BaselineError, baseline_path
 from ipubench.plugins.compare.policy_file import FILE_NAME, Policy, PolicyError
-from ipubench.plugins.record.process_sample import METRICS
-from ipubench.plugins.record.values import fraction
+from ipubench.plugins.record.record import METRICS
+from ipubench.plugins.record.text import fraction
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.resume import depends_on, digest
 from ipubench.plugins.selection.expand import case_of, selection_key

@@ -21,8 +21,8 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 from ipubench.fixtures.case import yaml_reader
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.yaml_reader import Fields, Value, YamlError
-from ipubench.plugins.record.process_sample import METRICS, THROUGHPUT
-from ipubench.plugins.record.values import fraction
+from ipubench.plugins.record.record import METRICS, THROUGHPUT
+from ipubench.plugins.record.text import fraction
 
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"

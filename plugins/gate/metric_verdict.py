@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 from ipubench.plugins.gate.inference import Effect
-from ipubench.plugins.record.process_sample import SCALARS, THROUGHPUT, value_of
+from ipubench.plugins.record.record import SCALARS, THROUGHPUT, value_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED, UNJUDGED, Verdict
 

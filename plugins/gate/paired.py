@@ -18,8 +18,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ipubench.plugins.gate.inference import Effect, corrected, decide
 from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, typical
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE, log_cost
-from ipubench.plugins.record.process_sample import SCALARS, THROUGHPUT, differences, sample_of
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import SCALARS, THROUGHPUT, differences, record_of, sample_of
 from ipubench.plugins.record.verdict import INCONCLUSIVE, UNJUDGED, Verdict
 
 #: Fewer pairs say nothing of their spread.

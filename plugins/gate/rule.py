@@ -21,15 +21,15 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.plugins.gate.inference import Effect, corrected, decide, effect, noise_floor
 from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, typical
-from ipubench.plugins.record.process_sample import (
+from ipubench.plugins.record.record import (
     METRICS,
     THROUGHPUT,
     differences,
     processes_of,
+    record_of,
     sample_of,
     value_of,
 )
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.statistics import quantile
 from ipubench.plugins.record.verdict import (
     INCOMPARABLE,

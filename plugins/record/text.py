@@ -1,10 +1,20 @@
-"""Numbers as people read them."""
+"""Numbers as people read them, tables, and the values that people write on a command line."""
 
 from __future__ import annotations
 
+import argparse
 import math
+import re
 import shutil
-from typing import List, Sequence
+from typing import Callable, List, Optional, Sequence
+
+from ipubench.fixtures.case.errors import shortened
+
+# Of a table: between its columns, and its first column at least.
+GAP = "  "
+NARROWEST = 12
+LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
+PERCENTAGE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\s?%")
 
 
 def short_number(value: float) -> str:
@@ -34,10 +44,6 @@ def cut_middle(text: str, width: int) -> str:
     return text[:head] + ".." + text[len(text) - (width - 2 - head) :]
 
 
-GAP = "  "
-NARROWEST = 12
-
-
 def terminal_width() -> int:
     """Return the columns to print in: the terminal's, or 80."""
     return shutil.get_terminal_size((80, 24)).columns
@@ -60,3 +66,63 @@ def table(rows: Sequence[Sequence[str]], width: int, left: int = 1) -> List[str]
         ]
         lines.append(GAP.join(aligned).rstrip())
     return lines
+
+
+def whole_number(minimum: int) -> Callable[[str], int]:
+    """Return an argparse type: whole numbers from ``minimum`` up."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = minimum - 1
+        if value < minimum:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum} up")
+        return value
+
+    return parse
+
+
+def seconds(text: str) -> float:
+    """Return a positive number of seconds, as an argparse type."""
+    value = finite_number(text)
+    if value is None or value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
+    return value
+
+
+def percentage(text: str) -> float:
+    """Return the fraction that a percentage below 100% stands for, as an argparse type."""
+    value = finite_number(text[:-1]) if text.endswith("%") else None
+    if value is None or not 0 < value < 100:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a percentage between 0% and 100%; write it as 5%"
+        )
+    return value / 100
+
+
+def finite_number(text: str) -> Optional[float]:
+    """Return the number that a text says, or None where it says none that is finite."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def fraction(text: str) -> float:
+    """Return the fraction that a percentage stands for. Raises ValueError that says the form."""
+    value = float(text.rstrip("% \t")) / 100 if PERCENTAGE.fullmatch(text.strip()) else math.nan
+    if not 0 < value <= LARGEST:
+        raise ValueError(
+            f"{shortened(text)} is not a percentage above 0% and up to 1000%, such as 3%"
+        )
+    return value
+
+
+def percentage_argument(text: str) -> float:
+    """Return the same for argparse, which shows only an error of its own."""
+    try:
+        return fraction(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

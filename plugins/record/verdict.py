@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
 
-from ipubench.plugins.record.process_sample import SCALARS, THROUGHPUT
+from ipubench.plugins.record.record import SCALARS, THROUGHPUT
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"

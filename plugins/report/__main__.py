@@ -15,8 +15,7 @@ from ipubench.plugins import baseline
 from ipubench.plugins.baseline.entries import differences, newest
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.store import read_run
-from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.values import percentage_argument
+from ipubench.plugins.record.text import percent, percentage_argument
 from ipubench.plugins.report.files import ReportError, check, write
 
 

@@ -14,7 +14,7 @@ from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.command_line.words import is_worker, only_lists
 from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.verdict import MISSING, Verdict
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.record.process_sample import THROUGHPUT, sample_of, with_processes
-from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 from scripts.gate_study.collect import read_pool
 

@@ -34,8 +34,7 @@ from ipubench.plugins.baseline.entries import differences
 from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.record.process_sample import SCALARS, THROUGHPUT
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import SCALARS, THROUGHPUT, record_of
 from ipubench.plugins.record.verdict import COMPARED
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page, plotly_is_there

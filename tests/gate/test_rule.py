@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.inference import noise_floor
 from ipubench.plugins.gate.rule import Rule
-from ipubench.plugins.record.process_sample import THROUGHPUT, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, with_processes
 from ipubench.plugins.record.verdict import (
     IMPROVED,
     INCOMPARABLE,

@@ -8,7 +8,7 @@ from typing import Any, Iterator, List
 import pytest
 
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.process_sample import with_processes
+from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.report.page import page
 from tests.support.browser import Browser, chromium
 from tests.support.reports import benchmark, document, large_report, verdict

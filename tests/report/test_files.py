@@ -23,8 +23,7 @@ from ipubench.plugins.baseline.rows import (
     framework_name,
     headline,
 )
-from ipubench.plugins.record.process_sample import with_processes
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import record_of, with_processes
 from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
 from ipubench.plugins.report.markdown import LARGEST, markdown
