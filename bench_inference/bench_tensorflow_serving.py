@@ -70,6 +70,6 @@ USUAL = ("resnet50_infer_bs16", "resnet50_infer_bs1-latency")
 @cases(*(HOST[name] for name in USUAL), data=("real",), quick=(), tier=NAMED)
 @cases(*(HOST[name] for name in USUAL), data=("generated",), quick=("resnet50_infer_bs1-latency",))
 def bench_tensorflow_serving(config, tensorflow_serving, data, meter):
-    feed = data.validation_examples(config)()
+    feed = config.validation_feed(data)()
     step = tensorflow_serving.inference(config.classifier(), config, feed)
     meter(step, items=config.request_batch_size, unit="images")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Tuple
 
-from ipubench.bench_training.application.options import Application
+from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.options import option
 
 # The original program's default is the first; the server listens on this machine only.

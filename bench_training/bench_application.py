@@ -11,8 +11,8 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
+from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.application.distributed import poprun_job, under_poprun
-from ipubench.bench_training.application.options import Application
 from ipubench.bench_training.application.rules import settled
 from ipubench.fixtures.case.cases import NAMED, Sweep, cases
 from ipubench.fixtures.case.presets import load_presets
@@ -48,8 +48,8 @@ EACH_32_4_1_UPDATES = (Fraction(1), Fraction(8), Fraction(32))
 @cases(HOST["resnet8_test"], data=ALL_MODES, quick=("resnet8_test",))
 def bench_application(config, tensorflow, data, instances, meter):
     config = settled(under_poprun(config, poprun_job()))
-    feed = data.examples(config)
+    feed = config.feed(data)
     step = tensorflow.application(
-        config.classifier(), config.recipe, config, feed, data.validation_examples(config)
+        config.classifier(), config.recipe, config, feed, config.validation_feed(data)
     )
     meter(instances(step), items=config.images_per_batch, unit="images")

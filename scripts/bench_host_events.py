@@ -68,8 +68,8 @@ def built(config: Any, events: Tuple[int, int], tensorflow: Any, data: Any) -> A
         changed.classifier(),
         changed.recipe,
         changed,
-        data.examples(changed),
-        data.validation_examples(changed),
+        changed.feed(data),
+        changed.validation_feed(data),
     )
     step.build()
     step.compile()

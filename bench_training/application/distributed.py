@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
-from ipubench.bench_training.application import rules
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.distribution import join, popdist_instance
+from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
 
-if TYPE_CHECKING:
-    from ipubench.bench_training.application.options import Application
-
-
-Config = TypeVar("Config", bound="Application")
+Config = TypeVar("Config", bound=ApplicationOptions)
 
 
 class Job(NamedTuple):
@@ -52,7 +48,7 @@ def under_poprun(config: Config, job: Optional[Job]) -> Config:
         warnings.warn(text, stacklevel=2)
     try:
         # The job decides how many IPUs there are, not the system that a preset was written for.
-        rules.check(dataclasses.replace(changed, system="ipu"))
+        dataclasses.replace(changed, system="ipu").check()
     except ValueError as error:
         raise CaseError(f"{config.name} under poprun: {error}") from error
     if config.training:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict
 
-from ipubench.bench_training.application.datasets import DATASETS
+from ipubench.fixtures.data.options import DATASETS
+from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
 from ipubench.models.tensorflow.training.application import ApplicationRecipe
-
-if TYPE_CHECKING:
-    from ipubench.bench_training.application.options import Application
-
 
 # What an optimiser's parameters are called in a recipe.
 LARS = {"weight_decay": "lars_weight_decay", "eeta": "lars_eeta", "epsilon": "lars_epsilon"}
@@ -17,7 +14,7 @@ RMSPROP = {"base_decay_exponent": "rmsprop_base_decay_exponent", "epsilon": "rms
 RENAMED: Dict[str, Dict[str, str]] = {"sgd": {}, "lars": LARS, "rmsprop": RMSPROP}
 
 
-def recipe_of(config: Application) -> ApplicationRecipe:
+def recipe_of(config: ApplicationOptions) -> ApplicationRecipe:
     """Return the recipe of a configuration whose parameters were checked."""
     renamed = RENAMED[config.optimizer]
     parameters: Dict[str, Any] = {

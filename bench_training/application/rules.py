@@ -7,17 +7,14 @@ ValueErrors.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Iterator, Tuple, TypeVar
+from typing import Any, Iterator, Tuple, TypeVar
 
 from ipubench.bench_training.application.parameters import GROUPS, check_parameters
 from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
+from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
 from ipubench.models.tensorflow.cnn.blocks import cut_at
 from ipubench.models.tensorflow.cnn.named_blocks import norm_channels
 from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX
-
-if TYPE_CHECKING:
-    from ipubench.bench_training.application.options import Application
-
 
 MAX_SEED = 2**31 - 1  # TensorFlow's seeds are int32
 MAX_EPOCHS = 10**6
@@ -33,7 +30,7 @@ class UnallowedConfigurationError(ValueError):
     """Two options cannot be together."""
 
 
-def check(config: Application) -> None:
+def check(config: ApplicationOptions) -> None:
     """Raise ValueError for the first contradiction."""
     if not (config.training or config.validation):
         raise ValueError("training and validation are both off: nothing is left to measure")
@@ -55,10 +52,9 @@ def check(config: Application) -> None:
     _check_program(config)
     _check_distribution(config)
     _check_rates(config)
-    config.recipe.check()
 
 
-def _check_group_norm(config: Application) -> None:
+def _check_group_norm(config: ApplicationOptions) -> None:
     norm, group = config.norm_layer, config.dbn_replica_group_size
     if norm["name"] != "group_norm":
         return
@@ -77,7 +73,7 @@ def _check_group_norm(config: Application) -> None:
             )
 
 
-def _check_rates(config: Application) -> None:
+def _check_rates(config: ApplicationOptions) -> None:
     """Of rates as they were given: the recipe has them times the global batch."""
     given, size = config.lr_schedule_params, 1
     if config.lr_schedule == "stepped":
@@ -93,7 +89,7 @@ def _check_rates(config: Application) -> None:
             )
 
 
-def _check_program(config: Application) -> None:
+def _check_program(config: ApplicationOptions) -> None:
     per_epoch = config.batches.updates_per_epoch(config.train_images)
     if not per_epoch and config.weight_updates_per_epoch < 0:
         raise ValueError(
@@ -113,7 +109,7 @@ def _check_program(config: Application) -> None:
         )
 
 
-def _check_pipeline(config: Application) -> None:
+def _check_pipeline(config: ApplicationOptions) -> None:
     cut_at(config.network.unit_names, config.pipeline_splits)
     if config.recomputation and not config.pipeline_splits:
         raise ValueError(
@@ -145,7 +141,7 @@ def _check_pipeline(config: Application) -> None:
         raise ValueError("available_memory_proportion: percentages lie above 0 and up to 100")
 
 
-def _check_preprocessing(config: Application) -> None:
+def _check_preprocessing(config: ApplicationOptions) -> None:
     if config.eight_bit_transfer and not config.accelerator_side_preprocess:
         raise UnallowedConfigurationError(
             "eight_bit_transfer sends integers, which the host cannot have normalised: it needs "
@@ -159,7 +155,7 @@ def _check_preprocessing(config: Application) -> None:
         raise ValueError(f"fused_preprocessing is for imagenet, not for {config.dataset}")
 
 
-def _check_system(config: Application) -> None:
+def _check_system(config: ApplicationOptions) -> None:
     if config.system == "host":
         _check_host_replicas(config)
     elif config.system != "ipu" and config.ipus != IPUS_OF_SYSTEM[config.system]:
@@ -177,7 +173,7 @@ def _check_system(config: Application) -> None:
         )
 
 
-def _check_validation_ipus(config: Application) -> None:
+def _check_validation_ipus(config: ApplicationOptions) -> None:
     """Validation has the IPUs of the case, which are those of its system."""
     copies, shards = config.validation_num_replicas, config.validation_shards
     if config.validation and copies * shards > config.ipus:
@@ -189,7 +185,7 @@ def _check_validation_ipus(config: Application) -> None:
         )
 
 
-def _check_host_replicas(config: Application) -> None:
+def _check_host_replicas(config: ApplicationOptions) -> None:
     """On a host each replica is a process, which exchanges gradients with the others."""
     replicas, group = config.replicas, config.dbn_replica_group_size
     if config.instances != 1:
@@ -212,7 +208,7 @@ def _check_host_replicas(config: Application) -> None:
         )
 
 
-def _check_distribution(config: Application) -> None:
+def _check_distribution(config: ApplicationOptions) -> None:
     group = config.dbn_replica_group_size
     if group > 1 and config.shards != 1:
         raise ValueError(
@@ -237,10 +233,10 @@ def _check_distribution(config: Application) -> None:
 
 # ------------------------------------------------------------------ options that give way
 
-Config = TypeVar("Config", bound="Application")
+Config = TypeVar("Config", bound=ApplicationOptions)
 
 
-def changes(config: Application) -> Iterator[Tuple[str, Any, str]]:
+def changes(config: ApplicationOptions) -> Iterator[Tuple[str, Any, str]]:
     """Yield the options that others overrule: (name, what it becomes, a sentence about it)."""
     if config.pipeline_validation_model and not config.pipeline_splits:
         yield (

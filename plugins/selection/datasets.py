@@ -70,7 +70,9 @@ def _real_cases(items: List[pytest.Item]) -> Tuple[List[Case], List[Case], List[
 
 def _splits(case: Case) -> Tuple[str, ...]:
     config: Any = case.config
-    return example_splits(config) if hasattr(config, "training") else (split_of(config.mode),)
+    if hasattr(config, "training"):
+        return example_splits(config.training, config.validation)
+    return (split_of(config.mode),)
 
 
 def _find_prepared(config: pytest.Config, cases: List[Case]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipubench.bench_training.application.options import Application
+from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.application.rules import (
     DimensionError,
     UnallowedConfigurationError,
@@ -115,7 +115,7 @@ def test_every_preset_has_the_published_numbers(name: str) -> None:
         "gradient_accumulation": config.batches.gradient_accumulation,
         "global_batch_size": config.batches.global_batch_size,
         "momentum": config.optimizer_params["momentum"],
-        "memory": config.ipu_options.available_memory_proportion,
+        "memory": config.memory_shares,
         "norm": config.norm_layer["name"],
         "norm_momentum": config.norm_layer.get("momentum"),
     }

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.bench_training.application.options import Application
+from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.imagenet.shards import ShardSet
@@ -258,8 +258,8 @@ def test_feeds_follow_the_configuration() -> None:
         return SPLIT
 
     data = Data(no_images, no_images, (1, 4), prepared)
-    later = data.validation_examples(config)
-    feed = data.examples(config)
+    later = config.validation_feed(data)
+    feed = config.feed(data)
     assert asked == [("cifar10", "train")]
     assert (feed.batch_size, feed.training, feed.source) == (8, True, SPLIT)
     assert (feed.eight_bit, feed.normalization, feed.preprocessing) == (True, "device", "cifar10")
@@ -276,7 +276,7 @@ def test_without_training_the_measured_feed_is_that_of_validation(tmp_path: Path
     path.write_bytes(record(b"x") * 5)
     shards = ShardSet(str(tmp_path), "validation", (str(path),))
     config = Application(name="x", data="real", dataset="imagenet", training=False)
-    feed = Data(no_images, {"validation": shards}.__getitem__).examples(config)
+    feed = config.feed(Data(no_images, {"validation": shards}.__getitem__))
     assert (feed.training, feed.shards, feed.cache) == (False, shards, True)
     assert (feed.examples, feed.normalization, feed.image_size) == (5, "host", 224)
     assert feed.describe()["source"] == str(tmp_path)
@@ -285,7 +285,7 @@ def test_without_training_the_measured_feed_is_that_of_validation(tmp_path: Path
 @pytest.mark.parametrize("mode", ["synthetic", "generated"])
 def test_nothing_is_searched_for_without_real_data(mode: str) -> None:
     config = Application(name="x", data=mode, dataset="mnist")
-    feed = Data(no_images, no_images, prepared=no_images).examples(config)
+    feed = config.feed(Data(no_images, no_images, prepared=no_images))
     assert (feed.source, feed.workers, feed.examples) == (None, 0, 60000)
     assert feed.describe()["dataset"] == "mnist"
 

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.bench_training.application.options import Application
+from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.application.rules import settled
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.values import Parameters
@@ -90,8 +90,8 @@ def step_of(config: Application, data: Any = None) -> Any:
         config.classifier(),
         config.recipe,
         config,
-        data.examples(config),
-        data.validation_examples(config),
+        config.feed(data),
+        config.validation_feed(data),
     )
     step.build()
     step.compile()
@@ -333,7 +333,7 @@ def accuracy_of(classifier: Any, config: Application, data: Data) -> Tuple[float
     """Return (share of right answers, images) of one pass through a network as it is."""
     from ipubench.models.tensorflow.cnn.run import ForwardPass
 
-    feed = data.validation_examples(config)()
+    feed = config.validation_feed(data)()
     right = images = 0
     for pixels, labels in pipeline.dataset(tf, feed, "float32"):
         answers = tf.argmax(classifier(pixels, ForwardPass(training=False)), 1, tf.int32)

@@ -16,8 +16,8 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 import pytest
 
+from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.application.distributed import Job, poprun_job, under_poprun
-from ipubench.bench_training.application.options import Application
 from ipubench.bench_training.bench_application import IPU, POD4, POD16
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.values import Parameters
@@ -324,9 +324,9 @@ NAMED: Dict[str, Dict[str, Any]] = {
 
 def settings_of(config: Application, training: bool = True) -> Dict[str, Any]:
     """Return the options that the device is configured with, where they are not the SDK's."""
-    options = config.ipu_options if training else validation_options(config)
+    options = config if training else validation_options(config)
     ipu = sys.modules["tensorflow.python.ipu"]
-    application_ipu_config(ipu, config, options, HARDWARE, training).configure_ipu_system()
+    application_ipu_config(ipu, options, HARDWARE, training).configure_ipu_system()
     return {name: getattr(value, "name", value) for name, value in recorder.configured.items()}
 
 

@@ -33,7 +33,7 @@ UPDATES = 6
 PROGRAM = """
 import dataclasses, json, sys
 from pathlib import Path
-from ipubench.bench_training.application.options import Application
+from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
@@ -51,8 +51,8 @@ config.check()
 data = Data(lambda: None, lambda split: None, part=(rank, count),
             prepared=lambda *names: find_prepared(folder, *names))
 step = TensorFlowHost(CpuDevice()).application(
-    config.classifier(), config.recipe, config, data.examples(config),
-    data.validation_examples(config))
+    config.classifier(), config.recipe, config, config.feed(data),
+    config.validation_feed(data))
 step.build()
 step.compile()
 losses = [step.run(1) for _ in range({updates})]
