@@ -91,7 +91,7 @@ lint: setup docs
 
 # The pages of docs/ as a site in site/; a broken link or a page out of the navigation is an error.
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -48,8 +48,13 @@ def _options(config: CaseConfig) -> List[Any]:
 def _line(cls: Type[CaseConfig], field: Any, configs: List[CaseConfig]) -> str:
     values = list(dict.fromkeys(str(getattr(config, field.name)) for config in configs))
     shown = "|".join(values[:4]) + ("|..." if len(values) > 4 else "")
-    text = f"  {field.name}={shown} ({type_name(option_types(cls)[field.name])}): "
-    text += str(field.metadata.get("help", ""))
+    kind = type_name(option_types(cls)[field.name])
+    return f"  {field.name}={shown} ({kind}): {meaning(field)}"
+
+
+def meaning(field: Any) -> str:
+    """Return what an option means, which values it accepts and its other names, in one line."""
+    text = str(field.metadata.get("help", ""))
     if field.metadata.get("choices"):
         text += f"; one of {', '.join(map(str, field.metadata['choices']))}"
     if field.metadata.get("minimum") is not None:

@@ -1,0 +1,141 @@
+"""Write the option tables of docs/reference from the declarations that --describe and --help show.
+
+``python -m scripts.option_tables`` writes them; tests/docs/test_option_tables.py fails where one is
+out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Dict, Iterable, Iterator, List, Tuple, Type
+
+from ipubench import bench_inference, bench_kernels, bench_training, plugins
+from ipubench.fixtures.case.cases import Sweep
+from ipubench.fixtures.case.options import CaseConfig, option_types
+from ipubench.fixtures.case.values import type_name
+from ipubench.plugins.listing.describe import meaning
+
+REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
+PAGES = {
+    "options-inference.md": ("inference and serving", bench_inference),
+    "options-training.md": ("training", bench_training),
+    "options-kernels.md": ("kernels", bench_kernels),
+}
+GENERATED = (
+    "<!-- python -m scripts.option_tables writes this page from the declarations. -->",
+    "",
+)
+
+
+@dataclasses.dataclass
+class OptionGroup:
+    """As much of pytest's parser and its groups as our plugins call; it keeps what they declare."""
+
+    title: str = ""
+    rows: List[List[str]] = dataclasses.field(default_factory=list)
+    groups: Dict[str, OptionGroup] = dataclasses.field(default_factory=dict)
+
+    def getgroup(self, name: str, description: str = "", **_: Any) -> OptionGroup:
+        """Return the group of this name."""
+        return self.groups.setdefault(name, OptionGroup(description))
+
+    def addoption(self, *flags: str, **settings: Any) -> None:
+        """Keep one option as a row: flag, values, default, meaning."""
+        if settings["help"] is argparse.SUPPRESS:
+            return
+        values = ", ".join(settings.get("choices") or [settings.get("metavar", "")])
+        default = settings.get("default")
+        self.rows.append(
+            [
+                " ".join(f"`{flag}`" for flag in flags),
+                f"`{values}`" if values else "",
+                "" if default in (None, [], False) else f"`{default}`",
+                settings["help"].replace("%%", "%"),
+            ]
+        )
+
+
+def pages() -> Dict[str, str]:
+    """Return file name -> text of every generated page."""
+    texts = {"command-line.md": _command_line()}
+    texts.update({name: _options(*about) for name, about in PAGES.items()})
+    return texts
+
+
+def _command_line() -> str:
+    parser = OptionGroup()
+    # The options that every run has come first.
+    for module in sorted(_modules(plugins), key=lambda m: "command_line" not in m.__name__):
+        if hasattr(module, "pytest_addoption"):
+            module.pytest_addoption(parser)
+    lines = [
+        "# Command-line options",
+        "",
+        *GENERATED,
+        "`pytest --help` prints these among pytest's own options. `--set` reaches the options of",
+        "cases, which the following pages list. Write paths with an equals sign: `--report=DIR`.",
+    ]
+    for group in parser.groups.values():
+        title = group.title.split(": ", 1)[-1]
+        lines += ["", f"## {title[0].upper()}{title[1:]}", ""]
+        lines += _table(("option", "values", "default", "meaning"), group.rows)
+    return "\n".join(lines) + "\n"
+
+
+def _options(title: str, package: ModuleType) -> str:
+    lines = [
+        f"# Options of {title}",
+        "",
+        *GENERATED,
+        "`--set=OPTION=VALUE` changes an option. The tables show the default that each program",
+        "declares; `--describe` prints the values that the selected cases have.",
+    ]
+    for function, cls in _functions(package):
+        path = str(function.__module__).split(".", 1)[1].replace(".", "/")
+        names = option_types(cls)
+        rows = [
+            [f"`{field.name}`", type_name(names[field.name]), _code(field.default), meaning(field)]
+            for field in dataclasses.fields(cls)
+            if field.name != "name"
+        ]
+        lines += ["", f"## {function.__name__}", "", f"`{path}.py`", ""]
+        lines += _table(("option", "type", "default", "meaning"), rows)
+    return "\n".join(lines) + "\n"
+
+
+def _functions(package: ModuleType) -> Iterator[Tuple[Any, Type[CaseConfig]]]:
+    """Yield each bench function of a folder and the class of its cases."""
+    for module in _modules(package):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if name.startswith("bench_") and function.__module__ == module.__name__:
+                marks = getattr(function, "pytestmark", ())
+                entry = next(entry for mark in marks for entry in mark.args)
+                yield function, type(entry.base if isinstance(entry, Sweep) else entry)
+
+
+def _modules(package: ModuleType) -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not found.name.endswith("__main__"):
+            yield importlib.import_module(found.name)
+
+
+def _code(value: Any) -> str:
+    text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"`{text}`" if text else ""
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> List[str]:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines]
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")

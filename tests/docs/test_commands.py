@@ -1,0 +1,71 @@
+"""What the documentation names exists: modules, files, options of pytest, targets of make."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Iterator, Set, Tuple
+
+import pytest
+
+from tests.support.harness import ROOT
+
+# The changelog also names what is gone.
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+OURS = ("bench_inference", "bench_kernels", "bench_training", "docs", "fixtures", "ipubench",
+        "models", "plugins", "scripts", "tests")  # fmt: skip
+# What a tutorial tells the reader to write.
+WRITTEN_BY_THE_READER = {
+    "bench_kernels/bench_attention.py",
+    "tests/cases/test_kernel_attention.py",
+}
+
+
+def named(pattern: str) -> Iterator[Tuple[str, str]]:
+    """Yield (page, what a pattern finds on it)."""
+    for page in PAGES:
+        for found in re.findall(pattern, page.read_text(encoding="utf-8")):
+            yield page.name, found
+
+
+def test_there_are_pages_of_every_part() -> None:
+    parts = {page.parent.name for page in PAGES}
+    assert {"tutorial", "how-to", "reference", "explanation"} <= parts
+
+
+def test_each_module_that_a_command_runs_exists() -> None:
+    modules = set(named(r"python3? -m ((?:ipubench|scripts)[\w.]+)"))
+    assert [m for m in modules if importlib.util.find_spec(m[1]) is None] == []
+    assert modules
+
+
+def test_each_file_of_ours_exists() -> None:
+    paths = set(named(rf"(?<![\w/.-])((?:{'|'.join(OURS)})/[\w/.-]+\.(?:py|md|yml|json))"))
+    missing = {name for _, name in paths if not (ROOT / name).exists() and "NAME" not in name}
+    assert missing == WRITTEN_BY_THE_READER
+    assert paths
+
+
+def test_each_target_of_make_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+    named_targets = set(named(r"`?make ([a-z0-9-]+)`"))
+    assert [target for target in named_targets if target[1] not in targets] == []
+    assert named_targets
+
+
+def test_each_option_of_a_pytest_command_exists(pytestconfig: pytest.Config) -> None:
+    known: Set[str] = {name.replace("_", "-") for name in vars(pytestconfig.option)}
+    # Options whose names in the code are other ones, and those of the two other plugins.
+    known |= {"set", "collect-only", "junit-xml", "junitxml", "tx", "dist", "color"}
+    for page, command in named(r"(?m)^    (pytest .*?)(?:  #.*|  +[a-z].*)?$"):
+        for option in re.findall(r"(?<!\S)--([a-z-]+)", command):
+            assert option in known, (page, command)
+
+
+def test_changelog_and_readme_link_to_pages_that_exist() -> None:
+    for page in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+            assert (ROOT / Path(target)).exists(), (page, target)
