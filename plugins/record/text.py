@@ -6,7 +6,8 @@ import argparse
 import math
 import re
 import shutil
-from typing import Callable, List, Optional, Sequence
+import time
+from typing import Any, Callable, List, Optional, Sequence
 
 from ipubench.fixtures.case.errors import shortened
 
@@ -36,6 +37,21 @@ def percent(value: float, digits: int = 1, sign: bool = False) -> str:
     return f"{rounded:{'+' if sign else ''}.{digits}f}%"
 
 
+def number_text(value: Any) -> str:
+    """Return a number, or '' where there is none."""
+    return "" if value is None else short_number(value)
+
+
+def share_text(value: Any, digits: int = 1) -> str:
+    """Return a fraction as a percentage, or '' where there is none."""
+    return "" if value is None else percent(value, digits)
+
+
+def minute_of(stamp: float) -> str:
+    """Return a time since the epoch to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(stamp))
+
+
 def cut_middle(text: str, width: int) -> str:
     """Return a text in at most ``width`` columns, cut in its middle, where names differ least."""
     if len(text) <= width:
@@ -57,15 +73,21 @@ def table(rows: Sequence[Sequence[str]], width: int, left: int = 1) -> List[str]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths[1:]) + len(GAP) * (len(widths) - 1)
     widths[0] = max(NARROWEST, min(widths[0], width - others))
-    lines = []
-    for row in rows:
-        cells = [cut_middle(row[0], widths[0]), *row[1:]]
-        aligned = [
-            cell.ljust(size) if column < left else cell.rjust(size)
-            for column, (cell, size) in enumerate(zip(cells, widths))
-        ]
-        lines.append(GAP.join(aligned).rstrip())
-    return lines
+    return [aligned(row, widths, GAP, left) for row in rows]
+
+
+def aligned(cells: Sequence[str], widths: Sequence[int], gap: str, left: int = 1) -> str:
+    """Return one line of a table, its first cell cut in its middle, figures never."""
+    shown = [cut_middle(cells[0], widths[0]), *cells[1:]]
+    return gap.join(
+        cell.ljust(width) if column < left else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(shown, widths))
+    ).rstrip()
+
+
+def markdown_row(cells: Sequence[str]) -> str:
+    """Return one row of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
 
 
 def whole_number(minimum: int) -> Callable[[str], int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any, Dict, List, Sequence
 
 from ipubench.plugins.baseline.rows import (
@@ -12,9 +11,17 @@ from ipubench.plugins.baseline.rows import (
     by_change,
     environment,
     headline,
+    interval_text,
     own_noise,
 )
-from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.text import (
+    markdown_row,
+    minute_of,
+    number_text,
+    percent,
+    share_text,
+    short_number,
+)
 from ipubench.plugins.record.verdict import UNJUDGED, how_compared
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
@@ -62,10 +69,10 @@ def _fitting(
 ) -> List[str]:
     """Return a table of as many rows as fit, and how many did not."""
     right = [":--" if name in ("case", "verdict", "why") else "--:" for name in head]
-    lines = [f"| {' | '.join(head)} |", f"|{'|'.join(right)}|"]
+    lines = [markdown_row(head), f"|{'|'.join(right)}|"]
     size = _size([*before, *lines])
     for index, row in enumerate(rows):
-        line = f"| {' | '.join(row)} |"
+        line = markdown_row(row)
         size += _size([line])
         if size > largest:
             return [*lines, "", f"{len(rows) - index} more are in results.csv and report.html."]
@@ -92,11 +99,11 @@ def _full(row: Dict[str, Any]) -> List[str]:
     return [
         f"<code>{escape(row['name'])}</code>",
         _rate(row["throughput"], row["unit"]),
-        _share(row["spread"]),
+        share_text(row["spread"]),
         number_text(row["p50_ms"]),
         number_text(row["p99_ms"]),
         compile_text(row),
-        _share(row["share"], 0),
+        share_text(row["share"], 0),
         change_text(row),
         row["kind"],
     ]
@@ -114,30 +121,18 @@ def change_text(row: Dict[str, Any]) -> str:
     if row["change"] is None:
         return ""
     text = percent(row["change"], sign=True)
-    if row["change_low"] is None or row["change_high"] is None:
-        return text
-    low, high = percent(row["change_low"], sign=True), percent(row["change_high"], sign=True)
-    return f"{text} ({low} to {high})"
+    interval = interval_text({"low": row["change_low"], "high": row["change_high"]})
+    return text if interval == "-" else f"{text} ({interval})"
 
 
 def _rate(value: Any, unit: Any) -> str:
     return "" if value is None else f"{short_number(value)} {escape(str(unit or ''))}".strip()
 
 
-def number_text(value: Any) -> str:
-    """Return a number as people read it, or '' where there is none."""
-    return "" if value is None else short_number(value)
-
-
-def _share(value: Any, digits: int = 1) -> str:
-    return "" if value is None else percent(value, digits)
-
-
 def _environment(report: Report, room: int) -> str:
     lines = ["<details><summary>Environment</summary>", ""]
     if report.started is not None:
-        stamp = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.started))
-        lines.append(f"- started: {stamp}")
+        lines.append(f"- started: {minute_of(report.started)}")
     if report.command:
         lines.append(f"- command: <code>{escape(report.command)}</code>")
     groups = environment(report.document)

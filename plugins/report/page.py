@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import time
 from html import escape
 from pathlib import Path
 from string import Template
@@ -23,9 +22,9 @@ from ipubench.plugins.baseline.rows import (
 )
 from ipubench.plugins.record.files import finite
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import minute_of, number_text, share_text
 from ipubench.plugins.record.verdict import how_compared
-from ipubench.plugins.report.markdown import change_text, compile_text, number_text
+from ipubench.plugins.report.markdown import change_text, compile_text
 
 WEB = Path(__file__).with_name("web")
 # Of a process; beyond this many every n-th is shown, so that the file stays small.
@@ -130,7 +129,7 @@ def _overview(report: Report) -> Dict[str, str]:
         "command": report.command or None,
     }
     if report.started is not None:
-        facts["started"] = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(report.started))
+        facts["started"] = minute_of(report.started)
     if report.started is not None and report.ended is not None:
         facts["took"] = duration(report.ended - report.started)
     return {key: value for key, value in facts.items() if value}
@@ -197,11 +196,11 @@ def _contents(row: Dict[str, Any]) -> List[str]:
         verdict,
         escape(change[0]) + (f"<small>{escape(change[2])}</small>" if change[2] else ""),
         f"{number_text(row['throughput'])} <small>{escape(row['unit'] or '')}</small>",
-        "" if row["spread"] is None else percent(row["spread"]),
+        share_text(row["spread"]),
         number_text(row["p50_ms"]),
         number_text(row["p99_ms"]),
         compile_text(row),
-        "" if row["share"] is None else percent(row["share"], 0),
+        share_text(row["share"], 0),
         "" if memory is None else f"{memory / 2**20:,.0f}",
     ]
 

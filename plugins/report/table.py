@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.text import cut_middle, percent, short_number
+from ipubench.plugins.record.text import aligned, percent, short_number
 
 HEADINGS = (
     "case",
@@ -113,9 +113,9 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
         if len(row.cells) == 1:
             lines.append(Row((row.cells[0][: width - 1],)))
             continue
-        texts = [cut_middle(row.cells[0], widths[0]).ljust(widths[0])]
-        texts += [row.cells[index].rjust(widths[index]) for index in shown[1:]]
-        lines.append(Row(((" " * gap).join(texts).rstrip(),), row.kind))
+        cells = [row.cells[index] for index in shown]
+        line = aligned(cells, [widths[index] for index in shown], " " * gap)
+        lines.append(Row((line,), row.kind))
     return lines
 
 

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tupl
 
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
+from ipubench.plugins.record.text import markdown_row
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 from scripts.gate_study.collect import read_pool
 
@@ -219,27 +220,28 @@ def report(
     print(f"{setting}; {sizes[0]} to {sizes[-1]} processes a case, {trials} trials each\n")
     shown = [f"{100 * float(level):g}%" for level in SLOWDOWNS]
     head = ["case", "spread", *(f"{text} slower" for text in shown), "of equal code"]
-    print_row(head)
-    print_row(["---"] * len(head))
+    print(markdown_row(head))
+    print(markdown_row(["---"] * len(head)))
     for case, study in studies.items():
         tallies = [found[case][level]["gate"] for level in SLOWDOWNS]
         cells = [_share(tally, study.independent()) for tally in tallies]
         equal = tallies[0]
         cost = f"{equal.inconclusive / equal.trials:.0%} open, {_fresh(equal)} fresh"
-        print_row([short_name(case), f"{spread(pool[case], '0.0', canary):.1%}", *cells, cost])
+        varies = f"{spread(pool[case], '0.0', canary):.1%}"
+        print(markdown_row([short_name(case), varies, *cells, cost]))
     print()
-    print_row(["judged slower, all cases", *shown])
-    print_row(["---"] * (len(shown) + 1))
+    print(markdown_row(["judged slower, all cases", *shown]))
+    print(markdown_row(["---"] * (len(shown) + 1)))
     for name in ("gate", *COMPARE_FAIL):
         label = name if name == "gate" else f"compare-fail={name}:{COMPARE_FAIL_THRESHOLD:.0%}"
         independent = math.fsum(study.independent() for study in studies.values())
         together = [sum_of(found[case][level][name] for case in studies) for level in SLOWDOWNS]
-        print_row([label, *(_share(tally, independent) for tally in together)])
+        print(markdown_row([label, *(_share(tally, independent) for tally in together)]))
     real = [
         statistics.median(slowdown(lines, level, canary) for lines in pool.values())
         for level in SLOWDOWNS
     ]
-    print_row(["what the extra work cost", *(f"{value:.1%}" for value in real)])
+    print(markdown_row(["what the extra work cost", *(f"{value:.1%}" for value in real)]))
 
 
 def sum_of(tallies: Iterable[Tally]) -> Tally:
@@ -249,11 +251,6 @@ def sum_of(tallies: Iterable[Tally]) -> Tally:
         total.trials += tally.trials
         total.regressed += tally.regressed
     return total
-
-
-def print_row(cells: Sequence[str]) -> None:
-    """Print one row of a Markdown table."""
-    print(f"| {' | '.join(cells)} |")
 
 
 def _share(tally: Tally, independent: float) -> str:
