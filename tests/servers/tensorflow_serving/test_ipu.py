@@ -58,13 +58,13 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def export(folder: Path, device: IpuDevice = HARDWARE, **changes: Any) -> Any:
-    from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+    from ipubench.fixtures.runtimes.tensorflow.ipu.session import start
     from ipubench.fixtures.servers.tensorflow_serving.export_ipu import export_on_ipu
 
     config = dataclasses.replace(SMALL, **changes)
     config.check()
-    tf, ipu = TensorFlowIpu(device)._start(synthetic=False)
-    return export_on_ipu(tf, ipu, device, config.classifier(), config, feed(config), folder)
+    session = start(device, synthetic=False)
+    return export_on_ipu(session, config.classifier(), config, feed(config), folder)
 
 
 @pytest.mark.framework
