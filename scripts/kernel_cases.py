@@ -15,7 +15,7 @@ from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.selection.expand import FRAMEWORKS
 
 # What a declaration of cases says that is no option of theirs.
-NO_AXES = ("quick", "further")
+NO_AXES = ("quick", "tier")
 
 
 @dataclass(frozen=True)

@@ -111,16 +111,6 @@ def latency(seconds: Sequence[float]) -> Dict[str, float]:
     return summary
 
 
-def normalised_quartile(rounds: Sequence[float], canaries: Sequence[float]) -> float:
-    """Return the 25% quantile of rounds over that of canaries.
-
-    The slow rounds are the machine's doing, the fast quarter is the code's; dividing by the canary
-    takes out how fast the machine was. Without canaries it is the rounds' quantile alone.
-    """
-    scale = quantile(canaries, 0.25) if canaries else 1.0
-    return quantile(rounds, 0.25) / scale
-
-
 def still_falling(seconds: Sequence[float], tolerance: float = 0.02) -> bool:
     """Tell whether the newest value is a new minimum by more than the tolerance."""
     if len(seconds) < 2:

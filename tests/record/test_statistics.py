@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from ipubench.plugins.record.statistics import (
     Throughput,
     latency,
-    normalised_quartile,
     quantile,
     quantile_interval,
     quantile_ranks,
@@ -90,20 +89,6 @@ def test_throughput_of_known_rounds() -> None:
 def test_latency_is_in_milliseconds() -> None:
     summary = latency([0.001 * value for value in range(1, 102)])
     assert summary == pytest.approx({"p50_ms": 51, "p90_ms": 91, "p99_ms": 100, "samples": 101})
-
-
-@given(st.lists(st.floats(0.01, 1), min_size=4, max_size=30), st.floats(0.5, 2))
-def test_a_slower_machine_leaves_the_normalised_quartile(
-    values: List[float], factor: float
-) -> None:
-    slower = [value * factor for value in values]
-    assert normalised_quartile(slower, [0.002 * factor] * 5) == pytest.approx(
-        normalised_quartile(values, [0.002] * 5)
-    )
-
-
-def test_without_canaries_the_quartile_is_the_rounds_alone() -> None:
-    assert normalised_quartile([1, 2, 3, 4, 5], []) == 2
 
 
 def test_falling_means_a_new_minimum_by_two_percent() -> None:
