@@ -19,7 +19,7 @@ import pytest
 
 from ipubench.bench_training.bench_application import LOGS
 from ipubench.fixtures.case.cases import cases
-from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.measure.rounds import timed
 
 TURNS = 15

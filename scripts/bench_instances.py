@@ -18,7 +18,7 @@ import pytest
 from ipubench.bench_inference import bench_cnn_tensorflow, bench_cnn_torch
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.instances.step import InstancesStep
-from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.fixtures.machine.output import uncaptured
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.rounds import calibrate, timed
 

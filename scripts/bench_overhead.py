@@ -19,7 +19,7 @@ import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.fixtures.case.cases import cases
-from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.fixtures.machine.output import uncaptured
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run.results import run_key

@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.fixtures.case.cases import cases
-from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.measure.rounds import calibrate, timed
 from scripts.kernel_cases import kernel_cases
 

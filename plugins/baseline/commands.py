@@ -10,8 +10,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, Iterable, List
 
-from ipubench.fixtures.machine.files import write_atomically
-from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.entries import Benchmark, differences, exit_code, is_gone, key_of

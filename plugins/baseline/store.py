@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from filelock import FileLock, Timeout
 
-from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, measured, replaced
 from ipubench.plugins.baseline.format import FORMAT, BaselineError, decode
 from ipubench.plugins.baseline.format import problems as faults_of

@@ -13,7 +13,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.base import Device
-from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS, engine_options
 from ipubench.plugins.benchmarks_yml import command
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of, safe_name

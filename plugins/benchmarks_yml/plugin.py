@@ -17,8 +17,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.yaml_reader import YamlError
 from ipubench.fixtures.devices import IPU_KINDS
-from ipubench.fixtures.machine.files import write_atomically
-from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.benchmarks_yml.cases import (
     SpecConfig,
     SpecFile,

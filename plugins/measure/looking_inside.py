@@ -14,7 +14,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.devices.base import Device
-from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import reports_in
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, StepMeter

@@ -12,7 +12,7 @@ from typing import Dict, List, Mapping
 
 import pytest
 
-from ipubench.fixtures.machine.paths import IMPORT_ROOT, user_path
+from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 
 CHECK_SECONDS = 300.0
 # Everything that a case needs but its framework, and what it would be measured with.

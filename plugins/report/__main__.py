@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional
 
-from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline.entries import differences, newest
 from ipubench.plugins.baseline.rows import Report

@@ -9,7 +9,7 @@ from typing import Any, Generator, Optional
 
 import pytest
 
-from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.command_line.words import is_worker, only_lists
 from ipubench.plugins.compare.baseline_plugin import missing_cases

@@ -28,7 +28,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.record.record import record_of

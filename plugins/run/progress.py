@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.machine.capture import uncaptured
+from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import cut_middle, short_number

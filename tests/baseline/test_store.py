@@ -14,8 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipubench.fixtures.machine.files import write_atomically
-from ipubench.fixtures.machine.paths import user_path
+from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline import (
     BaselineError,

@@ -9,7 +9,7 @@ from typing import List
 
 import pytest
 
-from ipubench.fixtures.machine.training_log import open_log
+from ipubench.fixtures.machine.output import open_log
 from ipubench.fixtures.runtimes.tensorflow.application.host_events import HostEvents
 from ipubench.fixtures.schedule.program import Program
 
