@@ -1,0 +1,67 @@
+"""Judging comes after the call of a bench function: runs of the suite in a process."""
+
+from __future__ import annotations
+
+from typing import List
+
+import pytest
+
+from tests.support.harness import Project
+
+GATE = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%"]
+SLOW = {"IPUBENCH_FAKE_SLOWDOWN": "1.5"}
+
+
+@pytest.fixture
+def stored(project: Project) -> Project:
+    """A project with a baseline."""
+    words = ["-k", "beta-synthetic", "--baseline-save=main", "--processes=3"]
+    project.run(*words).assert_code(0)
+    return project
+
+
+def at_the_end(project: Project, line: str) -> None:
+    """Put a line behind the call of the meter."""
+    path = project.folder / "bench_fake.py"
+    call = "flops=config.flops or None)\n"
+    assert call in path.read_text()
+    path.write_text(path.read_text().replace(call, f"{call}    {line}\n"))
+
+
+def kinds(project: Project) -> List[str]:
+    return [line["type"] for line in project.journal()]
+
+
+def test_the_record_comes_first_then_fresh_processes_then_the_verdict(stored: Project) -> None:
+    outcome = stored.run(*GATE, env=SLOW).assert_code(1)
+    found = kinds(stored)
+    assert found == ["run", "case", *["fresh"] * (len(found) - 4), "verdict", "outcome"]
+    outcome.line("beta-synthetic has become slower")
+    assert "Traceback" not in outcome.text and "judge_plugin" not in outcome.text
+
+
+def test_the_verdict_waits_for_the_end_of_the_bench_function(stored: Project) -> None:
+    at_the_end(stored, "print('the function has ended')")
+    outcome = stored.run(*GATE, env=SLOW).assert_code(1)
+    outcome.line("the function has ended")
+    assert kinds(stored)[-2:] == ["verdict", "outcome"]
+
+
+def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) -> None:
+    at_the_end(stored, "raise RuntimeError('wrong result')")
+    outcome = stored.run(*GATE, env=SLOW).assert_code(1)
+    outcome.line("wrong result")
+    assert kinds(stored) == ["run", "case", "outcome"]
+
+
+def test_nothing_holds_the_step_of_a_judged_case(stored: Project) -> None:
+    (stored.folder / "watch.py").write_text(
+        "import gc\n"
+        "def pytest_sessionfinish():\n"
+        "    from ipubench.fixtures.runtimes.fake import FakeStep\n"
+        "    gc.collect()\n"
+        "    steps = [one for one in gc.get_objects() if isinstance(one, FakeStep)]\n"
+        "    open('steps', 'w').write(str(len(steps)))\n"
+    )
+    stored.run(*GATE, "-p", "watch").assert_code(0)
+    assert (stored.folder / "steps").read_text() == "0"
