@@ -31,10 +31,9 @@ from ipubench.plugins.benchmarks_yml.cases import (
 from ipubench.plugins.benchmarks_yml.command import base_environment, needs
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
-from ipubench.plugins.command_line.words import only_lists
+from ipubench.plugins.command_line.words import files_key, only_lists
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of, selection_key
-from ipubench.plugins.selection.named_files import files_key
 
 SUFFIXES = (".yml", ".yaml")
 CSV_NAME = "specs.csv"

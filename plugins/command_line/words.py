@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from typing import Any, List
+from pathlib import Path
+from typing import Any, Dict, List, Protocol
 
 import pytest
 
@@ -36,6 +37,17 @@ MEASURING_OPTIONS = (
     "allocator",
     "affinity",
 )
+
+
+class NamedFile(Protocol):
+    """A file of cases: where it is, and what the identifiers of its cases begin with."""
+
+    path: Path
+    nodeid: str
+
+
+#: Path -> what is in it, of every file of the command line.
+files_key = pytest.StashKey[Dict[Path, NamedFile]]()
 
 
 def only_lists(config: pytest.Config) -> bool:
@@ -99,6 +111,18 @@ def measuring_arguments(config: pytest.Config) -> List[str]:
         values = value if isinstance(value, list) else [value]
         words += [f"{flag}={_as_word(dest, item)}" for item in values if item is not None]
     return words
+
+
+def arguments_of(config: pytest.Config, nodeid: str) -> List[str]:
+    """Return the words by which another pytest runs the case with this node id.
+
+    A file outside the project does not lead to the project's conftest.py, which is named as well.
+    """
+    name, separator, rest = nodeid.partition("::")
+    for source in config.stash.get(files_key, {}).values():
+        if source.nodeid == name and config.rootpath not in source.path.parents:
+            return [str(config.rootpath / "conftest.py"), f"{source.path}{separator}{rest}"]
+    return [str(config.rootpath / nodeid)]
 
 
 def given_arguments(config: pytest.Config) -> List[str]:

@@ -17,10 +17,9 @@ from ipubench.fixtures.case.cases import SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
-from ipubench.plugins.command_line.words import given_arguments
+from ipubench.plugins.command_line.words import arguments_of, given_arguments
 from ipubench.plugins.measure.instance import instance_command
 from ipubench.plugins.selection.expand import case_of, selection_key
-from ipubench.plugins.selection.named_files import arguments_of
 
 WIDTH = 80
 # Stands for what the run chooses when it starts.

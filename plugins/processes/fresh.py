@@ -21,13 +21,12 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.cpu import allowed_cpus
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
-from ipubench.plugins.command_line.words import measuring_arguments
+from ipubench.plugins.command_line.words import arguments_of, measuring_arguments
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.record.record import record_of, rounds_of
 from ipubench.plugins.run.results import SessionResults, run_key
-from ipubench.plugins.selection.named_files import arguments_of
 
 LAST_LINES = 15
 # A fresh process may take this long, and this many times what the first measurement took, because

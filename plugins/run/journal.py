@@ -26,15 +26,13 @@ from typing import Any, Dict, Generator, List, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
-from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run import resume
 from ipubench.plugins.run.results import Run, SessionResults, run_key
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.expand import case_of
 
 FORMAT = 2
 
@@ -57,16 +55,6 @@ def journals(folder: Path) -> List[Path]:
         return path.name[: len("run-20261121T204357")], path.stat().st_mtime_ns
 
     return sorted(folder.glob("run-*.jsonl"), key=age)
-
-
-def same_case(config: pytest.Config, item: pytest.Item, benchmark: Dict[str, Any]) -> bool:
-    """Tell whether a stored result is that of the case as it is now, on this kind of device."""
-    case, record = case_of(item), record_of(benchmark)
-    return (
-        case is not None
-        and record["config_hash"] == config_hash(case.config, case.overrides)
-        and record["device"]["kind"] == config.stash[selection_key].device
-    )
 
 
 def _new_run(config: pytest.Config, folder: Path) -> Run:
@@ -99,49 +87,13 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
         run = Run(journal, SessionResults())
         for line in lines:
             run.results.take(line)
-        _continue(config, run, lines, items)
+        resume.go_on(config, run, lines, items)
         return run
     return None
 
 
 def _same_command(config: pytest.Config, first: Dict[str, Any]) -> bool:
     return bool(first.get("command") == command_line(config))
-
-
-def _continue(
-    config: pytest.Config, run: Run, lines: List[Dict[str, Any]], items: List[pytest.Item]
-) -> None:
-    """Keep what still holds of an earlier run, say what does not, and go on in its journal."""
-    results = run.results
-    finished = [
-        item
-        for item in items
-        if results.outcomes.get(item.nodeid) == "passed" and item.nodeid in results.benchmarks
-    ]
-    same = [i for i in finished if same_case(config, i, results.benchmarks[i.nodeid])]
-    before = [line for line in lines if line["type"] in ("run", "resume")][-1]
-    # The device is only looked at where something depends on it.
-    since = resume.Since.of(config, before.get("circumstances")) if same else resume.Since()
-    changed = {i.nodeid: since.changed(results.benchmarks[i.nodeid]) for i in same}
-    changed.update({i.nodeid: "its configuration changed" for i in finished if i not in same})
-    results.resumed = [i.nodeid for i in finished if not changed[i.nodeid]]
-    results.keep(results.resumed)
-    run.note = f"resuming {run.journal.path}: {len(results.resumed)} cases are done"
-    reasons = sorted({reason for reason in changed.values() if reason})
-    if reasons:
-        anew = len(finished) - len(results.resumed)
-        run.note += f"; {anew} measured anew, since {', '.join(reasons)}"
-    if results.resumed and since.note:
-        run.note += f"; {since.note}"
-    run.journal.drop_half_line()
-    run.journal.append(
-        {
-            "type": "resume",
-            "pid": os.getpid(),
-            "circumstances": resume.circumstances(config),
-            "kept": results.resumed,
-        }
-    )
 
 
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:

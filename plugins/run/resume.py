@@ -1,8 +1,9 @@
-"""`--resume`: what must be as it was for a finished case to count in the run that goes on."""
+"""`--resume`: which finished cases of an earlier run still count, and the run that goes on."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -10,11 +11,13 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ipubench.fixtures import devices
+from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run.conditions import apply_conditions
-from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.run.results import Run
+from ipubench.plugins.selection.expand import case_of, selection_key
 
 #: What verdicts depend on besides the cases: its name in words -> a digest.
 depends_key = pytest.StashKey[Dict[str, str]]()
@@ -89,3 +92,49 @@ class Since:
                 if before.get(name) != now.get(name):
                     return f"{what}{name} changed ({before.get(name)} -> {now.get(name)})"
         return ""
+
+
+def same_case(config: pytest.Config, item: pytest.Item, benchmark: Dict[str, Any]) -> bool:
+    """Tell whether a stored result is that of the case as it is now, on this kind of device."""
+    case, record = case_of(item), record_of(benchmark)
+    return (
+        case is not None
+        and record["config_hash"] == config_hash(case.config, case.overrides)
+        and record["device"]["kind"] == config.stash[selection_key].device
+    )
+
+
+def go_on(
+    config: pytest.Config, run: Run, lines: List[Dict[str, Any]], items: List[pytest.Item]
+) -> None:
+    """Keep what still holds of an earlier run, say what does not, and go on in its journal."""
+    results = run.results
+    finished = [
+        item
+        for item in items
+        if results.outcomes.get(item.nodeid) == "passed" and item.nodeid in results.benchmarks
+    ]
+    same = [i for i in finished if same_case(config, i, results.benchmarks[i.nodeid])]
+    before = [line for line in lines if line["type"] in ("run", "resume")][-1]
+    # The device is only looked at where something depends on it.
+    since = Since.of(config, before.get("circumstances")) if same else Since()
+    changed = {i.nodeid: since.changed(results.benchmarks[i.nodeid]) for i in same}
+    changed.update({i.nodeid: "its configuration changed" for i in finished if i not in same})
+    results.resumed = [i.nodeid for i in finished if not changed[i.nodeid]]
+    results.keep(results.resumed)
+    run.note = f"resuming {run.journal.path}: {len(results.resumed)} cases are done"
+    reasons = sorted({reason for reason in changed.values() if reason})
+    if reasons:
+        anew = len(finished) - len(results.resumed)
+        run.note += f"; {anew} measured anew, since {', '.join(reasons)}"
+    if results.resumed and since.note:
+        run.note += f"; {since.note}"
+    run.journal.drop_half_line()
+    run.journal.append(
+        {
+            "type": "resume",
+            "pid": os.getpid(),
+            "circumstances": circumstances(config),
+            "kept": results.resumed,
+        }
+    )
