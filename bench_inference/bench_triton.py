@@ -15,10 +15,11 @@ from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.case.presets import load_presets
+from ipubench.fixtures.servers.options import TritonOptions
 
 
 @dataclass(frozen=True)
-class TritonClassifier(Classifier):
+class TritonClassifier(TritonOptions, Classifier):
     """One network behind a server, asked by some clients in one way."""
 
     # How many requests wait, and so how long, must not depend on a machine's speed.
@@ -29,20 +30,6 @@ class TritonClassifier(Classifier):
     data: str = option("real", "generated or real images", choices=("generated", "real"))
     eight_bit_io: bool = option(True, "requests carry uint8 images")
     normalization_location: str = option("device", "in the server", choices=("device", "ipu"))
-    request_type: str = option(
-        "sync",
-        "wait for each answer, or send all of a round at once",
-        choices=("sync", "async"),
-    )
-    clients: int = option(1, "client processes", minimum=1)
-    model_repository: str = option("", "folder of a ready model repository to serve instead")
-    grpc_port: int = option(0, "port of the server; 0 takes a free one", minimum=0)
-    benchmark_only: bool = option(
-        False, "do not compare the server's answers with the network run without it first"
-    )
-    popef_iterations: int = option(
-        1, "micro batches that the exported executable runs at a call", minimum=1, ipu_only=True
-    )
 
     def check(self) -> None:
         """Refuse what a server cannot do."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Callable
 
-from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.torch.options import InferenceOptions
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Classifier(InferenceOptions):
     """One network at one batch size."""
-
-    batches_per_step: int = option(1, "device steps per host call", minimum=1)
-    steps: int = option(100, "timed host calls; a stop rule decides unless given", minimum=1)
-    data: str = option("real", "synthetic, generated or real images")
 
     def check(self) -> None:
         """Refuse what no device can run, or what would silently have no effect."""

@@ -7,9 +7,8 @@ from typing import Any, Dict, Tuple
 
 from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.options import option
+from ipubench.fixtures.servers.options import ServingOptions
 
-# The original program's default is the first; the server listens on this machine only.
-LOOPBACK_HOSTS = ("0.0.0.0", "127.0.0.1", "localhost")  # noqa: S104  an address to connect to
 BATCHING: Tuple[str, ...] = ("batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
 # Options of the application that do nothing for a served network.
 OF_TRAINING: Tuple[str, ...] = (
@@ -43,7 +42,7 @@ UNUSED: Dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Serving(Application):
+class Serving(ServingOptions, Application):
     """One network of the application, exported at its micro batch, and how clients ask it."""
 
     # The original program's name; elsewhere it is another one of micro_batch_size.
@@ -52,45 +51,6 @@ class Serving(Application):
     mode: str = option("inference", "what is measured", choices=("inference",))
     training: bool = option(False, "a served network is not trained", choices=(False,))
     data: str = option("real", "generated or real images", choices=("generated", "real"))
-    request_batch_size: int = option(
-        1, "images of a request (also batch_size); micro_batch_size is the server's", minimum=1
-    )
-    num_images: int = option(1000, "images that each client sends in a round", minimum=1)
-    num_threads: int = option(2, "client processes", minimum=1)
-    use_async: bool = option(False, "a client sends all its requests of a round at once")
-    verbose: bool = option(False, "print and record each latency of the first client")
-    host: str = option("127.0.0.1", "where the server is: this machine", choices=LOOPBACK_HOSTS)
-    port: int = option(0, "port of the server; 0 takes a free one", minimum=0)
-    serving_bin_path: str = option(
-        "", "tensorflow_model_server or its folder; empty: one that is found, else our own server"
-    )
-    batch_timeout_micros: int = option(
-        500, "how long the server waits for a batch to become full", minimum=0
-    )
-    max_enqueued_batches: int = option(
-        1000, "batches that may wait in the server; more requests are refused", minimum=1
-    )
-    num_batch_threads: int = option(
-        0, "batches that the server runs at a time; 0: 4, on a host 1", minimum=0
-    )
-
-    @property
-    def requests_each(self) -> int:
-        """Requests of one client in a round; the last one is full, too."""
-        return -(-self.num_images // self.request_batch_size)
-
-    @property
-    def batch_threads(self) -> int:
-        """Batches that the server runs at a time.
-
-        One has all cores of a host: of four, each works against the caches of the others.
-        """
-        return self.num_batch_threads or (1 if self.system == "host" else 4)
-
-    @property
-    def batches_requests(self) -> bool:
-        """Whether the server makes batches of requests: not where a request is one already."""
-        return self.request_batch_size != self.micro_batch_size
 
     def check(self) -> None:
         """Refuse what a server cannot do."""
