@@ -17,8 +17,8 @@ from ipubench.models.tensorflow.cnn.fold import fold, folded_norms
 from ipubench.models.tensorflow.cnn.operations import (
     convolve,
     group_norm,
+    has_bfloat16_convolutions,
     has_grouped_gradient,
-    has_onednn_by_default,
     ungrouped,
 )
 from ipubench.models.tensorflow.cnn.run import ForwardPass
@@ -102,8 +102,8 @@ def varied(tf: Any, network: Network, **options: Any) -> Any:
 
 
 def compiler(tf: Any) -> Any:
-    """Return ``jit_compile`` for bfloat16 convolutions: without oneDNN only XLA has them."""
-    return None if has_onednn_by_default(tf) else True
+    """Return ``jit_compile`` for bfloat16 convolutions, which XLA has where oneDNN has not."""
+    return None if has_bfloat16_convolutions(tf) else True
 
 
 def size_of(variables: Any) -> int:
@@ -349,6 +349,8 @@ def test_a_bfloat16_gradient_is_the_exact_one_rounded(
     exact = gradients(*(tf.cast(part, tf.float32) for part in parts))
     for found, expected in zip(compiled(*parts), exact):
         assert found.dtype == tf.bfloat16
+        # Of 8 significant bits one rounding changes each element by at most 2^-8 of it. TensorFlow
+        # without oneDNN would round partial sums, too: has_bfloat16_convolutions rules that out.
         assert error(tf.cast(found, tf.float32), expected) < 2.0**-8
 
 
@@ -564,6 +566,21 @@ def test_folding_changes_nothing(tf: Any, network: Network) -> None:
     assert not any("BatchNorm" in operation for operation in operations)
     # The classifier is as it was.
     assert error(infer(classifier, inputs), expected) == 0.0
+
+
+@pytest.mark.parametrize("fuses", [True, False])
+def test_a_grouped_convolution_is_fused_only_where_that_runs(
+    tf: Any, monkeypatch: pytest.MonkeyPatch, fuses: bool
+) -> None:
+    from ipubench.models.tensorflow.cnn import fold as module
+
+    monkeypatch.setattr(module, "fuses_grouped_convolutions", lambda tf: fuses)
+    folded = fold(tf, build_classifier(tf, Network("resnext", "14")), tf.float32)
+    function = tf.function(folded, autograph=False).get_concrete_function(tf.ones([1, 32, 32, 3]))
+    found = [op.type for op in function.graph.get_operations()]
+    # A stem, 4 blocks of 3 convolutions, the middle one grouped, and a shortcut, a dense layer.
+    assert found.count("Conv2D") == 1 + 4 * 4
+    assert found.count("BiasAdd") == 1 + 4 * (4 if fuses else 3) + 1
 
 
 # ---------------------------------------------------------------------- pipelines

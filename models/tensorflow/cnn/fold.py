@@ -7,7 +7,11 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ipubench.models.tensorflow.cnn.operations import ACTIVATIONS, convolve, has_onednn_by_default
+from ipubench.models.tensorflow.cnn.operations import (
+    ACTIVATIONS,
+    convolve,
+    fuses_grouped_convolutions,
+)
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 
 
@@ -22,14 +26,16 @@ class FoldedConvolution:
         self._bias = tf.Variable(bias, trainable=False)
         self._stride, self._padding = conv.stride, conv.padding
         self._activation = ACTIVATIONS[activation]
+        # Decided here, because no trial can run while TensorFlow traces a call.
+        self._fuses_groups = fuses_grouped_convolutions(tf)
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the activations."""
         tf = self._tf
         sums = convolve(tf, images, tf.constant(self._kernel), self._stride, False, self._padding)
         bias = tf.convert_to_tensor(self._bias)
-        if images.shape[3] != self._kernel.shape[2] and not has_onednn_by_default(tf):
-            # It would be fused into an operation that does not support groups.
+        if images.shape[3] != self._kernel.shape[2] and not self._fuses_groups:
+            # TensorFlow does not fuse a plain addition.
             return self._activation(tf, sums + bias)
         return self._activation(tf, tf.nn.bias_add(sums, bias))
 

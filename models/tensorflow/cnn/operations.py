@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Callable, Dict, Tuple
 
 
@@ -39,18 +40,40 @@ def has_grouped_gradient(tf: Any) -> bool:
     return True
 
 
-def has_bfloat16_convolutions(tf: Any) -> bool:
-    """Whether TensorFlow convolves bfloat16 images on a CPU: where oneDNN is used.
+@lru_cache(maxsize=None)
+def fuses_grouped_convolutions(tf: Any) -> bool:
+    """Whether a grouped convolution runs when TensorFlow fuses it with the bias after it.
 
-    Trying tells nothing: in version 2.6 it sometimes fails and sometimes returns without a result.
+    On a CPU only oneDNN has such an operation, and without it the fused convolution fails.
+    TensorFlow uses oneDNN by default since version 2.9 on CPUs with VNNI, bfloat16 or AMX;
+    TF_ENABLE_ONEDNN_OPTS overrides that. So this tries it, once in a process.
     """
-    return has_onednn_by_default(tf)
+    return _runs_grouped_and_biased(tf, tf.float32)
 
 
-def has_onednn_by_default(tf: Any) -> bool:
-    """Whether TensorFlow uses oneDNN on a CPU unless told otherwise: since version 2.9."""
-    major, minor = tf.__version__.split(".")[:2]
-    return (int(major), int(minor)) >= (2, 9)
+@lru_cache(maxsize=None)
+def has_bfloat16_convolutions(tf: Any) -> bool:
+    """Whether TensorFlow convolves bfloat16 images and sums in float32; on a CPU oneDNN does.
+
+    Without oneDNN, TensorFlow 2.6 fails or returns without a result, and later versions round
+    partial sums to bfloat16, with an error that grows with the channels (256: 2%). oneDNN fails on
+    CPUs without instructions for bfloat16.
+    """
+    return fuses_grouped_convolutions(tf) and _runs_grouped_and_biased(tf, tf.bfloat16)
+
+
+def _runs_grouped_and_biased(tf: Any, dtype: Any) -> bool:
+    """Whether a convolution of two groups and a bias, which TensorFlow fuses, runs (30 ms)."""
+
+    @tf.function(autograph=False)
+    def convolution(images: Any, kernel: Any, bias: Any) -> Any:
+        return tf.nn.bias_add(tf.nn.conv2d(images, kernel, 1, "SAME"), bias)
+
+    try:
+        convolution(*(tf.ones(shape, dtype) for shape in ([1, 1, 1, 2], [1, 1, 1, 2], [2])))
+    except tf.errors.OpError:
+        return False
+    return True
 
 
 def ungrouped(tf: Any, kernel: Any, groups: int) -> Any:

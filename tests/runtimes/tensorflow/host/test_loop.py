@@ -154,6 +154,18 @@ def test_precision_means_what_the_device_can(
     assert compute_dtypes(StandIn(**device), precision) == expected  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("works", [True, False])
+def test_convolutions_are_in_float32_where_tensorflow_has_no_others(
+    monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    runtime = host(fast_bfloat16=True)
+    from ipubench.models.tensorflow.cnn import operations
+
+    monkeypatch.setattr(operations, "has_bfloat16_convolutions", lambda tf: works)
+    found = runtime.convolution_dtypes("16.16")
+    assert found == (("bfloat16",) * 2 if works else ("float32",) * 2)
+
+
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(ValueError, match=r"precision '8\.8': expected one of 16\.16, 16\.32"):
         compute_dtypes(StandIn(), "8.8")  # type: ignore[arg-type]
