@@ -237,14 +237,8 @@ class ApplicationRecipe:
         ``images`` [N, H, W, C] are pixels, or ``normalised`` already; ``labels`` integers [N];
         ``seed`` int32 [2] decides which images are mirrored, None mirrors none (validation).
         """
-        return self.network_input(tf, images, dtype, normalised, seed), Targets(labels)
-
-    def network_input(
-        self, tf: Any, images: Any, dtype: Any, normalised: bool, seed: Optional[Any] = None
-    ) -> Any:
-        """Return the images alone; without ``seed``, as in validation, nothing is random."""
         left = "" if normalised else self.preprocess
-        return preprocess(tf, images, dtype, left, self.fused, seed)
+        return preprocess(tf, images, dtype, left, self.fused, seed), Targets(labels)
 
     def loss(self, tf: Any, logits: Any, targets: Targets) -> Any:
         """Return the mean cross-entropy, a float32 scalar, without regularisation and scaling.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.data.tfds import pipeline
 from ipubench.fixtures.servers.tensorflow_serving.requests import ServingRequests, images_of
 from ipubench.fixtures.servers.tensorflow_serving.saved_model import Model
 from tests.machine.test_process import runs
@@ -331,17 +332,20 @@ def test_one_client_works_in_the_common_window_all_the_time(served: SmallRuntime
         step.close()
 
 
-def test_requests_are_the_images_in_turn_each_client_at_a_place_of_its_own(tmp_path: Path) -> None:
+def test_requests_are_the_images_in_turn_each_client_at_a_place_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     labels = [0, 1, 2, 10, 10]  # ten classes: the last two images only fill up the batch
     images = np.arange(5, dtype=np.uint8).reshape(5, 1, 1, 1)
 
     class Feed:
         mode, classes = "real", 10
 
-        def pipeline(self, tf: Any, compute: str) -> Any:
-            assert compute == "float32"
-            return tf.data.Dataset.from_tensors((images, labels))
+    def dataset(tf: Any, feed: Feed, compute: str) -> Any:
+        assert compute == "float32"
+        return tf.data.Dataset.from_tensors((images, labels))
 
+    monkeypatch.setattr(pipeline, "dataset", dataset)
     kept = images_of(tf, Feed(), 100)  # type: ignore[arg-type]
     assert kept.ravel().tolist() == [0, 1, 2]
     assert images_of(tf, Feed(), 2).ravel().tolist() == [0, 1]  # type: ignore[arg-type]
