@@ -28,7 +28,7 @@ from ipubench.fixtures.data.images.folder import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.onnx.host import OnnxHost
-from ipubench.fixtures.runtimes.precision import compute_dtypes
+from ipubench.fixtures.runtimes.shared import compute_dtypes
 from ipubench.plugins.run.conditions import tune_allocator
 
 SECONDS_PER_ROUND = 0.03

@@ -26,7 +26,7 @@ from ipubench.bench_kernels.bench_lstm import Lstm, bench_lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti, bench_lstm_multi
 from ipubench.bench_kernels.bench_rnn import Rnn, bench_rnn
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.runtimes.precision import compute_dtypes
+from ipubench.fixtures.runtimes.shared import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.plugins.run.conditions import tune_allocator
 from scripts.kernel_cases import KernelCase

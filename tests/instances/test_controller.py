@@ -14,8 +14,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.controller import Instances
-from ipubench.fixtures.instances.launchers import Launcher
-from ipubench.fixtures.instances.plan import Plan
+from ipubench.fixtures.instances.plan import Launcher, Plan
 from tests.machine.test_process import runs
 from tests.support.harness import ROOT
 

@@ -15,10 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.instances import launchers
 from ipubench.fixtures.instances.instance import Instance, bind_threads
-from ipubench.fixtures.instances.launchers import host_launcher, poprun, rank
-from ipubench.fixtures.instances.plan import instances_of, ipus_per_replica, plan, shares
+from ipubench.fixtures.instances.plan import (
+    CHOICE_VARIABLE,
+    host_launcher,
+    instances_of,
+    ipus_per_replica,
+    plan,
+    poprun,
+    rank,
+    shares,
+)
 from ipubench.fixtures.instances.protocol import Connection, Lines, encode
 from ipubench.fixtures.machine.distribution import cluster_variables
 from ipubench.fixtures.machine.process import free_ports
@@ -96,7 +103,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Puts programs on an otherwise empty PATH; none lies beside this Python."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "elsewhere" / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv(launchers.CHOICE_VARIABLE, raising=False)
+    monkeypatch.delenv(CHOICE_VARIABLE, raising=False)
 
     def install(*names: str) -> Path:
         for name in names:
@@ -123,7 +130,7 @@ def test_mpirun_is_taken_where_it_is_alone_or_asked_for(
     folder = installed("mpirun")
     assert host_launcher(3).words == (str(folder / "mpirun"), "-n", "3")
     installed("torchrun")
-    monkeypatch.setenv(launchers.CHOICE_VARIABLE, "mpirun")
+    monkeypatch.setenv(CHOICE_VARIABLE, "mpirun")
     assert host_launcher(3).name == "mpirun"
 
 
@@ -133,7 +140,7 @@ def test_without_a_launcher_the_error_says_what_to_install(
     with pytest.raises(CaseError, match=r"torchrun or mpirun, which is not installed: pip install"):
         host_launcher(2)
     installed("torchrun")
-    monkeypatch.setenv(launchers.CHOICE_VARIABLE, "mpirun")
+    monkeypatch.setenv(CHOICE_VARIABLE, "mpirun")
     with pytest.raises(CaseError, match=r"a launcher, mpirun, which is not installed"):
         host_launcher(2)
 

@@ -18,7 +18,7 @@ from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.instances.launchers import rank
+from ipubench.fixtures.instances.plan import rank
 from ipubench.fixtures.instances.protocol import LAUNCHER_VARIABLE
 from ipubench.fixtures.runtimes.step import Step
 

@@ -11,7 +11,7 @@ import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.runtimes.precision import compute_dtypes
+from ipubench.fixtures.runtimes.shared import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
 from ipubench.fixtures.runtimes.tensorflow.model import RING
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
