@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, NoReturn, Optional, Sequence
+from typing import Any, Callable, NoReturn, Optional, Sequence
 
 from ipubench.plugins.baseline import commands
 from ipubench.plugins.baseline.format import BaselineError
@@ -38,33 +38,23 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=run)
         return command
 
-    def machine_readable(command: argparse.ArgumentParser) -> None:
-        command.add_argument("--json", action="store_true", help="print JSON")
+    _add_reading(add)
+    _add_changing(add)
+    return parser
 
-    machine_readable(add("list", "the baselines there are", commands.list_all))
+
+def _machine_readable(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Declare the commands that change no baseline."""
+    _machine_readable(add("list", "the baselines there are", commands.list_all))
 
     show = add("show", "the cases of a baseline, or all it holds of some", commands.show_one)
     show.add_argument("name", metavar="NAME")
     show.add_argument("case", metavar="CASE", nargs="?", help="a part of the case's name")
-    machine_readable(show)
-
-    merge = add("merge", "join baselines, such as those of CI shards", commands.merge)
-    merge.add_argument("out", metavar="OUT", help="if it exists, its cases take part")
-    merge.add_argument("inputs", metavar="IN", nargs="+")
-    merge.add_argument(
-        "--newest", action="store_true", help="take the newer of two results of one case"
-    )
-
-    promote = add("promote", "make a run's results the baseline", commands.promote)
-    promote.add_argument("run", metavar="RUN", help="results/run-*.jsonl, or a baseline.json")
-    promote.add_argument("name", metavar="NAME")
-    promote.add_argument(
-        "--accept-regressed", action="store_true", help="also where cases of the run regressed"
-    )
-
-    prune = add("prune", "take out the cases that no longer exist", commands.prune)
-    prune.add_argument("name", metavar="NAME")
-    prune.add_argument("--dry-run", action="store_true", help="only show them")
+    _machine_readable(show)
 
     diff = add("diff", "compare two baselines as the gate does", commands.diff)
     diff.add_argument("before", metavar="BEFORE")
@@ -75,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PERCENT",
         help="slow-down that fails, such as 2%%",
     )
-    machine_readable(diff)
+    _machine_readable(diff)
 
     export = add("export", "write a baseline in another tool's format", commands.export)
     export.add_argument("name", metavar="NAME")
@@ -96,8 +86,28 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"runs of each machine at most ({LAST_RUNS})",
     )
-    machine_readable(trend)
-    return parser
+    _machine_readable(trend)
+
+
+def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Declare the commands that write baselines."""
+    merge = add("merge", "join baselines, such as those of CI shards", commands.merge)
+    merge.add_argument("out", metavar="OUT", help="if it exists, its cases take part")
+    merge.add_argument("inputs", metavar="IN", nargs="+")
+    merge.add_argument(
+        "--newest", action="store_true", help="take the newer of two results of one case"
+    )
+
+    promote = add("promote", "make a run's results the baseline", commands.promote)
+    promote.add_argument("run", metavar="RUN", help="results/run-*.jsonl, or a baseline.json")
+    promote.add_argument("name", metavar="NAME")
+    promote.add_argument(
+        "--accept-regressed", action="store_true", help="also where cases of the run regressed"
+    )
+
+    prune = add("prune", "take out the cases that no longer exist", commands.prune)
+    prune.add_argument("name", metavar="NAME")
+    prune.add_argument("--dry-run", action="store_true", help="only show them")
 
 
 def _count(text: str) -> int:

@@ -31,6 +31,43 @@ MOST_NOISY = 5  # cases named
 BAD = ("regressed", "failed", "missing")
 # Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
 FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
+# Key of a row -> where a record has it.
+FIGURES: Dict[str, Tuple[str, ...]] = {
+    "precision": ("effective", "precision"),
+    "device": ("device", "name"),
+    "fingerprint": ("device", "fingerprint"),
+    "throughput": ("throughput", "median"),
+    "low": ("throughput", "low"),
+    "high": ("throughput", "high"),
+    "mean": ("throughput", "mean"),
+    "min": ("throughput", "min"),
+    "max": ("throughput", "max"),
+    "spread": ("throughput", "spread"),
+    "p50_ms": ("latency", "p50_ms"),
+    "p90_ms": ("latency", "p90_ms"),
+    "p99_ms": ("latency", "p99_ms"),
+    "latency_samples": ("latency", "samples"),
+    "latency_source": ("latency", "source"),
+    "build_seconds": ("build_seconds",),
+    "compile_seconds": ("compile_seconds",),
+    "compile": ("compile",),
+    "first_step_seconds": ("first_step_seconds",),
+    "rounds": ("rounds", "count"),
+    "batches_per_step": ("rounds", "batches_per_step"),
+    "stopped_by": ("rounds", "stopped_by"),
+    "host_memory_bytes": ("memory", "host_peak_rss_bytes"),
+    "device_memory_bytes": ("memory", "device_peak_bytes"),
+    "flops_per_item": ("compute", "flops_per_item"),
+    "achieved_flops": ("compute", "achieved"),
+    "peak_flops": ("compute", "peak"),
+    "share": ("compute", "share"),
+    "loader": ("input", "loader"),
+    "model_alone": ("input", "model"),
+    "config_hash": ("config_hash",),
+    "allocator": ("conditions", "allocator"),
+    "git": ("git",),
+    "time": ("time",),
+}
 
 
 @dataclass
@@ -121,7 +158,6 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     function, _, identifier = rest.partition("[")
     config = dig(record, "config") or {}
     batch_size = config.get("batch_size", config.get("micro_batch_size"))
-    unit = dig(record, "throughput", "unit")
     name = str(record.get("name") or identifier.rstrip("]") or nodeid)
     processes = processes_of(benchmark) if record else []
     canaries = [value for process in processes for value in process["canaries"]]
@@ -137,44 +173,11 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         "batch_size": batch_size,
         "instances": config.get("instances", 1) if record else None,
         "series": "-".join(word for word in name.split("-") if word != f"bs{batch_size}"),
-        "precision": dig(record, "effective", "precision"),
-        "device": dig(record, "device", "name"),
-        "fingerprint": dig(record, "device", "fingerprint"),
-        "unit": unit,
-        "throughput": dig(record, "throughput", "median"),
-        "low": dig(record, "throughput", "low"),
-        "high": dig(record, "throughput", "high"),
-        "mean": dig(record, "throughput", "mean"),
-        "min": dig(record, "throughput", "min"),
-        "max": dig(record, "throughput", "max"),
-        "spread": dig(record, "throughput", "spread"),
-        "p50_ms": dig(record, "latency", "p50_ms"),
-        "p90_ms": dig(record, "latency", "p90_ms"),
-        "p99_ms": dig(record, "latency", "p99_ms"),
-        "latency_samples": dig(record, "latency", "samples"),
-        "latency_source": dig(record, "latency", "source"),
-        "build_seconds": dig(record, "build_seconds"),
-        "compile_seconds": dig(record, "compile_seconds"),
-        "compile": dig(record, "compile"),
-        "first_step_seconds": dig(record, "first_step_seconds"),
-        "rounds": dig(record, "rounds", "count"),
-        "batches_per_step": dig(record, "rounds", "batches_per_step"),
-        "stopped_by": dig(record, "rounds", "stopped_by"),
+        **{key: dig(record, *place) for key, place in FIGURES.items()},
+        "unit": dig(record, "throughput", "unit"),
         "processes": len(processes) or None,
         "canary_ms": 1000 * median(canaries) if canaries else None,
-        "host_memory_bytes": dig(record, "memory", "host_peak_rss_bytes"),
-        "device_memory_bytes": dig(record, "memory", "device_peak_bytes"),
-        "flops_per_item": dig(record, "compute", "flops_per_item"),
-        "achieved_flops": dig(record, "compute", "achieved"),
-        "peak_flops": dig(record, "compute", "peak"),
-        "share": dig(record, "compute", "share"),
-        "loader": dig(record, "input", "loader"),
-        "model_alone": dig(record, "input", "model"),
         "implausible": bool(record.get("implausible")),
-        "config_hash": dig(record, "config_hash"),
-        "allocator": dig(record, "conditions", "allocator"),
-        "git": dig(record, "git"),
-        "time": dig(record, "time"),
     }
 
 
