@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, List
 
-from ipubench.models.tensorflow.training.optimisers import SKIPPED, Optimiser
+from ipubench.models.tensorflow.training.optimisers import SKIPPED, Optimiser, lars_trust
 
 # Keras' epsilon, which the original takes where LARS is given none.
 KERAS_EPSILON = 1e-7
@@ -80,15 +80,9 @@ class Lars(ApplicationOptimiser):
     def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
         slope = self._regularised(weight, slope)
         if decayed:
-            rate = rate * self._trust(weight, slope)
+            decay, epsilon = self._weight_decay, self._epsilon
+            rate = rate * lars_trust(self._tf, weight, slope, self._eeta, decay, epsilon)
         return self._moved(weight, rate * self._with_decay(weight, slope, decayed), state)
-
-    def _trust(self, weight: Any, slope: Any) -> Any:
-        tf = self._tf
-        weights, slopes = tf.norm(weight), tf.norm(slope)
-        below = slopes + self._weight_decay * weights + self._epsilon
-        usable = tf.logical_and(weights > 0.0, slopes > 0.0)
-        return tf.where(usable, self._eeta * weights / below, 1.0)
 
 
 class RMSprop(ApplicationOptimiser):

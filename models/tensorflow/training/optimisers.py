@@ -148,15 +148,19 @@ class Lars(Momentum):
 
     def _step(self, weight: Any, slope: Any, state: List[Any], rate: Any, decayed: bool) -> Any:
         if decayed:
-            rate = rate * self._trust(weight, slope)
+            decay, epsilon = self._weight_decay, self._epsilon
+            rate = rate * lars_trust(self._tf, weight, slope, self._eeta, decay, epsilon)
         return super()._step(weight, slope, state, rate, decayed)
 
-    def _trust(self, weight: Any, slope: Any) -> Any:
-        tf = self._tf
-        weights, slopes = tf.norm(weight), tf.norm(slope)
-        below = slopes + self._weight_decay * weights + self._epsilon
-        usable = tf.logical_and(weights > 0.0, slopes > 0.0)
-        return tf.where(usable, self._eeta * tf.math.divide_no_nan(weights, below), 1.0)
+
+def lars_trust(
+    tf: Any, weight: Any, slope: Any, eeta: float, weight_decay: float, epsilon: float
+) -> Any:
+    """Return eeta |w| / (|g| + weight_decay |w| + epsilon); 1 where |w| or |g| is zero."""
+    weights, slopes = tf.norm(weight), tf.norm(slope)
+    below = slopes + weight_decay * weights + epsilon
+    usable = tf.logical_and(weights > 0.0, slopes > 0.0)
+    return tf.where(usable, eeta * tf.math.divide_no_nan(weights, below), 1.0)
 
 
 NAMES = ("SGD", "momentum", "RMSprop", "LARS")
