@@ -13,6 +13,10 @@ WORKERS ?= -n 2 --dist worksteal -p no:unraisableexception
 unexport PYTHONDONTWRITEBYTECODE
 # Threads that wait do not keep a core busy: tests run side by side on the same cores.
 QUIETLY := OMP_WAIT_POLICY=passive KMP_BLOCKTIME=0
+# The frameworks compute as on a CPU that has AVX2 but neither AVX-512 nor bfloat16. TensorFlow uses
+# oneDNN on larger CPUs only.
+AS_AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
+	TF_ENABLE_ONEDNN_OPTS=0 XLA_FLAGS=--xla_cpu_max_isa=AVX2
 # A Python 3.8, the version of the Poplar SDK, where this machine has one.
 PYTHON38 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.8.*/bin/python) $(shell command -v python3.8 2>/dev/null))
 VENV38 := .venv38
@@ -21,7 +25,7 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench check test test38 tf26 gate-study lint docs format clean
+.PHONY: setup bench check test test-avx2 test38 tf26 gate-study lint docs format clean
 
 setup: $(STAMP)
 
@@ -41,6 +45,12 @@ check: lint
 test:
 	$(MAKE) --jobs=2 lint test38
 	$(QUIETLY) $(BIN)/python -m pytest tests $(WORKERS)
+	$(MAKE) test-avx2
+
+# The tests that compare each network's numbers with a reference, once more on a smaller CPU.
+NUMERIC = $(shell grep --files-with-matches --recursive --include='test_*.py' 'mark\.numeric' tests)
+test-avx2: setup
+	$(AS_AVX2) $(QUIETLY) $(BIN)/python -m pytest $(NUMERIC) -m numeric $(WORKERS)
 
 # The tests that need no framework, on the SDK's Python with the oldest supported pytest-benchmark.
 ifneq ($(PYTHON38),)

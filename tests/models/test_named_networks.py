@@ -172,6 +172,7 @@ CASES = [
 ]
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(
     ("model_name", "shape", "norm", "options"), CASES, ids=[f"{c[0]}-{c[2]}" for c in CASES]
 )
@@ -241,6 +242,7 @@ def test_moving_variances_take_the_unbiased_one(tf: Any) -> None:
 
 
 # In bfloat16 other pixels are the maxima of their windows, and other values below zero.
+@pytest.mark.numeric
 @pytest.mark.parametrize(
     ("model_name", "dtype", "tolerance"),
     [("cifar_resnet8", "float32", 1e-3), ("toy_model_bn", "bfloat16", 0.25)],

@@ -205,18 +205,21 @@ def torch_resnet(torchvision: Any, network: Network, **options: Any) -> Any:
     return resnet.ResNet(block, blocks, **options)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("network", [RESNET18, RESNET50, RESNEXT101], ids=["18", "50", "x101"])
 def test_resnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any, network: Network) -> None:
     # An odd feature map shows where the padding is: "SAME" would differ.
     against_torch(tf, torch, network, partial(torch_resnet, torchvision, network), size=40)
 
 
+@pytest.mark.numeric
 def test_group_norm_resnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any) -> None:
     norm = partial(torch.nn.GroupNorm, 32)
     build = partial(torch_resnet, torchvision, RESNET18, norm_layer=norm)
     against_torch(tf, torch, Network("resnet", "18", norm="group"), build)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(("network", "name"), [(B0, "b0"), (B4, "b4")], ids=["b0", "b4"])
 def test_efficientnet_equals_torchvision(
     tf: Any, torch: Any, torchvision: Any, network: Network, name: str
@@ -239,6 +242,7 @@ def numpy_group_norm(values: Any, gamma: Any, beta: Any, groups: int, epsilon: f
     return ((grouped - mean) / np.sqrt(variance + epsilon)).reshape(n, h, w, c) * gamma + beta
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("training", [False, True])
 def test_group_norm_and_its_gradient(tf: Any, training: bool) -> None:
     random = np.random.default_rng(5)
@@ -266,6 +270,7 @@ def test_group_norm_and_its_gradient(tf: Any, training: bool) -> None:
         assert float((gradient.numpy() * direction).sum()) == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("mean", [0.0, 1000.0])
 @pytest.mark.parametrize("size", [7, 56])
 def test_group_norm_of_images_far_from_zero(tf: Any, mean: float, size: int) -> None:
@@ -326,6 +331,7 @@ def test_a_group_norm_that_is_given_replaces_ours(tf: Any) -> None:
     assert set(calls) == {(4, 1e-3)}
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("kernel_shape", [(3, 3, 1, 16), (1, 1, 16, 24)], ids=["depthwise", "1x1"])
 @pytest.mark.parametrize(("size", "stride"), [(8, 1), (8, 2), (7, 2)])
 def test_a_bfloat16_gradient_is_the_exact_one_rounded(
@@ -354,6 +360,7 @@ def test_a_bfloat16_gradient_is_the_exact_one_rounded(
         assert error(tf.cast(found, tf.float32), expected) < 2.0**-8
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("stride", [1, 2])
 def test_an_ungrouped_kernel_convolves_as_the_grouped_one(tf: Any, stride: int) -> None:
     groups, depth, outputs = 3, 4, 6
@@ -384,6 +391,7 @@ def test_an_ungrouped_kernel_convolves_as_the_grouped_one(tf: Any, stride: int) 
 # ---------------------------------------------------------------------- training
 
 
+@pytest.mark.numeric
 def test_training_normalises_by_the_batch_and_averages_move(tf: Any) -> None:
     classifier = varied(tf, RESNET18)
     run = ForwardPass(training=True)
@@ -433,6 +441,7 @@ def loss_gradients(tf: Any, classifier: Any, inputs: Any, recompute: bool) -> An
     return step
 
 
+@pytest.mark.numeric
 def test_recomputation_gives_the_same_gradients_and_draws(tf: Any) -> None:
     classifier = varied(tf, TINY)
     inputs, seed = tf.constant(images(32, batch=4)), tf.constant([7, 8])
@@ -447,6 +456,7 @@ def test_recomputation_gives_the_same_gradients_and_draws(tf: Any) -> None:
     assert float(kept(seed + 1)[0]) != float(loss)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("network", [RESNET18, TINY, TINY_GROUPED], ids=["resnet", "bn", "gn"])
 def test_every_variable_has_a_finite_gradient(
     tf: Any, built: Callable[[Network], Any], network: Network
@@ -459,6 +469,7 @@ def test_every_variable_has_a_finite_gradient(
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
+@pytest.mark.numeric
 def test_dense_kernels_change_no_gradient_of_a_resnext(tf: Any) -> None:
     if not has_grouped_gradient(tf):
         pytest.skip("this TensorFlow cannot differentiate grouped convolutions on a CPU")
@@ -522,6 +533,7 @@ def test_the_last_norm_of_later_blocks_starts_at_zero(built: Callable[[Network],
     assert sorted(zero) == sorted(names)
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize("network", [RESNET18, B0], ids=["resnet", "efficientnet"])
 def test_initial_weights_stay_finite_in_float16(tf: Any, network: Network) -> None:
     classifier = build_classifier(tf, network, dtype=tf.float16)
@@ -534,6 +546,7 @@ def test_initial_weights_stay_finite_in_float16(tf: Any, network: Network) -> No
     assert np.std(logits.numpy().astype(np.float32)) > 1e-4
 
 
+@pytest.mark.numeric
 def test_the_computation_has_the_images_dtype(tf: Any) -> None:
     classifier = varied(tf, TINY)
     inputs = tf.constant(images(32))
@@ -548,6 +561,7 @@ def test_the_computation_has_the_images_dtype(tf: Any) -> None:
     assert error(tf.cast(found, tf.float32), exact) < 0.1
 
 
+@pytest.mark.numeric
 @pytest.mark.parametrize(
     "network",
     [Network("resnet", "10"), Network("resnext", "14"), TINY, TINY_GROUPED],

@@ -438,6 +438,7 @@ def plain_keras(folder: Path, classifier: Any) -> float:
     return float(model.evaluate(test, verbose=0)[1])
 
 
+@pytest.mark.numeric
 @pytest.mark.slow
 def test_it_learns_as_well_as_a_plain_keras_program(tmp_path: Path) -> None:
     """cifar_resnet8 on images in CIFAR-10's layout: the same accuracy on images not seen.
