@@ -14,7 +14,7 @@ from ipubench.plugins.baseline import Benchmark, key_of, load_all, save
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import cut_middle, table
 from tests.support.baselines import document, entry, load
-from tests.support.harness import Outcome, Project
+from tests.support.harness import Outcome, Project, run_command
 
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
 
@@ -27,17 +27,9 @@ class Shell:
         self.folder = project.folder
 
     def __call__(self, *words: str) -> Outcome:
-        answer = subprocess.run(
-            [sys.executable, "-m", "ipubench.plugins.baseline", *words],
-            cwd=str(self.folder),
-            env=self.project.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=120,
-            check=False,
+        outcome = run_command(
+            self.folder, self.project.environment, "ipubench.plugins.baseline", *words
         )
-        outcome = Outcome(answer.returncode, answer.stdout.decode())
         assert "Traceback" not in outcome.text, outcome.text
         return outcome
 

@@ -54,8 +54,10 @@ class SuiteServer:
     _started: Optional[subprocess.Popen[str]] = None
 
     @classmethod
-    def run(cls, folder: Path, environment: Mapping[str, str], words: Sequence[str]) -> Outcome:
-        """Run ``pytest WORDS`` in a folder; the process starts with its first run."""
+    def run(
+        cls, folder: Path, environment: Mapping[str, str], module: str, words: Sequence[str]
+    ) -> Outcome:
+        """Run ``python -m MODULE WORDS`` in a folder; the server starts with its first run."""
         if cls._started is None or cls._started.poll() is not None:
             cls._started = cls._start()
         server = cls._started
@@ -64,6 +66,7 @@ class SuiteServer:
             request = {
                 "folder": str(folder),
                 "environment": environment,
+                "module": module,
                 "words": words,
                 "output": output.name,
             }
@@ -89,7 +92,12 @@ class SuiteServer:
 
 def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     """Run ``pytest WORDS`` in a folder, in a process of its own."""
-    return SuiteServer.run(folder, _cleaned(environment), [*QUIETLY, *words])
+    return SuiteServer.run(folder, _cleaned(environment), "pytest", [*QUIETLY, *words])
+
+
+def run_command(folder: Path, environment: Mapping[str, str], module: str, *words: str) -> Outcome:
+    """Run ``python -m MODULE WORDS``, a command of the suite, in a process of its own."""
+    return SuiteServer.run(folder, _cleaned(environment), module, words)
 
 
 def run_program(program: str, environment: Mapping[str, str], first: str, *words: str) -> Outcome:

@@ -1,8 +1,9 @@
-"""Starts runs of the suite that need not import it first, which is more than half of a short one.
+"""Starts runs of the suite and its commands without importing them first.
 
-`python tests/support/suite_server.py PYTEST'S WORDS` imports pytest with these words and the
-suite's plugins, then reads a request a line (JSON: folder, environment, words, output), forks
-itself for each, and answers with the run's exit code. Nothing but imports happens before a run.
+The imports are more than half of a short run. `python tests/support/suite_server.py PYTEST'S WORDS`
+imports pytest with these words and the suite's plugins, then reads a request a line (JSON: folder,
+environment, module, words, output), forks itself for each, and answers with the run's exit code.
+Nothing but imports happens before a run.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ def load(words: List[str]) -> None:
 
 
 def become(request: Dict[str, Any], path: List[str]) -> None:
-    """Turn this process into ``python -m pytest WORDS`` in another folder."""
+    """Turn this process into ``python -m MODULE WORDS`` in another folder."""
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     more = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     sys.path[:] = [request["folder"], *more, *path]
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
-    sys.argv[:] = ["pytest", *request["words"]]
+    sys.argv[:] = [request["module"], *request["words"]]
     importlib.invalidate_caches()
     nothing = os.open(os.devnull, os.O_RDONLY)
     output = os.open(request["output"], os.O_WRONLY)
@@ -83,8 +84,9 @@ def main() -> None:
     for line in sys.stdin:
         child = os.fork()
         if not child:
-            become(json.loads(line), path)
-            runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+            request = json.loads(line)
+            become(request, path)
+            runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
             return
         _, status = os.waitpid(child, 0)
         code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
