@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 from typing import List
 
@@ -30,6 +33,22 @@ for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
 def project(tmp_path: Path) -> Project:
     """A project of fake cases in an empty folder."""
     return Project(tmp_path)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give all tests of a run, in workers of pytest-xdist too, one folder for the suite's caches.
+
+    What one test has compiled or drawn is there for the next, and the user's own cache is not used.
+    """
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="ipubench-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ["IPUBENCH_CACHE_DIR"] = folder
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules out of garbage collections: TensorFlow's graphs cause many, each of it all."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
