@@ -29,6 +29,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.torch.engines import build_engine, default_engine
 from ipubench.fixtures.runtimes.torch.openvino_guard import import_openvino
+from ipubench.models.torch.architectures import ARCHITECTURES
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import short_number
 from ipubench.plugins.run.conditions import tune_allocator
@@ -36,22 +37,6 @@ from ipubench.plugins.run.conditions import tune_allocator
 Run = Callable[[], Any]
 
 ENGINES = ("onednn", "compile", "openvino", "eager")
-TORCHVISION = {
-    "resnext50": "resnext50_32x4d",
-    "resnext101": "resnext101_32x8d",
-    "mobilenet": "mobilenet_v2",
-    "mobilenet-v3-small": "mobilenet_v3_small",
-    "mobilenet-v3-large": "mobilenet_v3_large",
-    "efficientnet-b0": "efficientnet_b0",
-    "efficientnet-b4": "efficientnet_b4",
-}
-TIMM = {
-    "mobilenet": "mobilenetv2_100",
-    "mobilenet-v3-small": "mobilenetv3_small_100",
-    "mobilenet-v3-large": "mobilenetv3_large_100",
-    "efficientnet-b0": "tf_efficientnet_b0",
-    "efficientnet-b4": "tf_efficientnet_b4",
-}
 
 
 def main() -> int:
@@ -165,12 +150,14 @@ def _torchvision_network(config: Classifier) -> Optional[Any]:
 
     if config.norm_type != "batch":
         return None
-    models = import_torchvision().models
-    return getattr(models, TORCHVISION.get(config.model, config.model))(weights=None).eval()
+    architecture = ARCHITECTURES[config.model]
+    name = architecture.in_torchvision or architecture.variant
+    return getattr(import_torchvision().models, name)(weights=None).eval()
 
 
 def _timm_network(config: Classifier) -> Optional[Any]:
-    if config.norm_type != "batch" or config.model not in TIMM:
+    name = ARCHITECTURES[config.model].in_timm
+    if config.norm_type != "batch" or not name:
         return None
     from ipubench.models.torch.torchvision_import import import_torchvision
 
@@ -179,7 +166,7 @@ def _timm_network(config: Classifier) -> Optional[Any]:
         import timm
     except ImportError:
         return None
-    return timm.create_model(TIMM[config.model]).eval()
+    return timm.create_model(name).eval()
 
 
 def _openvino(network: Any, dtype: Any, images: Any) -> Optional[Run]:

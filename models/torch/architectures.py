@@ -15,6 +15,9 @@ class Architecture:
     image_size: int = 224
     pretrained: str = ""  # file of the published weights; torchvision knows its own
     gain: float = 2.0  # of random weights; a ResNet adds up too many branches for more than 1
+    # The same network elsewhere, which scripts/compare_torch.py measures beside ours.
+    in_torchvision: str = ""  # unless the network is torchvision's own
+    in_timm: str = ""
 
 
 ARCHITECTURES: Dict[str, Architecture] = {
@@ -25,15 +28,34 @@ ARCHITECTURES: Dict[str, Architecture] = {
     "resnet152": Architecture("torchvision", "resnet152", gain=1.0),
     "resnext50": Architecture("torchvision", "resnext50_32x4d", gain=1.0),
     "resnext101": Architecture("torchvision", "resnext101_32x8d", gain=1.0),
-    "mobilenet": Architecture("torchvision", "mobilenet_v2"),
-    "mobilenet-v3-small": Architecture("mobilenet_v3", "small"),
-    "mobilenet-v3-large": Architecture("mobilenet_v3", "large"),
+    "mobilenet": Architecture("torchvision", "mobilenet_v2", in_timm="mobilenetv2_100"),
+    "mobilenet-v3-small": Architecture(
+        "mobilenet_v3",
+        "small",
+        in_torchvision="mobilenet_v3_small",
+        in_timm="mobilenetv3_small_100",
+    ),
+    "mobilenet-v3-large": Architecture(
+        "mobilenet_v3",
+        "large",
+        in_torchvision="mobilenet_v3_large",
+        in_timm="mobilenetv3_large_100",
+    ),
     # Weights trained in TensorFlow with AutoAugment, as timm publishes them for PyTorch.
     "efficientnet-b0": Architecture(
-        "efficientnet", "b0", pretrained="tf_efficientnet_b0_aa-827b6e33.pth"
+        "efficientnet",
+        "b0",
+        pretrained="tf_efficientnet_b0_aa-827b6e33.pth",
+        in_torchvision="efficientnet_b0",
+        in_timm="tf_efficientnet_b0",
     ),
     "efficientnet-b4": Architecture(
-        "efficientnet", "b4", image_size=380, pretrained="tf_efficientnet_b4_aa-818f208c.pth"
+        "efficientnet",
+        "b4",
+        image_size=380,
+        pretrained="tf_efficientnet_b4_aa-818f208c.pth",
+        in_torchvision="efficientnet_b4",
+        in_timm="tf_efficientnet_b4",
     ),
 }
 
