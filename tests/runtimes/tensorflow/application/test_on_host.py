@@ -405,7 +405,7 @@ IMAGES, EPOCHS, BATCH, RATE, MOMENTUM = 1200, 3, 16, 0.05, 0.9
 def plain_keras(folder: Path, classifier: Any) -> float:
     """Return the accuracy that a plain Keras program reaches with the files and initial weights."""
     keras = tf.keras
-    keras.utils.set_random_seed(0)
+    tf.random.set_seed(0)
 
     def parsed(record: Any) -> Tuple[Any, Any]:
         kinds = {"image": tf.string, "label": tf.int64}
