@@ -125,3 +125,23 @@ def test_an_installed_package_changes_nothing_in_a_project_of_its_own(
         "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider']))"
     )
     assert "1 passed" in collecting(project, program)[-1]
+
+
+def test_the_public_names_are_there_and_cost_nothing_until_asked_for() -> None:
+    import ipubench
+    from ipubench.fixtures.case import cases, options
+    from ipubench.fixtures.runtimes import step
+
+    found = [getattr(ipubench, name) for name in ipubench.__all__]
+    assert found == [
+        cases.NAMED,
+        options.CaseConfig,
+        step.Step,
+        cases.Sweep,
+        cases.cases,
+        options.option,
+    ]
+    with pytest.raises(AttributeError, match="no attribute 'case'"):
+        ipubench.case  # noqa: B018
+    lines = collecting(ROOT, "import sys, ipubench; print('pytest' in sys.modules)")
+    assert lines == ["False"]
