@@ -195,7 +195,6 @@ def run(folder: Path, *words: str) -> Outcome:
     environment = {
         **os.environ,
         "IPUBENCH_LEASE_DIR": str(folder / "leases"),
-        "IPUBENCH_CACHE_DIR": str(folder / "cache"),
         "COLUMNS": "100",
     }
     common = ["--device=cpu", "--budget=0.3", f"--results-dir={folder / 'results'}"]

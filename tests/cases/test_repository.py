@@ -17,11 +17,10 @@ from tests.support.harness import ROOT, Outcome, run_pytest
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Dict[str, str]:
-    """Caches and locks of its own, so that no other run is disturbed or waited for."""
+    """Locks of its own, so that no other run is disturbed or waited for."""
     variables = {
         **os.environ,
         "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
-        "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
         "COLUMNS": "80",
     }
     variables.pop("DATASETS_DIR", None)

@@ -104,7 +104,6 @@ def test_the_suite_runs_replicas_as_one_job(tmp_path: Path) -> None:
         **os.environ,
         **launchers_in(tmp_path),
         "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
-        "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
     }
     outcome = run_pytest(
         ROOT,
