@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import List
 
 import pytest
@@ -12,11 +14,19 @@ GATE = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%"]
 SLOW = {"IPUBENCH_FAKE_SLOWDOWN": "1.5"}
 
 
-@pytest.fixture
-def stored(project: Project) -> Project:
-    """A project with a baseline."""
+@pytest.fixture(scope="module")
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline."""
+    project = Project(tmp_path_factory.mktemp("measured"))
     words = ["-k", "beta-synthetic", "--baseline-save=main", "--processes=3"]
     project.run(*words).assert_code(0)
+    return project.folder / "baselines"
+
+
+@pytest.fixture
+def stored(project: Project, baselines: Path) -> Project:
+    """A project with the baseline."""
+    shutil.copytree(baselines, project.folder / "baselines")
     return project
 
 
