@@ -21,7 +21,6 @@ def test_the_seeds_example_is_measured_with_a_small_network(tmp_path: Path) -> N
     environment = {
         **os.environ,
         "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
-        "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
         "TMPDIR": str(tmp_path / "temporary"),
         "PATH": os.path.dirname(os.__file__),  # no server of this machine
         "COLUMNS": "100",

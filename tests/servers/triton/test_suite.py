@@ -23,7 +23,6 @@ def run(tmp_path: Path, *words: str) -> Outcome:
     environment = {
         **os.environ,
         "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
-        "IPUBENCH_CACHE_DIR": str(tmp_path / "cache"),
         "TMPDIR": str(tmp_path / "temporary"),
         "COLUMNS": "100",
     }
