@@ -107,9 +107,8 @@ def measuring_arguments(config: pytest.Config) -> List[str]:
     words: List[str] = []
     for dest in MEASURING_OPTIONS:
         value = config.getoption(dest)
-        flag = "--set" if dest == "case_options" else "--" + dest.replace("_", "-")
         values = value if isinstance(value, list) else [value]
-        words += [f"{flag}={_as_word(dest, item)}" for item in values if item is not None]
+        words += [f"{_flag(dest)}={_as_word(dest, item)}" for item in values if item is not None]
     return words
 
 
@@ -127,9 +126,7 @@ def arguments_of(config: pytest.Config, nodeid: str) -> List[str]:
 
 def given_arguments(config: pytest.Config) -> List[str]:
     """Return those words of the command line that decide how a case is measured, as given."""
-    flags = {
-        "--set" if d == "case_options" else "--" + d.replace("_", "-"): d for d in MEASURING_OPTIONS
-    }
+    flags = {_flag(dest) for dest in MEASURING_OPTIONS}
     words = [str(word) for word in config.invocation_params.args]
     found: List[str] = []
     for word, value in zip(words, [*words[1:], ""]):
@@ -139,6 +136,11 @@ def given_arguments(config: pytest.Config) -> List[str]:
         elif flag in flags:
             found.append(word if "=" in word else f"{word}={value}")
     return found
+
+
+def _flag(dest: str) -> str:
+    """Return how an option of MEASURING_OPTIONS is written."""
+    return "--set" if dest == "case_options" else "--" + dest.replace("_", "-")
 
 
 def _as_word(dest: str, value: Any) -> str:

@@ -17,13 +17,7 @@ from ipubench.plugins.compare.policy import policy_of, thresholds_of
 from ipubench.plugins.gate.rule import Measure, Rule, judge
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import with_processes
-from ipubench.plugins.record.verdict import (
-    COMPARED,
-    EXIT_NOTHING_COMPARED,
-    NEW,
-    REGRESSED,
-    Verdict,
-)
+from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, NEW, REGRESSED, Verdict
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.selection.expand import selection_key
 

@@ -31,13 +31,7 @@ from ipubench.plugins.record.record import (
     value_of,
 )
 from ipubench.plugins.record.statistics import quantile
-from ipubench.plugins.record.verdict import (
-    INCOMPARABLE,
-    INCONCLUSIVE,
-    REGRESSED,
-    UNJUDGED,
-    Verdict,
-)
+from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, REGRESSED, UNJUDGED, Verdict
 
 #: The fast rounds of a process are the code's, the slow ones the machine's.
 ROUNDS_QUANTILE = 0.10

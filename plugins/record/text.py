@@ -14,6 +14,7 @@ from ipubench.fixtures.case.errors import shortened
 # Of a table: between its columns, and its first column at least.
 GAP = "  "
 NARROWEST = 12
+# Of a threshold: the largest, and how one is written.
 LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
 PERCENTAGE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\s?%")
 

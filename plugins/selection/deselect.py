@@ -9,9 +9,7 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import NAMED, SWEEP, Case
-from ipubench.plugins.command_line.set_option import (
-    unknown_key_message,
-)
+from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.expand import FRAMEWORKS, Selection, case_of, selection_key
 
 

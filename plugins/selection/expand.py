@@ -12,11 +12,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import USUAL, Case, Family
 from ipubench.fixtures.case.options import CaseConfig, check_value, resolve_key
-from ipubench.plugins.command_line.set_option import (
-    assign,
-    convert,
-    parse_assignments,
-)
+from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
 
 # Fixture name -> marker: a case's framework is the runtime it asks for.
 FRAMEWORKS = {

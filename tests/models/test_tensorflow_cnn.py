@@ -8,11 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.models.tensorflow.cnn.classification import (
-    Network,
-    build_classifier,
-    split_units,
-)
+from ipubench.models.tensorflow.cnn.classification import Network, build_classifier, split_units
 from ipubench.models.tensorflow.cnn.fold import fold, folded_norms
 from ipubench.models.tensorflow.cnn.operations import (
     convolve,
