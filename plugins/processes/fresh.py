@@ -19,8 +19,8 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequ
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.devices.cpu import allowed_cpus
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.words import arguments_of, measuring_arguments
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.files import read_lines

@@ -11,8 +11,9 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.cpu import CpuDevice, read_topology
+from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.machine.processor import read_topology
 
 CPUINFO = """processor : 0
 model name : Example CPU @ 2.0GHz

@@ -1,0 +1,188 @@
+"""What others took, on a /proc of our own and on this machine's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from ipubench.fixtures.machine.contention import Contention, Reading, between, per_interval
+
+BURN = "while True: pass"
+# Its parent ends at once, so that the one who works is no descendant of ours.
+ORPHAN = f"""\
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", {BURN!r}], stdout=subprocess.DEVNULL)
+print(child.pid)
+"""
+
+
+def reading(at: float, **counters: float) -> Reading:
+    found = dict.fromkeys(("used", "beside", "stolen", "ours", "waited", "throttled"), 0.0)
+    return Reading(at, **{**found, **counters})
+
+
+def test_our_own_threads_that_wait_for_each_other_take_nothing_from_us() -> None:
+    # Four threads of ours on two CPUs.
+    taken = between(reading(0.0), reading(1.0, used=2.0, ours=2.0, waited=2.0))
+    assert taken.waited == 2.0 and taken.lost == 0.0
+
+
+def test_what_others_use_takes_nothing_while_we_do_not_wait() -> None:
+    assert between(reading(0.0), reading(1.0, used=2.0, ours=1.0)).lost == 0.0
+
+
+def test_waiting_while_others_run_is_lost_and_so_is_stolen_time() -> None:
+    taken = between(reading(0.0), reading(2.0, used=4.0, ours=3.0, waited=0.8, stolen=0.1))
+    assert taken.by_others == pytest.approx(0.5)
+    assert taken.lost == pytest.approx(0.4 + 0.05)
+
+
+def test_a_hardware_thread_beside_ours_slows_us_without_waiting() -> None:
+    assert between(reading(0.0), reading(1.0, ours=1.0, used=1.0, beside=0.5)).lost == 0.5
+
+
+def test_a_quota_is_recorded_and_is_no_loss() -> None:
+    taken = between(reading(0.0), reading(1.0, throttled=0.5))
+    assert (taken.throttled, taken.lost) == (0.5, 0.0)
+
+
+def test_ticks_are_averaged_round_short_intervals_and_waiting_is_their_own() -> None:
+    # A tenth of a second each; all of the others' ticks fall into one interval.
+    readings = [
+        reading(k / 10, used=0.5 if k > 5 else 0.0, waited=0.05 if k > 7 else 0.0)
+        for k in range(12)
+    ]
+    found = per_interval(readings)
+    assert len(found) == 11
+    assert [taken.lost > 0.1 for taken in found] == [k == 7 for k in range(11)]
+    assert all(taken.by_others > 0.4 for taken in found)
+
+
+def test_few_short_intervals_are_averaged_over_all_of_them() -> None:
+    found = per_interval([reading(0.0), reading(0.1), reading(0.2, used=0.1)])
+    assert [taken.by_others for taken in found] == pytest.approx([0.5, 0.5])
+    assert per_interval([]) == per_interval([reading(0.0)]) == []
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """A /proc with this process, two threads and one child."""
+    me, child = str(os.getpid()), "999999999"
+    (tmp_path / "stat").write_text(
+        "cpu  1000 10 100 5000 0 50 60 70 0 0\ncpu0 1000 10 100 5000 0 50 60 70 0 0\nintr 1\n"
+    )
+    for pid, thread, children, schedstat in (
+        (me, me, "", "5 2000000000 1"),
+        (me, "1000000001", child, "5 1000000000 1"),
+        (child, child, "", "5 500000000 1"),
+    ):
+        folder = tmp_path / pid / "task" / thread
+        folder.mkdir(parents=True)
+        (folder / "children").write_text(children)
+        (folder / "schedstat").write_text(schedstat)
+    name = "a (strange) name"
+    fields = ["S", *["0"] * 10, "300", "100", "40", "60", *["0"] * 20]
+    (tmp_path / child / "stat").write_text(f"{child} ({name}) {' '.join(fields)}\n")
+    (tmp_path / "self").symlink_to(me)
+    return tmp_path
+
+
+def test_every_thread_and_child_of_ours_counts(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    contention = Contention(proc, cgroup=proc / "cpu.stat")
+    assert contention.available
+    first = contention.read()
+    assert (first.used, first.stolen) == (11.10, 0.70)  # user, nice and system; 10 ms a tick
+    # The child's clock cannot be read, so its ticks are taken, with its children's.
+    assert first.ours == pytest.approx(4.0 + 1.0)
+    delays = proc / "999999999" / "task" / "999999999" / "schedstat"
+    delays.write_text("5 700000000 1")
+    (proc / "cpu.stat").write_text("nr_throttled 3\nthrottled_usec 250000\n")
+    second = contention.read()
+    assert between(first, second).waited * (second.time - first.time) == pytest.approx(0.2)
+    assert second.throttled == 0.25
+    (proc / "cpu.stat").write_text("nr_throttled 3\nthrottled_time 250000000\n")  # version 1
+    assert contention.read().throttled == 0.25
+
+
+def test_threads_and_processes_may_vanish(proc: Path) -> None:
+    contention = Contention(proc, cgroup=proc / "cpu.stat")
+    first = contention.read()
+    for name in ("children", "schedstat"):
+        (proc / "999999999" / "task" / "999999999" / name).unlink()
+    (proc / "999999999" / "stat").unlink()
+    last = contention.read()
+    assert last.waited == first.waited
+    assert between(first, last).lost == 0.0  # the time of the child that is gone is not negative
+
+
+def test_a_system_without_the_counters_says_so(tmp_path: Path) -> None:
+    assert not Contention(tmp_path).available
+
+
+linux = pytest.mark.skipif(
+    not Contention().available, reason="this system does not count how long threads wait"
+)
+
+
+@pytest.fixture
+def one_cpu() -> Iterator[int]:
+    before = os.sched_getaffinity(0)
+    cpu = min(before)
+    os.sched_setaffinity(0, {cpu})
+    yield cpu
+    os.sched_setaffinity(0, before)
+
+
+def measure(contention: Contention, seconds: float = 0.6) -> Reading:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+    return contention.read()
+
+
+@linux
+def test_a_neighbour_on_our_cpu_is_seen(one_cpu: int) -> None:
+    neighbour = int(subprocess.check_output([sys.executable, "-c", ORPHAN]))
+    try:
+        os.sched_setaffinity(neighbour, {one_cpu})
+        contention = Contention()
+        taken = between(contention.read(), measure(contention))
+    finally:
+        os.kill(neighbour, signal.SIGKILL)
+    assert taken.lost > 0.15
+
+
+@linux
+def test_our_children_on_our_cpu_are_ours(one_cpu: int) -> None:
+    children: List[subprocess.Popen[bytes]] = []
+    try:
+        children = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(2)]
+        contention = Contention()
+        first = contention.read()
+        last = measure(contention)
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    wall = last.time - first.time
+    assert (last.waited - first.waited) / wall > 0.3  # three of us share a CPU
+    # On that CPU we used what others did not; a machine full of others may leave us a little.
+    others = between(first, last).by_others
+    assert others == pytest.approx(1.0 - (last.ours - first.ours) / wall, abs=0.1)
+
+
+def test_reading_twice_costs_little_and_is_counted() -> None:
+    contention = Contention()
+    if not contention.available:
+        pytest.skip("this system does not count how long threads wait")
+    contention.read()
+    contention.read()
+    assert len(contention.readings) == 2 and contention.seconds > 0
