@@ -74,7 +74,7 @@ def test_few_short_intervals_are_averaged_over_all_of_them() -> None:
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
     """A /proc with this process, two threads and one child."""
-    me, child = str(os.getpid()), "999999999"
+    me, child = str(os.getpid()), "4194305"
     (tmp_path / "stat").write_text(
         "cpu  1000 10 100 5000 0 50 60 70 0 0\ncpu0 1000 10 100 5000 0 50 60 70 0 0\nintr 1\n"
     )
@@ -102,7 +102,7 @@ def test_every_thread_and_child_of_ours_counts(proc: Path, monkeypatch: pytest.M
     assert (first.used, first.stolen) == (11.10, 0.70)  # user, nice and system; 10 ms a tick
     # The child's clock cannot be read, so its ticks are taken, with its children's.
     assert first.ours == pytest.approx(4.0 + 1.0)
-    delays = proc / "999999999" / "task" / "999999999" / "schedstat"
+    delays = proc / "4194305" / "task" / "4194305" / "schedstat"
     delays.write_text("5 700000000 1")
     (proc / "cpu.stat").write_text("nr_throttled 3\nthrottled_usec 250000\n")
     second = contention.read()
@@ -116,8 +116,8 @@ def test_threads_and_processes_may_vanish(proc: Path) -> None:
     contention = Contention(proc, cgroup=proc / "cpu.stat")
     first = contention.read()
     for name in ("children", "schedstat"):
-        (proc / "999999999" / "task" / "999999999" / name).unlink()
-    (proc / "999999999" / "stat").unlink()
+        (proc / "4194305" / "task" / "4194305" / name).unlink()
+    (proc / "4194305" / "stat").unlink()
     last = contention.read()
     assert last.waited == first.waited
     assert between(first, last).lost == 0.0  # the time of the child that is gone is not negative
