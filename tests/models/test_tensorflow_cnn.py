@@ -10,9 +10,9 @@ import pytest
 
 from ipubench.models.tensorflow.cnn.classification import Network, build_classifier, split_units
 from ipubench.models.tensorflow.cnn.fold import fold, folded_norms
+from ipubench.models.tensorflow.cnn.norms import group_norm
 from ipubench.models.tensorflow.cnn.operations import (
     convolve,
-    group_norm,
     has_bfloat16_convolutions,
     has_grouped_gradient,
     ungrouped,

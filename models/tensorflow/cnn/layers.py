@@ -11,13 +11,15 @@ from typing import Any, Callable, List, Optional
 import numpy as np
 import tensorflow as tf
 
-from ipubench.models.tensorflow.cnn.distributed_norm import group_statistics
-from ipubench.models.tensorflow.cnn.operations import (
-    ACTIVATIONS,
+from ipubench.models.tensorflow.cnn.norms import (
     batch_norm,
     batch_statistics,
-    convolve,
     group_norm,
+    group_statistics,
+)
+from ipubench.models.tensorflow.cnn.operations import (
+    ACTIVATIONS,
+    convolve,
     spatial_mean,
     ungrouped,
 )
