@@ -693,10 +693,11 @@ def test_a_host_validates_one_copy_whatever_the_pipeline_is() -> None:
 def test_a_recipe_has_what_the_options_say() -> None:
     recipe = POD16["resnet50_mlperf_pod16_lars"].recipe
     assert (recipe.optimizer, recipe.momentum, recipe.lars_weight_decay) == ("lars", 0.9, 5e-5)
-    assert (recipe.schedule, recipe.warmup_mode, recipe.warmup_epochs) == ("polynomial", "shift", 2)
+    rate = recipe.learning_rate
+    assert (rate.schedule, rate.warmup_mode, rate.warmup_epochs) == ("polynomial", "shift", 2)
     assert recipe.loss_scaling == 128 * 16
     assert (recipe.preprocess, recipe.fused) == ("imagenet", True)
-    assert recipe.global_batch_size == 3456
+    assert rate.global_batch_size == 3456
     rmsprop = dataclasses.replace(
         RESNET8,
         optimizer="rmsprop",
@@ -709,7 +710,7 @@ def test_a_recipe_has_what_the_options_say() -> None:
         lr_schedule_params=Parameters({"boundaries": [1, 2], "values": [3, 2, 1]}),
     )
     stepped.check()
-    assert stepped.recipe.boundaries == (1, 2)
+    assert stepped.recipe.learning_rate.boundaries == (1, 2)
     assert RESNET8.recipe.preprocess == ""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from ipubench.models.tensorflow.training import auto_scaling, fusion
 from ipubench.models.tensorflow.training.application import ApplicationRecipe
+from ipubench.models.tensorflow.training.application_schedules import LearningRate
 from ipubench.models.tensorflow.training.device_preprocess import preprocess
 from ipubench.models.tensorflow.training.recipe import Targets
 from tests.support import sdk_api
@@ -33,8 +34,11 @@ RATES = (0.0, 0.1, 0.05, 0.2, 0.01)
 
 
 def recipe(**options: Any) -> ApplicationRecipe:
-    needed = {"global_batch_size": BATCH, "updates_per_epoch": PER_EPOCH, "epochs": EPOCHS}
-    return ApplicationRecipe(**{**needed, "classes": small.CLASSES, **options})
+    needed = {"global_batch_size": BATCH, "updates_per_epoch": PER_EPOCH}
+    of_rate = {field.name for field in fields(LearningRate)}
+    rate = LearningRate(**{**needed, **{k: v for k, v in options.items() if k in of_rate}})
+    others = {key: value for key, value in options.items() if key not in of_rate}
+    return ApplicationRecipe(rate, EPOCHS, small.CLASSES, **others)
 
 
 @pytest.fixture(scope="module")

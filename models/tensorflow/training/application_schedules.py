@@ -1,20 +1,113 @@
 """Learning rates of the TensorFlow 2 CNN application: update number in, rate out.
 
 The schedules and warm-ups are those of Graphcore's TensorFlow 2 CNN program. Each function here
-returns a function of the update, counted from 0; they wrap each other in the order schedule,
-warm-up, staircase.
+returns a function of the update, counted from 0; :class:`LearningRate` has them wrap each other in
+the order schedule, warm-up, staircase.
 """
 
 from __future__ import annotations
 
 import bisect
 import math
-from typing import Callable, Sequence
+from dataclasses import dataclass
+from typing import Callable, Sequence, Tuple
+
+from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX
 
 #: Update number, counted from 0 -> learning rate.
 Rate = Callable[[int], float]
 SCHEDULES = ("const", "cosine", "stepped", "polynomial")
 WARMUPS = ("shift", "mask")
+
+
+@dataclass(frozen=True)
+class LearningRate:
+    """The rate of each weight update, by a schedule with a warm-up and a staircase.
+
+    The schedule is multiplied by ``global_batch_size``, except the ``values`` of stepped.
+    """
+
+    global_batch_size: int
+    updates_per_epoch: int
+    schedule: str = "const"
+    initial_learning_rate: float = 1e-4
+    epochs_to_total_decay: float = 0.0
+    end_learning_rate_ratio: float = 0.0
+    power: float = 1.0
+    boundaries: Tuple[float, ...] = ()
+    values: Tuple[float, ...] = ()
+    warmup_mode: str = ""
+    warmup_epochs: float = 0.0
+    staircase: bool = False
+
+    def check(self) -> None:
+        """Raise ValueError for values without meaning, naming the option and the rule."""
+        if self.updates_per_epoch < 1:
+            raise ValueError(
+                f"an epoch has {self.updates_per_epoch} weight updates: make the global batch "
+                "smaller than the data set, or set weight_updates_per_epoch"
+            )
+        one_of("lr_schedule", self.schedule, SCHEDULES)
+        one_of("warmup_mode", self.warmup_mode, ("", *WARMUPS))
+        if self.power < 0 or self.end_learning_rate_ratio < 0:
+            raise ValueError(
+                f"power={self.power:g} or end_learning_rate_ratio="
+                f"{self.end_learning_rate_ratio:g} of the schedule is below 0"
+            )
+        if self.schedule == "stepped":
+            self._check_steps()
+        elif self.schedule != "const" and self._decay_updates < 1:
+            raise ValueError(
+                f"the {self.schedule} schedule needs epochs_to_total_decay of at least one weight "
+                f"update, not {self.epochs_to_total_decay:g} epochs of {self.updates_per_epoch}"
+            )
+        if self.warmup_epochs < 0 or (self.warmup_epochs and not self.warmup_mode):
+            raise ValueError(
+                f"warmup_epochs={self.warmup_epochs:g}: a warm-up has 0 or more epochs and a "
+                "warmup_mode, shift or mask"
+            )
+        rates = self.values if self.schedule == "stepped" else (self._first_rate,)
+        if not all(0 <= rate <= FLOAT32_MAX for rate in rates):
+            raise ValueError(f"the learning rate {max(rates):g} is not a float32 of 0 or above")
+
+    def _check_steps(self) -> None:
+        if len(self.values) != len(self.boundaries) + 1:
+            raise ValueError(
+                f"a stepped schedule has one more of values than of boundaries, not "
+                f"{len(self.values)} values for {len(self.boundaries)} boundaries"
+            )
+        if list(self.boundaries) != sorted(self.boundaries):
+            raise ValueError(f"boundaries={list(self.boundaries)} of the schedule do not rise")
+
+    def of(self, update: int) -> float:
+        """Return the rate of a weight update, counted from 0."""
+        rate = self._schedule()
+        if self.warmup_mode:
+            warmup = int(self.warmup_epochs * self.updates_per_epoch)
+            rate = warmed(rate, self.warmup_mode, warmup)
+        if self.staircase:
+            rate = staircase(rate, self.updates_per_epoch)
+        return rate(update)
+
+    def _schedule(self) -> Rate:
+        if self.schedule == "stepped":
+            boundaries = [int(epoch * self.updates_per_epoch) for epoch in self.boundaries]
+            return stepped(boundaries, self.values)
+        if self.schedule == "cosine":
+            return cosine(self._first_rate, int(self._decay_updates))
+        if self.schedule == "polynomial":
+            return polynomial(
+                self._first_rate, self._decay_updates, self.end_learning_rate_ratio, self.power
+            )
+        return const(self._first_rate)
+
+    @property
+    def _first_rate(self) -> float:
+        return self.initial_learning_rate * self.global_batch_size
+
+    @property
+    def _decay_updates(self) -> float:
+        return self.epochs_to_total_decay * self.updates_per_epoch
 
 
 def const(rate: float) -> Rate:
@@ -64,3 +157,10 @@ def warmed(rate: Rate, mode: str, updates: int) -> Rate:
 def staircase(rate: Rate, updates_per_epoch: int) -> Rate:
     """Return ``rate``, held within an epoch at its value at the epoch's beginning."""
     return lambda update: rate(update // updates_per_epoch * updates_per_epoch)
+
+
+def one_of(option: str, value: str, choices: Sequence[str]) -> None:
+    """Raise ValueError where a value is none of the choices."""
+    if value not in choices:
+        named = ", ".join(choice or "none" for choice in choices)
+        raise ValueError(f"{option}={value!r} is not one of {named}")

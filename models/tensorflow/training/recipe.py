@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
@@ -27,8 +28,71 @@ class Targets(NamedTuple):
     shares: Optional[Any] = None
 
 
+class TrainingRecipe(ABC):
+    """What a runtime asks of a recipe, whichever program it is of.
+
+    ``gradient_accumulation`` micro batches make one update. ``seed`` starts all random draws.
+    """
+
+    gradient_accumulation: int
+    seed: int
+
+    @property
+    @abstractmethod
+    def total_updates(self) -> int:
+        """Weight updates of the whole run."""
+
+    @abstractmethod
+    def rate(self, update: int) -> float:
+        """Return the learning rate of a weight update, counted from 0."""
+
+    @abstractmethod
+    def optimiser_for(self, tf: Any, fuse: bool = True) -> Optimiser:
+        """Return the optimiser; ``fuse`` is for a host (see there)."""
+
+    def averages_for(self, tf: Any, variables: Any, fuse: bool = True) -> Optional[WeightAverages]:
+        """Return the weights' averages, or None without."""
+        return None
+
+    def mixup_coefficients(self, tf: Any, batch_size: int, seed: Any) -> Optional[Any]:
+        """Return the share [batch_size] that each image keeps in mixup, or None without mixup."""
+        return None
+
+    def prepare(
+        self,
+        tf: Any,
+        images: Any,
+        labels: Any,
+        coefficients: Optional[Any],
+        seed: Any,
+        dtype: Any,
+        normalised: bool = False,
+    ) -> Tuple[Any, Targets]:
+        """Return a batch as the network takes it: images of ``dtype``, and what they show.
+
+        ``images`` [N, H, W, C] are pixels, or ``normalised`` already; ``labels`` integers [N];
+        ``seed`` int32 [2] decides what is random.
+        """
+        images = self._network_input(tf, images, seed, dtype, normalised)
+        return self._mixed(tf, images, labels, coefficients, seed)
+
+    @abstractmethod
+    def _network_input(self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool) -> Any:
+        """Return images as the network takes them."""
+
+    def _mixed(
+        self, tf: Any, images: Any, labels: Any, coefficients: Optional[Any], seed: Any
+    ) -> Tuple[Any, Targets]:
+        """Return the images mixed with each other, and what they show then."""
+        return images, Targets(labels)
+
+    @abstractmethod
+    def loss(self, tf: Any, logits: Any, targets: Targets) -> Any:
+        """Return the mean cross-entropy, a float32 scalar, without regularisation and scaling."""
+
+
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(TrainingRecipe):
     """The optimiser with its schedule, the loss, and what is done to a batch before.
 
     ``base_rate`` is the schedule's first rate after warm-up. ``gradient_accumulation`` micro
@@ -142,22 +206,12 @@ class Recipe:
             return None
         return mixup_coefficients(tf, batch_size, self.mixup_alpha, seed)
 
-    def prepare(
-        self,
-        tf: Any,
-        images: Any,
-        labels: Any,
-        coefficients: Optional[Any],
-        seed: Any,
-        dtype: Any,
-        normalised: bool = False,
-    ) -> Tuple[Any, Targets]:
-        """Return a batch as the network takes it: images of ``dtype``, and what they show.
+    def _network_input(self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool) -> Any:
+        return network_input(tf, images, dtype, self.normalise_input, normalised)
 
-        ``images`` [N, S, S, 3] are pixels, or ``normalised`` already; ``labels`` integers [N];
-        ``seed`` int32 [2] places the box of cutmix.
-        """
-        images = network_input(tf, images, dtype, self.normalise_input, normalised)
+    def _mixed(
+        self, tf: Any, images: Any, labels: Any, coefficients: Optional[Any], seed: Any
+    ) -> Tuple[Any, Targets]:
         if not self.mixes:
             return images, Targets(labels)
         images, labels, shares = mix(tf, images, labels, coefficients, self.cutmix_lambda, seed)
