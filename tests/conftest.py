@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import List
+from typing import List, Optional
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,9 @@ from tests.support.harness import Project
 EXAMPLES = 100 if sys.version_info >= (3, 9) else 20
 settings.register_profile("ipubench", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("ipubench")
+
+# In a file of nothing but tests of frameworks.
+MARKED = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.framework\b", re.MULTILINE)
 
 
 # A shell's background job ignores Ctrl-C, and so would every run of the suite that a test starts.
@@ -47,6 +51,16 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="ipubench-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ["IPUBENCH_CACHE_DIR"] = folder
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
+    """Import no file all of whose tests ``-m "not framework"`` deselects: some import a framework."""
+    chosen = config.option.markexpr
+    if " or " in chosen or "not framework" not in chosen.split(" and "):
+        return None
+    if collection_path.suffix != ".py":
+        return None
+    return True if MARKED.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_collection_finish() -> None:
