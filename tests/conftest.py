@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
-    """Import no file all of whose tests ``-m "not framework"`` deselects: some import a framework."""
+    """Import no file whose tests ``-m "not framework"`` deselects: some import a framework."""
     chosen = config.option.markexpr
     if " or " in chosen or "not framework" not in chosen.split(" and "):
         return None
