@@ -61,7 +61,7 @@ def effect(before: Sequence[float], now: Sequence[float], assumed: float) -> Eff
     that happen to agree must not make it zero (the moderated t statistic; Smyth, Linear models and
     empirical Bayes methods, 2004).
     """
-    one, other = _Trimmed.of(before), _Trimmed.of(now)
+    one, other = Trimmed.of(before), Trimmed.of(now)
     degrees = one.count + other.count - 2 + ASSUMED_DEGREES
     squares = one.squares + other.squares + ASSUMED_DEGREES * assumed**2
     error = math.sqrt(squares / degrees * (1 / one.count + 1 / other.count))
@@ -69,8 +69,8 @@ def effect(before: Sequence[float], now: Sequence[float], assumed: float) -> Eff
 
 
 @dataclass(frozen=True)
-class _Trimmed:
-    """Values of which the smallest and the largest fifth were cut off."""
+class Trimmed:
+    """Values of which the smallest and the largest fifth were cut off; ``of`` needs one or more."""
 
     mean: float
     squares: float  # of the deviations of ``whole``
@@ -78,7 +78,7 @@ class _Trimmed:
     whole: List[float]  # with the last kept value in place of those cut off
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> _Trimmed:
+    def of(cls, values: Sequence[float]) -> Trimmed:
         ordered = sorted(values)
         cut = len(ordered) // TRIMMED
         kept = ordered[cut : len(ordered) - cut]
@@ -96,7 +96,7 @@ def noise_floor(costs: Sequence[float], others: int) -> float:
     difference of means shrinks with the root of their numbers; 0 where there are fewer than four.
     """
     # Winsorised, or one disturbed process would excuse every change.
-    values = _Trimmed.of(costs[:MOST_SPLIT]).whole
+    values = Trimmed.of(costs[:MOST_SPLIT]).whole
     if len(values) < LEAST_SPLIT:
         return 0.0
     half = len(values) // 2

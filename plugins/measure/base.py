@@ -132,17 +132,28 @@ def finish(
 
     An implausible result fails here, with its record written.
     """
-    benchmark.extra_info[NAMESPACE] = record
-    plain = pytest_benchmark_adapter.as_dict(benchmark)
+    plain = plain_benchmark(benchmark, record)
     run = item.config.stash[run_key]
     run.add({"type": "case", "benchmark": plain})
-    if record["implausible"]:
-        compute = record["compute"]
-        pytest.fail(
-            f"{record['name']} is implausible: {compute['achieved']:.3g} FLOP/s is "
-            f"{compute['share']:.2f} times what a matrix product reaches on this device at "
-            f"{record['effective']['precision']} ({compute['peak']:.3g} FLOP/s), so part of "
-            f"the work was left out; the record is in {run.journal.path}",
-            pytrace=False,
-        )
+    fail_where_implausible(record, f"; the record is in {run.journal.path}")
     item.stash[measured_key] = Measured(plain, release)
+
+
+def plain_benchmark(benchmark: Any, record: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a benchmark with its record in pytest-benchmark's format."""
+    benchmark.extra_info[NAMESPACE] = record
+    return pytest_benchmark_adapter.as_dict(benchmark)
+
+
+def fail_where_implausible(record: Dict[str, Any], where: str = "") -> None:
+    """Fail the case where its record claims more work than the device can do."""
+    if not record["implausible"]:
+        return
+    compute = record["compute"]
+    pytest.fail(
+        f"{record['name']} is implausible: {compute['achieved']:.3g} FLOP/s is "
+        f"{compute['share']:.2f} times what a matrix product reaches on this device at "
+        f"{record['effective']['precision']} ({compute['peak']:.3g} FLOP/s), so part of "
+        f"the work was left out{where}",
+        pytrace=False,
+    )

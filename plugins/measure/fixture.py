@@ -11,6 +11,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.devices.base import Device
+from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import StepMeter
 from ipubench.plugins.measure.instance import InstanceMeter, member_key
 from ipubench.plugins.measure.looking_inside import CompileMeter, ProfileMeter
@@ -48,8 +49,11 @@ def meter(
     """Measures one step; closes it whatever happens. In an instance: obeys who measures."""
     item, config = request.node, request.config
     measuring: StepMeter
-    if member_key in config.stash:
-        measuring = InstanceMeter(config.stash[member_key], item, case, benchmark, device)
+    member = config.stash.get(member_key, None)
+    if member is not None and member.alternates:
+        measuring = AlternatingMeter(member, item, case, benchmark, device, conditions, peaks)
+    elif member is not None:
+        measuring = InstanceMeter(member, item, case, benchmark, device)
     elif config.option.profile is not None:
         measuring = ProfileMeter(item, case, benchmark, device)
     elif getattr(case.config, "compile_only", False):

@@ -82,7 +82,11 @@ class Meter(StepMeter):
         measured = self._describe(step, facts, warm, rounds, seconds, memory) if seconds else {}
         self.close()
         if measured:  # else --benchmark-disable: the step ran, nothing is to be recorded
-            finish(self.item, self.benchmark, {**start, **measured}, step.release)
+            self._record({**start, **measured}, step)
+
+    def _record(self, record: Dict[str, Any], step: Step) -> None:
+        """Write the record of the case."""
+        finish(self.item, self.benchmark, record, step.release)
 
     def _warm_up(self, step: Step) -> WarmUp:
         """Calibrate and warm up."""
@@ -94,10 +98,14 @@ class Meter(StepMeter):
         if step.calibrated:  # an IPU's step knows its own
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
         first = timed(step, clock)
-        if step.calibrated and not given:
-            calibrate(step, clock)
+        self._choose_batches(step, calibrated=step.calibrated and not given)
         dropped = warm_up(step, clock)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()))
+
+    def _choose_batches(self, step: Step, calibrated: bool) -> None:
+        """Decide how many batches a round has, where nothing else has decided it."""
+        if calibrated:
+            calibrate(step, self.device.clock)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""

@@ -1,0 +1,153 @@
+"""Rounds of two processes that took turns: what one pair of processes says. Pure functions.
+
+The k-th rounds of both sides follow one another within a fraction of a second, so the machine's
+drift is in both and their difference is without it. Which side comes first changes from pair of
+rounds to pair of rounds, equally often. All of them share two processes, whose memory layouts they
+cannot average over: for the code, one pair of processes is one value (plugins/gate/paired.py).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, List, Optional, Sequence
+
+from ipubench.plugins.gate.inference import Effect, Trimmed
+
+#: Two adjacent rounds of which others took so much more from one than from the other, or so much
+#: from either, as shares of the time, are no comparison.
+MOST_UNEQUAL = 0.10
+MOST_TAKEN = 0.50
+#: Fewer comparable pairs of rounds say nothing; of all, at least this share must be comparable.
+LEAST_COMPARABLE = 4
+LEAST_SHARE = 0.25
+#: So many, before their own interval may end them.
+LEAST_FOR_PRECISION = 12
+#: How much of its time a pair may spend on rounds that are left out, as a multiple of its budget.
+STRETCH = 2.0
+
+
+@dataclass
+class Side:
+    """The rounds of one process, in order: seconds, and the shares of the time that others took.
+
+    ``by_others``: CPU time of other programs; ``waited``: for which our threads had no CPU;
+    ``lost``: what of it was taken from us (fixtures/machine/contention.py). A share is None where
+    the system does not count it.
+    """
+
+    seconds: List[float] = field(default_factory=list)
+    lost: List[Optional[float]] = field(default_factory=list)
+    by_others: List[Optional[float]] = field(default_factory=list)
+    waited: List[Optional[float]] = field(default_factory=list)
+
+
+@dataclass
+class AdjacentRounds:
+    """Rounds here and there, of which the k-th are adjacent; ``here_first`` says in which order.
+
+    ``items_here`` and ``items_there``: per round.
+    """
+
+    here: Side = field(default_factory=Side)
+    there: Side = field(default_factory=Side)
+    here_first: List[bool] = field(default_factory=list)
+    items_here: float = 1.0
+    items_there: float = 1.0
+    stopped_by: str = ""
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Return JSON values for the journal; ``compared`` says which rounds decide."""
+        return {**asdict(self), "compared": self.comparable()}
+
+    @classmethod
+    def of(cls, plain: Dict[str, Any]) -> AdjacentRounds:
+        """Return what :meth:`as_dict` made JSON of."""
+        kept = {key: value for key, value in plain.items() if key != "compared"}
+        return cls(**{**kept, "here": Side(**kept["here"]), "there": Side(**kept["there"])})
+
+    def comparable(self) -> List[bool]:
+        """Return of each pair of rounds whether its halves were equally disturbed."""
+        return [
+            equally_disturbed(here, there) for here, there in zip(self.here.lost, self.there.lost)
+        ]
+
+    @property
+    def enough(self) -> bool:
+        """Whether enough pairs of rounds, of both orders, are comparable to say anything."""
+        kept = self.comparable()
+        orders = {first for first, compared in zip(self.here_first, kept) if compared}
+        return sum(kept) >= max(LEAST_COMPARABLE, LEAST_SHARE * len(kept)) and len(orders) == 2
+
+    def effect(self) -> Effect:
+        """Return how much more a round costs here than there, in these two processes.
+
+        It is the mean of the two orders' means, so that being first cancels. Means are trimmed,
+        because one disturbed round must not decide. There must be :attr:`enough`.
+        """
+        kept = self.comparable()
+        items = math.log(self.items_here / self.items_there)
+        orders = [
+            Trimmed.of(
+                [
+                    math.log(self.here.seconds[k] / self.there.seconds[k]) - items
+                    for k, first in enumerate(self.here_first)
+                    if kept[k] and first == order
+                ]
+            )
+            for order in (True, False)
+        ]
+        variance = math.fsum(one.squares / (one.count * max(1, one.count - 1)) for one in orders)
+        degrees = max(1, sum(one.count for one in orders) - 2)
+        change = statistics.fmean(one.mean for one in orders)
+        return Effect(change, math.sqrt(variance) / 2, degrees)
+
+    def looks(self, steps: Optional[int]) -> bool:
+        """Tell whether it is time to ask for the reason to stop: at every twentieth part.
+
+        Looking costs more the more rounds there are.
+        """
+        count = len(self.here_first)
+        if steps is not None:
+            return count >= steps
+        return count >= LEAST_COMPARABLE and not (count // 2) % max(1, count // 40)
+
+    def stop_reason(self, budget: float, precision: float, steps: Optional[int]) -> str:
+        """Return why no more rounds are wanted ('steps', 'precision', 'budget', 'disturbed') or ''.
+
+        ``budget`` is the seconds of comparable rounds, of both sides. They end at half of the
+        ``precision`` that is asked for: pairs of processes differ by more, so that further pairs
+        narrow the answer, and further rounds of this one do not.
+        """
+        if steps is not None:
+            return "steps" if len(self.here_first) >= steps else ""
+        kept = self.comparable()
+        spent = [a + b for a, b in zip(self.here.seconds, self.there.seconds)]
+        if self.enough:
+            if sum(kept) >= LEAST_FOR_PRECISION:
+                low, high = self.effect().interval()
+                if (high - low) / 2 <= precision / 2:
+                    return "precision"
+            if math.fsum(s for s, compared in zip(spent, kept) if compared) >= budget:
+                return "budget"
+        return "disturbed" if math.fsum(spent) >= (1 + STRETCH) * budget else ""
+
+    def taken(self) -> float:
+        """Return the median of the share that others took, over the rounds of both sides."""
+        known = [
+            share for side in (self.here, self.there) for share in side.lost if share is not None
+        ]
+        return statistics.median(known) if known else 0.0
+
+
+def equally_disturbed(here: Optional[float], there: Optional[float]) -> bool:
+    """Tell whether two adjacent rounds may be compared, by the shares that others took of them."""
+    if here is None or there is None:
+        return True
+    return abs(here - there) <= MOST_UNEQUAL and max(here, there) <= MOST_TAKEN
+
+
+def block(first: bool) -> Sequence[bool]:
+    """Return whether this side comes first, for two pairs of rounds: AB, BA or BA, AB."""
+    return (first, not first)
