@@ -222,8 +222,22 @@ def _add_comparisons(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--against",
         default=None,
-        metavar="PYTHON",
-        help="measure each case in turns here and with this interpreter, and compare the two",
+        metavar="PYTHON|git:REV",
+        help="measure each case in turns here and with this interpreter, or in a worktree of this "
+        "revision (git:main, git:merge-base:main), and compare the two",
+    )
+    group.addoption(
+        "--against-setup",
+        default=None,
+        metavar="COMMAND",
+        help="make an environment in the worktree of --against=git:REV with this command",
+    )
+    group.addoption(
+        "--against-python",
+        default=None,
+        metavar="PATH",
+        help="interpreter for --against=git:REV: after --against-setup .venv/bin/python there, "
+        "else this one",
     )
 
 
@@ -254,7 +268,8 @@ def pytest_configure(config: pytest.Config) -> None:
     compares = config.option.baseline is not None or config.option.against is not None
     if config.option.gate is not None and not compares:
         raise pytest.UsageError(
-            "--gate needs something to compare with: add --baseline=NAME or --against=PYTHON"
+            "--gate needs something to compare with: add --baseline=NAME, --against=PYTHON or "
+            "--against=git:REV"
         )
     kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
     if config.option.profile is not None and kept:

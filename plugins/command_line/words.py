@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Protocol
+from typing import Any, Dict, List, Optional, Protocol, Sequence
 
 import pytest
 
@@ -102,26 +102,39 @@ def check_spelling(config: pytest.Config) -> None:
             )
 
 
-def measuring_arguments(config: pytest.Config) -> List[str]:
-    """Return the command-line words that make another process measure as this one does."""
+def measuring_arguments(
+    config: pytest.Config, known: Sequence[str] = MEASURING_OPTIONS
+) -> List[str]:
+    """Return the command-line words that make another process measure as this one does.
+
+    ``known``: the options that it knows, where it runs another revision.
+    """
     words: List[str] = []
     for dest in MEASURING_OPTIONS:
-        value = config.getoption(dest)
+        value = config.getoption(dest) if dest in known else None
         values = value if isinstance(value, list) else [value]
         words += [f"{_flag(dest)}={_as_word(dest, item)}" for item in values if item is not None]
     return words
 
 
-def arguments_of(config: pytest.Config, nodeid: str) -> List[str]:
+def unknown_arguments(config: pytest.Config, known: Sequence[str]) -> List[str]:
+    """Return the measuring options that were given and are none of those ``known``."""
+    flags = {_flag(dest) for dest in MEASURING_OPTIONS if dest not in known}
+    return [word for word in given_arguments(config) if word.split("=", 1)[0] in flags]
+
+
+def arguments_of(config: pytest.Config, nodeid: str, root: Optional[Path] = None) -> List[str]:
     """Return the words by which another pytest runs the case with this node id.
 
-    A file outside the project does not lead to the project's conftest.py, which is named as well.
+    ``root`` is the project's folder, where it is not this run's. A file outside the project does
+    not lead to the project's conftest.py, which is named as well.
     """
+    root = config.rootpath if root is None else root
     name, separator, rest = nodeid.partition("::")
     for source in config.stash.get(files_key, {}).values():
         if source.nodeid == name and config.rootpath not in source.path.parents:
-            return [str(config.rootpath / "conftest.py"), f"{source.path}{separator}{rest}"]
-    return [str(config.rootpath / nodeid)]
+            return [str(root / "conftest.py"), f"{source.path}{separator}{rest}"]
+    return [str(root / nodeid)]
 
 
 def given_arguments(config: pytest.Config) -> List[str]:

@@ -1,89 +1,205 @@
-"""`--against=PYTHON`: is this environment slower than another one?
+"""`--against=PYTHON`, `--against=git:REV`: is this code, in this environment, slower than another?
 
-Each case is measured in turns here and with the other interpreter, always in a fresh process, in
-pairs AB, BA, AB, ... until the verdict is clear or ``--gate-cap`` pairs are measured (see
-plugins/gate/paired.py). The other environment is what was before, this one is now.
+Each case is measured in turns here and there: in pairs of fresh processes, whose rounds alternate
+where they can, until the verdict is clear or ``--gate-cap`` pairs are measured (see
+plugins/gate/paired.py). The other side is what was before, this one is now.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Callable, Dict, List
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List
 
 import pytest
 
-from ipubench.plugins.command_line.words import only_lists
+from ipubench.plugins.command_line.words import only_lists, unknown_arguments
 from ipubench.plugins.compare.policy import thresholds_of
 from ipubench.plugins.gate import paired
+from ipubench.plugins.gate.metric_verdict import MetricVerdict
 from ipubench.plugins.gate.paired import Benchmark, Sides
+from ipubench.plugins.processes.alternating import (
+    AlternatingProcesses,
+    UnfitError,
+    steps_of,
+    why_not_alternating,
+)
 from ipubench.plugins.processes.fresh import FreshError, measure_again
-from ipubench.plugins.processes.other_python import Environment, find
+from ipubench.plugins.processes.other_python import Environment, find, find_revision
+from ipubench.plugins.processes.revision import PREFIX
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
+from ipubench.plugins.selection.expand import selection_key
+
+#: After so many pairs that others disturbed, and more of them than of others, a case is given up.
+MOST_DISTURBED = 4
+Progress = Callable[[str], None]
 
 
 @dataclass
 class Against:
-    """The other environment, and how a case is compared with it."""
+    """The other side, and how a case is compared with it."""
 
     config: pytest.Config
     environment: Environment
+    #: Why cases did not alternate round by round, and how many.
+    not_alternated: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def start(cls, config: pytest.Config) -> Against:
-        """Look at the other environment; UsageError where it cannot measure."""
-        environment = find(config.option.against, config.rootpath)
-        depends_on(config, "the other environment", json.dumps(environment.versions))
+        """Look at the other side; UsageError where it cannot measure."""
+        option, root = config.option, config.rootpath
+        if option.against.startswith(PREFIX):
+            setup, python = option.against_setup, option.against_python
+            environment = find_revision(option.against, root, setup, python)
+            unknown = unknown_arguments(config, environment.options)
+            if unknown:
+                raise pytest.UsageError(
+                    f"--against={option.against}: the suite of that revision does not know "
+                    f"{unknown[0]}; leave it out"
+                )
+        else:
+            environment = find(option.against, root)
+        facts: Dict[str, Any] = dict(environment.versions)
+        if environment.revision is not None:
+            facts["commit"] = environment.revision.commit
+        depends_on(config, "the other environment", json.dumps(facts))
         return cls(config, environment)
 
-    def judge(self, item: pytest.Item, progress: Callable[[str], None]) -> Verdict:
+    def judge(self, item: pytest.Item, progress: Progress) -> Verdict:
         """Measure a case in pairs and compare them.
 
         What this process measured is not compared: it has measured other cases before. A case that
         cannot run there is incomparable; one that no longer runs here raises FreshError.
         """
-        thresholds = thresholds_of(item)
-        cap = max(self.config.option.gate_cap, paired.LEAST_PAIRS)
-        tests = len(selected(self.config)) * max(1, len(thresholds))
-        level = paired.level_of_a_look(cap, tests)
-        measured: List[Sides] = []
-        for number in range(1, cap + 1):
-            try:
-                measured.append(self._pair(item.nodeid, number, cap, progress))
-            except FreshError as error:
-                if not error.elsewhere:
-                    raise
-                return Verdict(INCOMPARABLE, reasons=(f"it does not run there: {error.why}",))
-            reasons = paired.incomparable(*measured[-1])
+        comparison = Comparison(self, item, progress)
+        try:
+            return comparison.verdict()
+        except FreshError as error:
+            if not error.elsewhere:
+                raise
+            return Verdict(INCOMPARABLE, reasons=(f"it does not run there: {error.why}",))
+
+    def words(self) -> str:
+        """Return in words what is compared with what."""
+        text = self.environment.changes(host_process.versions())
+        there = self.environment.revision
+        if there is not None:
+            text += f"; commit {there.commit[:12]} there, "
+            text += f"{_short(host_process.git_revision(self.config.rootpath))} here"
+        return text
+
+
+def _short(revision: Any) -> str:
+    """Return a commit in twelve letters, with -dirty where files differ."""
+    commit, dash, dirty = str(revision).partition("-")
+    return f"{commit[:12]}{dash}{dirty}"
+
+
+class Comparison:
+    """The pairs of one case."""
+
+    def __init__(self, against: Against, item: pytest.Item, progress: Progress) -> None:
+        self.against = against
+        self.config = against.config
+        self.item = item
+        self.progress = progress
+        self.thresholds = thresholds_of(item)
+        self.cap = max(self.config.option.gate_cap, paired.LEAST_PAIRS)
+        self.measured: List[Sides] = []
+        self.device = self.config.stash[selection_key].device
+        self.unfit = why_not_alternating(item, self.device, against.environment)
+
+    @property
+    def usable(self) -> List[Sides]:
+        """The pairs that other programs left comparable."""
+        return [sides for sides in self.measured if sides.usable]
+
+    def verdict(self) -> Verdict:
+        """Measure pairs until they decide; return what they say together."""
+        tests = len(selected(self.config)) * max(1, len(self.thresholds))
+        level = paired.level_of_a_look(self.cap, tests)
+        found: List[MetricVerdict] = []
+        while len(self.measured) < self.cap and not self._given_up():
+            sides = self._pair()
+            self.measured.append(sides)
+            reasons = paired.incomparable(sides.here, sides.there)
             if reasons:
                 return Verdict(INCOMPARABLE, reasons=tuple(reasons))
-            if number in paired.looks(cap):
-                found = paired.compare(measured, thresholds, level)
+            if sides.usable and len(self.usable) in paired.looks(self.cap):
+                found = paired.compare(self.usable, self.thresholds, level)
                 if all(map(paired.is_clear, found)):
                     break
-        return paired.verdict_on_pairs(measured, found)
+        if self.unfit:
+            self.against.not_alternated[self.unfit] += 1
+        if paired.can_compare(self.usable):
+            found = paired.compare(self.usable, self.thresholds, level)
+            return paired.verdict_on_pairs(self.usable, found)
+        return paired.disturbed_verdict(self.measured)
 
-    def _pair(self, nodeid: str, number: int, cap: int, progress: Callable[[str], None]) -> Sides:
-        found: Dict[bool, Benchmark] = {}
-        for here in (True, False) if number % 2 else (False, True):
-            where = "here" if here else "there"
-            progress(f"pair {number} of {cap} at most, measuring {where}")
-            elsewhere = None if here else self.environment
-            found[here] = measure_again(self.config, nodeid, elsewhere)
-        line = {"type": "pair", "case": nodeid, "here": found[True], "there": found[False]}
+    def _given_up(self) -> bool:
+        disturbed = len(self.measured) - len(self.usable)
+        return disturbed >= MOST_DISTURBED and disturbed > len(self.usable)
+
+    def _pair(self) -> Sides:
+        """Measure one pair; first comes the side that was first less often in those that count."""
+        first = sum(1 if sides.here_first else -1 for sides in self.usable) <= 0
+        sides = None
+        if not self.unfit:
+            try:
+                sides = self._alternate(first)
+            except UnfitError as error:
+                self.unfit = str(error)
+        if sides is None:
+            sides = self._in_turns(first)
+        line: Dict[str, Any] = {"type": "pair", "case": self.item.nodeid}
+        line.update(here=sides.here, there=sides.there, here_first=first)
+        if sides.rounds is not None:
+            line["rounds"] = sides.rounds.as_dict()
         self.config.stash[run_key].add(line)
-        return found[True], found[False]
+        return sides
+
+    def _say(self, what: str) -> None:
+        self.progress(f"pair {len(self.measured) + 1} of {self.cap} at most, {what}")
+
+    def _alternate(self, first: bool) -> Sides:
+        """Measure a pair whose rounds alternate."""
+        option = self.config.option
+        processes = AlternatingProcesses(
+            self.config, self.item.nodeid, self.device, self.against.environment, self._say
+        )
+        with processes:
+            processes.start(first)
+            self._say("taking turns")
+            rounds = processes.measure(option.budget, option.target_precision, steps_of(self.item))
+            here, there = processes.benchmarks(rounds)
+        return Sides(here, there, first, rounds)
+
+    def _in_turns(self, first: bool) -> Sides:
+        """Measure a pair of whole processes, one after the other."""
+        found: Dict[bool, Benchmark] = {}
+        for here in (first, not first):
+            self._say(f"measuring {'here' if here else 'there'}")
+            elsewhere = None if here else self.against.environment
+            found[here] = measure_again(self.config, self.item.nodeid, elsewhere)
+        return Sides(found[True], found[False], first)
 
 
 against_key = pytest.StashKey[Against]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look at the other environment before anything runs."""
+    """Look at the other side before anything runs."""
     option = config.option
+    for name in ("against_setup", "against_python"):
+        given = option.against or ""
+        if getattr(option, name) is not None and not given.startswith(PREFIX):
+            raise pytest.UsageError(
+                f"--{name.replace('_', '-')} is for the worktree of --against=git:REV"
+            )
     if option.against is None:
         return
     for name in ("baseline", "profile", "instance"):
@@ -101,13 +217,19 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     if against is None:
         return []
     environment = against.environment
-    return [f"against {environment.python}: {environment.changes(host_process.versions())}"]
+    there = config.option.against if environment.revision is not None else environment.python
+    return [f"against {there}: {against.words()}"]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Say once more, below the verdicts, what they compare."""
+    """Say once more, below the verdicts, what they compare and how."""
     run = session.config.stash.get(run_key, None)
     against = session.config.stash.get(against_key, None)
-    if run is not None and against is not None:
-        changes = against.environment.changes(host_process.versions())
-        run.closing.append(f"versions there and here: {changes}")
+    if run is None or against is None:
+        return
+    for why, count in sorted(against.not_alternated.items()):
+        cases = f"{count} case{'s' if count > 1 else ''}"
+        run.closing.append(
+            f"{cases} measured in alternating processes, not in alternating rounds: {why}"
+        )
+    run.closing.append(f"versions there and here: {against.words()}")

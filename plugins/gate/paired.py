@@ -1,11 +1,12 @@
 """Is one environment slower than another? Statistics of pairs measured in turns. Pure functions.
 
 A pair is the difference of two costs (logarithms of seconds per item, or of any figure of which
-less is better) measured one after the other, so that the machine's drift is in both. Which side
-comes first alternates, and what being first costs is taken out: the estimate is the mean of the
-two orders' means, its variance is pooled within the orders (the two-period crossover design; Hills
-and Armitage, The two-period cross-over clinical trial, 1979). With equally many pairs of each
-order the estimate is their mean.
+less is better) of two processes, measured in turns, round by round where they can
+(plugins/gate/adjacent.py), so that the machine's drift is in both. Which side comes first
+alternates, and what being first costs is taken out: the estimate is the mean of the two orders'
+means, its variance is pooled within the orders (the two-period crossover design; Hills and
+Armitage, The two-period cross-over clinical trial, 1979). With equally many pairs of each order the
+estimate is their mean.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.gate.inference import Effect, corrected, decide
 from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, typical
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE, log_cost
@@ -30,7 +32,23 @@ FALSE_ALARMS = 0.025
 #: Without a threshold pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
 Benchmark = Dict[str, Any]
-Sides = Tuple[Benchmark, Benchmark]  # here, there
+
+
+class Sides(NamedTuple):
+    """One pair: the benchmarks of a process here and of one there, and which was first.
+
+    ``rounds`` are those of both where they took turns round by round; else the processes did.
+    """
+
+    here: Benchmark
+    there: Benchmark
+    here_first: bool = True
+    rounds: Optional[AdjacentRounds] = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether other programs left enough of the pair to compare."""
+        return self.rounds is None or self.rounds.enough
 
 
 @dataclass(frozen=True)
@@ -100,7 +118,8 @@ def compare(
         if pairs:
             effect, threshold = paired_effect(pairs), thresholds.get(metric)
             kind = UNJUDGED if threshold is None else _kind(effect, threshold, level)
-            here, there = ([_sample(sides[side]) for sides in measured] for side in (0, 1))
+            here = [_sample(sides.here) for sides in measured]
+            there = [_sample(sides.there) for sides in measured]
             now, before = typical(here, metric), typical(there, metric)
             found.append(MetricVerdict(metric, kind, effect, before, now, threshold))
     return found
@@ -124,17 +143,50 @@ def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:
     one time, and another NumPy may run the canary at another speed.
     """
     pairs = []
-    for number, sides in enumerate(measured):
-        here, there = (log_cost(_sample(side), metric, canary=False) for side in sides)
+    for sides in measured:
+        if metric == THROUGHPUT and sides.rounds is not None:
+            pairs.append(Pair(sides.rounds.effect().change, sides.here_first))
+            continue
+        here = log_cost(_sample(sides.here), metric, canary=False)
+        there = log_cost(_sample(sides.there), metric, canary=False)
         if here is None or there is None:
             return []
-        pairs.append(Pair(here - there, here_first=number % 2 == 0))
+        pairs.append(Pair(here - there, sides.here_first))
     return pairs
+
+
+def can_compare(measured: Sequence[Sides]) -> bool:
+    """Tell whether there are enough pairs, of both orders, to say anything."""
+    orders = {sides.here_first for sides in measured}
+    return len(measured) >= LEAST_PAIRS and len(orders) == 2
+
+
+def disturbed_verdict(measured: Sequence[Sides]) -> Verdict:
+    """Return the verdict on a case of which other programs left too little to compare."""
+    usable = [sides for sides in measured if sides.usable]
+    shares = [sides.rounds.taken() for sides in measured if sides.rounds is not None]
+    reason = (
+        f"other programs took {statistics.median(shares):.0%} of the rounds' time, unequally here "
+        f"and there, in {len(measured) - len(usable)} of {len(measured)} pairs: compare while they "
+        "rest"
+    )
+    here = [_sample(sides.here) for sides in measured]
+    there = [_sample(sides.there) for sides in measured]
+    return Verdict(
+        INCONCLUSIVE,
+        before=typical(there, THROUGHPUT),
+        now=typical(here, THROUGHPUT),
+        unit=record_of(measured[-1].here)["throughput"]["unit"],
+        processes=len(measured),
+        processes_before=len(measured),
+        in_turns=True,
+        reasons=(reason,),
+    )
 
 
 def verdict_on_pairs(measured: List[Sides], found: List[MetricVerdict]) -> Verdict:
     """Return the verdict on a case whose metrics :func:`compare` has judged."""
-    here, there = map(record_of, measured[-1])
+    here, there = record_of(measured[-1].here), record_of(measured[-1].there)
     threshold: Optional[float] = found[0].threshold
     return build_verdict(
         found[0],

@@ -20,8 +20,10 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.words import arguments_of, measuring_arguments
+from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.host_process import end_with_parent
@@ -29,6 +31,8 @@ from ipubench.plugins.record.record import record_of, rounds_of
 from ipubench.plugins.run.results import SessionResults, run_key
 
 LAST_LINES = 15
+# How a message begins of a process that has met modules of another checkout.
+REFUSED = "refused: "
 # A fresh process may take this long, and this many times what the first measurement took, because
 # it imports and compiles for itself, maybe on a machine that has become busy.
 LEAST_SECONDS = 600.0
@@ -64,10 +68,8 @@ def measure_again(
     cpus = config.stash[cpus_key]
     with tempfile.TemporaryDirectory(prefix="ipubench-fresh-") as folder, running_on(cpus):
         code, output = run_bounded(
-            fresh_command(
-                config, nodeid, folder, elsewhere.python if elsewhere else sys.executable
-            ),
-            str(config.invocation_params.dir),
+            fresh_command(config, nodeid, folder, elsewhere),
+            str(folder_of(config, elsewhere)),
             elsewhere.variables(fresh_environment()) if elsewhere else fresh_environment(),
             most_seconds(config, nodeid),
         )
@@ -75,16 +77,37 @@ def measure_again(
         for journal in Path(folder).glob("run-*.jsonl"):
             for line in read_lines(journal):
                 results.take(line)
-    if nodeid not in results.benchmarks:
+    refused = code == only_from.USAGE_ERROR and elsewhere is not None
+    if refused or nodeid not in results.benchmarks:
         how = f"exit code {code}" if code is not None else "it took too long and was ended"
         lines = [line for line in output.splitlines() if line.strip()]
         raise FreshError(
             f"{nodeid} could not be measured again in a fresh process ({how}); its last lines:\n"
             + "\n".join(lines[-LAST_LINES:]),
-            results.reasons.get(nodeid) or (lines[-1].strip() if lines and code else how),
+            results.reasons.get(nodeid)
+            or (known_reason(lines) or lines[-1].strip() if lines and code else how),
             elsewhere is not None,
         )
     return results.benchmarks[nodeid]
+
+
+def known_reason(lines: Sequence[str]) -> str:
+    """Return in one line why a process measured nothing, where its output shows it; else ''."""
+    errors = [line for line in lines if line.startswith("ERROR: ")]
+    if any("not found: " in line for line in errors):
+        return "there is no such case"
+    refused = [line[line.index(REFUSED) :].strip(" !") for line in lines if REFUSED in line]
+    return (refused or errors or [""])[-1]
+
+
+def folder_of(config: pytest.Config, elsewhere: Optional[Environment]) -> Path:
+    """Return the folder that a process of a case runs in.
+
+    Python looks there first for the modules of programs that the process starts.
+    """
+    if elsewhere is not None and elsewhere.revision is not None:
+        return elsewhere.revision.root
+    return Path(config.invocation_params.dir)
 
 
 def most_seconds(config: pytest.Config, nodeid: str) -> float:
@@ -156,26 +179,38 @@ def fresh_environment() -> Dict[str, str]:
 
 
 def fresh_command(
-    config: pytest.Config, nodeid: str, results_dir: str, python: str = sys.executable
+    config: pytest.Config, nodeid: str, results_dir: str, elsewhere: Optional[Environment] = None
 ) -> List[str]:
     """Return the command that measures one case and records it in ``results_dir``."""
-    ini = ["-c", str(config.inipath)] if config.inipath else []
+    root, ini, measuring = config.rootpath, config.inipath, measuring_arguments(config)
+    if elsewhere is not None and elsewhere.revision is not None:
+        ini = elsewhere.place(ini, root) if ini is not None else None
+        root = elsewhere.revision.root
+        measuring = _absolute(config, measuring_arguments(config, elsewhere.options))
     return [
-        python,
-        "-m",
-        "pytest",
+        *(elsewhere.pytest_words() if elsewhere else [sys.executable, "-m", "pytest"]),
         "-q",
         *_plugin_words(config),
-        *ini,
+        *(["-c", str(ini)] if ini is not None else []),
         # Options that the ini file adds, such as --baseline, would judge and measure again in turn.
         "-o",
         "addopts=",
-        f"--rootdir={config.rootpath}",
+        f"--rootdir={root}",
         "--sweep",
         f"--results-dir={results_dir}",
-        *measuring_arguments(config),
+        *measuring,
         *(["--zero-values"] if config.option.zero_values else []),
-        *arguments_of(config, nodeid),
+        *arguments_of(config, nodeid, root),
+    ]
+
+
+def _absolute(config: pytest.Config, words: Sequence[str]) -> List[str]:
+    """Return the words for a process that runs in another folder."""
+    option = "--dataset-dir="
+    here = config.invocation_params.dir
+    return [
+        option + str(here / user_path(word[len(option) :])) if word.startswith(option) else word
+        for word in words
     ]
 
 

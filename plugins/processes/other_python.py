@@ -1,4 +1,4 @@
-"""Another Python environment that cases are measured in: `--against=PYTHON`."""
+"""The other side of `--against`: another Python environment, or another revision of the project."""
 
 from __future__ import annotations
 
@@ -6,23 +6,35 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import pytest
 
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
+from ipubench.plugins.processes import only_from, revision
+from ipubench.plugins.processes.revision import Revision
 
 CHECK_SECONDS = 300.0
-# Everything that a case needs but its framework, and what it would be measured with.
+# Everything that a case needs but its framework, and what it would be measured with. Of an older
+# revision: what it does not know.
 PROGRAM = """\
 import json, sys
 sys.path[:0] = sys.argv[1:]
 import pytest, pytest_benchmark
 import ipubench.plugins.measure.meter
 from ipubench.plugins.record.host_process import versions
-print(json.dumps(versions()))
+from ipubench.plugins.command_line import words
+from ipubench.fixtures.instances import protocol
+files = {n: m.__file__ for n, m in sys.modules.items() if n.split(".")[0] == "ipubench"}
+print(json.dumps({
+    "versions": versions(),
+    "options": words.MEASURING_OPTIONS,
+    "alternating": getattr(protocol, "ALTERNATING", 0),
+    "modules": {name: file for name, file in files.items() if file},
+}))
 """
 # Of this environment, and wrong in another.
 OURS = ("PYTHONPATH", "PYTHONHOME", "PYTHONEXECUTABLE", "VIRTUAL_ENV", "CONDA_PREFIX")
@@ -35,11 +47,38 @@ class Environment:
     python: str
     folders: List[str]
     versions: Dict[str, str]
+    #: What of the project runs there, where it is not this checkout.
+    revision: Optional[Revision] = None
+    #: The measuring options that it knows, and the version of its protocol of alternating rounds.
+    options: Tuple[str, ...] = ()
+    alternating: int = 0
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
         kept = {name: value for name, value in ours.items() if name not in OURS}
-        return {**kept, "PYTHONPATH": os.pathsep.join(self.folders)}
+        folders = list(self.folders)
+        if self.own_python:
+            # An SDK may be there; the worktree comes before it.
+            kept.update({name: ours[name] for name in OURS[1:] if name in ours})
+            folders += filter(None, [ours.get("PYTHONPATH")])
+        return {**kept, "PYTHONPATH": os.pathsep.join(folders)}
+
+    @property
+    def own_python(self) -> bool:
+        """Whether it is a revision that our interpreter runs."""
+        return self.revision is not None and self.python == os.path.abspath(sys.executable)
+
+    def pytest_words(self) -> List[str]:
+        """Return the words that start pytest there."""
+        if self.revision is None:
+            return [self.python, "-m", "pytest"]
+        return [self.python, str(Path(only_from.__file__).resolve()), str(self.revision.root)]
+
+    def place(self, path: Path, root: Path) -> Path:
+        """Return where a file of this checkout, whose folder is ``root``, is there."""
+        if self.revision is None or root not in (path, *path.parents):
+            return path
+        return self.revision.root / path.relative_to(root)
 
     def changes(self, now: Mapping[str, str]) -> str:
         """Return in words which versions differ between there and here."""
@@ -59,6 +98,28 @@ class Environment:
 
 def find(given: str, root: Path) -> Environment:
     """Look at the interpreter that ``--against`` names; UsageError where it is of no use."""
+    folders = list(dict.fromkeys([str(root), str(IMPORT_ROOT)]))
+    return _look(given, Environment(_executable(f"--against={given}", given), folders, {}), root)
+
+
+def find_revision(
+    given: str, root: Path, setup: Optional[str] = None, python: Optional[str] = None
+) -> Environment:
+    """Check out the revision that ``--against=git:REV`` names, and look at it.
+
+    ``setup`` makes an environment there, ``python`` is its interpreter, a path in the worktree or
+    elsewhere; without both our interpreter runs it. UsageError where it is of no use.
+    """
+    there = revision.check_out(given, root, setup)
+    interpreter = sys.executable
+    if setup is not None or python is not None:
+        path = there.root / user_path(python or revision.MADE_PYTHON)
+        interpreter = _executable(f"--against-python={path}", str(path))
+    unchecked = Environment(os.path.abspath(interpreter), [str(there.root)], {}, there)
+    return _look(given, unchecked, there.root)
+
+
+def _executable(option: str, given: str) -> str:
     python = shutil.which(os.path.expanduser(given))
     if python is None:
         try:
@@ -66,13 +127,16 @@ def find(given: str, root: Path) -> Environment:
         except OSError as error:
             problem = f"cannot be looked at ({error.strerror or error})"
         raise pytest.UsageError(
-            f"--against={given}: {problem}; name the Python interpreter of the other environment, "
+            f"{option}: {problem}; name the Python interpreter of the other environment, "
             "such as /opt/old/bin/python"
         )
     # Not resolved: a virtual environment is found by the path of its link.
-    python = os.path.abspath(python)
-    folders = list(dict.fromkeys([str(root), str(IMPORT_ROOT)]))
-    unchecked = Environment(python, folders, {})
+    return os.path.abspath(python)
+
+
+def _look(given: str, unchecked: Environment, root: Path) -> Environment:
+    """Return an environment with what it says of itself; ``root`` is the project's folder there."""
+    python, folders, there = unchecked.python, unchecked.folders, unchecked.revision
     try:
         answer = subprocess.run(
             [python, "-c", PROGRAM, *folders],
@@ -88,9 +152,26 @@ def find(given: str, root: Path) -> Environment:
         raise pytest.UsageError(f"--against={given}: it does not run: {error}") from None
     lines = answer.stdout.decode(errors="replace").strip().splitlines() or ["it says nothing"]
     try:
-        return Environment(python, folders, dict(json.loads(lines[-1])))
-    except (ValueError, TypeError):
+        found: Dict[str, Any] = json.loads(lines[-1])
+        looked = Environment(
+            python,
+            folders,
+            dict(found["versions"]),
+            there,
+            tuple(found["options"]),
+            int(found["alternating"]),
+        )
+        modules: Dict[str, str] = found["modules"]
+    except (ValueError, TypeError, KeyError):
         raise pytest.UsageError(
             f"--against={given}: it cannot run the suite: {lines[-1]}; install what the suite "
             f"needs there: {python} -m pip install {root}"
         ) from None
+    strangers = only_from.strangers(str(there.root), modules) if there is not None else []
+    if strangers:
+        raise pytest.UsageError(
+            f"--against={given}: refused, because {strangers[0]}; {python} imports the suite of "
+            "another folder before this one's: uninstall it there, or make an environment with "
+            "--against-setup=COMMAND"
+        )
+    return looked

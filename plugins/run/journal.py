@@ -6,7 +6,8 @@ One JSON-lines file per run under the results folder. Line types:
   continues this one must share (see plugins/run/resume.py);
 - ``case``: a measured case, a benchmark in pytest-benchmark's format (plugins/record/record.py);
 - ``fresh``: the same, measured once more in a fresh process;
-- ``pair``: the same, measured here and in another environment (plugins/compare/against_plugin.py);
+- ``pair``: the same, measured here and in another environment or revision, and which was first;
+  the rounds of both where they alternated (plugins/gate/adjacent.py);
 - ``verdict``: what the gate said of a case;
 - ``resume``: a later run goes on here; its process, its circumstances, and the cases that it kept;
   what the lines before it say of others no longer holds;

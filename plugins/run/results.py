@@ -18,7 +18,8 @@ class SessionResults:
     benchmarks: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     #: The same cases measured again, each benchmark by a fresh process.
     fresh: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
-    #: Their pairs: each a benchmark ``here`` and one ``there``, in another environment.
+    #: Their pairs: each a benchmark ``here`` and one ``there``, in another environment or revision,
+    #: and the ``rounds`` of both where they took turns (plugins/gate/adjacent.py).
     pairs: Dict[str, List[Dict[str, Any]]] = field(default_factory=dict)
     verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     outcomes: Dict[str, str] = field(default_factory=dict)
@@ -39,9 +40,8 @@ class SessionResults:
         elif line["type"] == "fresh":
             self.fresh.setdefault(line["benchmark"]["fullname"], []).append(line["benchmark"])
         elif line["type"] == "pair":
-            self.pairs.setdefault(line["case"], []).append(
-                {"here": line["here"], "there": line["there"]}
-            )
+            pair = {"here": line["here"], "there": line["there"], "rounds": line.get("rounds")}
+            self.pairs.setdefault(line["case"], []).append(pair)
         elif line["type"] == "verdict":
             self.verdicts[line["case"]] = line["verdict"]
         elif line["type"] == "outcome":

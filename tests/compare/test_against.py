@@ -56,12 +56,32 @@ def test_a_case_that_is_slower_here_fails_with_one_paragraph(project: Project) -
     outcome.line("versions there and here: the same versions")
     outcome.line("regressed: bench_fake.py::bench_fake[beta-synthetic]")
     assert "Traceback" not in outcome.text
-    # The case's own test, then AB, BA, AB.
-    assert (project.folder / "order").read_text().split() == [
-        "here", "here", "there", "there", "here", "here", "there",
-    ]  # fmt: skip
+    # The case's own test, then both sides once for each pair.
+    order = (project.folder / "order").read_text().split()
+    assert (order[0], order.count("here"), order.count("there")) == ("here", 4, 3)
     kinds = [line["type"] for line in project.journal()]
     assert kinds == ["run", "case", "pair", "pair", "pair", "verdict", "outcome"]
+    pairs = [line for line in project.journal() if line["type"] == "pair"]
+    assert [pair["here_first"] for pair in pairs] == [True, False, True]
+
+
+def test_both_sides_take_turns_with_the_same_batches(project: Project) -> None:
+    option = interpreter(project, "IPUBENCH_FAKE_SLOWDOWN=0.8")
+    project.run(*SYNTHETIC, option, "--gate=5%").assert_code(1)
+    for pair in (line for line in project.journal() if line["type"] == "pair"):
+        rounds, first = pair["rounds"], pair["rounds"]["here_first"]
+        # Calibrated for rounds of 0.1 s: 50 batches here, 62.5 there. The larger number holds.
+        batches = pair["here"]["stats"]["iterations"]
+        assert batches in (62, 63)
+        for side in ("here", "there"):
+            assert pair[side]["stats"]["iterations"] == batches
+            assert len(rounds[side]["seconds"]) == len(first) == pair[side]["stats"]["rounds"]
+        assert rounds["here"]["seconds"] == [pytest.approx(batches * 0.002)] * len(first)
+        assert rounds["there"]["seconds"] == [pytest.approx(batches * 0.0016)] * len(first)
+        # Of each two pairs of rounds one begins here.
+        assert [first[k] + first[k + 1] for k in range(0, len(first), 2)] == [1] * (len(first) // 2)
+        assert rounds["stopped_by"] == "precision"
+        assert len(first) == 12
 
 
 def test_a_case_that_does_not_run_there_is_incomparable(project: Project) -> None:

@@ -1,0 +1,241 @@
+"""One case in two processes that take turns, round by round: here and in another environment.
+
+Both build and compile once, then wait for orders (plugins/measure/alternating.py obeys); only one
+of them works at any time. So the machine's drift of more than a fraction of a second is in both
+sides' rounds alike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import pytest
+
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.instances.controller import InstanceError, Instances
+from ipubench.fixtures.instances.plan import alone, instances_of
+from ipubench.fixtures.instances.protocol import ALTERNATING
+from ipubench.fixtures.machine.contention import Contention, per_interval
+from ipubench.plugins.gate.adjacent import AdjacentRounds, Side, block
+from ipubench.plugins.processes import only_from
+from ipubench.plugins.processes.fresh import (
+    FreshError,
+    cpus_key,
+    folder_of,
+    fresh_command,
+    fresh_environment,
+    known_reason,
+    most_seconds,
+    running_on,
+)
+from ipubench.plugins.processes.other_python import Environment
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.selection.expand import case_of
+
+#: Devices that two processes can hold at once, each ready to run.
+SHARED_DEVICES = ("cpu", "fake")
+#: Fixtures of servers, which are processes of their own.
+SERVERS = ("triton", "tensorflow_serving")
+HERE, THERE = "the process here", "the process there"
+
+
+class UnfitError(Exception):
+    """The step of a case cannot take turns; the text says why."""
+
+
+def why_not_alternating(item: pytest.Item, device: str, elsewhere: Environment) -> str:
+    """Return why a case is measured in whole processes in turns, in words; '' where it is not."""
+    case = case_of(item)
+    if elsewhere.alternating != ALTERNATING:
+        return "the other side does not know alternating rounds of this version"
+    if device not in SHARED_DEVICES:
+        return f"a device of the kind {device} serves one process at a time"
+    if case is None or item.get_closest_marker("spec") is not None:
+        return "it is a command"
+    if instances_of(case.config) > 1:
+        return "it has several instances"
+    if set(SERVERS) & set(getattr(item, "fixturenames", ())):
+        return "it has a server"
+    return ""
+
+
+@dataclass
+class AlternatingProcesses:
+    """The two processes of a pair. Use it in a ``with`` statement, which ends them."""
+
+    config: pytest.Config
+    nodeid: str
+    device: str
+    elsewhere: Environment
+    progress: Callable[[str], None]
+    _sides: Dict[str, Instances] = field(default_factory=dict)
+    _folder: str = ""
+
+    def __enter__(self) -> AlternatingProcesses:
+        self._folder = tempfile.mkdtemp(prefix="ipubench-pair-")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for side in self._sides.values():
+            side.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def start(self, here_first: bool) -> None:
+        """Start both processes and make their steps ready; what is timed is never side by side.
+
+        Raises FreshError where one does not start, UnfitError where the step cannot take turns.
+        """
+        order = [HERE, THERE] if here_first else [THERE, HERE]
+        self.progress("starting both sides")
+        with running_on(self.config.stash[cpus_key]):
+            for name in order:
+                self._sides[name] = self._process(name)
+                with self._blaming(name):
+                    self._sides[name].launch()
+            for name in order:
+                with self._blaming(name):
+                    self._sides[name].meet()
+        for name in order:
+            self._order(name, "ready")
+        ready = {}
+        for name in order:
+            self.progress(f"preparing {name}")
+            ready[name] = self._order(name, "prepare")
+        unfit = next((one["unfit"] for one in ready.values() if one["unfit"]), "")
+        if unfit:
+            raise UnfitError(unfit)
+        batches = max(int(one["batches"]) for one in ready.values())
+        for name in order:
+            self._order(name, "warm_up", batches)
+
+    def measure(self, budget: float, precision: float, steps: Optional[int]) -> AdjacentRounds:
+        """Have both sides take turns until the rule ends it; return all rounds."""
+        rounds, watched = AdjacentRounds(), Contended(self.device)
+        while not rounds.stopped_by:
+            # Seeded by nothing: a machine with a period of its own must not meet ours twice.
+            for here_first in block(random.random() < 0.5):
+                self._both(here_first, rounds, watched)
+            if rounds.looks(steps):
+                watched.complete(rounds)
+                rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
+        return rounds
+
+    def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
+        names = [HERE, THERE] if here_first else [THERE, HERE]
+        for name in names:
+            watched.begin()
+            seconds = float(self._order(name, "round"))
+            (rounds.here if name == HERE else rounds.there).seconds.append(seconds)
+        rounds.here_first.append(here_first)
+
+    def benchmarks(self, rounds: AdjacentRounds) -> List[Dict[str, Any]]:
+        """End both processes; return the benchmark of the one here and of the one there."""
+        self.progress("recording")
+        found: List[Dict[str, Any]] = []
+        for name in (HERE, THERE):
+            found.append(self._order(name, "record", rounds.stopped_by))
+            self._order(name, "close")
+            # What it has imported is known at its end.
+            if self._sides[name].close() == only_from.USAGE_ERROR:
+                raise self._error(name, "modules of another checkout were imported", "")
+        rounds.items_here, rounds.items_there = (
+            float(record_of(one)["items_per_round"]) for one in found
+        )
+        return found
+
+    def _process(self, name: str) -> Instances:
+        elsewhere = None if name == HERE else self.elsewhere
+        ours = fresh_environment()
+        results = os.path.join(self._folder, "results")
+        command = fresh_command(self.config, self.nodeid, results, elsewhere)
+        plan = alone(
+            name,
+            folder_of(self.config, elsewhere),
+            elsewhere.variables(ours) if elsewhere else ours,
+        )
+        # Nothing is captured: all output belongs into the log.
+        program = partial(_obedient, [*command, "-s"])
+        return Instances(plan, program, Path(self._folder) / name.split()[-1])
+
+    def _order(self, name: str, order: str, argument: Any = None) -> Any:
+        with self._blaming(name):
+            seconds = most_seconds(self.config, self.nodeid)
+            return self._sides[name].order(order, argument, seconds)[0]
+
+    @contextlib.contextmanager
+    def _blaming(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except InstanceError as error:
+            raise self._error(name, error.why, str(error)) from None
+
+    def _error(self, name: str, why: str, text: str) -> FreshError:
+        """Return the error of a side, by what it said itself or else by the end of its log."""
+        told = why.partition("): ")[2]  # after its name and number
+        said = known_reason([line.strip() for line in text.splitlines()[1:]])
+        return FreshError(
+            f"{self.nodeid} could not be measured in turns: {text or why}",
+            told or said or why,
+            name == THERE,
+        )
+
+
+def _obedient(command: List[str], address: str) -> List[str]:
+    return [*command, f"--instance={address}"]
+
+
+class Contended:
+    """What other programs took from each round, in the order in which they were run.
+
+    This process reads it, of which both sides are descendants: neither is the other's neighbour.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._contention = Contention()
+        # A fake device's time is not the machine's.
+        self._available = device != "fake" and self._contention.available
+
+    def begin(self) -> None:
+        """Note that a round begins, and that the one before has ended."""
+        if self._available:
+            self._contention.read()
+
+    def complete(self, rounds: AdjacentRounds) -> None:
+        """Give all rounds so far the shares that others took of them."""
+        count = len(rounds.here_first)
+        sides = (rounds.here, rounds.there)
+        if not self._available:
+            for side in sides:
+                side.lost = side.by_others = side.waited = [None] * count
+            return
+        self._contention.read()
+        taken = per_interval(self._contention.readings)
+        del self._contention.readings[-1]
+        for number, side in enumerate(sides):
+            mine = [
+                taken[2 * k + (number if first else 1 - number)]
+                for k, first in enumerate(rounds.here_first)
+            ]
+            _take(side, mine)
+
+
+def _take(side: Side, shares: List[Any]) -> None:
+    side.lost = [one.lost for one in shares]
+    side.by_others = [one.by_others for one in shares]
+    side.waited = [one.waited for one in shares]
+
+
+def steps_of(item: pytest.Item) -> Optional[int]:
+    """Return the rounds that were asked for on the command line, or None."""
+    case: Optional[Case] = case_of(item)
+    if case is None or "steps" not in case.overrides:
+        return None
+    return int(case.config.steps)
