@@ -1,7 +1,7 @@
 """``python -m ipubench.plugins.baseline COMMAND``, also installed as ``ipubench-baseline``.
 
-Exit codes as the suite's: 0; 1, a case regressed or is missing (diff); 4, the command line or a
-file cannot be used; 6, nothing was compared (diff).
+Exit codes as the suite's: 0; 1, a case regressed or is missing (diff), or failed, is missing or was
+not run (promote); 4, the command line or a file cannot be used; 6, nothing was compared (diff).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Callable, NoReturn, Optional, Sequence
 from ipubench.plugins.baseline import commands
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import history
+from ipubench.plugins.baseline.promote import Acceptance, promote
 from ipubench.plugins.record.text import percentage_argument
 
 LAST_RUNS = 100
@@ -86,23 +87,44 @@ def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="N",
         help=f"runs of each machine at most ({LAST_RUNS})",
     )
+    trend.add_argument("--folder", metavar="DIR", help="where runs are kept (baselines/history)")
     _machine_readable(trend)
 
 
 def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Declare the commands that write baselines."""
-    merge = add("merge", "join baselines, such as those of CI shards", commands.merge)
+    merge = add("merge", "join the results of CI shards", commands.merge)
     merge.add_argument("out", metavar="OUT", help="if it exists, its cases take part")
-    merge.add_argument("inputs", metavar="IN", nargs="+")
+    merge.add_argument(
+        "inputs", metavar="IN", nargs="+", help="baselines, reports' baseline.json, or journals"
+    )
     merge.add_argument(
         "--newest", action="store_true", help="take the newer of two results of one case"
     )
 
-    promote = add("promote", "make a run's results the baseline", commands.promote)
-    promote.add_argument("run", metavar="RUN", help="results/run-*.jsonl, or a baseline.json")
-    promote.add_argument("name", metavar="NAME")
-    promote.add_argument(
+    promotion = add("promote", "make a run's results the baseline", promote)
+    promotion.add_argument(
+        "run", metavar="RUN", help="results/run-*.jsonl, a baseline.json, or a folder with one"
+    )
+    promotion.add_argument("name", metavar="NAME")
+    promotion.add_argument(
+        "--accept",
+        type=Acceptance.parse,
+        action="append",
+        default=[],
+        metavar="PATTERN=REASON",
+        help="also cases that regressed, are inconclusive or no longer exist; the reason is kept; "
+        "repeatable",
+    )
+    promotion.add_argument(
         "--accept-regressed", action="store_true", help="also where cases of the run regressed"
+    )
+    promotion.add_argument(
+        "--history",
+        nargs="?",
+        const="",
+        metavar="DIR",
+        help="also keep all that was measured for trends (baselines/history)",
     )
 
     prune = add("prune", "take out the cases that no longer exist", commands.prune)

@@ -8,15 +8,30 @@ import os
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, Iterable, Iterator, List, Sequence
 
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
-from ipubench.plugins.baseline.entries import Benchmark, differences, exit_code, is_gone, key_of
+from ipubench.plugins.baseline.entries import (
+    Benchmark,
+    complete,
+    differences,
+    exit_code,
+    is_gone,
+    key_of,
+)
 from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.runs import (
+    KINDS,
+    RunFacts,
+    in_time,
+    read_run,
+    superseded,
+    worst_run,
+)
 from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.record.text import percent, short_number, table, terminal_width
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
 
@@ -87,15 +102,15 @@ def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchma
 
 
 def merge(args: Namespace) -> int:
-    """Join files into one, which takes part if it exists."""
+    """Join files and journals into one file, which takes part if it exists."""
     out = path_of(args.out)
-    documents = [load_document(path_of(name)) for name in args.inputs]
+    stored = [read_run(input_path(name)) for name in args.inputs]
     count = twice = 0
 
     def join(old: List[Benchmark]) -> List[Benchmark]:
         nonlocal count, twice
         found = {key_of(benchmark): benchmark for benchmark in old}
-        for benchmark in (b for document in documents for b in document["benchmarks"]):
+        for benchmark in (complete(b) for one in stored for b in one.benchmarks):
             known = found.setdefault(key_of(benchmark), benchmark)
             if known == benchmark:
                 continue
@@ -111,11 +126,32 @@ def merge(args: Namespace) -> int:
         count = len(found)
         return list(found.values())
 
-    newest = max(documents, key=lambda document: str(document.get("datetime", "")))
-    store.change(out, join, newest)
+    before = read_run(out).runs if store.exists(out) else []
+    runs = in_time([*before, *(run for one in stored for run in one.runs)])
+    # What a newer run measured again says the newer run alone.
+    runs = superseded(runs) if args.newest else runs
+    newest = max(stored, key=lambda one: str(one.document.get("datetime", ""))).document
+    store.change(out, join, {**newest, NAMESPACE: {"runs": [run.as_dict() for run in runs]}})
     note = f", {twice} measured twice: the newer kept" if twice else ""
     print(f"{out} has {count} entries now{note}")
+    print_lines(words_of(runs))
     return 0
+
+
+def words_of(runs: Sequence[RunFacts]) -> Iterator[str]:
+    """Yield how the cases of some runs ended, and what is wrong with the runs themselves."""
+    kinds = [run.kind_of(nodeid) for nodeid, run in worst_run(runs).items()]
+    counted = [f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds]
+    if counted:
+        yield f"its runs: {', '.join(counted)}"
+    for run in runs:
+        if run.trouble():
+            yield f"  {run.name}: {run.trouble()}"
+
+
+def input_path(given: str) -> Path:
+    """Return the file or folder that an input of ``merge`` means. Raises BaselineError."""
+    return run_path(given) if given.endswith(".jsonl") else path_of(given)
 
 
 def run_path(given: str) -> Path:
@@ -128,21 +164,6 @@ def run_path(given: str) -> Path:
         raise BaselineError(f"the run {given} cannot be read: {error}") from error
     run = suite_root() / "results" / given
     return run if run.suffix else run.with_suffix(".jsonl")
-
-
-def promote(args: Namespace) -> int:
-    """Make a run's results the baseline of their cases."""
-    run = run_path(args.run)
-    document, regressed = store.read_run(run)
-    if regressed and not args.accept_regressed:
-        raise BaselineError(
-            f"nothing was promoted: {len(regressed)} cases of {run} regressed "
-            f"({show.some(regressed)}); --accept-regressed makes the slower speed the baseline"
-        )
-    path = path_of(args.name)
-    store.save(path, document)
-    print(f"{len(document['benchmarks'])} cases of {run} are the baseline {path} now")
-    return 0
 
 
 def prune(args: Namespace) -> int:

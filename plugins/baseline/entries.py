@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.gate.rule import Rule, judge
-from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
+from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, record_of, with_processes
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -18,6 +18,8 @@ from ipubench.plugins.record.verdict import (
 from ipubench.plugins.run.results import SessionResults
 
 EXIT_CHANGED = 1
+#: Accepted slow-downs that an entry remembers; the history has them all.
+MOST_ACCEPTED = 20
 
 #: A finished benchmark in pytest-benchmark's format, with our record in it.
 Benchmark = Dict[str, Any]
@@ -100,11 +102,35 @@ def replaced(old: Iterable[Benchmark], new: Sequence[Benchmark]) -> List[Benchma
     """Return ``old`` with ``new`` in place of what the same machine had of the same cases.
 
     Also in another configuration: the case's definition has changed, and its old figure would
-    stay for ever. Other cases and other machines keep their entries.
+    stay for ever. Other cases and other machines keep their entries. A new entry remembers which
+    slow-downs of its case were accepted before.
     """
+    accepted: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
     again = {(benchmark["fullname"], key_of(benchmark).fingerprint) for benchmark in new}
-    kept = [one for one in old if (one["fullname"], key_of(one).fingerprint) not in again]
-    return in_order([*kept, *new])
+    kept = []
+    for one in old:
+        place = (one["fullname"], key_of(one).fingerprint)
+        if place not in again:
+            kept.append(one)
+        elif record_of(one).get("accepted"):
+            accepted[place] = record_of(one)["accepted"]
+    taken = [accepting(b, accepted.get((b["fullname"], key_of(b).fingerprint), [])) for b in new]
+    return in_order([*kept, *taken])
+
+
+def accepting(benchmark: Benchmark, accepted: Sequence[Dict[str, Any]]) -> Benchmark:
+    """Return an entry that also says which slow-downs of its case were accepted, and why."""
+    record = record_of(benchmark)
+    own = list(record.get("accepted", ()))
+    whole = sorted([*(one for one in accepted if one not in own), *own], key=_moment)
+    if whole == own:
+        return benchmark
+    changed = {**record, "accepted": whole[-MOST_ACCEPTED:]}
+    return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: changed}}
+
+
+def _moment(acceptance: Dict[str, Any]) -> str:
+    return str(acceptance.get("time", ""))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import io
 import json
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from ipubench.plugins.baseline.rows import Report, row_of
+from ipubench.plugins.baseline.case_row import row_of
+from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.record.text import percent, short_number
 

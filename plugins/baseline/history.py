@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pytest
 
+from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
 from ipubench.plugins.baseline.entries import Benchmark, measured
@@ -51,7 +52,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not benchmarks:
         run.closing.append("nothing was kept for the history: no case was measured")
         return
-    path = path_of(config.rootpath, benchmarks)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    path = path_of(config.rootpath / FOLDER, benchmarks, now, str(os.getpid()))
     try:
         store.write(path, pytest_benchmark_adapter.document(config, benchmarks))
     except BaselineError as error:
@@ -62,16 +64,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run.closing.append(f"kept for the history in {path}")
 
 
-def path_of(root: Path, benchmarks: Sequence[Benchmark]) -> Path:
-    """Return the file that keeps a run: baselines/history/MACHINE/TIME-REVISION-PROCESS.json.
+def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str) -> Path:
+    """Return the file that keeps a run: MACHINE/TIME-REVISION-RUN.json in the history's folder.
 
-    The process number keeps two runs within one second apart.
+    ``moment`` is UTC, ISO 8601. ``run`` keeps two runs within one second apart.
     """
     record = record_of(benchmarks[0])
-    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    stamp = moment.replace("-", "").replace(":", "")
     revision = short_revision(record.get("git")) or "unversioned"
-    name = f"{stamp}-{revision}-{os.getpid()}.json"
-    return root / FOLDER / slug(record["device"]["fingerprint"]) / name
+    return folder / slug(record["device"]["fingerprint"]) / f"{stamp}-{revision}-{run}.json"
 
 
 def slug(fingerprint: str) -> str:
@@ -84,7 +85,7 @@ def read(root: Path, wanted: Callable[[str], bool], last: int) -> Tuple[List[Ben
     """Return the wanted cases of the last runs of each machine, and what files are unusable."""
     benchmarks: List[Benchmark] = []
     notes: List[str] = []
-    for folder in sorted(path for path in (root / FOLDER).glob("*") if path.is_dir()):
+    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
         # Names begin with the time.
         for path in sorted(folder.glob("*.json"))[-last:]:
             try:
@@ -96,15 +97,18 @@ def read(root: Path, wanted: Callable[[str], bool], last: int) -> Tuple[List[Ben
 
 def history(args: Namespace) -> int:
     """Show the trend of each case, or one run by run, with change points."""
-    root = suite_root()
+    try:
+        folder = user_path(args.folder) if args.folder else suite_root() / FOLDER
+    except OSError as error:
+        raise BaselineError(f"--folder={args.folder}: {error}") from error
     part = args.case or ""
-    benchmarks, notes = read(root, lambda nodeid: part in nodeid, args.last)
+    benchmarks, notes = read(folder, lambda nodeid: part in nodeid, args.last)
     for note in notes:
         print(note, file=sys.stderr)
     found = trends_of(benchmarks)
     if not found:
         what = f"no case with {part!r} in its name" if part else "nothing"
-        raise BaselineError(f"{root / FOLDER} holds {what}; runs with --history are kept there")
+        raise BaselineError(f"{folder} holds {what}; runs with --history are kept there")
     marked = with_changes(found)
     if args.json:
         print_json([as_dict(trend, changes) for trend, changes in marked])
@@ -164,7 +168,7 @@ def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
                 point.revision or "-",
                 short_number(point.throughput),
                 str(point.processes),
-                mark,
+                "; ".join(filter(None, [mark, point.accepted])),
             )
         )
     yield from table(rows, terminal_width())

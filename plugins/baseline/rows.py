@@ -3,76 +3,32 @@
 from __future__ import annotations
 
 import collections
-import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.gate.rule import log_cost
-from ipubench.plugins.record.record import THROUGHPUT, processes_of, record_of
-from ipubench.plugins.record.statistics import median
-from ipubench.plugins.record.text import percent
-from ipubench.plugins.record.verdict import COMPARED, UNJUDGED, noisier
-
-# In the order in which a reader wants to hear of them.
-KINDS = (
-    "regressed",
-    "failed",
-    "missing",
-    "inconclusive",
-    "incomparable",
-    "improved",
-    "new",
-    "pass",
-    UNJUDGED,
-    "measured",
+from ipubench.plugins.baseline.case_row import row_of
+from ipubench.plugins.baseline.runs import (
+    BAD,
+    FAILED,
+    KINDS,
+    MEASURED,
+    NO_GATE,
+    NOT_RUN,
+    RunFacts,
+    in_time,
+    worst_run,
 )
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, noisier
+
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
 MOST_NOISY = 5  # cases named
-BAD = ("regressed", "failed", "missing")
-# Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
-FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
-# Key of a row -> where a record has it.
-FIGURES: Dict[str, Tuple[str, ...]] = {
-    "precision": ("effective", "precision"),
-    "device": ("device", "name"),
-    "fingerprint": ("device", "fingerprint"),
-    "throughput": ("throughput", "median"),
-    "low": ("throughput", "low"),
-    "high": ("throughput", "high"),
-    "mean": ("throughput", "mean"),
-    "min": ("throughput", "min"),
-    "max": ("throughput", "max"),
-    "spread": ("throughput", "spread"),
-    "p50_ms": ("latency", "p50_ms"),
-    "p90_ms": ("latency", "p90_ms"),
-    "p99_ms": ("latency", "p99_ms"),
-    "latency_samples": ("latency", "samples"),
-    "latency_source": ("latency", "source"),
-    "build_seconds": ("build_seconds",),
-    "compile_seconds": ("compile_seconds",),
-    "compile": ("compile",),
-    "first_step_seconds": ("first_step_seconds",),
-    "rounds": ("rounds", "count"),
-    "batches_per_step": ("rounds", "batches_per_step"),
-    "stopped_by": ("rounds", "stopped_by"),
-    "host_memory_bytes": ("memory", "host_peak_rss_bytes"),
-    "device_memory_bytes": ("memory", "device_peak_bytes"),
-    "flops_per_item": ("compute", "flops_per_item"),
-    "achieved_flops": ("compute", "achieved"),
-    "peak_flops": ("compute", "peak"),
-    "share": ("compute", "share"),
-    "loader": ("input", "loader"),
-    "model_alone": ("input", "model"),
-    "config_hash": ("config_hash",),
-    "allocator": ("conditions", "allocator"),
-    "git": ("git",),
-    "time": ("time",),
-}
+EXIT_UNUSABLE = 4
 
 
 @dataclass
 class Report:
-    """One run, or stored documents, as the files of a report show it."""
+    """One run or several, or stored documents, as the files of a report show it."""
 
     #: In pytest-benchmark's format, as a baseline holds it.
     document: Dict[str, Any]
@@ -80,21 +36,67 @@ class Report:
     verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     #: Node id -> passed, failed, skipped.
     outcomes: Dict[str, str] = field(default_factory=dict)
+    #: Node id -> why the case did not pass, in one line.
+    reasons: Dict[str, str] = field(default_factory=dict)
+    #: Node id -> where the case's time went.
+    profiles: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    #: Cases that were selected and of which nothing is known.
+    not_run: List[str] = field(default_factory=list)
+    #: What is wrong with the runs themselves, a sentence each.
+    problems: List[str] = field(default_factory=list)
     #: What it was compared with, or ''.
     baseline: str = ""
     #: What it was judged by, such as 'gate 5.0%'.
-    gate: str = "no gate"
+    gate: str = NO_GATE
     command: str = ""
     started: Optional[float] = None  # seconds since 1970
     ended: Optional[float] = None
     interrupted: bool = False
+    #: The runs that it is made of; they go into its baseline.json.
+    runs: List[RunFacts] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, document: Dict[str, Any], runs: Sequence[RunFacts]) -> Report:
+        """Return a report of what some runs measured, which shows their own verdicts.
+
+        A case of several runs is shown as it ended worst.
+        """
+        report = cls(document, runs=in_time(runs))
+        for nodeid, run in worst_run(report.runs).items():
+            for ours, its in (
+                (report.verdicts, run.verdicts),
+                (report.outcomes, run.outcomes),
+                (report.reasons, run.reasons),
+                (report.profiles, run.profiles),
+            ):
+                if nodeid in its:
+                    ours[nodeid] = its[nodeid]  # type: ignore[assignment]
+            if run.kind_of(nodeid) == NOT_RUN:
+                report.not_run.append(nodeid)
+        report._describe()
+        return report
+
+    def _describe(self) -> None:
+        """Say of the runs together what a report says of one."""
+        known = [run for run in self.runs if not run.problem]
+        self.baseline = _joined(run.baseline for run in known)
+        self.gate = _joined(run.gate for run in known if run.baseline) or NO_GATE
+        self.command = _joined(run.command for run in known)
+        self.started = min((run.started for run in known if run.started), default=None)
+        self.ended = max((run.ended for run in known if run.ended), default=None)
+        self.interrupted = any(run.interrupted for run in known)
+        for run in self.runs:
+            trouble = run.trouble()
+            # Of one run alone the headline says that it was interrupted.
+            if trouble and not (run.interrupted and len(self.runs) == 1):
+                self.problems.append(f"{run.name}: {trouble}" if run.name else trouble)
 
     def rows(self) -> List[Dict[str, Any]]:
         """Return a row per measured case, then those that failed unmeasured or are missing."""
         measured = {b["fullname"]: b for b in self.document["benchmarks"]}
         rows = [self._row(nodeid, benchmark) for nodeid, benchmark in measured.items()]
         others = [case for case, outcome in self.outcomes.items() if outcome == "failed"]
-        others += self.verdicts
+        others += [*self.verdicts, *self.not_run]
         for nodeid in dict.fromkeys(others):
             if nodeid not in measured:
                 rows.append(self._row(nodeid, {"fullname": nodeid}))
@@ -102,9 +104,13 @@ class Report:
 
     def _row(self, nodeid: str, benchmark: Dict[str, Any]) -> Dict[str, Any]:
         verdict = self.verdicts.get(nodeid, {})
-        kind = verdict.get("kind", "measured")
-        if self.outcomes.get(nodeid) == "failed" and kind not in ("regressed", "missing"):
-            kind = "failed"
+        kind = verdict.get("kind", MEASURED)
+        reasons = reasons_of(verdict)
+        if self.outcomes.get(nodeid) == "failed" and kind != "regressed":
+            kind = kind if kind == "missing" else FAILED
+            reasons = [*filter(None, [self.reasons.get(nodeid, "")]), *reasons]
+        elif nodeid in self.not_run:
+            kind, reasons = NOT_RUN, ["its run ended before its test", *reasons]
         return {
             **row_of(benchmark),
             "kind": kind,
@@ -119,8 +125,27 @@ class Report:
             "processes_before": verdict.get("processes_before"),
             "allowed": verdict.get("allowed"),
             "in_turns": bool(verdict.get("in_turns")),
-            "reasons": reasons_of(verdict),
+            "reasons": reasons,
         }
+
+
+def _joined(values: Iterable[str]) -> str:
+    return " | ".join(dict.fromkeys(filter(None, values)))
+
+
+def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
+    """Return what a report means for CI: 0, 1 where a case or a run is bad, 6, or 4.
+
+    6: a gate was asked for and nothing was compared. 4: a run left nothing that can be read.
+    """
+    if any(run.problem for run in report.runs):
+        return EXIT_UNUSABLE
+    found = counts(rows)
+    if report.problems or report.interrupted or any(kind in found for kind in BAD):
+        return 1
+    if report.gate != NO_GATE and not any(kind in found for kind in COMPARED):
+        return EXIT_NOTHING_COMPARED
+    return 0
 
 
 def reasons_of(verdict: Dict[str, Any]) -> List[str]:
@@ -141,78 +166,6 @@ def interval_text(verdict: Any) -> str:
     return f"{percent(low, sign=True)} to {percent(high, sign=True)}"
 
 
-def dig(value: Any, *keys: str) -> Any:
-    """Return ``value[key][key]...``, or None where a part is not there."""
-    for key in keys:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(key)
-    return value
-
-
-def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the key figures of a benchmark, None where it has none: rates in items per second."""
-    record = record_of(benchmark)
-    nodeid = str(benchmark["fullname"])
-    path, _, rest = nodeid.partition("::")
-    function, _, identifier = rest.partition("[")
-    config = dig(record, "config") or {}
-    batch_size = config.get("batch_size", config.get("micro_batch_size"))
-    name = str(record.get("name") or identifier.rstrip("]") or nodeid)
-    processes = processes_of(benchmark) if record else []
-    canaries = [value for process in processes for value in process["canaries"]]
-    return {
-        "id": nodeid,
-        "name": name,
-        "function": function,
-        "file": path,
-        "network": config.get("name"),
-        "framework": framework_name(function, record) if record else None,
-        "mode": config.get("mode"),
-        "data": config.get("data"),
-        "batch_size": batch_size,
-        "instances": config.get("instances", 1) if record else None,
-        "series": "-".join(word for word in name.split("-") if word != f"bs{batch_size}"),
-        **{key: dig(record, *place) for key, place in FIGURES.items()},
-        "unit": dig(record, "throughput", "unit"),
-        "processes": len(processes) or None,
-        "canary_ms": 1000 * median(canaries) if canaries else None,
-        "implausible": bool(record.get("implausible")),
-    }
-
-
-def framework_name(function: str, record: Dict[str, Any]) -> str:
-    """Return the record's framework; older records have none, and the function's name says it."""
-    words = [word for word in FRAMEWORK_WORDS if word in function]
-    return str(record.get("framework") or (words[0] if words else "tensorflow"))
-
-
-def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return what each process of a case measured: rates of its rounds, milliseconds of canaries.
-
-    ``speed``: what the gate compares, relative to the first process.
-    """
-    rows: List[Dict[str, Any]] = []
-    processes = processes_of(benchmark)
-    costs = [log_cost(process, THROUGHPUT) or 0.0 for process in processes]
-    for process, cost in zip(processes, costs):
-        items = process["items_per_round"]
-        rows.append(
-            {
-                "fresh": bool(process.get("fresh")),
-                "throughput": items / median(process["seconds"]),
-                "speed": math.exp(costs[0] - cost),
-                "rates": [items / value for value in process["seconds"]],
-                "canaries_ms": [1000 * value for value in process["canaries"]],
-                "p99_ms": process.get("latency_p99_ms"),
-                "compile_seconds": process.get("compile_seconds"),
-                "compile": process.get("compile"),
-                "memory_bytes": process.get("memory_bytes"),
-            }
-        )
-    return rows
-
-
 def counts(rows: Sequence[Dict[str, Any]]) -> Dict[str, int]:
     """Return how many rows there are of each kind, in the order a reader wants them."""
     found = collections.Counter(row["kind"] for row in rows)
@@ -225,7 +178,7 @@ def headline(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     text = f"{_cases(len(rows))}: {', '.join(numbers) or 'none'}"
     if report.baseline:
         text += f", against {report.baseline} ({report.gate})"
-    return text + ("; the run was interrupted" if report.interrupted else "")
+    return text + _of_the_runs(report)
 
 
 def conclusion(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
@@ -242,7 +195,15 @@ def conclusion(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
         text = ", ".join([f"No regression in {_cases(judged)}", *others])
     else:
         text = f"{cases} measured" + (", none judged" if report.baseline else "")
-    return text + ("; the run was interrupted" if report.interrupted else "")
+    return text + _of_the_runs(report)
+
+
+def _of_the_runs(report: Report) -> str:
+    """Return what a sentence about all cases must not leave out."""
+    text = "; the run was interrupted" if report.interrupted and len(report.runs) < 2 else ""
+    if report.problems:
+        text += f"; {len(report.problems)} of {len(report.runs)} runs did not end well"
+    return text
 
 
 def _cases(count: int) -> str:
@@ -281,47 +242,3 @@ def place(verdict: Dict[str, Any]) -> Tuple[int, float]:
 def by_change(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Return the rows with the worst first, and equals in the run's order."""
     return sorted(rows, key=place)
-
-
-def environment(document: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
-    """Return group -> key -> value of what the cases ran with; all values where they differ."""
-    groups: Dict[str, Dict[str, List[str]]] = {}
-    for benchmark in document["benchmarks"]:
-        record = record_of(benchmark)
-        device = dig(record, "device") or {}
-        parts = {
-            "versions": dig(record, "versions") or {},
-            "device": {
-                **{key: device.get(key) for key in ("kind", "name", "fingerprint")},
-                **(dig(device, "details") or {}),
-            },
-            "conditions": dig(record, "conditions") or {},
-            "code": {"git": record.get("git")},
-        }
-        for group, values in parts.items():
-            for key, value in _flat(values):
-                seen = groups.setdefault(group, {}).setdefault(key, [])
-                if value not in seen:
-                    seen.append(value)
-    machine = dict(dig(document, "machine_info") or {})
-    if isinstance(machine.get("cpu"), dict):  # a hundred words that nobody reads
-        machine["cpu"] = {k: v for k, v in machine["cpu"].items() if k != "flags"}
-    for key, value in _flat(machine):
-        groups.setdefault("machine", {})[key] = [value]
-    return {
-        group: {key: " | ".join(seen) for key, seen in values.items()}
-        for group, values in groups.items()
-    }
-
-
-def _flat(values: Any, prefix: str = "") -> List[Tuple[str, str]]:
-    """Return nested values as (dotted key, text)."""
-    found: List[Tuple[str, str]] = []
-    for key, value in values.items() if isinstance(values, dict) else ():
-        if isinstance(value, dict):
-            found += _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, (list, tuple)):
-            found.append((f"{prefix}{key}", ", ".join(map(str, value))))
-        elif value is not None:
-            found.append((f"{prefix}{key}", str(value)))
-    return found

@@ -87,6 +87,9 @@ def details(benchmark: Benchmark) -> Iterator[str]:
         ),
         "compilation": f"{record['compile_seconds']:.1f} s ({record['compile']})",
     }
+    for one in record.get("accepted", ()):
+        change = f"{percent(one['change'], sign=True)}, " if one.get("change") is not None else ""
+        facts[f"accepted {when(one.get('time'))[:10]}"] = f"{change}{one['reason']}"
     yield benchmark["fullname"]
     width = max(map(len, facts)) + 2
     for name, value in facts.items():

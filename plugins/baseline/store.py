@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from filelock import FileLock, Timeout
 
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, measured, replaced
+from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
 from ipubench.plugins.baseline.format import FORMAT, BaselineError, decode
 from ipubench.plugins.baseline.format import problems as faults_of
-from ipubench.plugins.record.files import finite, read_lines, write_json
-from ipubench.plugins.record.record import NAMESPACE, record_of
-from ipubench.plugins.record.verdict import REGRESSED
-from ipubench.plugins.run import journal
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.record.files import finite, write_json
+from ipubench.plugins.record.record import NAMESPACE
 
 LOCK_SECONDS = 60.0
 SHOWN_PROBLEMS = 3
@@ -77,45 +74,6 @@ def load_document(
     return document
 
 
-def read_run(path: Path) -> Tuple[Dict[str, Any], List[str]]:
-    """Return a run's document and its cases that regressed. Raises BaselineError."""
-    if path.suffix != ".jsonl":
-        return load_document(path), []
-    try:
-        lines = read_lines(path)
-    except OSError as error:
-        raise BaselineError(f"the run {path} cannot be read: {error}") from error
-    version = lines[0].get("format") if lines and lines[0]["type"] == "run" else None
-    if type(version) is not int:
-        raise BaselineError(f"{path} is not the journal of a run; results/ has those of this suite")
-    if version > journal.FORMAT:
-        raise BaselineError(
-            f"the run {path} has format {version}, this version reads up to {journal.FORMAT}: use "
-            "a newer ipubench"
-        )
-    results = SessionResults()
-    for line in lines:
-        results.take(line)
-    try:
-        benchmarks = measured(results)
-        revision = record_of(benchmarks[-1]).get("git") if benchmarks else None
-        regressed = [
-            nodeid for nodeid, verdict in results.verdicts.items() if verdict["kind"] == REGRESSED
-        ]
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise BaselineError(
-            f"the run {path} is damaged: a case of it lacks what a baseline keeps ({error!r})"
-        ) from error
-    if not benchmarks:
-        raise BaselineError(f"the run {path} measured no case")
-    # pytest-benchmark's program wants both parts; what they would say is in each record.
-    return {
-        "benchmarks": benchmarks,
-        "machine_info": {},
-        "commit_info": {"id": revision},
-    }, regressed
-
-
 def _name(benchmark: Any) -> str:
     return str(benchmark.get("fullname")) if isinstance(benchmark, dict) else ""
 
@@ -135,10 +93,12 @@ def _several(problems: List[str]) -> str:
 def save(path: Path, document: Dict[str, Any]) -> None:
     """Put what a run measured into a baseline; raises BaselineError where that cannot be done.
 
-    The run's cases replace what the same machine had of them; all else in the file stays.
+    The run's cases replace what the same machine had of them; all else in the file stays. How the
+    run ended is no part of a baseline.
     """
     new = document["benchmarks"]
-    change(path, lambda old: replaced(old, [complete(one) for one in new]), document)
+    around = {key: value for key, value in document.items() if key != NAMESPACE}
+    change(path, lambda old: replaced(old, [complete(one) for one in new]), around)
 
 
 def change(
@@ -162,7 +122,8 @@ def change(
 def write(path: Path, document: Dict[str, Any]) -> None:
     """Write a whole file of its own, whatever was there; raises BaselineError as ``change``."""
     with _writing(path):
-        whole = finite({**document, NAMESPACE: {"format": FORMAT}})
+        ours = {**document.get(NAMESPACE, {}), "format": FORMAT}
+        whole = finite({**document, NAMESPACE: ours})
         problems = faults_of(whole)
         if problems:
             raise BaselineError(

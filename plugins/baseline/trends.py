@@ -27,12 +27,16 @@ MAD_OF_NORMAL = 0.6745
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """One run of a case: when (UTC, ISO 8601), of which revision, items per second."""
+    """One run of a case: when (UTC, ISO 8601), of which revision, items per second.
+
+    ``accepted``: why a person accepted that the case became slower in this run, or ''.
+    """
 
     time: str
     revision: str
     throughput: float
     processes: int
+    accepted: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +75,15 @@ def _point(benchmark: Benchmark) -> Point:
     record = record_of(benchmark)
     processes = processes_of(benchmark)
     rates = [float(p["items_per_round"]) / median(p["seconds"]) for p in processes]
-    return Point(record["time"], short_revision(record.get("git")), median(rates), len(processes))
+    # Of several slow-downs that an entry remembers, the last is this run's own.
+    reasons = [f"accepted: {one['reason']}" for one in record.get("accepted", ())][-1:]
+    return Point(
+        record["time"],
+        short_revision(record.get("git")),
+        median(rates),
+        len(processes),
+        "".join(reasons),
+    )
 
 
 def level_change(trend: Trend, changes: Sequence[int], number: int) -> float:

@@ -13,7 +13,6 @@ A file wins over a marker because the marker's author knows the case, and the fi
 
 from __future__ import annotations
 
-import fnmatch
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
@@ -22,7 +21,7 @@ from ipubench.fixtures.case import yaml_reader
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.yaml_reader import Fields, Value, YamlError
 from ipubench.plugins.record.record import METRICS, THROUGHPUT
-from ipubench.plugins.record.text import fraction
+from ipubench.plugins.record.text import fraction, matches
 
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
@@ -119,14 +118,6 @@ class Policy:
             for pattern, _ in self.cases
             if not any(matches(pattern, nodeid) for nodeid in known)
         ]
-
-
-def matches(pattern: str, nodeid: str) -> bool:
-    """Tell whether a pattern means a case: ``*`` is anything, ``?`` one character.
-
-    Brackets are themselves: every identifier has them, and is a pattern as it stands.
-    """
-    return fnmatch.fnmatchcase(nodeid, pattern.replace("[", "[[]"))
 
 
 class _Reader:

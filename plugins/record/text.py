@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import math
 import re
 import shutil
@@ -149,3 +150,11 @@ def percentage_argument(text: str) -> float:
         return fraction(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def matches(pattern: str, nodeid: str) -> bool:
+    """Tell whether a pattern means a case: ``*`` is anything, ``?`` one character.
+
+    Brackets are themselves: every identifier has them, and is a pattern as it stands.
+    """
+    return fnmatch.fnmatchcase(nodeid, pattern.replace("[", "[[]"))

@@ -1,40 +1,54 @@
-"""Makes the files of a report from a stored document.
+"""Makes one report of stored results: of a run, or of all shards of one.
 
-python -m ipubench.plugins.report DOCUMENT.json --out=DIR [--baseline=BEFORE.json] [--gate=2%]
+python -m ipubench.plugins.report RUN... --out=DIR [--baseline=BEFORE.json] [--gate=2%]
+
+Exit codes: 0; 1, a case regressed, failed, is missing or was not run, or a run ended early; 4, the
+command line or a file cannot be used; 6, a gate was asked for and nothing was compared.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline.entries import differences, newest
-from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.baseline.store import read_run
+from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
+from ipubench.plugins.baseline.runs import StoredRun, joined, lost, read_run
 from ipubench.plugins.record.text import percent, percentage_argument
 from ipubench.plugins.report.files import ReportError, check, write
 
 
 def main(words: Optional[List[str]] = None) -> int:
-    """Make the files of a report from stored results; return the exit code: 0, or 4."""
+    """Make the files of a report from stored results; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m ipubench.plugins.report", description="Make a report of stored results."
     )
     parser.add_argument(
-        "document", type=_path, help="baseline.json, or a run's results/run-*.jsonl"
+        "runs",
+        type=_path,
+        nargs="+",
+        metavar="RUN",
+        help="a run's results/run-*.jsonl, a report's baseline.json, or a folder with one of them; "
+        "several become one report",
     )
     parser.add_argument("--out", type=_path, required=True, metavar="DIR", help="where to write")
-    parser.add_argument("--baseline", type=_path, metavar="FILE", help="compare with this baseline")
+    parser.add_argument(
+        "--baseline",
+        type=_path,
+        metavar="FILE",
+        help="compare with this baseline; only for runs that were compared with nothing",
+    )
     parser.add_argument(
         "--gate",
         type=percentage_argument,
         default=0.02,
         metavar="PERCENT",
-        help="slow-down that counts (2%%)",
+        help="slow-down that counts, with --baseline (2%%)",
     )
     try:
         given = parser.parse_args(words)
@@ -42,21 +56,60 @@ def main(words: Optional[List[str]] = None) -> int:
         return 4 if end.code else 0
     try:
         check(given.out)
-        names = write(stored_report(given.document, given.baseline, given.gate), given.out)
+        report = stored_report(given.runs, given.baseline, given.gate)
+        names = write(report, given.out)
     except (ReportError, baseline.BaselineError) as error:
         print(error, file=sys.stderr)
         return 4
+    rows = report.rows()
     print(f"{given.out}: {', '.join(names)}")
-    return 0
+    print(conclusion(report, rows))
+    for problem in report.problems:
+        print(problem, file=sys.stderr)
+    return exit_code(report, rows)
 
 
-def stored_report(path: Path, before: Optional[Path], threshold: float) -> Report:
-    """Return a report of stored results, compared with stored ones. Raises BaselineError."""
-    document, _ = read_run(path)
+def read_all(paths: Sequence[Path]) -> StoredRun:
+    """Return all runs as one; one that cannot be read is lost, and stays a part of the whole.
+
+    Raises BaselineError where none can be read.
+    """
+    found: List[StoredRun] = []
+    problems: List[str] = []
+    lost_runs = []
+    for path in paths:
+        try:
+            one = read_run(path)
+        except baseline.BaselineError as error:
+            problems.append(str(error))
+            lost_runs.append(lost(str(path), str(error)))
+            continue
+        # A shard is known by the path that was given for it.
+        named = len(one.runs) == 1
+        runs = [dataclasses.replace(run, name=str(path)) for run in one.runs] if named else one.runs
+        found.append(StoredRun(one.document, runs))
+    if not found:
+        raise baseline.BaselineError("\n".join(problems))
+    whole = joined(found)
+    return StoredRun(whole.document, [*whole.runs, *lost_runs])
+
+
+def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: float) -> Report:
+    """Return a report of stored results with their own verdicts. Raises BaselineError.
+
+    Runs without any are compared with the baseline ``before``, where there is one.
+    """
+    document, runs = read_all(paths)
     now = newest(document["benchmarks"])
-    report = Report({**document, "benchmarks": list(now.values())})
+    report = Report.of({**document, "benchmarks": list(now.values())}, runs)
     if before is None:
         return report
+    judged = [run for run in runs if run.judged]
+    if judged:
+        raise baseline.BaselineError(
+            f"--baseline={before}: {judged[0].name} was compared with {judged[0].baseline} "
+            f"({judged[0].gate}) when it ran, and its own verdicts are shown: leave out --baseline"
+        )
     report.baseline, report.gate = str(before), f"gate {percent(threshold)}"
     found = differences(baseline.load_all(before), list(now.values()), threshold)
     report.verdicts = {difference.nodeid: difference.verdict.as_dict() for difference in found}

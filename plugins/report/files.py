@@ -12,7 +12,7 @@ from ipubench.plugins import baseline
 from ipubench.plugins.baseline.entries import complete
 from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page, plotly_is_there
 
@@ -70,7 +70,8 @@ def _save(report: Report, path: Path) -> None:
     """Write this report's credible cases, and none that an earlier report left in the file."""
     benchmarks = report.document["benchmarks"]
     credible = [complete(b) for b in benchmarks if not record_of(b).get("implausible")]
-    baseline.write(path, {**report.document, "benchmarks": credible})
+    ours = {"runs": [run.as_dict() for run in report.runs]} if report.runs else {}
+    baseline.write(path, {**report.document, NAMESPACE: ours, "benchmarks": credible})
 
 
 def append_summary(report: Report, environment: Any = os.environ) -> None:

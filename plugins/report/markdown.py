@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Sequence
 
+from ipubench.plugins.baseline.case_row import environment
 from ipubench.plugins.baseline.rows import (
     CHANGED,
     Report,
     by_change,
-    environment,
     headline,
     interval_text,
     own_noise,
@@ -26,12 +26,14 @@ from ipubench.plugins.record.verdict import UNJUDGED, how_compared
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
 LARGEST = 60_000
+MOST_PROBLEMS = 20  # of runs
 # Kept free for the environment, which comes last and may be cut itself.
 LAST = 6_000
 MARKS = {
     "regressed": "🔴",
     "failed": "🔴",
     "missing": "🔴",
+    "not run": "🔴",
     "inconclusive": "🟡",
     "incomparable": "🟡",
     "improved": "🟢",
@@ -44,7 +46,10 @@ def markdown(report: Report) -> str:
     rows = report.rows()
     changed = by_change([row for row in rows if row["kind"] in CHANGED])
     worst = by_change(rows)[0]["kind"] if rows else ""
-    lines = [f"**{MARKS.get(worst, '🟢')} {escape(headline(report, rows))}**", ""]
+    mark = "🔴" if report.problems else MARKS.get(worst, "🟢")
+    lines = [f"**{mark} {escape(headline(report, rows))}**", ""]
+    lines += [f"- 🔴 {escape(problem[:300])}" for problem in report.problems[:MOST_PROBLEMS]]
+    lines += [""] if report.problems else []
     if changed:
         head = ["verdict", "case", "before", "now", "change", "why"]
         lines += _fitting(lines, head, [_changed(row) for row in changed], LARGEST - 2 * LAST)

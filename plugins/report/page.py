@@ -10,16 +10,14 @@ from pathlib import Path
 from string import Template
 from typing import Any, Dict, List, Sequence, Tuple
 
+from ipubench.plugins.baseline.case_row import dig, environment, process_rows
 from ipubench.plugins.baseline.rows import (
-    BAD,
     Report,
     by_change,
     conclusion,
     counts,
-    dig,
-    environment,
-    process_rows,
 )
+from ipubench.plugins.baseline.runs import BAD
 from ipubench.plugins.record.files import finite
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text
@@ -89,7 +87,8 @@ def page(report: Report) -> str:
         title=escape(f"ipubench: {conclusion(report, rows)}"),
         style=(WEB / "style.css").read_text(encoding="utf-8"),
         headline=escape(conclusion(report, rows)),
-        worst="bad" if any(kind in kinds for kind in BAD) else "good",
+        worst="bad" if report.problems or any(kind in kinds for kind in BAD) else "good",
+        problems=_problems(report.problems),
         counts="\n".join(
             f'<li class="{_css(kind)}"><b>{count}</b> {escape(kind)}</li>'
             for kind, count in kinds.items()
@@ -110,6 +109,11 @@ def page(report: Report) -> str:
             (WEB / name).read_text(encoding="utf-8") for name in ("table.js", "charts.js")
         ),
     )
+
+
+def _problems(problems: Sequence[str]) -> str:
+    items = "\n".join(f"<li>{escape(problem)}</li>" for problem in problems)
+    return f'<ul class="problems">\n{items}\n</ul>' if problems else ""
 
 
 def _embedded(value: Any) -> str:

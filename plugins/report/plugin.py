@@ -5,17 +5,17 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import Any, Generator, Optional
+from typing import Any, Dict, Generator
 
 import pytest
 
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.command_line.words import is_worker, only_lists
 from ipubench.plugins.compare.baseline_plugin import missing_cases
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import with_processes
-from ipubench.plugins.record.verdict import MISSING, Verdict
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
 from ipubench.plugins.run.results import Run, run_key
@@ -59,18 +59,20 @@ def pytest_runtest_makereport(
 
 # Registered after plugins/compare/baseline_plugin.py, so the verdicts of the session are known.
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Write the report of a run that measured something, however it ended."""
-    config = session.config
-    run = config.stash.get(run_key, None)
-    folder = config.option.report
-    if run is None or folder is None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Say in the journal how the run ended; write the report asked for, however it ended."""
+    run = session.config.stash.get(run_key, None)
+    if run is None:
         return
-    if not run.results.benchmarks:
+    run.add(_end_of(session))
+    folder = session.config.option.report
+    if folder is None:
+        return
+    if not run.results.benchmarks and "failed" not in run.results.outcomes.values():
         run.closing.append(f"no report was written to {folder}: no case was measured")
         return
     try:
-        report = report_of(config, run, exitstatus)
+        report = report_of(session.config, run)
         names = write(report, user_path(folder))
         run.closing.append(f"report: {Path(folder) / names[1]} ({', '.join(names[2:])} beside it)")
         append_summary(report)
@@ -80,23 +82,27 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
-def report_of(config: pytest.Config, run: Run, exitstatus: Optional[int] = None) -> Report:
-    """Return what a report says of this run."""
+def _end_of(session: pytest.Session) -> Dict[str, Any]:
+    """Return the journal line on how the run ended."""
+    config = session.config
+    return {
+        "type": "end",
+        "exit_code": int(session.exitstatus),
+        "time": time.time(),
+        "baseline": compared_with(config),
+        "gate": judged_by(config),
+        "missing": missing_cases(config),
+    }
+
+
+def report_of(config: pytest.Config, run: Run) -> Report:
+    """Return what a report says of this run, which has ended."""
     results = run.results
     benchmarks = [
         with_processes(benchmark, results.fresh.get(nodeid, ()))
         for nodeid, benchmark in results.benchmarks.items()
     ]
-    missing = Verdict(MISSING).as_dict()
     words = [str(word) for word in config.invocation_params.args]
-    return Report(
-        document=pytest_benchmark_adapter.document(config, benchmarks),
-        verdicts={**results.verdicts, **dict.fromkeys(missing_cases(config), missing)},
-        outcomes=dict(results.outcomes),
-        baseline=compared_with(config),
-        gate=judged_by(config),
-        command=" ".join(map(shlex.quote, ["pytest", *words])),
-        started=config.stash.get(started_key, None),
-        ended=time.time(),
-        interrupted=exitstatus == pytest.ExitCode.INTERRUPTED,
-    )
+    facts = facts_of(results, run.journal.path.name, " ".join(map(shlex.quote, ["pytest", *words])))
+    facts.started = config.stash.get(started_key, None)
+    return Report.of(pytest_benchmark_adapter.document(config, benchmarks), [facts])

@@ -11,9 +11,13 @@ One JSON-lines file per run under the results folder. Line types:
 - ``verdict``: what the gate said of a case;
 - ``resume``: a later run goes on here; its process, its circumstances, and the cases that it kept;
   what the lines before it say of others no longer holds;
-- ``outcome``: how the case's test ended (passed, failed, skipped), and why in one line.
+- ``outcome``: how the case's test ended (passed, failed, skipped), and why in one line;
+- ``selected``: the cases that the run is about, before the first of them;
+- ``profile``: where the time of a regressed case went (plugins/compare/explain.py);
+- ``end``: how the run ended, what it was compared with, and the cases that are missing.
 
-A number that is not finite is null. The file is locked for as long as its run goes on.
+A reader leaves out types that it does not know. A number that is not finite is null. The file is
+locked for as long as its run goes on.
 
 Format history: 1 (first); 2: ``circumstances``, ``kept``, ``pair``.
 """
@@ -113,6 +117,7 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
         ) from error
     if config.option.resume and resumed is None:
         run.note = f"nothing to resume in {folder} with this command line: a new run"
+    run.add({"type": "selected", "cases": run.order})
     config.stash[run_key] = run
     return [item for item in items if item.nodeid in run.results.resumed]
 

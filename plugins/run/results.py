@@ -25,6 +25,11 @@ class SessionResults:
     outcomes: Dict[str, str] = field(default_factory=dict)
     #: Why a case did not pass, in one line.
     reasons: Dict[str, str] = field(default_factory=dict)
+    #: Where the time of a regressed case went, here and there.
+    profiles: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    #: What the run was about, and how it ended; empty where a journal does not say so.
+    selected: List[str] = field(default_factory=list)
+    end: Dict[str, Any] = field(default_factory=dict)
     resumed: List[str] = field(default_factory=list)
 
     def take(self, line: Dict[str, Any]) -> None:
@@ -48,7 +53,14 @@ class SessionResults:
             self.outcomes[line["case"]] = line["outcome"]
             if line.get("why"):
                 self.reasons[line["case"]] = line["why"]
+        elif line["type"] == "profile":
+            self.profiles[line["case"]] = line["profile"]
+        elif line["type"] == "selected":
+            self.selected = list(line["cases"])
+        elif line["type"] == "end":
+            self.end = dict(line)
         elif line["type"] == "resume":
+            self.end = {}
             self.keep(line["kept"])
 
     def keep(self, nodeids: List[str]) -> None:
@@ -71,7 +83,7 @@ class SessionResults:
 
     def _parts(self) -> List[Dict[str, Any]]:
         parts: List[Dict[str, Any]] = [self.benchmarks, self.fresh, self.pairs]
-        return [*parts, self.verdicts, self.outcomes, self.reasons]
+        return [*parts, self.verdicts, self.outcomes, self.reasons, self.profiles]
 
 
 @dataclass

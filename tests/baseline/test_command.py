@@ -17,6 +17,8 @@ from tests.support.baselines import document, entry, load
 from tests.support.harness import Outcome, Project, run_command
 
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
+SYNTHETIC = "bench_fake.py::bench_fake[beta-synthetic]"
+GENERATED = "bench_fake.py::bench_fake[beta-generated]"
 
 
 class Shell:
@@ -200,6 +202,98 @@ def test_promote_refuses_a_regressed_run_unless_told_otherwise(shell: Shell) -> 
     for nodeid, benchmark in before.items():
         ratio = record_of(after[nodeid])["throughput"]["median"]
         assert ratio < 0.9 * record_of(benchmark)["throughput"]["median"]
+
+
+def regressed_run(shell: Shell, slowdown: str = "1.2") -> str:
+    """Store a baseline and measure its cases again, slower; return the name of the journal."""
+    run(shell.project, "--baseline-save=main")
+    run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN=slowdown)
+    return shell.project.journals()[-1].name
+
+
+def test_promote_takes_a_regressed_case_that_is_accepted_by_name(shell: Shell) -> None:
+    journal = regressed_run(shell)
+    # Each of them needs its own word.
+    one = ["--accept", "*synthetic*=the result was wrong = too fast"]
+    shell("promote", journal, "main", *one).assert_code(4).line("1 cases of")
+    both = [*one, "--accept", "bench_fake.py::bench_fake[beta-generated]=checked input"]
+    unknown = ["--accept", "*nobody*=nothing"]
+    outcome = shell("promote", journal, "main", *both, *unknown).assert_code(0)
+    outcome.line("--accept: no case of the run matches *nobody*")
+    stored = load(shell.path("main"))
+    (accepted,) = record_of(stored["bench_fake.py::bench_fake[beta-synthetic]"])["accepted"]
+    assert accepted["reason"] == "the result was wrong = too fast"
+    assert (accepted["pattern"], accepted["kind"]) == ("*synthetic*", "regressed")
+    assert -0.2 < accepted["change"] < -0.1
+    shell("show", "main", "beta-synthetic").line("-16.7%, the result was wrong = too fast")
+    # It stays when the case is measured anew, and the newer slow-down comes after it.
+    run(shell.project, "--baseline-save=main", IPUBENCH_FAKE_SLOWDOWN="1.2")
+    assert record_of(load(shell.path("main"))[SYNTHETIC])["accepted"] == [accepted]
+    run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.5")
+    newer = shell.project.journals()[-1].name
+    shell("promote", newer, "main", "--accept", "*=again").assert_code(0)
+    reasons = [one["reason"] for one in record_of(load(shell.path("main"))[SYNTHETIC])["accepted"]]
+    assert reasons == ["the result was wrong = too fast", "again"]
+
+
+@pytest.mark.parametrize("word", ["*synthetic*", "=reason", "pattern=", " = "])
+def test_an_acceptance_without_a_reason_is_one_message(shell: Shell, word: str) -> None:
+    shell("promote", "x.jsonl", "main", "--accept", word).assert_code(4).line(
+        "is no PATTERN=REASON"
+    )
+
+
+def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(shell: Shell) -> None:
+    journal = regressed_run(shell)
+    for _ in range(2):  # once, however often it is tried
+        outcome = shell("promote", journal, "main", "--history=kept").assert_code(4)
+        outcome.line("kept for the history in ")
+        (file,) = (shell.folder / "kept").glob("*/*.json")
+    assert file.name.endswith("-unversioned-promoted.json")
+    assert len(load(file)) == 2 and record_of(load(file)[SYNTHETIC]).get("accepted") is None
+    accept = ["--accept", "*=a better result"]
+    shell("promote", journal, "main", "--history=kept", *accept).assert_code(0)
+    trends = shell("history", "beta-synthetic", "--folder=kept").assert_code(0)
+    trends.line("accepted: a better result")
+    shell("promote", journal, "main", "--history", *accept).assert_code(0)
+    assert shell.json("history")[0]["runs"][0]["accepted"] == "accepted: a better result"
+
+
+def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(shell: Shell) -> None:
+    """A verdict that leaves the speed open makes no baseline; a person may take it all the same."""
+    run(shell.project, "--baseline-save=main")
+    before = load(shell.path("main"))
+    run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.01")
+    journal = shell.project.journals()[-1]
+    text = journal.read_text()
+    assert '"kind": "pass"' in text
+    open_ = "".join(
+        line.replace('"kind": "pass"', '"kind": "inconclusive"') if SYNTHETIC in line else line
+        for line in text.splitlines(True)
+    )
+    journal.write_text(open_)
+    outcome = shell("promote", journal.name, "main").assert_code(0)
+    outcome.line(f"1 inconclusive, whose entries stay as they were: {SYNTHETIC}")
+    after = load(shell.path("main"))
+    assert after[SYNTHETIC] == before[SYNTHETIC] and after[GENERATED] != before[GENERATED]
+    shell("promote", journal.name, "main", "--accept", "*=as good as it gets").assert_code(0)
+    assert load(shell.path("main"))[SYNTHETIC] != before[SYNTHETIC]
+
+
+def test_promote_takes_out_a_case_that_is_gone_on_purpose(shell: Shell) -> None:
+    run(shell.project, "--baseline-save=main")
+    bench = shell.folder / "bench_fake.py"
+    bench.write_text(bench.read_text().replace('"beta"', '"renamed"'))
+    words = ["-k", "renamed", "--budget=0.3", "--baseline=main", "--gate=5%"]
+    # All are new: the gate says 6, which is less than that two are missing.
+    shell.project.run(*words).assert_code(1)
+    journal = shell.project.journals()[-1].name
+    outcome = shell("promote", journal, "main").assert_code(1)
+    outcome.line("2 missing, whose entries stay as they were: ")
+    assert len(load(shell.path("main"))) == 4
+    outcome = shell("promote", journal, "main", "--accept", "*beta*=renamed").assert_code(0)
+    outcome.line(f"taken out: {SYNTHETIC}")
+    assert all("renamed" in nodeid for nodeid in load(shell.path("main")))
 
 
 @pytest.mark.parametrize(

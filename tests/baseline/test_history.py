@@ -280,9 +280,10 @@ def test_only_the_wanted_cases_of_a_file_are_read(kept: Shell) -> None:
     stored = json.loads(path.read_text())
     stored["benchmarks"][0]["stats"] = None  # of case a
     path.write_text(json.dumps(stored))
-    found, notes = history.read(kept.folder, lambda nodeid: "[b]" in nodeid, 1)
+    folder = kept.folder / history.FOLDER
+    found, notes = history.read(folder, lambda nodeid: "[b]" in nodeid, 1)
     assert len(found) == 1 and not notes
-    found, notes = history.read(kept.folder, lambda nodeid: True, 12)
+    found, notes = history.read(folder, lambda nodeid: True, 12)
     assert len(found) == 22 and len(notes) == 1
     with pytest.raises(BaselineError, match="is damaged"):
         load_document(path)

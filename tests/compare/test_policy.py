@@ -10,9 +10,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipubench.plugins.compare.policy_file import Policy, PolicyError, matches
+from ipubench.plugins.compare.policy_file import Policy, PolicyError
 from ipubench.plugins.record.record import METRICS, value_of
-from ipubench.plugins.record.text import fraction
+from ipubench.plugins.record.text import fraction, matches
 from tests.support.harness import Project
 
 RESNET = "bench_inference/bench_cnn.py::bench_cnn[resnet50-bs16]"

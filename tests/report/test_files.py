@@ -14,15 +14,9 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipubench.plugins.baseline.case_row import framework_name
 from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
-from ipubench.plugins.baseline.rows import (
-    Report,
-    by_change,
-    conclusion,
-    counts,
-    framework_name,
-    headline,
-)
+from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts, headline
 from ipubench.plugins.record.record import record_of, with_processes
 from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
@@ -325,7 +319,7 @@ def test_a_report_of_stored_results(tmp_path: Path, capsys: pytest.CaptureFixtur
     now = stored(tmp_path / "now.json", [benchmark("a", rate=100), benchmark("b", rate=100)])
     before = stored(tmp_path / "before.json", [benchmark("a", rate=150), benchmark("c", rate=100)])
     out = tmp_path / "out"
-    assert main([str(now), f"--out={out}", f"--baseline={before}"]) == 0
+    assert main([str(now), f"--out={out}", f"--baseline={before}"]) == 1
     rows = list(csv.DictReader((out / "results.csv").open(encoding="utf-8")))
     kinds = {row["name"]: row["verdict"] for row in rows}
     # One process on each side cannot be called a regression by every gate.
@@ -383,7 +377,7 @@ def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
     assert "the run was interrupted" in text and "beta-synthetic" in text
     # What a killed run measured is in its journal.
     later = project.folder / "later"
-    assert main([str(project.journals()[-1]), f"--out={later}"]) == 0
+    assert main([str(project.journals()[-1]), f"--out={later}"]) == 1
     assert "beta-synthetic" in (later / "summary.md").read_text()
 
 

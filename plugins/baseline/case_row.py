@@ -1,0 +1,166 @@
+"""One case as a row of its key figures, its processes, and what all cases ran with."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Tuple
+
+from ipubench.plugins.gate.rule import log_cost
+from ipubench.plugins.record.record import THROUGHPUT, processes_of, record_of
+from ipubench.plugins.record.statistics import median
+
+# Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
+FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
+# Key of a row -> where a record has it.
+FIGURES: Dict[str, Tuple[str, ...]] = {
+    "precision": ("effective", "precision"),
+    "device": ("device", "name"),
+    "fingerprint": ("device", "fingerprint"),
+    "throughput": ("throughput", "median"),
+    "low": ("throughput", "low"),
+    "high": ("throughput", "high"),
+    "mean": ("throughput", "mean"),
+    "min": ("throughput", "min"),
+    "max": ("throughput", "max"),
+    "spread": ("throughput", "spread"),
+    "p50_ms": ("latency", "p50_ms"),
+    "p90_ms": ("latency", "p90_ms"),
+    "p99_ms": ("latency", "p99_ms"),
+    "latency_samples": ("latency", "samples"),
+    "latency_source": ("latency", "source"),
+    "build_seconds": ("build_seconds",),
+    "compile_seconds": ("compile_seconds",),
+    "compile": ("compile",),
+    "first_step_seconds": ("first_step_seconds",),
+    "rounds": ("rounds", "count"),
+    "batches_per_step": ("rounds", "batches_per_step"),
+    "stopped_by": ("rounds", "stopped_by"),
+    "host_memory_bytes": ("memory", "host_peak_rss_bytes"),
+    "device_memory_bytes": ("memory", "device_peak_bytes"),
+    "flops_per_item": ("compute", "flops_per_item"),
+    "achieved_flops": ("compute", "achieved"),
+    "peak_flops": ("compute", "peak"),
+    "share": ("compute", "share"),
+    "loader": ("input", "loader"),
+    "model_alone": ("input", "model"),
+    "config_hash": ("config_hash",),
+    "allocator": ("conditions", "allocator"),
+    "git": ("git",),
+    "time": ("time",),
+}
+
+
+def dig(value: Any, *keys: str) -> Any:
+    """Return ``value[key][key]...``, or None where a part is not there."""
+    for key in keys:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the key figures of a benchmark, None where it has none: rates in items per second."""
+    record = record_of(benchmark)
+    nodeid = str(benchmark["fullname"])
+    path, _, rest = nodeid.partition("::")
+    function, _, identifier = rest.partition("[")
+    config = dig(record, "config") or {}
+    batch_size = config.get("batch_size", config.get("micro_batch_size"))
+    name = str(record.get("name") or identifier.rstrip("]") or nodeid)
+    processes = processes_of(benchmark) if record else []
+    canaries = [value for process in processes for value in process["canaries"]]
+    return {
+        "id": nodeid,
+        "name": name,
+        "function": function,
+        "file": path,
+        "network": config.get("name"),
+        "framework": framework_name(function, record) if record else None,
+        "mode": config.get("mode"),
+        "data": config.get("data"),
+        "batch_size": batch_size,
+        "instances": config.get("instances", 1) if record else None,
+        "series": "-".join(word for word in name.split("-") if word != f"bs{batch_size}"),
+        **{key: dig(record, *place) for key, place in FIGURES.items()},
+        "unit": dig(record, "throughput", "unit"),
+        "processes": len(processes) or None,
+        "canary_ms": 1000 * median(canaries) if canaries else None,
+        "implausible": bool(record.get("implausible")),
+    }
+
+
+def framework_name(function: str, record: Dict[str, Any]) -> str:
+    """Return the record's framework; older records have none, and the function's name says it."""
+    words = [word for word in FRAMEWORK_WORDS if word in function]
+    return str(record.get("framework") or (words[0] if words else "tensorflow"))
+
+
+def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return what each process of a case measured: rates of its rounds, milliseconds of canaries.
+
+    ``speed``: what the gate compares, relative to the first process.
+    """
+    rows: List[Dict[str, Any]] = []
+    processes = processes_of(benchmark)
+    costs = [log_cost(process, THROUGHPUT) or 0.0 for process in processes]
+    for process, cost in zip(processes, costs):
+        items = process["items_per_round"]
+        rows.append(
+            {
+                "fresh": bool(process.get("fresh")),
+                "throughput": items / median(process["seconds"]),
+                "speed": math.exp(costs[0] - cost),
+                "rates": [items / value for value in process["seconds"]],
+                "canaries_ms": [1000 * value for value in process["canaries"]],
+                "p99_ms": process.get("latency_p99_ms"),
+                "compile_seconds": process.get("compile_seconds"),
+                "compile": process.get("compile"),
+                "memory_bytes": process.get("memory_bytes"),
+            }
+        )
+    return rows
+
+
+def environment(document: Dict[str, Any]) -> Dict[str, Dict[str, str]]:
+    """Return group -> key -> value of what the cases ran with; all values where they differ."""
+    groups: Dict[str, Dict[str, List[str]]] = {}
+    for benchmark in document["benchmarks"]:
+        record = record_of(benchmark)
+        device = dig(record, "device") or {}
+        parts = {
+            "versions": dig(record, "versions") or {},
+            "device": {
+                **{key: device.get(key) for key in ("kind", "name", "fingerprint")},
+                **(dig(device, "details") or {}),
+            },
+            "conditions": dig(record, "conditions") or {},
+            "code": {"git": record.get("git")},
+        }
+        for group, values in parts.items():
+            for key, value in _flat(values):
+                seen = groups.setdefault(group, {}).setdefault(key, [])
+                if value not in seen:
+                    seen.append(value)
+    machine = dict(dig(document, "machine_info") or {})
+    if isinstance(machine.get("cpu"), dict):  # a hundred words that nobody reads
+        machine["cpu"] = {k: v for k, v in machine["cpu"].items() if k != "flags"}
+    for key, value in _flat(machine):
+        groups.setdefault("machine", {})[key] = [value]
+    return {
+        group: {key: " | ".join(seen) for key, seen in values.items()}
+        for group, values in groups.items()
+    }
+
+
+def _flat(values: Any, prefix: str = "") -> List[Tuple[str, str]]:
+    """Return nested values as (dotted key, text)."""
+    found: List[Tuple[str, str]] = []
+    for key, value in values.items() if isinstance(values, dict) else ():
+        if isinstance(value, dict):
+            found += _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, (list, tuple)):
+            found.append((f"{prefix}{key}", ", ".join(map(str, value))))
+        elif value is not None:
+            found.append((f"{prefix}{key}", str(value)))
+    return found

@@ -1,0 +1,169 @@
+"""``promote``: make a run's results the baseline, where the run's own verdicts allow it.
+
+A case that regressed becomes the baseline only where it is accepted by name and with a reason. The
+reason stays in the case's entry (``accepted`` of its record), in the baseline and in the history.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from argparse import Namespace
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Sequence
+
+from ipubench.fixtures.machine.files import user_path
+from ipubench.plugins.baseline import history, show, store
+from ipubench.plugins.baseline.commands import path_of, print_lines, run_path, suite_root
+from ipubench.plugins.baseline.entries import Benchmark, accepting, key_of
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.runs import FAILED, NOT_RUN, RunFacts, StoredRun, read_run, worst_run
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.text import matches
+from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
+
+#: The exit code where the good cases were promoted and others were not measured well.
+EXIT_INCOMPLETE = 1
+#: What a verdict says of the change, in the words of the entry that keeps it.
+KEPT = ("kind", "change", "low", "high", "before", "now", "unit", "metric")
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """The cases that a person accepts as they are, and why."""
+
+    pattern: str
+    reason: str
+
+    @classmethod
+    def parse(cls, text: str) -> Acceptance:
+        """Read ``PATTERN=REASON``. Raises argparse.ArgumentTypeError."""
+        pattern, _, reason = (part.strip() for part in text.partition("="))
+        if not pattern or not reason:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is no PATTERN=REASON, such as '*lstm*=needed for correct gradients'"
+            )
+        return cls(pattern, reason)
+
+
+ALL = Acceptance("*", "--accept-regressed")
+
+
+@dataclass
+class Decision:
+    """What becomes of the cases of a run."""
+
+    promoted: List[Benchmark] = field(default_factory=list)
+    #: Regressed, and accepted by nobody.
+    refused: List[str] = field(default_factory=list)
+    #: Case -> why its old entry stays.
+    left: Dict[str, str] = field(default_factory=dict)
+    #: Cases that no longer exist, which a person accepts.
+    gone: List[str] = field(default_factory=list)
+    #: Missing, failed or not run: something is wrong with the run.
+    bad: List[str] = field(default_factory=list)
+
+
+def decide(stored: StoredRun, acceptances: Sequence[Acceptance]) -> Decision:
+    """Return what becomes of each case, by what its run said of it."""
+    found = Decision()
+    runs = worst_run(stored.runs)
+    kinds = {nodeid: run.kind_of(nodeid) for nodeid, run in runs.items()}
+    for benchmark in stored.benchmarks:
+        nodeid = benchmark["fullname"]
+        kind = kinds.get(nodeid, "")
+        by = [one for one in acceptances if matches(one.pattern, nodeid)]
+        if kind in (FAILED, NOT_RUN):
+            continue
+        if kind in (REGRESSED, INCONCLUSIVE) and by:
+            found.promoted.append(accepting(benchmark, [_kept(by[-1], runs[nodeid], nodeid)]))
+        elif kind == REGRESSED:
+            found.refused.append(nodeid)
+        elif kind == INCONCLUSIVE:
+            found.left[nodeid] = kind
+        else:
+            found.promoted.append(benchmark)
+    for nodeid, kind in kinds.items():
+        if kind == MISSING and "failed" not in runs[nodeid].outcomes.get(nodeid, ""):
+            accepted = any(matches(one.pattern, nodeid) for one in acceptances)
+            (found.gone if accepted else found.bad).append(nodeid)
+        elif kind in (FAILED, NOT_RUN, MISSING):
+            found.bad.append(nodeid)
+        if kind in (FAILED, NOT_RUN, MISSING) and nodeid not in found.gone:
+            found.left[nodeid] = kind
+    return found
+
+
+def _kept(acceptance: Acceptance, run: RunFacts, nodeid: str) -> Dict[str, Any]:
+    """Return what the entry of an accepted case says for ever."""
+    verdict = run.verdicts.get(nodeid, {})
+    return {
+        "reason": acceptance.reason,
+        "pattern": acceptance.pattern,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **{key: verdict[key] for key in KEPT if verdict.get(key) is not None},
+    }
+
+
+def promote(args: Namespace) -> int:
+    """Make a run's results the baseline of their cases; return the exit code."""
+    path = run_path(args.run)
+    stored = read_run(path)
+    if not stored.benchmarks:
+        raise BaselineError(f"the run {path} measured no case")
+    acceptances = [*([ALL] if args.accept_regressed else []), *args.accept]
+    found = decide(stored, acceptances)
+    if args.history is not None:
+        accepted = {key_of(benchmark): benchmark for benchmark in found.promoted}
+        print_lines(_keep_history(stored, accepted, args.history))
+    if found.refused:
+        raise BaselineError(
+            f"nothing was promoted: {len(found.refused)} cases of {path} regressed "
+            f"({show.some(found.refused)}); --accept 'PATTERN=REASON' makes the slower speed of "
+            "the cases that it names the baseline, --accept-regressed that of all"
+        )
+    target = path_of(args.name)
+    if found.promoted or not found.left:
+        store.save(target, {**stored.document, "benchmarks": found.promoted})
+    if found.gone and store.exists(target):
+        store.change(target, lambda old: [b for b in old if b["fullname"] not in found.gone])
+    print(f"{len(found.promoted)} cases of {path} are the baseline {target} now")
+    return _say_the_rest(stored, found, acceptances)
+
+
+def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:
+    """Name what was not simply promoted; return the exit code."""
+    lines = [f"  taken out: {nodeid}" for nodeid in found.gone]
+    for kind in sorted(set(found.left.values())):
+        names = [nodeid for nodeid, why in found.left.items() if why == kind]
+        lines.append(f"  {len(names)} {kind}, whose entries stay as they were: {show.some(names)}")
+    known = {b["fullname"] for b in stored.benchmarks}.union(*(run.cases() for run in stored.runs))
+    for one in acceptances:
+        if one is not ALL and not any(matches(one.pattern, nodeid) for nodeid in known):
+            lines.append(f"  --accept: no case of the run matches {one.pattern}")
+    troubles = [f"  {run.name}: {run.trouble()}" for run in stored.runs if run.trouble()]
+    print_lines([*lines, *troubles])
+    return EXIT_INCOMPLETE if found.bad or troubles else 0
+
+
+def _keep_history(stored: StoredRun, accepted: Dict[Any, Benchmark], folder: str) -> List[str]:
+    """Keep all that was measured as a run of the history, a file for each machine; say where.
+
+    Also what is not promoted: a trend is of what was measured. Promoted again, it is kept once.
+    """
+    try:
+        root = user_path(folder) if folder else suite_root() / history.FOLDER
+    except OSError as error:
+        raise BaselineError(f"--history={folder}: {error}") from error
+    machines: Dict[str, List[Benchmark]] = {}
+    for benchmark in stored.benchmarks:
+        key = key_of(benchmark)
+        machines.setdefault(key.fingerprint, []).append(accepted.get(key, benchmark))
+    lines = []
+    for benchmarks in machines.values():
+        newest = max(str(record_of(benchmark)["time"]) for benchmark in benchmarks)
+        path = history.path_of(root, benchmarks, newest, "promoted")
+        around = {key: value for key, value in stored.document.items() if key != "ipubench"}
+        store.save(path, {**around, "benchmarks": benchmarks})
+        lines.append(f"kept for the history in {path}")
+    return lines

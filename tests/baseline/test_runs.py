@@ -1,0 +1,270 @@
+"""Shards become one report that says what each of them said: verdicts, failures, what is gone."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.rows import Report, exit_code, headline
+from ipubench.plugins.baseline.runs import RunFacts, joined, lost, read_run, superseded, worst_run
+from tests.support.harness import Outcome, Project, run_command
+
+pytest.importorskip("plotly", reason="pip install plotly")
+
+BETA = "bench_fake.py::bench_fake[beta-{}]"
+SYNTHETIC, GENERATED = BETA.format("synthetic"), BETA.format("generated")
+SLOWER = {"IPUBENCH_FAKE_SLOWDOWN": "1.3"}
+
+
+def command(project: Project, module: str, *words: str) -> Outcome:
+    outcome = run_command(project.folder, project.environment, f"ipubench.plugins.{module}", *words)
+    assert "Traceback" not in outcome.text, outcome.text
+    return outcome
+
+
+def shard(project: Project, name: str, *words: str, **env: str) -> Outcome:
+    """Run some cases as a shard does, with its journal beside its report."""
+    folder = f"shards/{name}"
+    return project.run(*words, f"--report={folder}", f"--results-dir={folder}", env=env)
+
+
+def verdicts(folder: Path) -> Dict[str, str]:
+    with (folder / "results.csv").open(encoding="utf-8") as file:
+        return {
+            row["name"].split("[")[-1].rstrip("]"): row["verdict"] for row in csv.DictReader(file)
+        }
+
+
+def reasons(folder: Path) -> Dict[str, str]:
+    with (folder / "results.csv").open(encoding="utf-8") as file:
+        return {row["case"]: row["reasons"] for row in csv.DictReader(file)}
+
+
+def break_case(project: Project, name: str, how: str) -> None:
+    """Make the case of this name do something else before it measures."""
+    bench = project.folder / "bench_fake.py"
+    text = bench.read_text()
+    marked = '    if config.trouble == "error":\n'
+    assert marked in text
+    bench.write_text(
+        text.replace(marked, f'    if "{name}" in str(meter.case):\n        {how}\n{marked}')
+    )
+
+
+@pytest.fixture
+def judged(project: Project) -> Project:
+    """Return a project with a baseline, and a policy that allows alpha as much as it wants."""
+    words = ["-k", "beta or bs8", "--baseline-save=main", "--processes=2", "--budget=0.3"]
+    project.run(*words).assert_code(0)
+    policy = 'default: {throughput: 5%}\ncases:\n  "*alpha*": {throughput: 90%}\n'
+    (project.folder / "gate.yml").write_text(policy)
+    return project
+
+
+def test_the_joined_report_shows_the_shards_own_verdicts_and_failures(judged: Project) -> None:
+    """Slower by 30 %: alpha may be by its policy, beta may not; one case fails, one was new."""
+    shard(judged, "alpha", "-k", "bs8", "--baseline=main", **SLOWER).assert_code(0)
+    break_case(judged, "beta-generated", 'raise CaseError("the fake is broken; mend it")')
+    shard(judged, "beta", "-k", "beta", "--baseline=main", **SLOWER).assert_code(1)
+    outcome = command(judged, "report", "shards/alpha", "shards/beta", "--out=report")
+    outcome.assert_code(1).line("1 regressed, 1 missing of 4 cases")
+    report = judged.folder / "report"
+    assert verdicts(report) == {
+        "alpha-bs8-synthetic": "pass",
+        "alpha-bs8-generated": "pass",
+        "beta-synthetic": "regressed",
+        GENERATED.split("[")[1].rstrip("]"): "missing",
+    }
+    assert "the fake is broken; mend it" in reasons(report)[GENERATED]
+    summary = (report / "summary.md").read_text()
+    assert summary.startswith("**🔴 4 cases: 1 regressed, 1 missing, 2 pass, against ")
+    assert "gate.yml" in summary.splitlines()[0] and "is broken; mend it" in summary
+    assert "is broken; mend it" in (report / "report.html").read_text()
+    # The joined report is a run like any other: from its document comes the same report.
+    again = command(judged, "report", "report", "--out=again").assert_code(1)
+    again.line("1 regressed, 1 missing of 4 cases")
+    assert verdicts(judged.folder / "again") == verdicts(report)
+
+
+def test_a_crash_of_an_unjudged_shard_is_not_lost(project: Project) -> None:
+    break_case(project, "beta-generated", "raise RuntimeError('an unforeseen error')")
+    shard(project, "one", "-k", "beta").assert_code(1)
+    shard(project, "two", "-k", "bs8-synthetic").assert_code(0)
+    inputs = ["shards/one/baseline.json", "shards/two/baseline.json"]
+    merged = command(project, "baseline", "merge", "./merged.json", *inputs).assert_code(0)
+    merged.line("merged.json has 2 entries now")
+    merged.line("its runs: 1 failed, 2 measured")
+    outcome = command(project, "report", "merged.json", "--out=report").assert_code(1)
+    outcome.line("1 failed of 3 cases")
+    assert "an unforeseen error" in reasons(project.folder / "report")[GENERATED]
+    # Baselines know nothing of runs, and are what they always were.
+    promoted = command(project, "baseline", "promote", "./merged.json", "main").assert_code(1)
+    promoted.line(f"1 failed, whose entries stay as they were: {GENERATED}")
+    assert project.baseline()["ipubench"] == {"format": 2}
+
+
+def test_a_shard_in_which_every_case_fails_leaves_a_report(project: Project) -> None:
+    break_case(project, "beta", 'raise CaseError("nothing works")')
+    outcome = shard(project, "one", "-k", "beta").assert_code(1)
+    outcome.line("report: shards/one/report.html")
+    command(project, "report", "shards/one", "--out=report").assert_code(1).line("2 failed of 2")
+    assert "nothing works" in (project.folder / "report" / "summary.md").read_text()
+
+
+def test_a_shard_that_was_killed_names_the_cases_that_it_never_ran(project: Project) -> None:
+    """The process is gone in its second case: no report, but its journal."""
+    break_case(project, "beta-generated", "os.kill(os.getpid(), signal.SIGKILL)")
+    shard(project, "one", "-k", "beta or bs8-synthetic")
+    assert not (project.folder / "shards" / "one" / "baseline.json").exists()
+    outcome = command(project, "report", "shards/one", "--out=report").assert_code(1)
+    outcome.line("shards/one: the run has no end: its process was killed; 2 of 3 cases had ended")
+    assert verdicts(project.folder / "report")["beta-generated"] == "not run"
+    text = (project.folder / "report" / "summary.md").read_text()
+    assert text.startswith("**🔴 3 cases: 1 not run, 2 measured; 1 of 1 runs did not end well**")
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "other", "future"])
+def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(project: Project, damage: str) -> None:
+    shard(project, "one", "-k", "beta").assert_code(0)
+    shard(project, "two", "-k", "bs8-synthetic").assert_code(0)
+    whole = project.folder / "shards" / "two" / "baseline.json"
+    text = whole.read_text()
+    path, why = "shards/broken.json", "is not valid JSON"
+    if damage == "cut":
+        (project.folder / path).write_text(text[: len(text) // 2])
+    elif damage == "gone":
+        path, why = "shards/three", "there is no baseline"
+    elif damage == "other":
+        (project.folder / "shards" / "three").mkdir()
+        path, why = "shards/three", "has neither a journal (run-*.jsonl) nor a baseline.json"
+    else:
+        (project.folder / path).write_text(text.replace('"format": 2', '"format": 3'))
+        why = "has format 3, this version reads up to 2"
+    outcome = command(project, "report", "shards/one", path, "--out=report").assert_code(4)
+    outcome.line(why)
+    summary = (project.folder / "report" / "summary.md").read_text()
+    assert "🔴 2 cases: 2 measured; 1 of 2 runs did not end well" in summary
+    # The joined document remembers it.
+    command(project, "report", "report", "--out=again").assert_code(4).line(why)
+    # One that stands alone leaves nothing to show.
+    command(project, "report", path, "--out=alone").assert_code(4).line(why)
+    assert not (project.folder / "alone" / "summary.md").exists()
+
+
+def test_a_retried_shard_is_as_its_last_run_says(project: Project) -> None:
+    """The journals of both attempts lie in the shard's folder."""
+    source = (project.folder / "bench_fake.py").read_text()
+    break_case(project, "beta-generated", 'raise CaseError("not yet")')
+    shard(project, "one", "-k", "beta").assert_code(1)
+    (project.folder / "bench_fake.py").write_text(source)
+    shard(project, "one", "-k", "beta").assert_code(0)
+    command(project, "report", "shards/one", "--out=report").assert_code(0).line("2 cases measured")
+    # Two shards that disagree are no retry: what one of them found wrong stays wrong.
+    break_case(project, "beta-generated", 'raise CaseError("not there")')
+    shard(project, "other", "-k", "beta").assert_code(1)
+    for order in (["shards/one", "shards/other"], ["shards/other", "shards/one"]):
+        outcome = command(project, "report", *order, "--out=report").assert_code(1)
+        outcome.line("1 failed of 2 cases")
+
+
+def test_judged_runs_are_not_judged_again(judged: Project) -> None:
+    shard(judged, "one", "-k", "beta", "--baseline=main").assert_code(0)
+    words = ["shards/one", "--out=report", "--baseline=baselines/main.json", "--gate=2%"]
+    outcome = command(judged, "report", *words).assert_code(4)
+    outcome.line("its own verdicts are shown: leave out --baseline")
+
+
+def test_nothing_compared_is_exit_code_6_of_the_joined_report(judged: Project) -> None:
+    shard(judged, "one", "-k", "bs1-synthetic", "--sweep", "--baseline=main").assert_code(6)
+    command(judged, "report", "shards/one", "--out=report").assert_code(6)
+    shard(judged, "two", "-k", "beta", "--baseline=main").assert_code(0)
+    command(judged, "report", "shards/one", "shards/two", "--out=report").assert_code(0)
+
+
+def test_a_journal_says_what_was_selected_and_how_the_run_ended(judged: Project) -> None:
+    judged.run("-k", "beta", "--baseline=main").assert_code(0)
+    lines = judged.journal()
+    assert [line["type"] for line in lines[:2]] == ["run", "selected"]
+    assert lines[1]["cases"] == [SYNTHETIC, GENERATED]
+    end = lines[-1]
+    assert (end["type"], end["exit_code"], end["missing"]) == ("end", 0, [])
+    assert end["baseline"].endswith("baselines/main.json") and end["gate"] == "gate.yml"
+
+
+def test_a_journal_of_an_older_version_is_read(project: Project) -> None:
+    """It says neither what was selected nor how it ended: that is no sign of a crash."""
+    project.run("-k", "beta").assert_code(0)
+    kept = [line for line in project.journal() if line["type"] not in ("selected", "end")]
+    path = project.folder / "old.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    command(project, "report", "old.jsonl", "--out=report").assert_code(0).line("2 cases measured")
+    command(project, "baseline", "promote", "./old.jsonl", "main").assert_code(0)
+
+
+def test_a_damaged_verdict_is_one_message(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    path = project.journals()[-1]
+    for line in ({"kind": 3}, {"kind": "pass", "change": "x"}, {"kind": "pass", "also": [{}]}):
+        added = {"type": "verdict", "case": SYNTHETIC, "verdict": line}
+        path.write_text(path.read_text() + json.dumps(added) + "\n")
+        with pytest.raises(BaselineError, match="is damaged: ipubench.runs.0.verdicts"):
+            read_run(path)
+
+
+def facts(**values: Any) -> RunFacts:
+    return RunFacts(**{"exit_code": 0, "started": 1.0, **values})
+
+
+def test_a_later_run_replaces_what_it_measured_again() -> None:
+    both = ["a", "b"]
+    first = facts(selected=both, outcomes={"a": "failed", "b": "failed"}, exit_code=1)
+    second = facts(selected=["b"], outcomes={"b": "passed"}, started=2.0)
+    (left, newer) = superseded([second, first])
+    assert (left.selected, left.outcomes, newer) == (["a"], {"a": "failed"}, second)
+    third = facts(selected=both, outcomes={"a": "passed", "b": "passed"}, started=3.0)
+    assert superseded([first, second, third]) == [third]
+    # A case that a retry did not reach ended in the run before.
+    for outcome, kind in (("failed", "failed"), ("passed", "measured")):
+        whole = facts(selected=both, outcomes={"a": "failed", "b": outcome})
+        unfinished = facts(selected=both, outcomes={"a": "passed"}, started=3.0, exit_code=2)
+        ends = worst_run(superseded([whole, unfinished]))
+        assert {case: run.kind_of(case) for case, run in ends.items()} == {
+            "a": "measured",
+            "b": kind,
+        }
+
+
+@pytest.mark.parametrize(
+    ("run", "code", "words"),
+    [
+        (facts(), 0, ""),
+        (facts(exit_code=6, baseline="x", gate="gate 2%"), 6, ""),
+        (facts(exit_code=1, selected=["a"], outcomes={"a": "failed"}), 1, ""),
+        (facts(exit_code=1, outcomes={"a": "passed"}), 1, "ended with exit code 1"),
+        (facts(exit_code=3), 1, "ended with exit code 3"),
+        (facts(exit_code=143, selected=["a"]), 1, "was interrupted"),
+        (facts(exit_code=None, selected=["a"]), 1, "has no end"),
+        (lost("shard", "it is gone"), 4, "did not end well"),
+    ],
+)
+def test_what_a_run_says_of_itself_decides_the_exit_code(
+    run: RunFacts, code: int, words: str
+) -> None:
+    report = Report.of({"benchmarks": []}, [run])
+    rows = report.rows()
+    assert exit_code(report, rows) == code
+    assert words in " ".join([headline(report, rows), *report.problems])
+
+
+def test_a_run_that_is_read_twice_is_one(project: Project) -> None:
+    shard(project, "one", "-k", "beta").assert_code(0)
+    one = read_run(project.folder / "shards" / "one" / "baseline.json")
+    whole = joined([one, one])
+    assert len(whole.runs) == 1 and len(whole.benchmarks) == 2
+    names: List[str] = [run.name for run in whole.runs]
+    assert names[0].startswith("run-")
