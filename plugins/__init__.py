@@ -51,4 +51,5 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     """
     for module in MODULES:
         name = f"ipubench.{module}"
-        pluginmanager.register(importlib.import_module(name), name)
+        if not (pluginmanager.has_plugin(name) or pluginmanager.is_blocked(name)):  # by `-p`
+            pluginmanager.register(importlib.import_module(name), name)
