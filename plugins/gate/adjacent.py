@@ -131,7 +131,9 @@ class AdjacentRounds:
                     return "precision"
             if math.fsum(s for s, compared in zip(spent, kept) if compared) >= budget:
                 return "budget"
-        return "disturbed" if math.fsum(spent) >= (1 + STRETCH) * budget else ""
+        # A pair without any comparable rounds is given up sooner.
+        most = (1 + STRETCH) * budget if any(kept) else budget
+        return "disturbed" if math.fsum(spent) >= most else ""
 
     def taken(self) -> float:
         """Return the median of the share that others took, over the rounds of both sides."""

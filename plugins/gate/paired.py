@@ -165,9 +165,11 @@ def disturbed_verdict(measured: Sequence[Sides]) -> Verdict:
     """Return the verdict on a case of which other programs left too little to compare."""
     usable = [sides for sides in measured if sides.usable]
     shares = [sides.rounds.taken() for sides in measured if sides.rounds is not None]
+    # Several threads can wait at a time: shares beyond the whole say nothing more.
+    share = min(1.0, statistics.median(shares)) if shares else 0.0
     reason = (
-        f"other programs took {statistics.median(shares):.0%} of the rounds' time, unequally here "
-        f"and there, in {len(measured) - len(usable)} of {len(measured)} pairs: compare while they "
+        f"other programs took {share:.0%} of the rounds' time, so {len(measured) - len(usable)} of "
+        f"{len(measured)} pairs have too few rounds that can be compared: run it again while they "
         "rest"
     )
     here = [_sample(sides.here) for sides in measured]

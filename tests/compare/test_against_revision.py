@@ -1,0 +1,289 @@
+"""`--against=git:REV`: this code and that of another revision, in real repositories."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.run.test_interruption import is_running
+from tests.support.harness import ROOT, Project
+from tests.support.repository import FAST, Repository
+
+pytestmark = pytest.mark.slow
+
+CASE = ["-k", "beta-synthetic", "--gate-cap=3"]
+NODEID = "bench_fake.py::bench_fake[beta-synthetic]"
+TROUBLE = '    if config.trouble == "error":'
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    return Repository(folder)
+
+
+def worktrees(repository: Repository) -> List[Path]:
+    folder = repository.folder / "cache" / "worktrees"
+    return [path for path in folder.iterdir() if path.is_dir()]
+
+
+def test_a_commit_that_slows_a_case_is_found(repository: Repository) -> None:
+    repository.slow_down(1.25)
+    slow = repository.commit("slower")
+    before = repository.state()
+    outcome = repository.run(*CASE, "--against=git:HEAD~1", "--gate=5%").assert_code(1)
+    outcome.line("beta-synthetic has become slower: 4000 items/s before, 3200 items/s now.")
+    outcome.line("against git:HEAD~1 (gate 5.0%): 1 regressed")
+    first = repository.git("rev-parse", "main~1")
+    outcome.line(
+        f"versions there and here: the same versions; commit {first[:12]} there, {slow[:12]}"
+    )
+    assert "alternating processes" not in outcome.text
+    pairs = [line for line in repository.journal() if line["type"] == "pair"]
+    for pair in pairs:
+        records = [pair[side]["extra_info"]["ipubench"] for side in ("here", "there")]
+        assert [record["git"] for record in records] == [slow, first]
+    assert repository.state() == before
+    # The worktree serves the next run, also from a checkout with changes that are in no commit.
+    (tree,) = worktrees(repository)
+    made = (tree / "bench_fake.py").stat().st_mtime_ns
+    repository.replace("bench_fake.py", "1.25 * ", "1.0 * ")
+    outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(0)
+    outcome.line("1 improved")
+    assert outcome.line("versions there and here").endswith("-dirty here")
+    repository.run(*CASE, "--against=git:main~1", "--gate=5%").assert_code(0).line("1 pass")
+    assert len(worktrees(repository)) == 2
+    assert (tree / "bench_fake.py").stat().st_mtime_ns == made
+
+
+def test_the_merge_base_is_what_a_pull_request_changes(repository: Repository) -> None:
+    """The branch main has become slower meanwhile; a clone knows it as origin/main alone."""
+    repository.git("branch", "change")
+    repository.slow_down(1.25)
+    repository.commit("slower on main")
+    repository.git("checkout", "-q", "change")
+    repository.commit("nothing")
+    repository.git("update-ref", "refs/remotes/origin/main", "main")
+    repository.git("branch", "-q", "-D", "main")
+    outcome = repository.run(*CASE, "--against=git:merge-base:main", "--gate=5%")
+    outcome.assert_code(0).line("1 pass")
+    repository.run(*CASE, "--against=git:main", "--gate=5%").assert_code(0).line("1 improved")
+
+
+def test_a_revision_that_cannot_alternate_is_measured_in_processes(
+    repository: Repository,
+) -> None:
+    repository.replace("fixtures/instances/protocol.py", "\nALTERNATING = 1\n", "\n")
+    repository.replace(
+        "plugins/processes/alternating.py", "import ALTERNATING\n", "import Connection\n"
+    )
+    repository.replace("plugins/processes/alternating.py", "!= ALTERNATING", "!= 7")
+    repository.commit("older")
+    repository.slow_down(1.25)
+    outcome = repository.run(*CASE, "--against=git:main", "--gate=5%").assert_code(1)
+    outcome.line("4000 items/s before, 3200 items/s now")
+    outcome.line(
+        "1 case measured in alternating processes, not in alternating rounds: the other side does "
+        "not know alternating rounds of this version"
+    )
+    assert all("rounds" not in line for line in repository.journal() if line["type"] == "pair")
+
+
+def test_a_case_that_is_not_there_is_incomparable(repository: Repository) -> None:
+    repository.replace("bench_fake.py", 'name="beta"', 'name="older"')
+    repository.commit("older")
+    repository.replace("bench_fake.py", 'name="older"', 'name="beta"')
+    outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(6)
+    outcome.line(f"incomparable: {NODEID}: it does not run there: there is no such case")
+    assert "Traceback" not in outcome.text
+
+
+def test_another_configuration_there_is_incomparable(repository: Repository) -> None:
+    repository.replace("bench_fake.py", "batch_seconds=0.002", "batch_seconds=0.004")
+    outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(6)
+    outcome.line("another configuration there")
+
+
+def test_modules_of_another_checkout_are_refused(repository: Repository, tmp_path: Path) -> None:
+    """As an editable installation may have it: something imports another suite before ours."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nimport ipubench.plugins\nsys.path.pop(0)\n"
+    )
+    path = f"{site}{os.pathsep}{ROOT}"
+    words = [*CASE, "--against=git:HEAD", "--gate=5%"]
+    outcome = repository.run(*words, env={"PYTHONPATH": path}).assert_code(4)
+    line = outcome.line("refused, because ipubench comes from")
+    assert f"{ROOT / 'ipubench' / '__init__.py'}, outside {worktrees(repository)[0]}" in line
+    assert not repository.journals()
+
+
+@pytest.mark.parametrize("alternating", [True, False])
+def test_a_case_that_imports_another_checkout_there_is_incomparable(
+    alternating: bool, repository: Repository, tmp_path: Path
+) -> None:
+    """In all of these tests PYTHONPATH names another checkout, which alone changes nothing."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "bench_helper.py").write_text("")
+    importing = f"    import sys\n    sys.path.insert(0, {str(other)!r})\n    import bench_helper\n"
+    repository.replace("bench_fake.py", TROUBLE, importing + TROUBLE)
+    if not alternating:
+        repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 1", "ALTERNATING = 0")
+    repository.commit("imports from elsewhere")
+    outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(6)
+    outcome.line(f"incomparable: {NODEID}: it does not run there: ")
+    if not alternating:
+        outcome.line(f"refused: bench_helper comes from {other / 'bench_helper.py'}, outside ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--against=git:nowhere"], "git knows no revision 'nowhere' in "),
+        (["--against=git:"], "git knows no revision '' in "),
+        (["--against=git:--help"], "git knows no revision '--help' in "),
+        (["--against=git:merge-base:orphan"], "have no common commit here; a shallow clone needs"),
+        (["--against=git:orphan"], "has no ipubench folder of its own"),
+        (["--against=git:main", "--baseline=main"], "leave out --baseline"),
+        (["--against-setup=true"], "--against-setup is for the worktree of --against=git:REV"),
+        (["--against=git:main", "--against-setup=false"], "--against-setup=false: exit code 1 in "),
+        (["--against=git:main", "--against-setup=./nothing"], "it cannot be run: "),
+        (["--against=git:main", "--against-setup=true"], ".venv/bin/python: is not there; name"),
+    ],
+)
+def test_a_revision_of_no_use_costs_no_measurement(
+    repository: Repository, words: List[str], message: str
+) -> None:
+    repository.git("checkout", "-q", "--orphan", "orphan")
+    repository.git("rm", "-rq", "--cached", "ipubench")
+    repository.git("commit", "-q", "-m", "without the suite")
+    repository.git("checkout", "-q", "-f", "main")
+    outcome = repository.run(*words).assert_code(4)
+    assert message in outcome.text
+    assert "Traceback" not in outcome.text
+    assert not repository.journals()
+
+
+def test_without_git_or_a_repository_one_message_says_so(project: Project, tmp_path: Path) -> None:
+    outside = {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    outcome = project.run("--against=git:main", env=outside).assert_code(4)
+    outcome.line(f"--against=git:main: {project.folder} is in no git repository; name")
+    outcome = project.run("--against=git:main", env={"PATH": "/nowhere"}).assert_code(4)
+    outcome.line("--against=git:main needs git, which cannot be run here: ")
+
+
+def test_an_environment_is_made_once_for_a_revision(repository: Repository) -> None:
+    script = (
+        "mkdir -p .venv/bin; echo made >> made\n"
+        f"printf '#!/bin/sh\\nSIDE=there exec {sys.executable} \"$@\"\\n' > .venv/bin/python\n"
+        "chmod +x .venv/bin/python\n"
+    )
+    (repository.folder / "setup.sh").write_text(script)
+    repository.replace(
+        "bench_fake.py",
+        FAST,
+        "        config.batch_seconds * (0.8 if os.environ.get('SIDE') else 1),\n",
+    )
+    repository.commit("faster where the environment is its own")
+    words = [*CASE, "--against=git:main", "--against-setup=sh setup.sh", "--gate=5%"]
+    repository.run(*words).assert_code(1).line("5000 items/s before, 4000 items/s now")
+    repository.run(*words, "--resume").assert_code(1)
+    (tree,) = worktrees(repository)
+    assert (tree / "made").read_text() == "made\n"
+
+
+def test_another_commit_there_is_measured_anew(repository: Repository) -> None:
+    words = [*CASE, "--against=git:main"]
+    repository.run(*words).assert_code(0).line("1 not judged")
+    repository.run(*words, "--resume").assert_code(0).line("1 cases are done")
+    repository.git("checkout", "-q", "-b", "change")
+    repository.git("branch", "-f", "main", repository.commit("nothing"))
+    outcome = repository.run(*words, "--resume").assert_code(0)
+    outcome.line("1 measured anew, since the other environment changed")
+
+
+@pytest.mark.parametrize("side", ["here", "there"])
+def test_a_side_that_is_killed_ends_its_case_alone(repository: Repository, side: str) -> None:
+    # The run's own test of the case is no instance, and measures.
+    killed = (
+        "    if config.name == 'beta' and 'IPUBENCH_INSTANCE_TOKEN' in os.environ:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    repository.replace("bench_fake.py", TROUBLE, killed + TROUBLE)
+    if side == "there":
+        repository.commit("is killed")
+        repository.replace("bench_fake.py", killed, "")
+    words = ["-k", "synthetic and (beta or alpha-bs1)", "--gate-cap=3", "--against=git:HEAD"]
+    outcome = repository.run(*words, "--gate=5%").assert_code(1 if side == "here" else 0)
+    outcome.line(f"the process {side} (process ")
+    assert "was killed by SIGKILL while the case ran" in outcome.text
+    outcome.line("1 failed, 1 passed" if side == "here" else "1 incomparable, 1 pass")
+    assert "Traceback" not in outcome.text
+
+
+def test_a_side_that_hangs_is_ended(repository: Repository) -> None:
+    repository.replace("plugins/processes/fresh.py", "LEAST_SECONDS = 600.0", "LEAST_SECONDS = 3.0")
+    repository.replace(
+        "plugins/processes/fresh.py", "TIMES_THE_FIRST = 10.0", "TIMES_THE_FIRST = 0.0"
+    )
+    repository.replace("bench_fake.py", TROUBLE, "    time.sleep(90)\n" + TROUBLE)
+    repository.replace("bench_fake.py", "import os\n", "import os\nimport time\n")
+    repository.commit("hangs")
+    repository.replace("bench_fake.py", "    time.sleep(90)\n", "")
+    program = [sys.executable, "-m", "pytest", "bench_fake.py", "--device=fake", *CASE]
+    started = time.monotonic()
+    answer = subprocess.run(
+        [*program, "--against=git:HEAD"],
+        cwd=str(repository.folder),
+        env={**repository.environment, "PYTHONPATH": ""},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert "the process there (process " in answer.stdout.decode()
+    assert "took too long (ready)" in answer.stdout.decode()
+    assert time.monotonic() - started < 80
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(
+    repository: Repository, number: signal.Signals
+) -> None:
+    noting = "    with open(os.environ['NOTES'], 'a') as file:\n"
+    noting += "        file.write(f'{os.getpid()} ')\n"
+    waiting = "    if os.environ.get('WAIT') and os.environ.get('IPUBENCH_INSTANCE_TOKEN'):\n"
+    waiting += "        import time; time.sleep(60)\n"
+    repository.replace("bench_fake.py", TROUBLE, noting + waiting + TROUBLE)
+    repository.commit("waits")
+    notes = repository.folder / "results.txt"
+    environment = {**repository.environment, "NOTES": str(notes)}
+    words = ["bench_fake.py", "--device=fake", *CASE, "--against=git:HEAD", "--gate=5%"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *words],
+        cwd=str(repository.folder),
+        env={**environment, "WAIT": "1"},
+        stdout=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and (
+        not notes.exists() or len(notes.read_text().split()) < 3
+    ):
+        time.sleep(0.1)
+    pids = [int(word) for word in notes.read_text().split()]
+    assert len(pids) == 3
+    run.send_signal(number)
+    assert run.wait(60) == (2 if number == signal.SIGINT else -9)
+    while time.monotonic() < deadline and any(map(is_running, pids[1:])):
+        time.sleep(0.1)
+    assert not any(map(is_running, pids[1:]))
+    outcome = repository.run(*words[2:], "--resume", env={"NOTES": str(notes)}).assert_code(0)
+    outcome.line("1 pass")

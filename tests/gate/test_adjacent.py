@@ -1,0 +1,161 @@
+"""What the rounds of two processes that took turns say of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import List, Optional
+
+import pytest
+
+from ipubench.plugins.gate.adjacent import (
+    LEAST_FOR_PRECISION,
+    AdjacentRounds,
+    Side,
+    equally_disturbed,
+)
+from ipubench.plugins.gate.paired import Sides, can_compare, disturbed_verdict
+from tests.gate.test_paired import benchmark
+
+
+def rounds(
+    here: List[float], there: List[float], lost: Optional[List[float]] = None
+) -> AdjacentRounds:
+    shares: List[Optional[float]] = list(lost or [0.0] * len(here))
+    first = [k % 4 in (0, 3) for k in range(len(here))]
+    return AdjacentRounds(Side(here, shares), Side(there, [0.0] * len(there)), first)
+
+
+def noisy(
+    count: int, slower: float = 0.0, noise: float = 0.02, first: float = 0.0, seed: int = 1
+) -> AdjacentRounds:
+    """Return rounds of a machine whose speed drifts, with a cost of being first."""
+    rng = random.Random(seed)
+    drift = [math.exp(math.sin(k / 9) / 2) for k in range(count)]
+    made = rounds(
+        [d * math.exp(slower + rng.gauss(0, noise)) for d in drift],
+        [d * math.exp(rng.gauss(0, noise)) for d in drift],
+    )
+    for k, here_first in enumerate(made.here_first):
+        (made.here if here_first else made.there).seconds[k] *= math.exp(first)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "equal"),
+    [
+        (0.0, 0.0, True),
+        (0.0, 0.09, True),
+        (0.0, 0.11, False),
+        (0.45, 0.50, True),
+        (0.45, 0.51, False),
+        (None, 0.9, True),  # the system counts nothing
+    ],
+)
+def test_halves_that_others_disturbed_unequally_are_no_comparison(
+    here: Optional[float], there: Optional[float], equal: bool
+) -> None:
+    assert equally_disturbed(here, there) == equally_disturbed(there, here) == equal
+
+
+def test_the_drift_of_the_machine_and_being_first_cancel() -> None:
+    found = noisy(40, slower=0.05, noise=0, first=0.1).effect()
+    assert found.change == pytest.approx(0.05)
+    assert found.error == pytest.approx(0, abs=1e-12)
+
+
+def test_the_interval_holds_the_difference_as_often_as_it_says() -> None:
+    held = 0
+    for seed in range(400):
+        low, high = noisy(24, slower=0.05, seed=seed).effect().interval()
+        held += low < 0.05 < high
+    assert 0.92 * 400 <= held <= 0.98 * 400
+
+
+def test_items_of_a_round_are_taken_into_account() -> None:
+    made = rounds([0.2] * 8, [0.1] * 8)
+    made.items_here, made.items_there = 200, 100
+    assert made.effect().change == pytest.approx(0)
+
+
+def test_a_disturbed_round_does_not_decide() -> None:
+    """Each order keeps three of its five differences."""
+    made = rounds([0.1] * 4 + [0.9] + [0.1] * 5, [0.1] * 10)
+    assert made.effect().change == pytest.approx(0)
+
+
+def test_rounds_that_are_no_comparison_are_left_out() -> None:
+    made = rounds([0.3] * 8 + [0.1] * 8, [0.1] * 16, lost=[0.4] * 8 + [0.0] * 8)
+    assert made.comparable() == [False] * 8 + [True] * 8
+    assert made.enough
+    assert made.effect().change == pytest.approx(0)
+
+
+def test_too_few_comparable_rounds_say_nothing() -> None:
+    assert not rounds([0.1] * 3, [0.1] * 3).enough
+    assert rounds([0.1] * 4, [0.1] * 4).enough
+    assert not rounds([0.1] * 20, [0.1] * 20, lost=[0.4] * 16 + [0.0] * 4).enough
+    # Both orders are needed: 0 and 3 of each four begin here.
+    lost = [0.0 if k % 4 in (0, 3) else 0.4 for k in range(16)]
+    assert not rounds([0.1] * 16, [0.1] * 16, lost=lost).enough
+
+
+def test_rounds_end_when_more_of_them_would_not_narrow_the_answer() -> None:
+    steady, budget = rounds([0.1] * 40, [0.1] * 40), 100.0
+    assert steady.stop_reason(budget, 0.01, None) == "precision"
+    few = LEAST_FOR_PRECISION - 2
+    assert not rounds([0.1] * few, [0.1] * few).stop_reason(budget, 0.01, None)
+    assert not noisy(20, noise=0.1).stop_reason(budget, 0.01, None)
+
+
+def test_the_budget_is_of_rounds_that_count_and_stretches_once() -> None:
+    def reason(lost: List[float], budget: float) -> str:
+        rng = random.Random(1)
+        count = len(lost)
+        here = [0.1 * math.exp(rng.gauss(0, 0.1)) for _ in range(count)]
+        return rounds(here, [0.1] * count, lost).stop_reason(budget, 0.01, None)
+
+    assert reason([0.0] * 40, budget=7.0) == "budget"
+    assert reason([0.0] * 40, budget=9.0) == ""
+    assert reason([0.0, 0.4] * 20, budget=7.0) == ""
+    assert reason([0.0] * 2 + [0.4] * 38, budget=3.0) == ""
+    assert reason([0.0] * 2 + [0.4] * 38, budget=2.5) == "disturbed"
+    assert reason([0.4] * 40, budget=7.0) == "disturbed"
+
+
+def test_a_number_of_rounds_that_was_asked_for_is_kept() -> None:
+    made = rounds([0.1] * 20, [0.1] * 20, lost=[0.9] * 20)
+    assert [made.looks(steps) for steps in (19, 20, 21)] == [True, True, False]
+    assert made.stop_reason(0.1, 0.01, 20) == "steps"
+
+
+def test_it_looks_less_often_the_more_rounds_there_are() -> None:
+    looks = [k for k in range(2, 2001, 2) if rounds([0.1] * k, [0.1] * k).looks(None)]
+    assert looks[:3] == [4, 6, 8]
+    assert len([k for k in looks if k > 1000]) < 60
+
+
+def test_the_journal_keeps_all_rounds() -> None:
+    made = noisy(8)
+    made.stopped_by = "budget"
+    plain = json.loads(json.dumps(made.as_dict()))
+    assert plain["compared"] == [True] * 8
+    assert AdjacentRounds.of(plain) == made
+
+
+def test_a_case_that_others_disturbed_is_inconclusive_and_says_how_much() -> None:
+    disturbed = rounds([0.1] * 8, [0.1] * 8, lost=[0.62] * 8)
+    disturbed.there.lost = [0.62] * 8
+    fine = rounds([0.1] * 8, [0.1] * 8)
+    pairs = [Sides(benchmark(0.1), benchmark(0.1), k % 2 == 0, disturbed) for k in range(4)]
+    pairs.append(Sides(benchmark(0.1), benchmark(0.1), True, fine))
+    assert [sides.usable for sides in pairs] == [False] * 4 + [True]
+    assert not can_compare([sides for sides in pairs if sides.usable])
+    found = disturbed_verdict(pairs)
+    assert found.kind == "inconclusive"
+    assert found.reasons == (
+        "other programs took 62% of the rounds' time, so 4 of 5 pairs have too few rounds that can "
+        "be compared: run it again while they rest",
+    )
+    assert math.isnan(found.change)

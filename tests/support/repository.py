@@ -1,0 +1,71 @@
+"""A git repository with the suite and fake cases, as a user's clone of the project is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import List
+
+from tests.support.harness import ROOT, Project
+
+#: How a fake case gets slower without another configuration.
+FAST = "        config.batch_seconds,\n"
+IGNORED = "__pycache__/\nresults/\nleases/\ncache/\n.venv/\n"
+
+
+class Repository(Project):
+    """A project whose folder is a repository, with one commit on the branch main."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        for name in ("ipubench", "fixtures", "plugins", "models"):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignored)
+        (folder / ".gitignore").write_text(IGNORED)
+        # Nothing of the machine's own configuration counts, and no hook runs.
+        self.environment.update(GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
+        self.git("init", "-q", "-b", "main")
+        self.commit("as it is")
+
+    @property
+    def cases(self) -> Path:
+        return self.folder / "bench_fake.py"
+
+    def git(self, *words: str) -> str:
+        identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        answer = subprocess.run(
+            ["git", *identity, *words],
+            cwd=str(self.folder),
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        return answer.stdout.decode().strip()
+
+    def commit(self, message: str) -> str:
+        """Commit everything; return the commit."""
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+        return self.git("rev-parse", "HEAD")
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        path = self.folder / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def slow_down(self, factor: float) -> None:
+        """Make every fake case slower by a factor that its configuration does not show."""
+        self.replace("bench_fake.py", FAST, f"        {factor} * config.batch_seconds,\n")
+
+    def state(self) -> List[str]:
+        """Return what a run must leave as it was: the branch, the files, the branches, HEAD."""
+        return [
+            self.git("rev-parse", "--abbrev-ref", "HEAD"),
+            self.git("rev-parse", "HEAD"),
+            self.git("status", "--porcelain"),
+            self.git("branch", "--list", "--all"),
+            self.git("stash", "list"),
+        ]
