@@ -26,6 +26,7 @@ MODULES = (
     "plugins.compare.policy",
     "plugins.compare.baseline_plugin",
     "plugins.compare.against_plugin",
+    "plugins.compare.fresh_processes",
     "plugins.compare.judge_plugin",
     "plugins.baseline.history",
     "plugins.report.plugin",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Tuple
 
-from ipubench.plugins.gate.rule import log_cost
+from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import THROUGHPUT, processes_of, record_of
 from ipubench.plugins.record.statistics import median
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ipubench.plugins.gate.rule import Rule, judge
-from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, record_of, with_processes
+from ipubench.plugins.gate.rule import LEAST_FRESH, Rule, is_clean, judge, lost_words
+from ipubench.plugins.record.record import (
+    NAMESPACE,
+    THROUGHPUT,
+    processes_of,
+    record_of,
+    with_processes,
+)
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -46,6 +52,14 @@ def measured(results: SessionResults) -> List[Benchmark]:
         for nodeid, benchmark in results.benchmarks.items()
         if not record_of(benchmark).get("implausible")
     ]
+
+
+def why_disturbed(benchmark: Benchmark) -> str:
+    """Say why a benchmark is no sound entry: others disturbed too many processes; else ''."""
+    processes = processes_of(benchmark)
+    deciding = [sample for sample in processes if sample["fresh"]] or processes
+    clean = sum(map(is_clean, deciding))
+    return "" if clean >= min(LEAST_FRESH, len(deciding)) else lost_words(processes)
 
 
 def complete(benchmark: Benchmark) -> Benchmark:

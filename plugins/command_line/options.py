@@ -9,7 +9,7 @@ import pytest
 from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.devices import KINDS
 from ipubench.plugins.command_line.words import PATH_OPTIONS, check_spelling
-from ipubench.plugins.record.text import percentage, seconds, whole_number
+from ipubench.plugins.record.text import duration, percentage, whole_number
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,9 +45,9 @@ def _add_device_and_data(group: pytest.OptionGroup) -> None:
     )
     group.addoption(
         "--device-timeout",
-        type=seconds,
+        type=duration,
         default=600.0,
-        metavar="SECONDS",
+        metavar="DURATION",
         help="how long to wait for a device that another run holds (600)",
     )
     group.addoption("--data", default=None, choices=DATA_MODES, help="where the input comes from")
@@ -120,9 +120,9 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
     """How long and in which process settings a case is measured."""
     group.addoption(
         "--budget",
-        type=seconds,
+        type=duration,
         default=5.0,
-        metavar="SECONDS",
+        metavar="DURATION",
         help="measured time per case at most (5)",
     )
     group.addoption(
@@ -131,6 +131,14 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
         default=0.01,
         metavar="PERCENT",
         help="stop when the 95%% interval of the median is this narrow (1%%)",
+    )
+    group.addoption(
+        "--wait-for-quiet",
+        type=duration,
+        default=None,
+        metavar="DURATION",
+        help="wait before each case until other programs leave the machine alone, so long at most: "
+        "2min",
     )
     group.addoption(
         "--allocator",
@@ -182,6 +190,11 @@ def _add_results(group: pytest.OptionGroup) -> None:
         metavar="NAME",
         help="write the results to baselines/NAME.json (a value with a slash is a path)",
     )
+    group.addoption(
+        "--keep-disturbed",
+        action="store_true",
+        help="also write cases to the baseline that other programs disturbed",
+    )
 
 
 def _add_comparisons(group: pytest.OptionGroup) -> None:
@@ -205,6 +218,14 @@ def _add_comparisons(group: pytest.OptionGroup) -> None:
         default=16,
         metavar="N",
         help="fresh processes at most in which a suspected case is measured again (16)",
+    )
+    group.addoption(
+        "--gate-time",
+        type=duration,
+        default=None,
+        metavar="DURATION",
+        help="fresh processes take so long at most, over all cases: 5min; what is open then is "
+        "inconclusive",
     )
     group.addoption(
         "--gate-policy",

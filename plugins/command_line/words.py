@@ -36,6 +36,7 @@ MEASURING_OPTIONS = (
     "device_timeout",
     "allocator",
     "affinity",
+    "wait_for_quiet",
 )
 
 

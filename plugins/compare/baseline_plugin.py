@@ -13,6 +13,9 @@ from typing import Any, Dict, List, Optional, Sequence, Set
 import pytest
 
 from ipubench.plugins import baseline
+from ipubench.plugins.baseline.entries import why_disturbed
+from ipubench.plugins.command_line.words import measures
+from ipubench.plugins.compare.fresh_processes import most_time
 from ipubench.plugins.compare.policy import policy_of, thresholds_of
 from ipubench.plugins.gate.rule import Measure, Rule, judge
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -77,6 +80,18 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
+def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
+    """Say how long saving or gating takes at most."""
+    if not measures(config):
+        return []
+    comparison = config.stash.get(comparison_key, None)
+    cases = set(selected(config))
+    entries = [] if comparison is None else comparison.entries
+    stored = {entry["fullname"]: entry for entry in entries if entry["fullname"] in cases}
+    said = most_time(config, list(stored.values()))
+    return [] if said is None else [said]
+
+
 def judge_with_baseline(
     item: pytest.Item, benchmark: Dict[str, Any], fresh: Sequence[Dict[str, Any]], measure: Measure
 ) -> Verdict:
@@ -123,8 +138,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     finished = ended and is_complete(config)
     if ended and not finished and config.option.baseline_save is not None:
         run.closing.append("no baseline was written: the run ended before its last case")
-    if finished and not _save_baseline(config, run) and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    saved = _save_baseline(config, run) if finished else pytest.ExitCode.OK
+    if session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = saved
     if policy_of(config) is None or session.exitstatus != pytest.ExitCode.OK:
         return
     kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
@@ -134,22 +150,37 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         session.exitstatus = EXIT_NOTHING_COMPARED
 
 
-def _save_baseline(config: pytest.Config, run: Run) -> bool:
-    """Write the baseline where one was asked for; return False if that failed."""
+def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
+    """Write the baseline where one was asked for; return how that went, as an exit code.
+
+    Cases that others disturbed are left out, and that is a failure, unless they are to be kept.
+    """
     name = config.option.baseline_save
     if name is None:
-        return True
+        return pytest.ExitCode.OK
+    code = pytest.ExitCode.OK
     sound = baseline.measured(run.results)
+    disturbed = {one["fullname"]: why for one in sound for why in [why_disturbed(one)] if why}
+    if disturbed and not config.option.keep_disturbed:
+        run.closing += [f"not in the baseline: {case}: {why}" for case, why in disturbed.items()]
+        run.closing.append(
+            f"{len(disturbed)} cases are not in the baseline, because other programs disturbed "
+            "them: save it on a quiet machine, wait with --wait-for-quiet=2min, or keep them with "
+            "--keep-disturbed"
+        )
+        sound = [benchmark for benchmark in sound if benchmark["fullname"] not in disturbed]
+        code = pytest.ExitCode.TESTS_FAILED
     regressed = [v for v in run.results.verdicts.values() if v["kind"] == REGRESSED]
     if regressed or not sound:
-        why = f"{len(regressed)} cases regressed" if regressed else "no case was measured"
+        empty = "no case was left" if disturbed else "no case was measured"
+        why = f"{len(regressed)} cases regressed" if regressed else empty
         run.closing.append(f"no baseline was written: {why}")
-        return True
+        return code
     path = baseline.baseline_path(name, config.rootpath)
     try:
         baseline.save(path, pytest_benchmark_adapter.document(config, sound))
     except baseline.BaselineError as error:
         run.closing.append(f"{error}; the results are in {run.journal.path}")
-        return False
+        return pytest.ExitCode.USAGE_ERROR
     run.closing.append(f"baseline with {len(sound)} cases written to {path}")
-    return True
+    return code

@@ -6,29 +6,18 @@ are wanted, then compared with the baseline or with another environment.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Callable
 
 import pytest
 
 from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key, judge_with_baseline
+from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
 from ipubench.plugins.measure.base import Measured, measured_key
-from ipubench.plugins.processes.fresh import measure_again
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED, message
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
-
-#: Processes that measure each case of a baseline: its own and fresh ones.
-BASELINE_PROCESSES = 9
-
-
-def processes_wanted(config: pytest.Config) -> int:
-    """Return how many processes measure each case, the session's own among them."""
-    option = config.option
-    if option.processes is not None:
-        return int(option.processes)
-    return BASELINE_PROCESSES if option.baseline_save is not None else 1
 
 
 @pytest.hookimpl(trylast=True)
@@ -51,9 +40,12 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
     """
     config = item.config
     run = config.stash[run_key]
-    fresh = FreshProcesses(item, measured.release, progress)
-    for number in range(1, processes_wanted(config)):
-        fresh(number, "measured once")
+    fresh = FreshProcesses(item, measured.release)
+    wanted = processes_wanted(config) - 1
+    if config.option.baseline_save is not None:
+        fresh.for_a_baseline(wanted)
+    elif wanted:
+        fresh(wanted)
     against = config.stash.get(against_key, None)
     if against is not None:
         measured.release()
@@ -66,27 +58,3 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
     if verdict.kind == REGRESSED:
         name = record_of(measured.benchmark)["name"]
         pytest.fail(message(name, verdict, str(run.journal.path)), pytrace=False)
-
-
-class FreshProcesses:
-    """Measures one case again and again, each time in a fresh process."""
-
-    def __init__(
-        self, item: pytest.Item, release: Callable[[], None], progress: Callable[[str], None]
-    ) -> None:
-        self._item = item
-        self._release = release
-        self._progress = progress
-        self.benchmarks: List[Dict[str, Any]] = []
-
-    def __call__(self, number: int, why: str = "looks slower") -> Dict[str, Any]:
-        """Return the benchmark of the fresh process with this number, from 1 up."""
-        while len(self.benchmarks) < number:
-            if not self.benchmarks:
-                self._release()
-            self._progress(f"{why}, fresh process {len(self.benchmarks) + 1}")
-            config = self._item.config
-            found = measure_again(config, self._item.nodeid)
-            self.benchmarks.append(found)
-            config.stash[run_key].add({"type": "fresh", "benchmark": found})
-        return self.benchmarks[number - 1]

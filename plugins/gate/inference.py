@@ -68,6 +68,11 @@ def effect(before: Sequence[float], now: Sequence[float], assumed: float) -> Eff
     return Effect(other.mean - one.mean, error, degrees)
 
 
+def trimmed_mean(values: Sequence[float]) -> float:
+    """Return the mean without the smallest and the largest fifth."""
+    return Trimmed.of(values).mean
+
+
 @dataclass(frozen=True)
 class Trimmed:
     """Values of which the smallest and the largest fifth were cut off; ``of`` needs one or more."""

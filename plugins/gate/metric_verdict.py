@@ -6,10 +6,16 @@ import math
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from ipubench.plugins.gate.inference import Effect
+from ipubench.plugins.gate.inference import Effect, trimmed_mean
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, value_of
-from ipubench.plugins.record.statistics import median
+from ipubench.plugins.record.statistics import quantile
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED, UNJUDGED, Verdict
+
+#: What the table shows of a process: the median of its clean rounds.
+ROUNDS_QUANTILE = 0.50
+CANARY_QUANTILE = 0.25
+#: Cases follow the canary in part; this share of its change counts (docs/explanation/gate.md).
+CANARY_SHARE = 0.7
 
 
 @dataclass(frozen=True)
@@ -42,15 +48,30 @@ class MetricVerdict:
         }
 
 
-def typical(processes: Sequence[Dict[str, Any]], metric: str) -> float:
-    """Return the median of a metric over the samples that have it; throughput in items per second.
+def log_cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Optional[float]:
+    """Return the log of a process's figure, of which less is better; None where it has none.
 
-    Of throughput it is the median of each process's median.
+    Of throughput it is the median of the rounds' seconds per item over the 25% quantile of its
+    canaries to the power ``CANARY_SHARE``, unless ``canary`` is false or it has none.
     """
-    if metric == THROUGHPUT:
-        return median([one["items_per_round"] / median(one["seconds"]) for one in processes])
-    values = (value_of(one, metric) for one in processes)
-    return math.exp(median([math.log(value) for value in values if value is not None]))
+    if metric != THROUGHPUT:
+        value = value_of(sample, metric)
+        return None if value is None else math.log(value)
+    seconds = math.log(quantile(sample["seconds"], ROUNDS_QUANTILE) / sample["items_per_round"])
+    if not canary or not sample["canaries"]:
+        return seconds
+    return seconds - CANARY_SHARE * math.log(quantile(sample["canaries"], CANARY_QUANTILE))
+
+
+def typical(processes: Sequence[Dict[str, Any]], metric: str) -> float:
+    """Return a metric of several processes together; throughput in items per second.
+
+    It is the trimmed geometric mean of what the processes show, which is what is compared, without
+    the correction for the machine's speed.
+    """
+    costs = [log_cost(process, metric, canary=False) for process in processes]
+    mean = trimmed_mean([cost for cost in costs if cost is not None])
+    return math.exp(-mean if metric == THROUGHPUT else mean)
 
 
 def build_verdict(

@@ -18,8 +18,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.gate.inference import Effect, corrected, decide
-from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, typical
-from ipubench.plugins.gate.rule import DETECTABLE_CHANGE, log_cost
+from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, log_cost, typical
+from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, differences, record_of, sample_of
 from ipubench.plugins.record.verdict import INCONCLUSIVE, UNJUDGED, Verdict
 

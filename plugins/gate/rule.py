@@ -7,10 +7,12 @@ processes decide, one after the other, until the decision is clear or the cap is
   that is corrected for the number of compared cases;
 - *pass*: the estimate is within what is allowed, and its 95% interval excludes the change that the
   gate looks for (5%, or twice the threshold);
-- *inconclusive*: neither, with as many processes as the cap allows.
+- *inconclusive*: neither, with as many processes as the cap and the time allow, or other programs
+  disturbed too many of them.
 
-Allowed is the larger of the threshold and the case's own A/A floor. docs/explanation/noise-study.md
-says what else was tried, and scripts/gate_study shows what this finds.
+A process that others disturbed says nothing, on either side. Allowed is the larger of the threshold
+and the case's own A/A floor. docs/explanation/noise-study.md says what else was tried, and
+scripts/gate_study shows what this finds.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.plugins.gate.inference import Effect, corrected, decide, effect, noise_floor
-from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, typical
+from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, log_cost, typical
 from ipubench.plugins.record.record import (
     METRICS,
     THROUGHPUT,
@@ -28,16 +30,11 @@ from ipubench.plugins.record.record import (
     processes_of,
     record_of,
     sample_of,
-    value_of,
 )
-from ipubench.plugins.record.statistics import quantile
-from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, REGRESSED, UNJUDGED, Verdict
+from ipubench.plugins.record.statistics import median
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, PASS, UNJUDGED, Verdict
 
-#: The fast rounds of a process are the code's, the slow ones the machine's.
-ROUNDS_QUANTILE = 0.10
-CANARY_QUANTILE = 0.25
-#: Cases follow the canary in part; this share of its change counts (docs/explanation/gate.md).
-CANARY_SHARE = 0.7
 #: Standard deviation between processes of equal code that is assumed before any is measured.
 ASSUMED = {THROUGHPUT: 0.02, "latency_p99": 0.1, "compile_time": 0.1, "peak_memory": 0.02}
 #: The slow-down that the gate is to find, where twice the threshold is less.
@@ -46,7 +43,12 @@ DETECTABLE_CHANGE = 0.05
 #: together. A case has several looks; scripts/gate_study shows what this comes to.
 LEVEL, LEVEL_OF_ALL = 0.002, 0.025
 LEAST_FRESH = 3
-Measure = Callable[[int], Dict[str, Any]]
+#: So many disturbed processes one after the other: the machine is not ours, and no more follow.
+MOST_DISTURBED = 3
+TIME_OVER = "its share of --gate-time was over before the answer was clear"
+#: Returns None where the time is over.
+Measure = Callable[[int], Optional[Dict[str, Any]]]
+WAYS_OUT = "use a quiet machine, --wait-for-quiet=2min, or --against, which measures both in turns"
 
 
 @dataclass(frozen=True)
@@ -90,28 +92,14 @@ class MetricRule:
         return decide(self.effect(now), self.allowed(now), self.detectable_change(now), self.level)
 
 
-def log_cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Optional[float]:
-    """Return the log of a process's figure, of which less is better; None where it has none.
-
-    Of throughput it is the 10% quantile of the rounds' seconds per item over the 25% quantile of
-    its canaries to the power ``CANARY_SHARE``, unless ``canary`` is false or it has none.
-    """
-    if metric != THROUGHPUT:
-        value = value_of(sample, metric)
-        return None if value is None else math.log(value)
-    seconds = math.log(quantile(sample["seconds"], ROUNDS_QUANTILE) / sample["items_per_round"])
-    if not canary or not sample["canaries"]:
-        return seconds
-    return seconds - CANARY_SHARE * math.log(quantile(sample["canaries"], CANARY_QUANTILE))
-
-
 def judge(
     now: Dict[str, Any], before: Dict[str, Any], rule: Rule, measure: Optional[Measure] = None
 ) -> Verdict:
     """Judge a benchmark against its baseline.
 
-    ``measure(number)`` returns the benchmark of one more fresh process, numbered from 1; it is
-    called only for a suspect. Without it the processes that ``now`` holds decide.
+    ``measure(number)`` returns the benchmark of one more fresh process, numbered from 1, or None
+    where there is no time for one; it is called only for a suspect. Without it the processes that
+    ``now`` holds decide.
     """
     reasons = differences(record_of(now), record_of(before))
     if reasons:
@@ -122,9 +110,40 @@ def judge(
             unit=record_of(now)["throughput"]["unit"],
             reasons=tuple(reasons),
         )
+    stored = processes_of(before)
+    if not any(map(is_clean, stored)):
+        return undecided(now, before, [f"in the baseline {lost_words(stored)}; {WAYS_OUT}"])
     comparison = _Comparison(now, before, rule)
     comparison.run(measure)
+    if not comparison.now:
+        return undecided(now, before, comparison.reasons)
     return comparison.verdict()
+
+
+def is_clean(sample: Dict[str, Any]) -> bool:
+    """Tell whether a process may be judged by; those of older results do not say, and may."""
+    return sample.get("clean") is not False
+
+
+def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
+    """Say how much others took from the disturbed ones of some processes."""
+    disturbed = [sample for sample in processes if not is_clean(sample)]
+    share = median([sample["lost"] for sample in disturbed])
+    return (
+        f"other programs disturbed {len(disturbed)} of {len(processes)} processes, which waited "
+        f"for {percent(share, 0)} of their time"
+    )
+
+
+def undecided(now: Dict[str, Any], before: Dict[str, Any], reasons: Sequence[str]) -> Verdict:
+    """Return the verdict on a case that cannot be judged."""
+    return Verdict(
+        INCONCLUSIVE,
+        before=typical(processes_of(before), THROUGHPUT),
+        now=typical(processes_of(now), THROUGHPUT),
+        unit=record_of(now)["throughput"]["unit"],
+        reasons=tuple(reasons),
+    )
 
 
 class _Comparison:
@@ -134,31 +153,46 @@ class _Comparison:
         self.rule = rule
         self.record = record_of(now)
         self.canary = _canary_kind(self.record) == _canary_kind(record_of(before))
-        self.before = processes_of(before)
+        self.before = [sample for sample in processes_of(before) if is_clean(sample)]
         processes = processes_of(now)
         self.own = processes[0]
         self.fresh = [sample for sample in processes if sample["fresh"]]
-        self.now = _decisive(processes)
+        self.now = _decisive([sample for sample in processes if is_clean(sample)])
         self.kinds: Dict[str, str] = {}  # by metric; '' where there is none yet
         self.reasons: List[str] = []
 
     def run(self, measure: Optional[Measure]) -> None:
         """Decide on every metric that is judged."""
         metrics = [metric for metric in METRICS if self._can_judge(metric)]
-        if measure is None:
+        if measure is None or len(self._clean_fresh()) >= LEAST_FRESH:
             self._look(metrics)
-            return
-        cap = max(self.rule.cap, LEAST_FRESH)
-        if len(self.fresh) < LEAST_FRESH:
-            self._screen(metrics)
         else:
-            self._look(metrics)
+            self._screen(metrics)
+        if measure is not None:
+            self._decide(metrics, measure)
+        everyone = [self.own, *self.fresh]
+        if not all(map(is_clean, everyone)) and not (self.now and all(self.kinds.values())):
+            self.reasons.append(f"{lost_words(everyone)}; {WAYS_OUT}")
+
+    def _decide(self, metrics: Sequence[str], measure: Measure) -> None:
+        """Measure fresh processes until every metric has a verdict, or no more may follow."""
+        cap = max(self.rule.cap, LEAST_FRESH)
         while not all(self.kinds.values()) and len(self.fresh) < cap:
-            number = len(self.fresh) + 1
-            self.fresh.append(sample_of(measure(number), fresh=True))
-            if number >= LEAST_FRESH:
-                self.now = self.fresh
+            last = self.fresh[-MOST_DISTURBED:]
+            if len(last) == MOST_DISTURBED and not any(map(is_clean, last)):
+                return
+            measured = measure(len(self.fresh) + 1)
+            if measured is None:
+                self.reasons.append(TIME_OVER)
+                return
+            self.fresh.append(sample_of(measured, fresh=True))
+            clean = self._clean_fresh()
+            if is_clean(self.fresh[-1]) and len(clean) >= LEAST_FRESH:
+                self.now = clean
                 self._look(metrics)
+
+    def _clean_fresh(self) -> List[Dict[str, Any]]:
+        return [sample for sample in self.fresh if is_clean(sample)]
 
     def _look(self, metrics: Sequence[str]) -> None:
         """Judge by the processes that there are."""
@@ -171,11 +205,11 @@ class _Comparison:
                 self._leave_out(metric)
 
     def _screen(self, metrics: Sequence[str]) -> None:
-        """Judge by the session's own process: it clears a case, or finds it faster."""
+        """Judge by the session's own process: where it is clean it clears a case, and no more."""
         for metric in metrics:
             side = self._screening_side(metric)
             kind = self._metric_rule(metric, side).decide(self._log_costs([self.own], metric))
-            self.kinds[metric] = "" if kind == REGRESSED else kind
+            self.kinds[metric] = kind if kind == PASS and is_clean(self.own) else ""
 
     def _can_judge(self, metric: str) -> bool:
         if not math.isfinite(self.rule.thresholds.get(metric, math.inf)):

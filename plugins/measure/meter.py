@@ -16,6 +16,7 @@ from ipubench.fixtures.case.cases import Case, effective_options
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, StepMeter, finish
+from ipubench.plugins.measure.disturbance import Disturbance, is_enough, wait_for_quiet
 from ipubench.plugins.measure.latency_and_input import describe_input, describe_latency
 from ipubench.plugins.measure.looking_inside import save_graph
 from ipubench.plugins.measure.peaks import Peaks, ceilings, describe_compute
@@ -65,6 +66,8 @@ class Meter(StepMeter):
         """Measure the step, close it and write its record."""
         self.phase("measuring the device's peak")
         ceilings(self.peaks, step)
+        if self.config.option.wait_for_quiet is not None:
+            wait_for_quiet(self.device, self.config.option.wait_for_quiet, self.phase)
         memory = host_process.PeakMemory()
         built = self.build(step)
         save_graph(self, step)
@@ -113,7 +116,8 @@ class Meter(StepMeter):
         steps = self.case.config.steps if "steps" in self.case.overrides else None
         limits = Limits(option.budget, option.target_precision, steps, step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
-        return Rounds(limits, self.device.clock, canary, list(warm.canaries))
+        watching = Disturbance.of(self.device)
+        return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries))
 
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
         """Return the seconds of the rounds."""
@@ -140,10 +144,13 @@ class Meter(StepMeter):
         clock = self.device.clock
         items = facts.items * step.counted_processes
         per_round = items * step.batches_per_step
-        throughput = describe_throughput(seconds, per_round, facts.unit)
+        clean = rounds.disturbance.clean(seconds)
+        enough = is_enough(clean, len(seconds), rounds.limits.budget)
+        kept = clean if enough else seconds
+        throughput = describe_throughput(kept, per_round, facts.unit)
         latency = describe_latency(
             step,
-            seconds,
+            kept,
             warm.reported,
             facts.latency_from_throughput,
             clock,
@@ -163,6 +170,7 @@ class Meter(StepMeter):
                 "seconds": rounds.canaries,
                 "when": "before the rounds" if step.prefetched_batches else "before each round",
             },
+            "contention": rounds.disturbance.describe(seconds, enough),
             "items_per_round": per_round,
             "throughput": throughput,
             "throughput_mean": throughput["mean"],

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Callable, List, Optional
 
 from ipubench.fixtures.runtimes.step import Step, Work
+from ipubench.plugins.measure.disturbance import LEAST_ROUNDS, STRETCH, Disturbance, is_enough
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import relative_half_width, still_falling
 
@@ -21,7 +22,6 @@ LARGEST_BATCHES_PER_STEP = 1 << 20
 MOST_OF_A_DISTURBANCE = 5
 # The gate compares 10% quantiles of rounds: fewer rounds would make them a matter of luck.
 LEAST_ROUNDS_FOR_PRECISION = 20
-LEAST_ROUNDS = 3
 # While rounds still get faster, this many more are dropped at most.
 MOST_EXTRA_WARM_UP = 10
 CANARY_WARM_UP = 3
@@ -53,13 +53,17 @@ class Rounds:
     limits: Limits
     clock: Clock
     canary: Optional[Callable[[], None]]
+    disturbance: Disturbance = field(default_factory=lambda: Disturbance(None))
     canaries: List[float] = field(default_factory=list)
     stopped_by: str = ""
     canary_seconds: float = 0.0
 
     def before_round(self, seconds: List[float]) -> None:
         """End the rounds when the rule says so, given those so far; else time the canary."""
-        self.stopped_by = stop_reason(seconds, self.limits, self.canary_seconds)
+        self.disturbance.read()
+        self.stopped_by = stop_reason(
+            seconds, self.limits, self.canary_seconds, self.disturbance.clean
+        )
         if self.stopped_by:
             raise EnoughRounds
         if self.canary is not None:
@@ -74,11 +78,18 @@ def timed(work: Callable[[], object], clock: Clock) -> float:
     return clock() - start
 
 
-def stop_reason(seconds: List[float], limits: Limits, canary_seconds: float = 0.0) -> str:
-    """Return why no further round is wanted ('steps', 'end', 'precision' or 'budget'), or ''.
+def stop_reason(
+    seconds: List[float],
+    limits: Limits,
+    canary_seconds: float = 0.0,
+    clean_of: Callable[[List[float]], List[float]] = list,
+) -> str:
+    """Return why no further round is wanted, or ''.
 
-    Canaries count towards the budget. With many rounds the rule looks only at every twentieth part
-    of them, because looking costs more the more there are.
+    The reasons are 'steps', 'end', 'precision', 'budget' and, where the budget was stretched
+    and others still disturbed too many rounds, 'disturbed'. ``clean_of`` leaves disturbed rounds
+    out. Canaries count towards the budget. With many rounds the rule looks only at every twentieth
+    part of them, because looking costs more the more there are.
     """
     if limits.most is not None and len(seconds) >= max(1, limits.most):
         return "end"
@@ -86,13 +97,17 @@ def stop_reason(seconds: List[float], limits: Limits, canary_seconds: float = 0.
         return "steps" if len(seconds) >= limits.steps else ""
     if len(seconds) % max(1, len(seconds) // 20):
         return ""
-    if (
-        len(seconds) >= LEAST_ROUNDS_FOR_PRECISION
-        and relative_half_width(seconds) <= limits.precision
-    ):
+    spent = math.fsum(seconds) + canary_seconds
+    over = len(seconds) >= LEAST_ROUNDS and spent >= limits.budget
+    if not over and len(seconds) < LEAST_ROUNDS_FOR_PRECISION:
+        return ""
+    clean = clean_of(seconds)
+    if len(clean) >= LEAST_ROUNDS_FOR_PRECISION and relative_half_width(clean) <= limits.precision:
         return "precision"
-    if len(seconds) >= LEAST_ROUNDS and math.fsum(seconds) + canary_seconds >= limits.budget:
+    if over and is_enough(clean, len(seconds), limits.budget):
         return "budget"
+    if len(seconds) >= 2 * LEAST_ROUNDS and spent >= STRETCH * limits.budget:
+        return "disturbed"
     return ""
 
 

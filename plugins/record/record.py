@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.case.cases import Case, config_hash, effective_options
@@ -75,19 +76,43 @@ def rounds_of(benchmark: Dict[str, Any]) -> List[float]:
     return [value * iterations for value in benchmark["stats"]["data"]]
 
 
+def clean_rounds(benchmark: Dict[str, Any]) -> List[bool]:
+    """Tell of each round whether figures are made of it.
+
+    Those that others disturbed are left out where enough others are left; where too few are left,
+    or where nothing is known of others, all rounds count.
+    """
+    rounds = len(benchmark["stats"]["data"])
+    contention = record_of(benchmark).get("contention", {})
+    if not contention.get("enough") or len(contention["lost"]) != rounds:
+        return [True] * rounds
+    return [lost <= contention["limit"] for lost in contention["lost"]]
+
+
 def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     """Return what a baseline keeps of the process that measured a benchmark.
 
     ``fresh``: the process measured this case alone. ``seconds`` are those of each round, and
     ``canaries`` those of the canary; ``compile`` says whether ``compile_seconds`` are comparable.
+    ``clean``: whether enough rounds were clean to judge by, and only those are kept. ``lost`` is
+    the mean share of a round's time that others took. Both are missing where nothing tells.
     """
     record = record_of(benchmark)
+    kept = clean_rounds(benchmark)
+    canaries = record["canary"]["seconds"]
+    if len(canaries) == len(kept):  # one before each round
+        canaries = [seconds for seconds, clean in zip(canaries, kept) if clean]
+    others = {}
+    if record.get("contention", {}).get("lost"):
+        contention = record["contention"]
+        others = {"clean": contention["enough"], "lost": statistics.fmean(contention["lost"])}
     return {
         "fresh": fresh,
         "time": record["time"],
         "items_per_round": record["items_per_round"],
-        "seconds": rounds_of(benchmark),
-        "canaries": record["canary"]["seconds"],
+        "seconds": [one for one, clean in zip(rounds_of(benchmark), kept) if clean],
+        "canaries": canaries,
+        **others,
         "compile": record["compile"],
         "compile_seconds": record["compile_seconds"],
         "latency_p99_ms": record["latency"]["p99_ms"],

@@ -17,6 +17,8 @@ GAP = "  "
 NARROWEST = 12
 # Of a threshold: the largest, and how one is written.
 LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
+DURATION = re.compile(r"([0-9.]{1,12})\s?(s|min|h|)")
+UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
 PERCENTAGE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\s?%")
 
 
@@ -107,12 +109,16 @@ def whole_number(minimum: int) -> Callable[[str], int]:
     return parse
 
 
-def seconds(text: str) -> float:
-    """Return a positive number of seconds, as an argparse type."""
-    value = finite_number(text)
-    if value is None or value <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
-    return value
+def duration(text: str) -> float:
+    """Return the seconds of a duration such as 30s, 2min or 1.5h, as an argparse type.
+
+    A number alone is seconds.
+    """
+    found = DURATION.fullmatch(text.strip())
+    value = finite_number(found.group(1)) if found else None
+    if found is None or value is None or value <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write it as 30s or 2min")
+    return value * UNITS[found.group(2)]
 
 
 def percentage(text: str) -> float:

@@ -15,6 +15,8 @@ NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
 UNJUDGED = "not judged"
 #: What a gate has said something of.
 COMPARED = (PASS, REGRESSED, IMPROVED, INCONCLUSIVE)
+#: A smaller correction for the machine's speed is not worth a clause.
+LEAST_SHOWN = 0.001
 #: The exit code where a gate was asked for and no case was compared.
 EXIT_NOTHING_COMPARED = 6
 
@@ -57,7 +59,7 @@ def message(name: str, verdict: Verdict, record: str) -> str:
     if verdict.metric == THROUGHPUT or not verdict.also:
         lines.append(
             f"{name} has become slower: {verdict.before:.4g} {verdict.unit} before, "
-            f"{verdict.now:.4g} {verdict.unit} now. Its speed "
+            f"{verdict.now:.4g} {verdict.unit} now{_correction(verdict)}. Its speed "
             f"{how_compared(verdict.in_turns)} changed by {verdict.change:+.1%} ("
             f"{verdict.low:+.1%} to {verdict.high:+.1%} at 95% confidence, "
             f"{_count(verdict.processes)} now, {verdict.processes_before} before); the gate allows "
@@ -77,6 +79,28 @@ def message(name: str, verdict: Verdict, record: str) -> str:
 def how_compared(in_turns: bool) -> str:
     """Return what makes the two sides of a comparison alike."""
     return "measured in turns" if in_turns else "at equal machine speed"
+
+
+def machine_change(
+    before: Optional[float], now: Optional[float], change: Optional[float]
+) -> Optional[float]:
+    """Return by how much the machine itself has changed its speed, as far as a case follows it.
+
+    It is what lies between the change of the figures that are shown and the ``change`` at equal
+    machine speed; + is a faster machine. None where a number is missing.
+    """
+    if before is None or now is None or change is None:
+        return None
+    ratio = now / before / (1 + change)
+    return ratio - 1 if math.isfinite(ratio) else None
+
+
+def _correction(verdict: Verdict) -> str:
+    machine = machine_change(verdict.before, verdict.now, verdict.change)
+    if verdict.in_turns or machine is None or abs(machine) < LEAST_SHOWN:
+        return ""
+    word = "faster" if machine > 0 else "slower"
+    return f", on a machine that its canary found {abs(machine):.1%} {word} now"
 
 
 def noisier(threshold: Optional[float], allowed: Optional[float]) -> bool:

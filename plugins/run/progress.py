@@ -60,6 +60,18 @@ class Progress:
         with uncaptured(self.config):
             self.terminal.rewrite(fitting(start, names, [tail], self._width()), erase=True)
 
+    def line(self, text: str) -> None:
+        """Write a line that stays, of a case that goes on."""
+        if self.quiet:
+            return
+        with uncaptured(self.config):
+            if self.live:
+                self.terminal.rewrite(text[: self._width()], erase=True)
+                self.terminal.write_line("")
+            else:
+                self.terminal.ensure_newline()
+                self.terminal.write_line(text)
+
     def end(self, nodeid: str, result: str, **markup: bool) -> None:
         """Write a case's line: of one that fails after its end, a second one."""
         now = time.monotonic()

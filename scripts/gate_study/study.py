@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from ipubench.plugins.gate import rule as gate
+from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.text import markdown_row
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
@@ -175,7 +176,7 @@ def slowdown(lines: List[Dict[str, Any]], level: str, canary: str) -> float:
 
 def _costs(lines: List[Dict[str, Any]], level: str, canary: str) -> List[float]:
     samples = [sample_of(benchmark_of(line, level, canary), fresh=True) for line in lines]
-    costs = [gate.log_cost(sample, THROUGHPUT) for sample in samples]
+    costs = [log_cost(sample, THROUGHPUT) for sample in samples]
     return [cost for cost in costs if cost is not None]
 
 

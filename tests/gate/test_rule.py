@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.inference import noise_floor
+from ipubench.plugins.gate.metric_verdict import CANARY_SHARE
 from ipubench.plugins.gate.rule import Rule
 from ipubench.plugins.record.record import THROUGHPUT, with_processes
 from ipubench.plugins.record.verdict import (
@@ -105,7 +106,7 @@ def test_a_slower_machine_is_a_change_in_part(factor: float) -> None:
     """A case follows the canary in part: what is left is its other part."""
     now = benchmark([0.1 * factor] * 9, [0.001 * factor] * 3)
     verdict = compare(now, benchmark([0.1] * 9), 0.05)
-    assert verdict.change == pytest.approx(factor ** (gate.CANARY_SHARE - 1) - 1)
+    assert verdict.change == pytest.approx(factor ** (CANARY_SHARE - 1) - 1)
 
 
 def test_canaries_of_two_kinds_are_left_out() -> None:
@@ -149,7 +150,7 @@ def test_a_clear_regression_needs_the_least_fresh_processes() -> None:
     slow = [0.11, 0.111, 0.109]
     verdict = gate.judge(benchmark([0.11] * 9), stored(CALM), Rule(LIMIT), processes(slow, asked))
     assert (verdict.kind, asked) == (REGRESSED, [1, 2, 3])
-    assert verdict.now == pytest.approx(10 / 0.11)
+    assert verdict.now == pytest.approx(10 / (0.11 * 0.111 * 0.109) ** (1 / 3))
     assert verdict.low < verdict.change < verdict.high < 0
 
 
@@ -189,10 +190,98 @@ def costs_of(seconds: Sequence[float]) -> List[float]:
     return [math.log(value) for value in seconds]
 
 
-def test_a_faster_case_is_improved_without_fresh_processes() -> None:
+@pytest.mark.parametrize(("fresh", "kind"), [([0.05], IMPROVED), (CALM, PASS)])
+def test_one_process_alone_finds_no_improvement(fresh: List[float], kind: str) -> None:
     asked: List[int] = []
-    verdict = gate.judge(benchmark([0.05] * 9), stored(CALM), Rule(LIMIT), processes(CALM, asked))
-    assert (verdict.kind, asked) == (IMPROVED, [])
+    verdict = gate.judge(benchmark([0.05] * 9), stored(CALM), Rule(LIMIT), processes(fresh, asked))
+    assert (verdict.kind, asked) == (kind, [1, 2, 3])
+
+
+def test_what_is_shown_is_what_is_compared() -> None:
+    """Before and now differ by the change and by the machine's own, which the message names."""
+    before = with_processes(benchmark([0.1] * 9), [benchmark([s] * 9) for s in CALM])
+    now = with_processes(
+        benchmark([0.1] * 9), [benchmark([s * 1.5] * 9, [0.0011] * 3) for s in CALM]
+    )
+    verdict = compare(now, before, 0.02)
+    machine = (1 / 1.1) ** CANARY_SHARE
+    assert verdict.kind == REGRESSED
+    assert verdict.now / verdict.before == pytest.approx((1 + verdict.change) * machine)
+    assert f"found {1 - machine:.1%} slower now" in message("case", verdict, "there")
+
+
+# --- other programs ---
+
+
+def watched(seconds: float, clean: bool) -> Dict[str, Any]:
+    """Return a benchmark of nine rounds, of which others took a third or nothing."""
+    contention = {"enough": clean, "lost": [0.0 if clean else 0.3] * 9, "limit": 0.02}
+    return benchmark([seconds] * 9, contention=contention)
+
+
+def in_turns(found: List[Dict[str, Any]], asked: List[int]) -> gate.Measure:
+    def measure(number: int) -> Dict[str, Any]:
+        asked.append(number)
+        return found[(number - 1) % len(found)]
+
+    return measure
+
+
+def baseline_of(seconds: Sequence[float], clean: bool = True) -> Dict[str, Any]:
+    own, *fresh = [watched(value, clean) for value in seconds]
+    return with_processes(own, fresh)
+
+
+def test_a_disturbed_baseline_judges_nothing() -> None:
+    asked: List[int] = []
+    before = baseline_of([value * 3 for value in CALM], clean=False)
+    verdict = gate.judge(watched(0.1, True), before, Rule(LIMIT), processes(CALM, asked))
+    assert (verdict.kind, asked) == (INCONCLUSIVE, [])
+    assert "in the baseline other programs disturbed 7 of 7 processes" in verdict.reasons[0]
+    assert (
+        "waited for 30% of their time" in verdict.reasons[0] and "--against" in verdict.reasons[0]
+    )
+
+
+def test_beside_a_busy_neighbour_the_answer_is_inconclusive_and_comes_soon() -> None:
+    asked: List[int] = []
+    now = watched(0.3, False)
+    verdict = gate.judge(now, baseline_of(CALM), Rule(LIMIT), in_turns([now], asked))
+    assert (verdict.kind, asked) == (INCONCLUSIVE, [1, 2, 3])
+    assert "disturbed 4 of 4 processes" in verdict.reasons[0]
+
+
+def test_disturbed_processes_are_replaced_by_clean_ones() -> None:
+    asked: List[int] = []
+    slow, lame = watched(0.11, True), watched(0.4, False)
+    verdict = gate.judge(
+        slow, baseline_of(CALM), Rule(LIMIT), in_turns([lame, slow, slow, slow], asked)
+    )
+    assert (verdict.kind, asked) == (REGRESSED, [1, 2, 3, 4])
+    assert verdict.processes == 3 and verdict.now == pytest.approx(10 / 0.11)
+    assert not verdict.reasons
+
+
+def test_a_disturbed_process_clears_no_case() -> None:
+    asked: List[int] = []
+    fine = watched(0.1, True)
+    verdict = gate.judge(
+        watched(0.1, False), baseline_of(CALM), Rule(LIMIT), in_turns([fine], asked)
+    )
+    assert (verdict.kind, asked) == (PASS, [1, 2, 3])
+
+
+def test_only_clean_rounds_of_a_process_count() -> None:
+    contention = {"enough": True, "lost": [0.0, 0.5] * 5, "limit": 0.02}
+    mixed = benchmark([0.1, 0.3] * 5, contention=contention)
+    verdict = compare(mixed, baseline_of(CALM), 0.02)
+    assert verdict.now == pytest.approx(100) and verdict.kind == PASS
+
+
+def test_where_the_time_is_over_the_case_stays_open() -> None:
+    verdict = gate.judge(watched(0.2, True), baseline_of(CALM), Rule(LIMIT), lambda number: None)
+    assert verdict.kind == INCONCLUSIVE
+    assert verdict.reasons == (gate.TIME_OVER,)
 
 
 def test_without_a_threshold_nothing_is_judged_or_measured() -> None:

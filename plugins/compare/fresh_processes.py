@@ -1,0 +1,160 @@
+"""Measure a case in fresh processes: how many a baseline has, and how long they may take."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+import pytest
+
+from ipubench.plugins.command_line.words import worker_count
+from ipubench.plugins.gate.rule import LEAST_FRESH, MOST_DISTURBED, is_clean
+from ipubench.plugins.processes.fresh import measure_again
+from ipubench.plugins.record.record import record_of, rounds_of, sample_of
+from ipubench.plugins.record.text import short_number
+from ipubench.plugins.run.progress import Progress, in_words, progress_key
+from ipubench.plugins.run.results import run_key, selected
+
+#: Processes that measure each case of a baseline: its own and fresh ones.
+BASELINE_PROCESSES = 9
+#: Python, pytest and a framework's imports, before anything is known.
+START_SECONDS = 3.0
+
+
+class GateTime:
+    """What is left of ``--gate-time``, in equal shares for the cases that are still to come."""
+
+    def __init__(self, seconds: Optional[float], cases: int) -> None:
+        self._left = math.inf if seconds is None else seconds
+        self._cases = cases
+        self._share = math.inf
+
+    def begin(self) -> None:
+        """Give the next case its share; what earlier ones left over is in it."""
+        self._share = self._left / max(1, self._cases)
+        self._cases -= 1
+
+    def allows(self, seconds: float) -> bool:
+        """Tell whether the case has so much left."""
+        return seconds <= self._share
+
+    def spend(self, seconds: float) -> None:
+        """Take from what is left."""
+        self._share -= seconds
+        self._left -= seconds
+
+
+gate_time_key = pytest.StashKey[GateTime]()
+started_key = pytest.StashKey[float]()
+
+
+def processes_wanted(config: pytest.Config) -> int:
+    """Return how many processes measure each case, the session's own among them."""
+    option = config.option
+    if option.processes is not None:
+        return int(option.processes)
+    return BASELINE_PROCESSES if option.baseline_save is not None else 1
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Share the time among the cases of this run, or of this worker."""
+    config = session.config
+    cases = math.ceil(len(selected(config)) / worker_count(config))
+    config.stash[gate_time_key] = GateTime(config.option.gate_time, cases)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note when a case starts: its own measurement says how long a fresh one will take."""
+    item.stash[started_key] = time.monotonic()
+
+
+class FreshProcesses:
+    """Measures one case again and again, each time in a fresh process."""
+
+    def __init__(self, item: pytest.Item, release: Callable[[], None]) -> None:
+        self._item = item
+        self._release = release
+        self._progress: Progress = item.config.stash[progress_key]
+        self._time = item.config.stash[gate_time_key]
+        self._time.begin()
+        self._expected = time.monotonic() - item.stash[started_key] + START_SECONDS
+        self.benchmarks: List[Dict[str, Any]] = []
+
+    def __call__(self, number: int) -> Optional[Dict[str, Any]]:
+        """Return the benchmark of the fresh process with this number, from 1 up.
+
+        None where there is no time for one more.
+        """
+        while len(self.benchmarks) < number:
+            if not self._time.allows(self._expected):
+                return None
+            if not self.benchmarks:
+                self._release()
+            self._measure()
+        return self.benchmarks[number - 1]
+
+    def for_a_baseline(self, wanted: int) -> None:
+        """Measure until ``wanted`` fresh processes are clean; as many again may be disturbed."""
+        while len(self.benchmarks) < 2 * wanted and self._clean() < wanted:
+            last = self.benchmarks[-MOST_DISTURBED:]
+            disturbed = len(last) == MOST_DISTURBED and not any(map(_is_clean, last))
+            if disturbed or self(len(self.benchmarks) + 1) is None:
+                return
+
+    def _clean(self) -> int:
+        return sum(map(_is_clean, self.benchmarks))
+
+    def _measure(self) -> None:
+        number = len(self.benchmarks) + 1
+        self._progress.phase(f"fresh process {number}")
+        config, started = self._item.config, time.monotonic()
+        found = measure_again(config, self._item.nodeid)
+        spent = time.monotonic() - started
+        self._time.spend(spent)
+        self._expected = spent
+        self.benchmarks.append(found)
+        config.stash[run_key].add({"type": "fresh", "benchmark": found})
+        throughput = record_of(found)["throughput"]
+        rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+        note = "" if _is_clean(found) else ", disturbed by other programs"
+        name = record_of(found)["name"]
+        self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({spent:.0f} s)")
+
+
+def _is_clean(benchmark: Dict[str, Any]) -> bool:
+    return is_clean(sample_of(benchmark, fresh=True))
+
+
+def most_time(config: pytest.Config, stored: List[Dict[str, Any]]) -> Optional[str]:
+    """Say how long saving or gating takes at most, before it begins; None where neither is asked.
+
+    ``stored``: the baseline's benchmarks of the cases that are to run. A case without one counts
+    with its budget and the start of a process.
+    """
+    option = config.option
+    cases, wanted = len(selected(config)), processes_wanted(config)
+    gated = len(stored) if option.gate is not None or option.gate_policy is not None else 0
+    if not cases or (wanted == 1 and not gated):
+        return None
+    parts = []
+    seconds = 0.0
+    if wanted > 1:
+        parts.append(f"{wanted - 1} fresh processes for each of {cases} cases")
+        seconds += (wanted - 1) * cases * (option.budget + START_SECONDS)
+    if gated:
+        parts.append(
+            f"up to {max(option.gate_cap, LEAST_FRESH)} for each of {gated} cases that looks slower"
+        )
+        seconds += max(option.gate_cap, LEAST_FRESH) * math.fsum(map(_seconds_of, stored))
+    if option.gate_time is not None:
+        seconds = min(seconds, option.gate_time)
+    return f"{' and '.join(parts)}: {in_words(seconds)} at most on a quiet machine"
+
+
+def _seconds_of(benchmark: Dict[str, Any]) -> float:
+    """Return what a fresh process of a stored case took, about."""
+    record = record_of(benchmark)
+    parts = [record.get(name, 0.0) for name in ("build_seconds", "compile_seconds")]
+    return math.fsum([*parts, *rounds_of(benchmark), START_SECONDS])

@@ -1,0 +1,111 @@
+"""Which rounds other programs disturbed, and whether enough clean ones are left.
+
+A round is disturbed where others took more than ``LIMIT`` of its time. It stays in the record, and
+no figure is made of it: docs/explanation/measurement.md says how that limit was chosen.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.machine.contention import Contention, Taken, between, per_interval
+
+#: The share of a round's time that others may take from a clean round.
+LIMIT = 0.02
+#: A budget stretches to so many times itself until enough rounds are clean.
+STRETCH = 3.0
+#: Fewer clean rounds are not enough, unless fewer were asked for ...
+LEAST_ROUNDS = 3
+#: ... and neither are those that fill less of the budget, unless they are this many.
+LEAST_SHARE, MANY_ROUNDS = 0.5, 20
+#: The machine is quiet while others use less than this share of its CPUs, in one look.
+QUIET, LOOK_SECONDS = 0.03, 1.0
+UNKNOWN = "this system does not count how long threads wait"
+
+
+@dataclass
+class Disturbance:
+    """What others took from each round of one case."""
+
+    contention: Optional[Contention]
+
+    @classmethod
+    def of(cls, device: Device) -> Disturbance:
+        """Watch the host of a device."""
+        return cls(device.contention())
+
+    def read(self) -> None:
+        """Read the counters: before the first round and after each."""
+        if self.contention is not None:
+            self.contention.read()
+
+    def taken(self) -> List[Taken]:
+        """Return what was taken from each round; empty where nothing is known."""
+        return [] if self.contention is None else per_interval(self.contention.readings)
+
+    def clean(self, seconds: Sequence[float]) -> List[float]:
+        """Return the seconds of the rounds that were not disturbed: all where nothing is known."""
+        taken = self.taken()
+        if not taken:
+            return list(seconds)
+        return [value for value, one in zip(seconds, taken) if one.lost <= LIMIT]
+
+    def describe(self, seconds: Sequence[float], enough: bool) -> Dict[str, Any]:
+        """Return this part of a record, as shares of the wall time; ``lost`` is of each round."""
+        if self.contention is None:
+            return {"unknown": UNKNOWN}
+        taken = self.taken()[: len(seconds)]
+        readings = self.contention.readings
+        whole = between(readings[0], readings[-1])
+        return {
+            "limit": LIMIT,
+            "lost": [round(one.lost, 4) for one in taken],
+            "clean": sum(one.lost <= LIMIT for one in taken),
+            "enough": enough,
+            "by_others": round(whole.by_others, 4),
+            "waited": round(whole.waited, 4),
+            "stolen": round(whole.stolen, 4),
+            "beside": round(whole.beside, 4),
+            "throttled": round(whole.throttled, 4),
+            "reading_seconds": round(self.contention.seconds, 6),
+        }
+
+
+def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:
+    """Tell whether a process may be judged by its clean rounds, of ``rounds`` in all."""
+    if len(clean) < min(LEAST_ROUNDS, max(1, rounds)):
+        return False
+    if len(clean) >= MANY_ROUNDS or 2 * len(clean) >= rounds:
+        return True
+    return math.fsum(clean) >= LEAST_SHARE * budget
+
+
+def wait_for_quiet(device: Device, most_seconds: float, progress: Callable[[str], None]) -> None:
+    """Return once others leave the machine alone; CaseError if they do not within the time."""
+    contention = device.contention()
+    if contention is None:
+        raise CaseError(f"--wait-for-quiet: {UNKNOWN}; leave it out")
+    deadline = time.monotonic() + most_seconds
+    before = contention.read()
+    while True:
+        progress("waiting until the machine is quiet")
+        time.sleep(LOOK_SECONDS)
+        after = contention.read()
+        taken = between(before, after)
+        # Nothing of ours runs, so nothing of ours waits: what others use is what they would take.
+        used = (taken.by_others + taken.stolen) / contention.cpu_count
+        if used <= QUIET:
+            return
+        if time.monotonic() > deadline:
+            raise CaseError(
+                f"the machine was not quiet within {most_seconds:g} s: others used {used:.0%} of "
+                f"its {contention.cpu_count} CPUs in the last second; wait longer with "
+                "--wait-for-quiet, end what runs beside this, or compare with --against, which "
+                "measures both sides at one time"
+            )
+        before = after

@@ -1,0 +1,93 @@
+"""Runs of the suite beside other programs, whom the fake device imitates, and within a time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.harness import Project
+
+CASE = ["-k", "beta-synthetic"]
+GATE = [*CASE, "--baseline=main", "--gate=5%"]
+SAVE = [*CASE, "--baseline-save=main", "--processes=4"]
+SLOW = {"IPUBENCH_FAKE_SLOWDOWN": "1.5"}
+BUSY = {"IPUBENCH_FAKE_TAKEN": "0.6"}
+ON_OFF = {"IPUBENCH_FAKE_TAKEN": "0,0,0.6"}
+
+
+@pytest.fixture(scope="module")
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline of a quiet machine."""
+    project = Project(tmp_path_factory.mktemp("measured"))
+    outcome = project.run(*SAVE).assert_code(0)
+    outcome.line("3 fresh processes for each of 1 cases: about 20 s at most on a quiet machine")
+    outcome.line("  beta-synthetic: fresh process 3: 4,000 items/s (")
+    return project.folder / "baselines"
+
+
+@pytest.fixture
+def stored(project: Project, baselines: Path) -> Project:
+    shutil.copytree(baselines, project.folder / "baselines")
+    return project
+
+
+def test_equal_code_beside_a_busy_neighbour_is_inconclusive(stored: Project) -> None:
+    outcome = stored.run(*GATE, env=BUSY).assert_code(0)
+    outcome.line("1 inconclusive")
+    said = " ".join(outcome.text.split())
+    assert re.search(r"others? .*disturbed 4 of 4 processes, which waited for (59|60)% of", said)
+    outcome.line("fresh process 3: 1,600 items/s, disturbed by other programs")
+    (record,) = stored.records().values()
+    assert record["rounds"]["stopped_by"] == "disturbed"
+
+
+def test_rounds_between_the_neighbours_turns_are_judged(stored: Project) -> None:
+    stored.run(*GATE, env=ON_OFF).assert_code(0).line("1 pass")
+    (record,) = stored.records().values()
+    assert record["throughput"]["median"] == pytest.approx(4000, rel=0.01)
+    assert record["contention"]["clean"] < record["rounds"]["count"]
+    stored.run(*GATE, env={**ON_OFF, **SLOW}).assert_code(1).line("has become slower")
+
+
+def test_a_disturbed_baseline_is_refused_and_kept_only_on_demand(project: Project) -> None:
+    outcome = project.run(*SAVE, env=BUSY).assert_code(1)
+    outcome.line("no baseline was written: no case was left")
+    assert not (project.folder / "baselines").exists()
+    project.run(*SAVE, "--keep-disturbed", env=BUSY).assert_code(0)
+    outcome = project.run(*GATE).assert_code(0)
+    outcome.line("1 inconclusive")
+    outcome.line("in the baseline other programs disturbed")
+
+
+def test_a_baseline_replaces_processes_that_were_disturbed(project: Project) -> None:
+    """Every second run of the case is beside a neighbour."""
+    path = project.folder / "bench_fake.py"
+    text = path.read_text()
+    path.write_text(
+        text.replace(
+            "def bench_fake(config: Fake, device: Any, meter: Any) -> None:\n",
+            "def bench_fake(config: Fake, device: Any, meter: Any) -> None:\n"
+            '    with open("runs", "a+") as file:\n'
+            '        file.write(".")\n'
+            '        share = "0.6" if file.tell() % 2 else "0"\n'
+            '        os.environ["IPUBENCH_FAKE_TAKEN"] = share\n',
+        )
+    )
+    project.run(*SAVE).assert_code(0).line("baseline with 1 cases written")
+    (entry,) = project.baseline()["benchmarks"]
+    clean = [one["clean"] for one in entry["extra_info"]["ipubench"]["processes"]]
+    assert clean == [False, True, False, True, False, True]
+
+
+def test_gate_time_ends_the_gate(stored: Project) -> None:
+    outcome = stored.run(*GATE, "--gate-time=0.5s", env=SLOW).assert_code(0)
+    outcome.line("1 inconclusive")
+    outcome.line("its share of --gate-time was over before the answer was clear")
+    assert "fresh" not in [line["type"] for line in stored.journal()]
+
+
+def test_gate_time_that_is_enough_changes_nothing(stored: Project) -> None:
+    stored.run(*GATE, "--gate-time=5min", env=SLOW).assert_code(1).line("has become slower")

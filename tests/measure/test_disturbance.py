@@ -1,0 +1,117 @@
+"""Rounds that others disturbed: left out, made up for, and named."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.devices.fake import TAKEN_VARIABLE, FakeDevice
+from ipubench.fixtures.machine.contention import Contention, Reading
+from ipubench.plugins.measure import disturbance
+from ipubench.plugins.measure.disturbance import Disturbance, is_enough, wait_for_quiet
+from ipubench.plugins.measure.rounds import Limits, Rounds
+from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+
+
+def measured(device: FakeDevice, limits: Limits, each: float = 0.1) -> Any:
+    """Run rounds of ``each`` seconds until the rule ends them; return the rule and the seconds."""
+    rounds = Rounds(limits, device.clock, None, Disturbance.of(device))
+    seconds: List[float] = []
+    while True:
+        try:
+            rounds.before_round(seconds)
+        except EnoughRounds:
+            return rounds, seconds
+        start = device.clock.now
+        device.work(each)
+        seconds.append(device.clock.now - start)
+
+
+def test_a_quiet_machine_disturbs_nothing() -> None:
+    rounds, seconds = measured(FakeDevice(0), Limits(budget=5))
+    assert rounds.disturbance.clean(seconds) == seconds
+    assert rounds.stopped_by == "precision"
+    assert rounds.disturbance.describe(seconds, True)["clean"] == len(seconds)
+
+
+def test_disturbed_rounds_are_left_out_and_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TAKEN_VARIABLE, "0.5,0.5,0")
+    rounds, seconds = measured(FakeDevice(0), Limits(budget=3, precision=0))
+    clean = rounds.disturbance.clean(seconds)
+    assert clean == pytest.approx([0.1] * len(clean))
+    assert 1.5 <= sum(clean) < 1.7  # half the budget
+    assert sum(seconds) > 3 and rounds.stopped_by == "budget"
+    record = rounds.disturbance.describe(seconds, True)
+    assert record["clean"] == len(clean) and len(record["lost"]) == len(seconds)
+
+
+def test_beside_a_busy_neighbour_the_stretched_budget_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TAKEN_VARIABLE, "0.5")
+    rounds, seconds = measured(FakeDevice(0), Limits(budget=2))
+    assert rounds.stopped_by == "disturbed"
+    assert sum(seconds) == pytest.approx(disturbance.STRETCH * 2, rel=0.1)
+    assert rounds.disturbance.clean(seconds) == []
+    assert rounds.disturbance.describe(seconds, False)["by_others"] == pytest.approx(0.5)
+
+
+def test_long_rounds_are_not_repeated_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TAKEN_VARIABLE, "0.5")
+    _, seconds = measured(FakeDevice(0), Limits(budget=2), each=10)
+    assert len(seconds) == 2 * disturbance.LEAST_ROUNDS
+
+
+@pytest.mark.parametrize("taken", ["0", "0.5"])
+def test_as_many_rounds_as_asked_for(taken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TAKEN_VARIABLE, taken)
+    rounds, seconds = measured(FakeDevice(0), Limits(steps=7))
+    assert (len(seconds), rounds.stopped_by) == (7, "steps")
+
+
+@pytest.mark.parametrize(
+    ("clean", "rounds", "enough"),
+    [(0, 3, False), (2, 3, False), (3, 3, True), (3, 6, True), (3, 7, False), (20, 90, True)],
+)
+def test_how_many_clean_rounds_are_enough(clean: int, rounds: int, enough: bool) -> None:
+    assert is_enough([0.1] * clean, rounds, budget=5) is enough
+    assert is_enough([3.0] * clean, rounds, budget=5) is (clean >= 3)  # they fill the budget
+
+
+def test_a_system_that_tells_nothing_says_so() -> None:
+    nothing = Disturbance(None)
+    nothing.read()
+    assert nothing.clean([1.0, 2.0]) == [1.0, 2.0]
+    assert "does not count" in nothing.describe([1.0, 2.0], True)["unknown"]
+
+
+class Neighbour(FakeDevice):
+    """A host on which others use a CPU until some time."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__(0)
+        self.until = until
+
+    def contention(self) -> Contention:
+        device = self
+
+        class Reader(Contention):
+            def read(self) -> Reading:
+                device.clock.advance(1.0)
+                used = min(device.clock.now, device.until)
+                return Reading(device.clock.now, used, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+        return Reader()
+
+
+def test_a_case_waits_until_the_machine_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disturbance, "LOOK_SECONDS", 0.0)
+    device, said = Neighbour(until=3.0), []  # type: Neighbour, List[str]
+    wait_for_quiet(device, 60, said.append)
+    assert device.clock.now == 4.0 and len(said) == 3
+
+
+def test_a_machine_that_is_never_quiet_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disturbance, "LOOK_SECONDS", 0.0)
+    with pytest.raises(CaseError, match="others used 100% of its 1 CPUs in the last second"):
+        wait_for_quiet(Neighbour(until=1e9), 0.01, lambda text: None)
