@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.harness import Project
+from tests.support.repository import Repository
 
 # A shared machine may stand still for longer than hypothesis allows an example.
 # Python 3.8 tries fewer: what it may do otherwise than 3.11 does not depend on numbers.
@@ -40,6 +41,14 @@ for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
 def project(tmp_path: Path) -> Project:
     """A project of fake cases in an empty folder."""
     return Project(tmp_path)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """A git repository with the suite and fake cases, in a folder beside others."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    return Repository(folder)
 
 
 def pytest_configure(config: pytest.Config) -> None:

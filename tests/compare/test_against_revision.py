@@ -23,13 +23,6 @@ NODEID = "bench_fake.py::bench_fake[beta-synthetic]"
 TROUBLE = '    if config.trouble == "error":'
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    return Repository(folder)
-
-
 def worktrees(repository: Repository) -> List[Path]:
     folder = repository.folder / "cache" / "worktrees"
     return [path for path in folder.iterdir() if path.is_dir()]

@@ -1,0 +1,198 @@
+"""``ipubench-bisect GOOD BAD -k CASE``: which commit made a case slower?
+
+``git bisect run`` in a worktree of its own, so that the user's checkout stays as it is. Each commit
+is measured by its own suite with ``--against=git:GOOD``. It is bad where a case regressed, good
+where all passed, and skipped where it cannot be measured or nothing could be decided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, NoReturn, Optional, Sequence
+
+import pytest
+
+from ipubench.fixtures.machine.files import IMPORT_ROOT
+from ipubench.plugins.processes import only_from, revision
+from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.text import percent, percentage_argument
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, IMPROVED, PASS, REGRESSED
+from ipubench.plugins.run.results import SessionResults
+
+#: What git bisect run understands; 128 and above end it.
+GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
+EXIT_USAGE = 4
+INTERRUPTED = (2, 130, 143)
+# Run by git in the worktree, whose modules are those of another commit.
+PROGRAM = """\
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from ipubench.plugins.processes.bisection import step
+sys.exit(step(sys.argv[1:]))
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """End with the suite's exit code for a command line that cannot be used."""
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="ipubench-bisect",
+        description="Find the commit that made a case slower. Other words go to pytest.",
+        epilog="Exit codes: 0, found; 4, the command line cannot be used; 6, not found.",
+    )
+    parser.add_argument("good", metavar="GOOD", help="a revision where the case was fast")
+    parser.add_argument("bad", metavar="BAD", help="a later one where it is slow")
+    parser.add_argument("-k", dest="case", required=True, metavar="CASE", help="as pytest's -k")
+    parser.add_argument(
+        "--gate",
+        default="2%",
+        type=_percentage,
+        metavar="PERCENT",
+        help="what counts as slower (2%%)",
+    )
+    return parser
+
+
+def _percentage(text: str) -> str:
+    percentage_argument(text)
+    return text
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Bisect; return the exit code."""
+    given, words = _parser().parse_known_args(arguments)
+    root = Path.cwd()
+    try:
+        where = Path(revision.toplevel(f"git:{given.good}", root))
+        good = revision.find_commit(f"git:{given.good}", root)
+        bad = revision.find_commit(f"git:{given.bad}", root)
+        with tempfile.TemporaryDirectory(prefix="ipubench-bisect-") as folder:
+            tree = Path(folder) / "worktree"
+            revision.add(f"git:{given.bad}", where, tree, bad)
+            try:
+                project = tree / root.resolve().relative_to(where.resolve())
+                asked = ["-k", given.case, f"--gate={given.gate}", *words]
+                return _bisect(tree, project, good, bad, asked)
+            finally:
+                revision.remove(tree)
+    except pytest.UsageError as error:
+        print(f"ipubench-bisect: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED[0]
+
+
+def _bisect(tree: Path, project: Path, good: str, bad: str, words: Sequence[str]) -> int:
+    """Bisect in a worktree at BAD, once BAD has been seen to be slower."""
+    program = [sys.executable, "-c", PROGRAM, str(IMPORT_ROOT), str(project), good, *words]
+    first = subprocess.run(program, cwd=str(tree), check=False).returncode
+    if first >= ABORT:
+        return INTERRUPTED[0]
+    if first != BAD:
+        how = "is not slower" if first == GOOD else "could not be compared"
+        print(f"nothing to search for: {bad[:12]} {how} than {good[:12]} in this measurement")
+        return EXIT_NOTHING_COMPARED
+    git = ["git", "-c", "core.hooksPath=/dev/null", "bisect"]
+    started = subprocess.run(
+        [*git, "start", bad, good], cwd=str(tree), stdout=subprocess.PIPE, check=False
+    )
+    print(started.stdout.decode(errors="replace").strip(), flush=True)
+    if started.returncode:
+        return EXIT_USAGE
+    run = subprocess.Popen([*git, "run", *program], cwd=str(tree), stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    for line in run.stdout:
+        text = line.decode(errors="replace")
+        if not text.startswith("running "):  # our own program, word by word
+            print(text, end="", flush=True)
+    code = run.wait()
+    return 0 if code == 0 else EXIT_NOTHING_COMPARED
+
+
+def step(arguments: Sequence[str]) -> int:
+    """Measure the commit that a worktree has; return what it is for git bisect run.
+
+    ``arguments``: the project's folder there, the good commit, and words for pytest.
+    """
+    project, good, *words = arguments
+    with tempfile.TemporaryDirectory(prefix="ipubench-bisect-step-") as results:
+        code = _measure(Path(project), good, words, Path(results))
+        verdicts = _verdicts(Path(results))
+    if code in INTERRUPTED:
+        return ABORT
+    found = judged(verdicts)
+    what = {GOOD: "good", BAD: "bad", SKIP: "skipped"}[found]
+    print(f"{_head(Path(project))}: {what}: {_words(verdicts, code)}", flush=True)
+    return found
+
+
+def _measure(project: Path, good: str, words: Sequence[str], results: Path) -> int:
+    """Run a commit's own suite against the good one; return the exit code."""
+    command = [
+        *(sys.executable, str(Path(only_from.__file__).resolve()), str(project)),
+        *("-q", "-p", "no:cacheprovider", f"--rootdir={project}"),
+        *(f"--against=git:{good}", f"--results-dir={results}", *words),
+    ]
+    path = os.pathsep.join(filter(None, [str(project), os.environ.get("PYTHONPATH")]))
+    with (results / "output").open("wb") as output:
+        return subprocess.run(
+            command,
+            cwd=str(project),
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+
+
+def _verdicts(results: Path) -> Dict[str, Dict[str, Any]]:
+    found = SessionResults()
+    for journal in results.glob("run-*.jsonl"):
+        for line in read_lines(journal):
+            found.take(line)
+    return found.verdicts
+
+
+def judged(verdicts: Dict[str, Dict[str, Any]]) -> int:
+    """Return what verdicts mean for git bisect run."""
+    kinds = {verdict["kind"] for verdict in verdicts.values()}
+    if REGRESSED in kinds:
+        return BAD
+    return GOOD if kinds and kinds <= {PASS, IMPROVED} else SKIP
+
+
+def _words(verdicts: Dict[str, Dict[str, Any]], code: int) -> str:
+    """Return the verdicts in one line."""
+    parts: List[str] = []
+    for verdict in verdicts.values():
+        text = str(verdict["kind"])
+        if verdict.get("change") is not None:
+            text += f" {percent(verdict['change'], sign=True)}"
+        if verdict.get("reasons"):
+            text += f" ({verdict['reasons'][0]})"
+        parts.append(text)
+    return ", ".join(parts) or f"no verdict (exit code {code})"
+
+
+def _head(project: Path) -> str:
+    said = subprocess.run(
+        ["git", "log", "-1", "--format=%h %s"],
+        cwd=str(project),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    return said.stdout.decode(errors="replace").strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
