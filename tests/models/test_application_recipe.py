@@ -546,7 +546,9 @@ def test_a_hosts_updates_are_numpys(tf: Any, monkeypatch: pytest.MonkeyPatch) ->
             w = variable.numpy()
             velocity[index] = 0.9 * velocity[index] - rate * (sums[index] / 3 + 1e-3 * w)
             variable.assign(w + velocity[index] - rate * 1e-2 * w)
-    for mine, other, first in zip(small.values(host._variables), variables, start):
+    for mine, other, first in zip(
+        small.values(host.classifier.trainable_variables), variables, start
+    ):
         np.testing.assert_allclose(mine, other.numpy(), rtol=1e-3, atol=2e-5)
         assert np.abs(mine - first).max() > 1e-4
     host.close()
@@ -558,9 +560,13 @@ def test_automatic_scaling_changes_no_update_of_a_host(monkeypatch: pytest.Monke
     options = {"initial_learning_rate": 1e-3, "preprocess": "imagenet"}
     plain, start = on_host(recipe(**options), 9)
     scaled, _ = on_host(recipe(auto_loss_scaling=True, **options), 9)
-    assert float(scaled._optimiser.scale.numpy()) == 2.0
+    assert float(scaled._update.optimiser.scale.numpy()) == 2.0
     assert scaled.loss == pytest.approx(plain.loss, rel=1e-5)
-    for one, other, first in zip(small.values(scaled._variables), plain._variables, start):
+    for one, other, first in zip(
+        small.values(scaled.classifier.trainable_variables),
+        plain.classifier.trainable_variables,
+        start,
+    ):
         np.testing.assert_allclose(one, other.numpy(), rtol=1e-4, atol=1e-6)
         assert np.abs(one - first).max() > 1e-4
     for step in (plain, scaled):
@@ -592,7 +598,7 @@ def test_an_ipus_updates_are_a_hosts(
     assert program.updates == host.updates == 2
     assert program.loss == pytest.approx(host.loss, rel=1e-4)
     assert {len(own) for own in program._update.slots} == {1}
-    ours, theirs = program.classifier.trainable_variables, host._variables
+    ours, theirs = program.classifier.trainable_variables, host.classifier.trainable_variables
     for mine, other, first in zip(small.values(ours), small.values(theirs), start):
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
         assert np.abs(mine - first).max() > 1e-6

@@ -190,7 +190,7 @@ def test_weights_are_averaged_after_every_update() -> None:
     for _ in range(3):
         step.run(1)
         wanted = [0.5 * old + 0.5 * new for old, new in zip(wanted, weights(step))]
-    found = [variable.numpy() for variable in step.averages.averages]
+    found = [variable.numpy() for variable in step._update.averages.averages]
     assert close(found, wanted)
     step.close()
 
