@@ -124,7 +124,9 @@ def test_updates_are_those_of_a_host(
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
         assert np.abs(mine - before).max() > 1e-4
     if config.weight_avg_exp:
-        averages = zip(values(made.averages.averages), values(host._update.averages.averages))
+        averages = zip(
+            values(made._update.averages.averages), values(host._update.averages.averages)
+        )
         for mine, other in averages:
             np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
     made.close()
