@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ipubench.bench_inference.validation import Validation
-from ipubench.fixtures.case.cases import Sweep, cases
-from ipubench.fixtures.case.presets import load_presets
+from ipubench.fixtures.case.cases import Sweep, cases, load_presets
 
 PRESETS = Path(__file__).with_name("tensorflow.yml")
 IPU = load_presets(PRESETS, "ipu", Validation)

@@ -15,8 +15,7 @@ from typing import Any, Dict
 
 from ipubench import bench_training
 from ipubench.bench_inference.serving import UNUSED, Serving, default
-from ipubench.fixtures.case.cases import NAMED, cases
-from ipubench.fixtures.case.presets import load_presets
+from ipubench.fixtures.case.cases import NAMED, cases, load_presets
 
 # The networks are those of the application.
 PRESETS = Path(str(bench_training.__file__)).with_name("application.yml")

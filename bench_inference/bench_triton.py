@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.case.cases import Sweep, cases
+from ipubench.fixtures.case.cases import Sweep, cases, load_presets
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.case.presets import load_presets
 from ipubench.fixtures.servers.options import TritonOptions
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.application.distributed import poprun_job, under_poprun
 from ipubench.bench_training.application.rules import settled
-from ipubench.fixtures.case.cases import NAMED, Sweep, cases
-from ipubench.fixtures.case.presets import load_presets
+from ipubench.fixtures.case.cases import NAMED, Sweep, cases, load_presets
 
 PRESETS = Path(__file__).with_name("application.yml")
 IPU = load_presets(PRESETS, "ipu", Application)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ipubench.bench_training.training import Training
-from ipubench.fixtures.case.cases import cases
-from ipubench.fixtures.case.presets import load_presets
+from ipubench.fixtures.case.cases import cases, load_presets
 
 PRESETS = Path(__file__).with_name("configs.yml")
 HOST = load_presets(PRESETS, "host", Training)

@@ -36,12 +36,7 @@ MODULES = (
     "plugins.report.terminal",
     "plugins.measure.fixture",
     "plugins.measure.instance",
-    "fixtures.case.fixture",
-    "fixtures.devices.fixture",
-    "fixtures.runtimes.fixture",
-    "fixtures.data.fixture",
-    "fixtures.instances.fixture",
-    "fixtures.servers.fixture",
+    "fixtures.pytest_fixtures",
 )
 
 

@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.onnx.host import OnnxHost

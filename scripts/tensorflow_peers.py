@@ -15,7 +15,7 @@ from ipubench.bench_kernels.bench_gru import Gru
 from ipubench.bench_kernels.bench_hmc import START, STEP_SIZE, Hmc, probability
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.model import RING
 

@@ -10,7 +10,7 @@ import warnings
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.machine.distribution import join, popdist_instance
+from ipubench.fixtures.runtimes.data_parallel import join, popdist_instance
 from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
 
 Config = TypeVar("Config", bound=ApplicationOptions)

@@ -18,9 +18,9 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.provider import part_key
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
-from ipubench.fixtures.instances.fixture import command_key
 from ipubench.fixtures.instances.instance import Instance
-from ipubench.fixtures.machine.distribution import cluster_variables
+from ipubench.fixtures.pytest_fixtures import command_key
+from ipubench.fixtures.runtimes.data_parallel import cluster_variables
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.base import BatchFacts, StepMeter
 from ipubench.plugins.measure.rounds import timed

@@ -22,7 +22,7 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.fixture import hold
+from ipubench.fixtures.devices.lease import hold
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.command_line.words import is_worker, only_lists, only_tests
 from ipubench.plugins.processes.worker import PART, SELECTED, SELECTING, Handover

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.case.presets import load_presets
+from ipubench.fixtures.case.cases import load_presets
 
 
 def load(path: Path, options: str) -> Classifier:

@@ -11,7 +11,7 @@ from ipubench.bench_kernels.bench_dense import Dense
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.kernel import TensorFlowKernel
 from ipubench.fixtures.data.feeds import TensorSpec
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from ipubench.bench_kernels.bench_popart_conv import PopartConv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from tests.support.harness import ROOT, Outcome, run_pytest
 

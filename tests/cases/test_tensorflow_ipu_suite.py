@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.poplar.options import TF_FLAGS
 from tests.support.harness import Outcome, run_program
 
 pytestmark = pytest.mark.framework
@@ -35,7 +35,7 @@ MODEL = "--use_ipu_model"
 
 def run(tmp_path: Path, attach_error: str, *words: str) -> Outcome:
     environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"}
-    environment.pop(VARIABLE, None)
+    environment.pop(TF_FLAGS, None)
     fixed = ("--device=ipu-model", f"--results-dir={tmp_path}", "--batches-per-step=3", "--steps=4")
     return run_program(PROGRAM, environment, attach_error, *fixed, *words)
 

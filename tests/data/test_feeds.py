@@ -6,8 +6,7 @@ from typing import List
 
 import numpy as np
 
-from ipubench.fixtures.data.images.feed import ImageFeed
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFeed, ImageFolder
 
 
 def test_generated_images_are_fixed() -> None:

@@ -14,7 +14,7 @@ import pytest
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.feeds import TensorSpec
 from ipubench.fixtures.data.images import samples
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.options import ImageOptions
 from ipubench.fixtures.data.provider import Data, dataset_source, default_workers
 from tests.support.harness import ROOT, WITHOUT_OTHERS
@@ -139,7 +139,7 @@ def test_fixture_without_a_plugin_and_its_teardown(
     pytester.makepyfile(CASE)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     result = pytester.runpytest_subprocess(
-        *WITHOUT_OTHERS, "-s", "-p", "ipubench.fixtures.data.fixture"
+        *WITHOUT_OTHERS, "-s", "-p", "ipubench.fixtures.pytest_fixtures"
     )
     result.stdout.fnmatch_lines([f"*images in {tmp_path}", "*closed*"])
     result.assert_outcomes(passed=1)
@@ -153,7 +153,7 @@ def test_fixture_reads_the_option(
     pytester.makepyfile(CASE)
     plugins = (
         "-p",
-        "ipubench.fixtures.data.fixture",
+        "ipubench.fixtures.pytest_fixtures",
         "-p",
         "ipubench.plugins.command_line.options",
     )
@@ -162,10 +162,10 @@ def test_fixture_reads_the_option(
     result.stdout.fnmatch_lines([f"*images in {tmp_path}"])
 
 
-def test_importing_the_fixture_is_light() -> None:
+def test_importing_the_fixtures_is_light() -> None:
     program = (
-        "import sys, ipubench.fixtures.data.fixture\n"
-        "heavy = {'torch', 'tensorflow', 'PIL', 'filelock'}\n"
+        "import sys, ipubench.fixtures.pytest_fixtures\n"
+        "heavy = {'torch', 'tensorflow', 'onnx', 'PIL'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     root = ROOT

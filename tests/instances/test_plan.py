@@ -27,8 +27,8 @@ from ipubench.fixtures.instances.plan import (
     shares,
 )
 from ipubench.fixtures.instances.protocol import Connection, Lines, encode
-from ipubench.fixtures.machine.distribution import cluster_variables
 from ipubench.fixtures.machine.process import free_ports
+from ipubench.fixtures.runtimes.data_parallel import cluster_variables
 
 # --- cores -----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from ipubench.bench_inference.bench_cnn_torch import POD4
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import poprun, rank
-from ipubench.fixtures.machine.distribution import join, local_replicas, popdist_instance
+from ipubench.fixtures.runtimes.data_parallel import join, local_replicas, popdist_instance
 from tests.doubles import popdist as double
 from tests.doubles import poptorch as poptorch_double
 from tests.support.sdk_api import description

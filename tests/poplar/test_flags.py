@@ -7,7 +7,13 @@ from typing import Dict
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.poplar.flags import VARIABLE, Flags, case_flags, claim, parse
+from ipubench.fixtures.poplar.options import (
+    TF_FLAGS,
+    Flags,
+    case_flags,
+    claim_flags,
+    parse_flags,
+)
 
 GENERATED = case_flags(False, False, False, False)
 SYNTHETIC = case_flags(False, True, False, False)
@@ -17,9 +23,9 @@ COUNTED = case_flags(False, False, False, True)
 
 
 def claimed(exported: str, needed: Flags, started: bool = False) -> str:
-    environ = {VARIABLE: exported} if exported else {}
-    claim(needed, environ, started)
-    return environ.get(VARIABLE, "")
+    environ = {TF_FLAGS: exported} if exported else {}
+    claim_flags(needed, environ, started)
+    return environ.get(TF_FLAGS, "")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_a_contradiction_names_both_flags(
 ) -> None:
     with pytest.raises(CaseError) as caught:
         claimed(exported, needed)
-    assert f"{VARIABLE} has {has} where this case needs {needs}: take it out" in str(caught.value)
+    assert f"{TF_FLAGS} has {has} where this case needs {needs}: take it out" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -96,20 +102,20 @@ def test_a_later_case_with_other_flags_is_sent_to_a_run_of_its_own(
     first: Flags, later: Flags, needs: str, choice: str
 ) -> None:
     environ: Dict[str, str] = {}
-    claim(first, environ, started=False)
+    claim_flags(first, environ, started=False)
     before = dict(environ)
-    claim(first, environ, started=True)
+    claim_flags(first, environ, started=True)
     with pytest.raises(CaseError) as caught:
-        claim(later, environ, started=True)
+        claim_flags(later, environ, started=True)
     message = str(caught.value)
-    assert f"has started in this process with {before.get(VARIABLE, 'none')}" in message
+    assert f"has started in this process with {before.get(TF_FLAGS, 'none')}" in message
     assert f"this case needs {needs}" in message
     assert message.endswith(f"give it a run of its own{choice}")
     assert environ == before
 
 
 def test_flags_are_read_as_tensorflow_reads_them() -> None:
-    assert parse("--a --b=false --c=1 --d='x y' --a=false --e=True") == {
+    assert parse_flags("--a --b=false --c=1 --d='x y' --a=false --e=True") == {
         "c": "1",
         "d": "x y",
         "e": "true",
@@ -118,5 +124,5 @@ def test_flags_are_read_as_tensorflow_reads_them() -> None:
 
 @pytest.mark.parametrize("exported", ["flags.txt", "--use_ipu_model -x", "--a='"])
 def test_what_is_no_flag_is_refused(exported: str) -> None:
-    with pytest.raises(CaseError, match=f"the environment's {VARIABLE}: "):
+    with pytest.raises(CaseError, match=f"the environment's {TF_FLAGS}: "):
         claimed(exported, GENERATED)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ipubench.fixtures.data.tfds.files import write_prepared
 from ipubench.fixtures.data.tfds.samples import KINDS, splits_of
-from ipubench.fixtures.data.tfds.write import write_prepared
 
 
 def learnable(

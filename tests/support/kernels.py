@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.case.options import CaseConfig
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost

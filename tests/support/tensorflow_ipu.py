@@ -11,8 +11,8 @@ import pytest
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.machine.distribution import join
-from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.runtimes.data_parallel import join
 from tests.doubles import popdist
 from tests.doubles import tensorflow_ipu as double
 
@@ -28,7 +28,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, part in double.modules().items():
         monkeypatch.setitem(sys.modules, name, part)
     monkeypatch.setitem(sys.modules, "popdist", None)
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(TF_FLAGS, raising=False)
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
     return module
 

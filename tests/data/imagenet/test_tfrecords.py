@@ -29,7 +29,7 @@ from ipubench.fixtures.data.build_tfrecords.source import (
 )
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.shards import SHARD_NAME, ShardSet, find_shards, shard_name
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.options import RecordOptions
 from ipubench.fixtures.data.provider import Data, shard_source, shards_key, source_key
 from ipubench.plugins.selection import datasets

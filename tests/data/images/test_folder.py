@@ -9,7 +9,7 @@ from typing import Any, List
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
-from ipubench.fixtures.data.images.folder import CLASSES, ImageFolder, find_images
+from ipubench.fixtures.data.images.feed import CLASSES, ImageFolder, find_images
 
 
 def touch(root: Path, *names: str) -> Path:

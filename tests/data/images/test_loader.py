@@ -16,8 +16,7 @@ from PIL import Image
 
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.images import loader
-from ipubench.fixtures.data.images.feed import ImageFeed
-from ipubench.fixtures.data.images.folder import find_images
+from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.data.images.loader import image_batches, prefetched_batches
 from ipubench.fixtures.data.images.preprocess import load_image, normalize_host
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.images import samples
-from ipubench.fixtures.data.images.folder import ImageFolder, find_images
+from ipubench.fixtures.data.images.feed import ImageFolder, find_images
 from tests.support.harness import ROOT
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pytest
 from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.fixtures.case.errors import CaseError, OptionError
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice

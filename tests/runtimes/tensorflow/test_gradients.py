@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ipubench.fixtures.runtimes.tensorflow.gradients import TracedGradients
+from ipubench.fixtures.runtimes.tensorflow.graphs import TracedGradients
 from tests.support.tensorflow_cases import small, trained
 
 pytestmark = pytest.mark.framework

@@ -13,8 +13,7 @@ import pytest
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.images.feed import ImageFeed
-from ipubench.fixtures.data.images.folder import find_images
+from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.devices.cpu import CpuDevice
 
 pytestmark = pytest.mark.framework

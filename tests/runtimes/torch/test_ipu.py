@@ -18,8 +18,7 @@ import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import IPU, POD4
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.data.images.feed import ImageFeed
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFeed, ImageFolder
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu

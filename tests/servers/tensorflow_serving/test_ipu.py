@@ -58,8 +58,8 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def export(folder: Path, device: IpuDevice = HARDWARE, **changes: Any) -> Any:
-    from ipubench.fixtures.runtimes.tensorflow.ipu.session import start
-    from ipubench.fixtures.servers.tensorflow_serving.export_ipu import export_on_ipu
+    from ipubench.fixtures.runtimes.tensorflow.ipu.step import start
+    from ipubench.fixtures.servers.tensorflow_serving.export import export_on_ipu
 
     config = dataclasses.replace(SMALL, **changes)
     config.check()

@@ -359,7 +359,7 @@ def test_gradients_are_reduced_where_replicas_have_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What the hook makes of the gradients is what the optimiser takes."""
-    from ipubench.fixtures.runtimes.tensorflow.host.replicas import Replicas
+    from ipubench.fixtures.runtimes.data_parallel import Replicas
 
     monkeypatch.setattr(Replicas, "means", lambda _, tensors: [0.0 * t for t in tensors])
     step = step_of(small(validation=False))

@@ -26,7 +26,7 @@ from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
-from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
 from ipubench.fixtures.runtimes.tensorflow.application.state import OPTIMISER
 from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import (
@@ -283,7 +283,7 @@ def test_automatic_loss_scaling_is_that_of_a_host(
 def test_with_synthetic_data_nothing_comes_back(
     monkeypatch: pytest.MonkeyPatch, scaled: bool
 ) -> None:
-    monkeypatch.setenv(VARIABLE, SYNTHETIC)
+    monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
     options = AUTO_SCALED if scaled else {}
     made = step_of(replace(SMALL, data="synthetic", **PIPELINE, **options))
     made.compile()

@@ -12,8 +12,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.machine.distribution import cluster_variables
 from ipubench.fixtures.machine.process import free_ports
+from ipubench.fixtures.runtimes.data_parallel import cluster_variables
 from tests.support.examples import learnable
 from tests.support.harness import ROOT, run_pytest
 from tests.support.instances import launchers_in

@@ -19,12 +19,12 @@ from ipubench.bench_kernels.bench_dense import Dense, dense
 from ipubench.bench_kernels.bench_lstm import Lstm, lstm
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
-from ipubench.fixtures.data.images.folder import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.tensorflow.ipu.loop import LoopStep
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
@@ -51,7 +51,7 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
     module = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     for name, part in double.modules().items():
         monkeypatch.setitem(sys.modules, name, part)
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(TF_FLAGS, raising=False)
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
     return module
 
@@ -250,7 +250,7 @@ def test_a_model_without_inputs_needs_no_queue() -> None:
 def test_synthetic_data_takes_nothing_from_the_host_and_fetches_no_result(
     monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    monkeypatch.setenv(VARIABLE, SYNTHETIC)
+    monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
     made = ready(Options(mode=mode), feed(mode="synthetic"))
     made()
     assert recorder.flags == SYNTHETIC
@@ -264,7 +264,7 @@ def test_a_case_with_other_flags_is_refused_before_anything_is_attached(
 ) -> None:
     with pytest.raises(CaseError, match="a run of its own with --data=synthetic"):
         step(data=feed(mode="synthetic"))
-    monkeypatch.setenv(VARIABLE, SYNTHETIC)
+    monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
     with pytest.raises(CaseError, match="a run of its own with --data=generated"):
         step()
     assert recorder.calls == []
@@ -322,7 +322,7 @@ def test_options_become_the_configuration(
     flags: str,
     configured: Dict[str, Any],
 ) -> None:
-    monkeypatch.setenv(VARIABLE, flags)
+    monkeypatch.setenv(TF_FLAGS, flags)
     made = step(config, device=device)
     made.build()
     assert recorder.configured == configured
@@ -363,11 +363,11 @@ def test_cycles_are_counted_on_hardware_and_logged(monkeypatch: pytest.MonkeyPat
     config = Options(report_hw_cycle_count=True)
     with pytest.raises(ValueError, match="report_hw_cycle_count needs --device=ipu"):
         step(config, device=MODEL)
-    monkeypatch.setenv(VARIABLE, "--log_cycle_count=0")
+    monkeypatch.setenv(TF_FLAGS, "--log_cycle_count=0")
     made = step(config)
     assert "logged by TensorFlow" in made.describe()["cycle_count"]
     assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(TF_FLAGS)
     assert "cycle_count" not in step().describe()
 
 
@@ -397,7 +397,7 @@ def test_fused_layers_are_told_the_type_of_partial_results(
 
 
 def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "--executable_cache_path=/cache")
+    monkeypatch.setenv(TF_FLAGS, "--executable_cache_path=/cache")
     made = step(Options(replicas=2, precision="16.32", matmul_options='{"a": "b"}'))
     assert made.describe() == {
         "engine": "tensorflow-ipu",
@@ -450,7 +450,7 @@ def test_without_the_sdks_packages_the_message_says_what_is_needed(
 def test_a_device_that_cannot_be_had_is_a_device_error(
     monkeypatch: pytest.MonkeyPatch, device: IpuDevice, hint: bool
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "" if device is HARDWARE else "--use_ipu_model")
+    monkeypatch.setenv(TF_FLAGS, "" if device is HARDWARE else "--use_ipu_model")
     made = step(Options(replicas=2), device=device)
     recorder.attach_error = "Could not find any device"
     with pytest.raises(DeviceError) as caught:

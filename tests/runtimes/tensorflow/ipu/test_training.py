@@ -20,7 +20,7 @@ from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.tensorflow.ipu.training import TrainingProgram
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
@@ -212,7 +212,7 @@ def test_operations_and_variables_have_the_described_dtypes(
 def test_synthetic_data_compiles_for_xla_and_brings_nothing_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(VARIABLE, SYNTHETIC)
+    monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
     config = options(2, data="synthetic", gradient_accumulation_count=2)
     recipe = replace(config.recipe, mixup_alpha=0.2, cutmix_lambda=0.85)
     made = TensorFlowIpu(HARDWARE).training(network(keep=0.5), recipe, config, feed("synthetic"))
@@ -488,7 +488,7 @@ def test_compile_only_attaches_to_nothing_and_keeps_the_program(
 ) -> None:
     with pytest.raises(ValueError, match="--executable_cache_path=FOLDER"):
         step(options(2, compile_only=True))
-    monkeypatch.setenv(VARIABLE, "--executable_cache_path=/cache")
+    monkeypatch.setenv(TF_FLAGS, "--executable_cache_path=/cache")
     made = step(options(2, compile_only=True))
     made.build()
     found = recorder.configured

@@ -15,7 +15,7 @@ import pytest
 from ipubench.bench_inference.bench_cnn_tensorflow import IPU, M2000
 from ipubench.bench_inference.validation import Validation
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.poplar.flags import VARIABLE
+from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.tensorflow.ipu.program import group_norm_function
 from ipubench.fixtures.runtimes.tensorflow.ipu.validation import ValidationProgram
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
@@ -125,7 +125,7 @@ def test_replicas_read_batches_of_their_own() -> None:
 def test_synthetic_data_compiles_for_xla_and_takes_nothing_from_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(VARIABLE, SYNTHETIC)
+    monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
     made = ready(options(data="synthetic"), mode="synthetic")
     made()
     (queue,) = recorder.queues
