@@ -14,7 +14,7 @@ gate z and candidate h'.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Tuple
 
 
 def popnn_lstm(
@@ -35,14 +35,8 @@ def popnn_lstm(
     """
     from ipu_tensorflow_addons.keras.layers import PopnnLSTM
 
-    layer = _with_weights(tf, PopnnLSTM, kernel, recurrent, bias)(
-        recurrent.shape[0],
-        dtype=inputs.dtype,
-        return_sequences=sequences,
-        time_major=True,
-        partials_dtype=tf.float16 if half_partials else tf.float32,
-    )
-    return layer(inputs, training=training)
+    weights = (kernel, recurrent, bias)
+    return _states(tf, PopnnLSTM, inputs, weights, training, half_partials, sequences)
 
 
 def popnn_gru(
@@ -66,13 +60,28 @@ def popnn_gru(
     """
     from ipu_tensorflow_addons.keras.layers import PopnnGRU
 
-    layer = _with_weights(tf, PopnnGRU, kernel, recurrent, bias)(
-        recurrent.shape[0],
+    weights = (kernel, recurrent, bias)
+    given = (inputs, weights, training, half_partials, sequences)
+    return _states(tf, PopnnGRU, *given, reset_after=reset_after)
+
+
+def _states(
+    tf: Any,
+    fused: Any,
+    inputs: Any,
+    weights: Tuple[Any, Any, Any],
+    training: bool,
+    half_partials: bool,
+    sequences: bool,
+    **own: Any,
+) -> Any:
+    layer = _with_weights(tf, fused, *weights)(
+        weights[1].shape[0],
         dtype=inputs.dtype,
         return_sequences=sequences,
         time_major=True,
-        reset_after=reset_after,
         partials_dtype=tf.float16 if half_partials else tf.float32,
+        **own,
     )
     return layer(inputs, training=training)
 

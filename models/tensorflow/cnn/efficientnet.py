@@ -15,7 +15,7 @@ from ipubench.models.tensorflow.cnn.blocks import (
 )
 from ipubench.models.tensorflow.cnn.factory import LayerFactory
 from ipubench.models.tensorflow.cnn.layers import Chain, Dropout, Layer, SqueezeExcite, Top, Unit
-from ipubench.models.tensorflow.cnn.run import ForwardPass
+from ipubench.models.tensorflow.cnn.run import ForwardPass, through
 
 SQUEEZE_RATIO = 0.25  # of a block's input channels
 
@@ -30,10 +30,7 @@ class Residual(Unit):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the branch's output, for some images dropped in training, plus the images."""
-        outputs = images
-        for layer in self.layers:
-            outputs = layer(outputs, run)
-        return self.drop(outputs, run) + images
+        return self.drop(through(self.layers, images, run), run) + images
 
 
 def efficientnet_units(make: LayerFactory, shape: Shape, classes: int) -> List[Unit]:

@@ -23,7 +23,7 @@ from ipubench.models.tensorflow.cnn.operations import (
     spatial_mean,
     ungrouped,
 )
-from ipubench.models.tensorflow.cnn.run import ForwardPass
+from ipubench.models.tensorflow.cnn.run import ForwardPass, through
 
 #: (images, gamma [C], beta [C], groups, epsilon) -> images, in place of our group norm.
 GroupNormFunction = Callable[[Any, Any, Any, int, float], Any]
@@ -237,9 +237,7 @@ class Chain(Unit):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return what the last layer makes."""
-        for layer in self.layers:
-            images = layer(images, run)
-        return images
+        return through(self.layers, images, run)
 
 
 class Top(Unit):
@@ -255,8 +253,7 @@ class Top(Unit):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the logits [N, classes]."""
-        for layer in self.layers:
-            images = layer(images, run)
+        images = through(self.layers, images, run)
         features = spatial_mean(tf, images)
         if self.dropout is not None:
             features = self.dropout(features, run)
@@ -280,9 +277,7 @@ class Classifier(tf.Module):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the logits."""
-        for unit in self.units:
-            images = unit(images, run)
-        return images
+        return through(self.units, images, run)
 
 
 def cast(variable: Any, dtype: Any) -> Any:

@@ -13,7 +13,7 @@ from ipubench.models.tensorflow.cnn.blocks import BASIC, RESNET_STEM_CHANNELS, r
 from ipubench.models.tensorflow.cnn.factory import LayerFactory
 from ipubench.models.tensorflow.cnn.layers import Chain, ConvNorm, Layer, Top, Unit
 from ipubench.models.tensorflow.cnn.operations import max_pool
-from ipubench.models.tensorflow.cnn.run import ForwardPass
+from ipubench.models.tensorflow.cnn.run import ForwardPass, through
 
 
 class MaxPool(Layer):
@@ -34,9 +34,7 @@ class ResidualSum(Unit):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the branch's output plus the images, projected where the shape changes."""
-        outputs = images
-        for layer in self.branch:
-            outputs = layer(outputs, run)
+        outputs = through(self.branch, images, run)
         return outputs + (images if self.shortcut is None else self.shortcut(images, run))
 
 

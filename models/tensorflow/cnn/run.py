@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional, Tuple
 
 if TYPE_CHECKING:
     from ipubench.models.tensorflow.cnn.layers import BatchNorm
@@ -44,3 +44,10 @@ class ForwardPass:
         """Move each batch norm's averages towards the statistics of this pass."""
         for norm, mean, variance in self.statistics:
             norm.update_moving_averages(mean, variance)
+
+
+def through(layers: Iterable[Any], images: Any, run: ForwardPass) -> Any:
+    """Return what layers, or units, make of images, one after the other."""
+    for layer in layers:
+        images = layer(images, run)
+    return images
