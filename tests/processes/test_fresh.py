@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from ipubench.plugins.processes import fresh
 from tests.run.test_interruption import is_running
-from tests.support.harness import Project
+from tests.support.harness import QUIETLY, Project
 
 HANGING = """
 import os, pathlib, subprocess, sys, time
@@ -55,10 +58,28 @@ def test_zero_values_and_one_line_per_failure(project: Project, tmp_path: Path) 
     assert "Traceback" not in outcome.text
 
 
-def test_a_plugin_of_the_run_is_one_of_its_fresh_processes(project: Project) -> None:
+def test_a_plugin_of_the_run_is_one_of_its_worker_and_its_fresh_processes(project: Project) -> None:
+    """All of them start as a user's do: no suite server is in between."""
+    pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
     (project.folder / "extra.py").write_text(
         "def pytest_configure():\n    open('extra.log', 'a').write('loaded\\n')\n"
     )
-    words = ["-p", "extra", "-k", "beta-synthetic", "--baseline-save=main", "--processes=3"]
-    project.run(*words).assert_code(0)
+    words = [
+        "--device=fake",
+        "-p",
+        "extra",
+        "-n",
+        "1",
+        "-k",
+        "beta-synthetic",
+        "--baseline-save=main",
+    ]
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", *QUIETLY, *words, "--processes=2", "bench_fake.py"],
+        cwd=project.folder,
+        env=project.environment,
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
     assert (project.folder / "extra.log").read_text() == 3 * "loaded\n"

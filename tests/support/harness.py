@@ -66,8 +66,7 @@ class SuiteServer:
             request = {
                 "folder": str(folder),
                 "environment": environment,
-                "module": module,
-                "words": words,
+                "words": ["-m", module, *words],
                 "output": output.name,
             }
             server.stdin.write(json.dumps(request) + "\n")

@@ -2,8 +2,8 @@
 
 The imports are more than half of a short run. `python tests/support/suite_server.py PYTEST'S WORDS`
 imports pytest with these words and the suite's plugins, then reads a request a line (JSON: folder,
-environment, module, words, output), forks itself for each, and answers with the run's exit code.
-Nothing but imports happens before a run.
+environment, words, output), forks itself for each, and answers with the run's exit code. Nothing
+but imports happens before a run. What a run starts in turn: tests/support/process_starter.py.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import json
 import os
 import runpy
 import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
@@ -23,6 +25,9 @@ from typing import Any, Dict, List
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[0] = str(ROOT)  # instead of this file's folder
+from tests.support.process_starter import by_starter, serve  # noqa: E402
+
 SECONDS = 300  # that a run may take before SIGALRM ends it
 
 
@@ -46,7 +51,6 @@ class Installed:
 def load(words: List[str]) -> None:
     """Import what every run would, as pytest imports it."""
     os.chdir(ROOT)
-    sys.path.insert(0, str(ROOT))
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
         code = pytest.main(["-VV", *words])
     assert code == 0, f"pytest -VV ended with {code}"
@@ -61,32 +65,72 @@ def load(words: List[str]) -> None:
 
 
 def become(request: Dict[str, Any], path: List[str]) -> None:
-    """Turn this process into ``python -m MODULE WORDS`` in another folder."""
+    """Turn this process into ``python WORDS`` in another folder, and run that."""
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     more = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-    sys.path[:] = [request["folder"], *more, *path]
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
-    sys.argv[:] = [request["module"], *request["words"]]
     importlib.invalidate_caches()
+    kind, program, *words = request["words"]
+    if kind == "-m":
+        sys.path[:] = [request["folder"], *more, *path]
+        sys.argv[:] = [program, *words]
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[:] = ["", *more, *path]
+        sys.argv[:] = [kind, *words]
+        exec(program, {"__name__": "__main__"})
+
+
+def use_files(output_name: str) -> None:
+    """Read from nothing and write into a file; close all that the server has open."""
     nothing = os.open(os.devnull, os.O_RDONLY)
-    output = os.open(request["output"], os.O_WRONLY)
+    output = os.open(output_name, os.O_WRONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     os.closerange(3, 1 + max(nothing, output))
-    signal.alarm(SECONDS)
+
+
+def start_starter(path: List[str]) -> bool:
+    """Have ``subprocess.Popen`` use a starter from now on; return whether this process is it."""
+    from ipubench.plugins.record.host_process import end_with_parent  # after pytest's rewriting
+
+    address = f"ipubench-tests-{os.getpid()}"
+
+    class Popen(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, args: Any, *more: Any, **named: Any) -> None:
+            super().__init__(by_starter(address, args), *more, **named)
+
+    patched: Any = subprocess
+    patched.Popen = Popen
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(f"\0{address}")
+    listening.listen()
+    if os.fork():
+        listening.close()
+        return False
+    end_with_parent()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for target in (0, 1):
+        os.dup2(nothing, target)
+    os.close(nothing)
+    become(serve(listening), path)
+    return True
 
 
 def main() -> None:
     path = sys.path[1:]
     load(sys.argv[1:])
+    if start_starter(path):
+        return
     for line in sys.stdin:
         child = os.fork()
         if not child:
             request = json.loads(line)
+            use_files(request["output"])
+            signal.alarm(SECONDS)
             become(request, path)
-            runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
             return
         _, status = os.waitpid(child, 0)
         code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)

@@ -1,0 +1,137 @@
+"""Starts a run's own processes without their imports, which are most of what these cost.
+
+A run starts fresh processes (``python -m pytest ...``) and workers of pytest-xdist (``python -c``).
+In a run of the suite server ``subprocess.Popen`` starts this file instead, a small program. It
+hands its words, environment and files to the starter, a process that has imported what every run
+imports. The starter forks, and the fork goes on as the wanted process. The small program stands
+for it: a child of the run, it passes signals on, and ends as the wanted process ends.
+"""
+
+from __future__ import annotations
+
+import array
+import marshal
+import os
+import signal
+import socket
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the small program imports no more than it needs
+    from typing import Any, Dict, Sequence
+
+FILES = (0, 1, 2)
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LENGTH = 4  # bytes of a number between the two
+LARGEST = 1 << 20
+
+
+def by_starter(address: str, words: Any) -> Any:
+    """Return the command that has the starter do what ``words`` would; others as they are."""
+    if not isinstance(words, (list, tuple)) or words[0] != sys.executable:
+        return words
+    wanted = [word for word in words[1:] if word not in ("-u", "-B")]
+    if wanted[:2] != ["-m", "pytest"] and wanted[:1] != ["-c"]:
+        return words
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), address, *wanted]
+
+
+def stand_for(address: str, words: Sequence[str]) -> None:
+    """In the small program: have the starter run ``words``, and end as they do."""
+    request = marshal.dumps(
+        {
+            "words": list(words),
+            "folder": os.getcwd(),
+            "environment": dict(os.environ),
+            "parent": os.getppid(),
+            "cpus": sorted(os.sched_getaffinity(0)),
+        }
+    )
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(f"\0{address}")
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", FILES))
+    connection.sendmsg([len(request).to_bytes(LENGTH, "big") + request], [rights])
+    process = _number(connection)
+    for number in PASSED_ON:
+        signal.signal(number, lambda number, _: os.kill(process, number))
+    status = _number(connection)
+    if os.WIFSIGNALED(status):
+        last = os.WTERMSIG(status)
+        if last != signal.SIGKILL:
+            signal.signal(last, signal.SIG_DFL)
+        os.kill(os.getpid(), last)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = connection.recv(count - len(data))
+        if not more:
+            raise EOFError("the other side has ended")
+        data += more
+    return data
+
+
+def _number(connection: socket.socket) -> int:
+    return int.from_bytes(_exactly(connection, LENGTH), "big")
+
+
+def serve(listening: socket.socket) -> Dict[str, Any]:
+    """In the starter: fork for each request; return only in a fork, with what it is to become.
+
+    A fork between the two waits for the end of the wanted process, and ends it where the small
+    program is gone.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks between
+    while True:
+        connection, _ = listening.accept()
+        if not os.fork():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listening.close()
+            break
+        connection.close()
+    rights = array.array("i")
+    head, ancillary, *_ = connection.recvmsg(
+        LENGTH, socket.CMSG_SPACE(len(FILES) * rights.itemsize), socket.MSG_CMSG_CLOEXEC
+    )
+    rights.frombytes(ancillary[0][2])
+    head += _exactly(connection, LENGTH - len(head))
+    request: Dict[str, Any] = marshal.loads(_exactly(connection, int.from_bytes(head, "big")))
+    process = os.fork()
+    if process:
+        _wait_for(process, connection, rights)
+    connection.close()
+    os.setsid()
+    for source, target in zip(rights, FILES):
+        os.dup2(source, target)
+        os.close(source)
+    os.sched_setaffinity(0, request["cpus"])
+    parent = request["parent"]
+    os.getppid = lambda: parent  # the run's, as for the small program
+    return request
+
+
+def _wait_for(process: int, connection: socket.socket, files: Sequence[int]) -> None:
+    """In the fork between: tell the small program of the process and of its end."""
+    import threading
+
+    for file in files:
+        os.close(file)
+    connection.sendall(process.to_bytes(LENGTH, "big"))
+    ended = False
+
+    def end_with_it() -> None:
+        connection.recv(1)  # returns when the small program is gone
+        if not ended:
+            os.killpg(process, signal.SIGKILL)
+
+    threading.Thread(target=end_with_it, daemon=True).start()
+    _, status = os.waitpid(process, 0)
+    ended = True
+    connection.sendall(status.to_bytes(LENGTH, "big"))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    stand_for(sys.argv[1], sys.argv[2:])
