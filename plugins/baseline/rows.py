@@ -111,8 +111,11 @@ class Report:
             reasons = [*filter(None, [self.reasons.get(nodeid, "")]), *reasons]
         elif nodeid in self.not_run:
             kind, reasons = NOT_RUN, ["its run ended before its test", *reasons]
+        row = row_of(benchmark)
+        if row["throughput"] is not None and verdict.get("now") is not None:
+            row["throughput"] = verdict["now"]  # what a table shows of a judged case was compared
         return {
-            **row_of(benchmark),
+            **row,
             "kind": kind,
             "before": verdict.get("before"),
             "now": verdict.get("now"),

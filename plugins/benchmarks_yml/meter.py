@@ -21,6 +21,7 @@ from ipubench.plugins.benchmarks_yml.metrics import MetricError
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
 from ipubench.plugins.measure import looking_inside
 from ipubench.plugins.measure.base import finish
+from ipubench.plugins.measure.disturbance import Disturbance, wait_for_quiet
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.record import describe_case, describe_throughput
@@ -70,7 +71,12 @@ class CommandMeter:
         option = self.config.option
         environ = self._environment(config)
         measured = not config.compile_only and option.profile is None
+        if option.wait_for_quiet is not None:
+            wait_for_quiet(self.device, option.wait_for_quiet, self.progress)
+        others = Disturbance.of(self.device)
+        others.read()
         ran = command.run(self.entry, config, environ, self._logs(), self.progress)
+        others.read()
         try:
             results = results_of(self.entry, config, ran) if measured else None
         except MetricError as error:
@@ -82,6 +88,7 @@ class CommandMeter:
             self.config.stash[run_key].closing.append(line)
             return
         record = self._record(config, ran, results)
+        record["contention"] = others.describe_whole(len(results.rounds))
         seconds = self._replay(results.rounds, record)
         if seconds:  # none with --benchmark-disable
             # A command's processes have ended: there is nothing to let go of.

@@ -55,6 +55,18 @@ class Disturbance:
             return list(seconds)
         return [value for value, one in zip(seconds, taken) if one.lost <= LIMIT]
 
+    def describe_whole(self, rounds: int) -> Dict[str, Any]:
+        """Return the same of work that was watched as a whole, for each of its rounds."""
+        if self.contention is None:
+            return {"unknown": UNKNOWN}
+        (taken,) = self.taken()
+        enough = taken.lost <= LIMIT
+        return {
+            **self.describe([0.0], enough),
+            "lost": [round(taken.lost, 4)] * rounds,
+            "clean": rounds if enough else 0,
+        }
+
     def describe(self, seconds: Sequence[float], enough: bool) -> Dict[str, Any]:
         """Return this part of a record, as shares of the wall time; ``lost`` is of each round."""
         if self.contention is None:

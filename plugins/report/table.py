@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import record_of, shown_throughput
 from ipubench.plugins.record.text import aligned, percent, short_number
 
 HEADINGS = (
@@ -70,7 +70,7 @@ def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
     kind = "" if verdict is None else str(verdict["kind"])
     cells = (
         f"  {record['name']}",
-        short_number(throughput["median"]),
+        short_number(shown_throughput(benchmark, verdict)),
         percent(throughput["spread"]),
         short_number(latency["p50_ms"]),
         short_number(latency["p99_ms"]),

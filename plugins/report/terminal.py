@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
@@ -60,7 +61,7 @@ def summary(run: Run, width: int) -> List[Row]:
 def _notes(run: Run) -> List[str]:
     lines = []
     corrupt: Dict[str, None] = {}
-    imprecise = []
+    imprecise, disturbed = [], []
     for benchmark in run.results.benchmarks.values():
         record = record_of(benchmark)
         corrupt.update(dict.fromkeys(record["data"].get("corrupt", ())))
@@ -69,6 +70,8 @@ def _notes(run: Run) -> List[str]:
         spread = record["throughput"]["spread"]
         if record["rounds"]["stopped_by"] == "budget" and spread > LARGEST_PRECISE_SPREAD:
             imprecise.append(benchmark)
+        if record.get("contention", {}).get("enough") is False:
+            disturbed.append(record)
     records = [record_of(benchmark) for benchmark in run.results.benchmarks.values()]
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += [
@@ -79,6 +82,8 @@ def _notes(run: Run) -> List[str]:
     ]
     if imprecise:
         lines.append(_imprecise(imprecise))
+    if disturbed:
+        lines.append(_disturbed(disturbed))
     if corrupt:
         names = ", ".join(Path(path).name for path in list(corrupt)[:5])
         more = f" and {len(corrupt) - 5} more" if len(corrupt) > 5 else ""
@@ -144,6 +149,20 @@ def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:
     return (
         f"{record['name']}: ±{record['throughput']['spread']:.1%} after "
         f"{record['rounds']['count']} rounds is not precise; {helps}"
+    )
+
+
+def _disturbed(records: List[Dict[str, Any]]) -> str:
+    """Say how much other programs took from cases that they left too few rounds of."""
+    shares = [statistics.fmean(record["contention"]["lost"]) for record in records]
+    few = len(records) == 1
+    name = records[0]["name"] if few else f"{len(records)} cases"
+    taken = (
+        percent(shares[0], 0) if few else f"{percent(min(shares), 0)} to {percent(max(shares), 0)}"
+    )
+    return (
+        f"{name}: disturbed, other programs took {taken} of the time; "
+        "--wait-for-quiet=2min waits for a quiet machine"
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import record_of, shown_throughput
 from ipubench.plugins.record.text import cut_middle, short_number
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of
@@ -163,11 +163,12 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
             return f"ERROR in {report.when}", {"red": True}
         return "FAILED" if report.when == "call" else "CRASHED", {"red": True}
     run = config.stash.get(run_key, None)
-    benchmark = run.results.benchmarks.get(report.nodeid) if run is not None else None
-    if benchmark is None:
+    if run is None or report.nodeid not in run.results.benchmarks:
         return "ran, not measured", {}
+    benchmark = run.results.benchmarks[report.nodeid]
     throughput = record_of(benchmark)["throughput"]
-    rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+    shown = shown_throughput(benchmark, run.results.verdicts.get(report.nodeid))
+    rate = f"{short_number(shown)} {throughput['unit']}"
     return f"{rate} ±{throughput['spread']:.1%}", {}
 
 
