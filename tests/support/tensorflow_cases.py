@@ -13,11 +13,12 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.host.training import TrainingStep
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from tests.support.tensorflow_cnn import network
 
-# A ResNet-10 without batch norms, so that the images of a batch do not depend on each other.
+# Without batch norms, so that the images of a batch do not depend on each other.
 SMALL = {
     "name": "small",
-    "model_size": "10",
+    "model_size": "10",  # where a test asks for the configuration's own network
     "image_size": 32,
     "micro_batch_size": 4,
     "data": "synthetic",
@@ -45,11 +46,18 @@ def data_of(shards: Path) -> Data:
     return Data(nothing, lambda split: find_shards(shards, split))
 
 
-def trained(config: Training, shards: Any = None) -> TrainingStep:
-    """Return a step of a configuration on this machine's CPU, built and not yet compiled."""
+def trained(config: Training, shards: Any = None, own_network: bool = False) -> TrainingStep:
+    """Return a step of a configuration on this machine's CPU, built and not yet compiled.
+
+    It trains three convolutions and a dense layer unless the configuration's own network is asked
+    for: TensorFlow takes seconds to trace as much as a ResNet-10.
+    """
     data = data_of(shards) if shards else Data(nothing, nothing)
     runtime = TensorFlowHost(CpuDevice())
-    step = runtime.training(config.classifier(), config.recipe, config, config.feed(data))
+    feed = config.feed(data)
+    norm = "batch" if config.batch_norm else "group"
+    built = config.classifier() if own_network else network(norm, classes=feed.classes)
+    step = runtime.training(built, config.recipe, config, feed)
     step.build()
     return step
 

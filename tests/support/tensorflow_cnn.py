@@ -1,10 +1,44 @@
-"""Copying a TensorFlow network's weights to PyTorch, and giving them values that matter."""
+"""A network of four units; copying a network's weights to PyTorch; values that matter."""
 
 from __future__ import annotations
 
 from typing import Any, Callable, Iterator, List
 
 import numpy as np
+
+CLASSES = 10  # that the small network tells apart
+
+
+def network(norm: str = "group", keep: float = 1.0, classes: int = CLASSES) -> Callable[..., Any]:
+    """Return what builds a network of the units stem, b1, b2 and top.
+
+    One group, so that it does not matter which channels are in which.
+    """
+
+    def build(tf: Any, dtype: Any = None, group_norm: Any = None) -> Any:
+        from ipubench.models.tensorflow.cnn.factory import LayerFactory
+        from ipubench.models.tensorflow.cnn.layers import Chain, Classifier, Dropout, Top
+
+        make = LayerFactory(
+            tf.float32 if dtype is None else dtype,
+            seed=1,
+            gain=2.0,
+            norm=norm,
+            groups=1,
+            decay=0.9,
+            epsilon=1e-3,
+            group_norm=group_norm,
+        )
+        return Classifier(
+            [
+                Chain("stem", [make.conv_norm("stem", 3, 8, 3, 2, activation="relu")]),
+                Chain("b1", [make.conv_norm("b1", 8, 8, 3, activation="relu")]),
+                Chain("b2", [make.conv_norm("b2", 8, 16, 3, 2, activation="relu")]),
+                Top("top", [], Dropout(keep, 1), make.dense("top", 16, classes)),
+            ]
+        )
+
+    return build
 
 
 def vary_norms(classifier: Any, seed: int = 3) -> None:

@@ -15,10 +15,11 @@ from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.data_parallel import join
 from tests.doubles import popdist
 from tests.doubles import tensorflow_ipu as double
+from tests.support.tensorflow_cnn import CLASSES
 
 HARDWARE = IpuDevice("ipu", None)
 SYNTHETIC = "--use_synthetic_data --synthetic_data_initializer=normal"
-CLASSES, SIZE, BATCH = 10, 16, 4
+SIZE, BATCH = 16, 4
 SPLITS = {1: (), 2: ("b2",), 4: ("b1", "b2", "top")}
 
 
@@ -42,38 +43,6 @@ def start_instance(
     job = popdist.recorder
     job.index, job.instances, job.replicas, job.ipus_per_replica = index, instances, replicas, ipus
     assert join() == index
-
-
-def network(norm: str = "group", keep: float = 1.0) -> Callable[..., Any]:
-    """Return what builds a network of the units stem, b1, b2 and top.
-
-    One group, so that it does not matter which channels are in which.
-    """
-
-    def build(tf: Any, dtype: Any = None, group_norm: Any = None) -> Any:
-        from ipubench.models.tensorflow.cnn.factory import LayerFactory
-        from ipubench.models.tensorflow.cnn.layers import Chain, Classifier, Dropout, Top
-
-        make = LayerFactory(
-            tf.float32 if dtype is None else dtype,
-            seed=1,
-            gain=2.0,
-            norm=norm,
-            groups=1,
-            decay=0.9,
-            epsilon=1e-3,
-            group_norm=group_norm,
-        )
-        return Classifier(
-            [
-                Chain("stem", [make.conv_norm("stem", 3, 8, 3, 2, activation="relu")]),
-                Chain("b1", [make.conv_norm("b1", 8, 8, 3, activation="relu")]),
-                Chain("b2", [make.conv_norm("b2", 8, 16, 3, 2, activation="relu")]),
-                Top("top", [], Dropout(keep, 1), make.dense("top", 16, CLASSES)),
-            ]
-        )
-
-    return build
 
 
 def feed(mode: str = "generated", **changes: Any) -> ImageNetFeed:

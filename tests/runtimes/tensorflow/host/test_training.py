@@ -14,6 +14,7 @@ import pytest
 
 from ipubench.bench_training.bench_cnn_tensorflow import HOST
 from ipubench.fixtures.case.errors import CaseError
+from tests.support.harness import ROOT
 from tests.support.tensorflow_cases import SMALL, record_folder, small, trained, weights
 
 pytestmark = pytest.mark.framework
@@ -80,28 +81,25 @@ MEMORY = """
 from ipubench.plugins.record.host_process import PeakMemory
 from tests.support.tensorflow_cases import small, trained
 options = dict(model_size="26", batch_norm=True, image_size=128, micro_batch_size=32)
-step = trained(small(**options, xla_recompute={recompute}))
-memory = PeakMemory()
-step.compile()
-print(memory.read())
+for recompute in (True, False):
+    step = trained(small(**options, xla_recompute=recompute), own_network=True)
+    memory = PeakMemory()
+    step.compile()
+    print(memory.read())
+    step.close()
 """
 
 
-def peak(recompute: bool) -> int:
-    """Return the most bytes that a process has while it does one update."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY.format(recompute=recompute)],
-        cwd=Path(__file__).parents[4],
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return int(done.stdout)
-
-
 def test_recomputation_takes_less_memory() -> None:
-    """The activations of 32 images are a GB; keeping few of them shows."""
-    saved = peak(recompute=False) - peak(recompute=True)
-    assert saved > 250 << 20
+    """The activations of 32 images are a GB; keeping few of them shows.
+
+    The update that keeps them comes second: what the first leaves allocated does not help it.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY], cwd=ROOT, stdout=subprocess.PIPE, check=True
+    )
+    few, all_of_them = map(int, done.stdout.split())
+    assert all_of_them - few > 250 << 20
 
 
 def test_the_loss_falls_on_real_images(records: Path) -> None:
@@ -131,7 +129,7 @@ def test_the_loss_falls_on_real_images(records: Path) -> None:
 @pytest.mark.parametrize("optimiser", ["SGD", "momentum", "RMSprop", "LARS"])
 def test_every_optimiser_learns_a_batch(optimiser: str) -> None:
     """The loss of one repeated batch falls."""
-    rates = {"SGD": 0.05, "momentum": 0.01, "RMSprop": 1e-3, "LARS": 2.0}
+    rates = {"SGD": 0.05, "momentum": 0.05, "RMSprop": 1e-2, "LARS": 2.0}
     options = {"optimiser": optimiser, "abs_learning_rate": rates[optimiser], "momentum": 0.5}
     step = trained(small(**options, data="generated", rmsprop_decay=0.9))
     step._run = step._compiled(step._input.source())
@@ -206,7 +204,8 @@ def test_mixing_changes_what_is_learnt(records: Path) -> None:
 
 def test_flop_are_those_of_the_published_network() -> None:
     """ResNet-50: 4.09 G multiply-adds forward, three times that with the backward pass."""
-    step = trained(small(model_size="50", image_size=224, micro_batch_size=1, batch_norm=True))
+    config = small(model_size="50", image_size=224, micro_batch_size=1, batch_norm=True)
+    step = trained(config, own_network=True)
     flops = step.flops_per_item()
     step.close()
     assert flops is not None
@@ -245,16 +244,16 @@ def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
     assert trained(small()).loader_and_model() is None
 
 
-# Every kind of layer and block, fewer of them: tracing hundreds of layers takes half a minute.
+# Every kind of layer and block, fewer of them: tracing hundreds of layers takes half a minute. An
+# EfficientNet with batch norms has no layer that these do not have.
 FEWER_BLOCKS: Dict[str, Dict[str, Any]] = {
     "resnet50": {"model_size": "14"},
     "resnext101": {"model_size": "14"},
-    "efficientnet-b4": {"depth_coefficient": 0.1},
     "efficientnet-b4-g16": {"depth_coefficient": 0.1},
 }
 
 
-@pytest.mark.parametrize("name", sorted(HOST))
+@pytest.mark.parametrize("name", FEWER_BLOCKS)
 def test_every_kind_of_network_takes_a_step(name: str) -> None:
     """On small images, with all that its line says; the weights change and stay finite."""
     config = dataclasses.replace(
@@ -267,7 +266,7 @@ def test_every_kind_of_network_takes_a_step(name: str) -> None:
         warmup_epochs=0.0,
         abs_learning_rate=1e-3,
     )
-    step = trained(config)
+    step = trained(config, own_network=True)
     before = weights(step)
     step.compile()
     assert math.isfinite(step.loss)

@@ -26,6 +26,7 @@ from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 from tests.doubles.tensorflow_ipu import recorder
+from tests.support.tensorflow_cnn import network
 from tests.support.tensorflow_ipu import (
     BATCH,
     HARDWARE,
@@ -36,7 +37,6 @@ from tests.support.tensorflow_ipu import (
     feed,
     given,
     install,
-    network,
     start_instance,
     use_batches,
     values,

@@ -22,6 +22,7 @@ from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from ipubench.models.tensorflow.cnn.run import ForwardPass
 from ipubench.models.tensorflow.training.inputs import normalise
 from tests.doubles.tensorflow_ipu import recorder
+from tests.support.tensorflow_cnn import network
 from tests.support.tensorflow_ipu import (
     BATCH,
     HARDWARE,
@@ -31,7 +32,6 @@ from tests.support.tensorflow_ipu import (
     feed,
     given,
     install,
-    network,
     start_instance,
     use_batches,
 )
