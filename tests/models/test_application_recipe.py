@@ -24,6 +24,7 @@ from ipubench.models.tensorflow.training.device_preprocess import preprocess
 from ipubench.models.tensorflow.training.recipe import Targets
 from tests.support import sdk_api
 from tests.support import tensorflow_ipu as small
+from tests.support.tensorflow_cnn import CLASSES, network
 
 pytestmark = pytest.mark.framework
 
@@ -38,7 +39,7 @@ def recipe(**options: Any) -> ApplicationRecipe:
     of_rate = {field.name for field in fields(LearningRate)}
     rate = LearningRate(**{**needed, **{k: v for k, v in options.items() if k in of_rate}})
     others = {key: value for key, value in options.items() if key not in of_rate}
-    return ApplicationRecipe(rate, EPOCHS, small.CLASSES, **others)
+    return ApplicationRecipe(rate, EPOCHS, CLASSES, **others)
 
 
 @pytest.fixture(scope="module")
@@ -320,9 +321,9 @@ def test_sixteen_bits_are_rounded_once_an_update(tf: Any, dtype: str, fuse: bool
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_spreads_smoothing_over_all_classes(tf: Any, smoothing: float) -> None:
     generator = np.random.RandomState(1)
-    logits, labels = generator.normal(size=(5, small.CLASSES)), np.array([0, 3, 9, 9, 2], np.int32)
+    logits, labels = generator.normal(size=(5, CLASSES)), np.array([0, 3, 9, 9, 2], np.int32)
     logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    target = np.eye(small.CLASSES)[labels] * (1 - smoothing) + smoothing / small.CLASSES
+    target = np.eye(CLASSES)[labels] * (1 - smoothing) + smoothing / CLASSES
     made = recipe(label_smoothing=smoothing)
     found = made.loss(tf, tf.constant(logits, tf.float32), Targets(tf.constant(labels)))
     assert float(found) == pytest.approx(-(target * logs).sum(axis=1).mean(), rel=1e-5)
@@ -503,7 +504,7 @@ def config(**changes: Any) -> Training:
 def on_host(made: Any, updates: int) -> Any:
     """Return a host's step after some updates, and the weights before them."""
     feed = small.feed(training=True)
-    host = TensorFlowHost(CpuDevice(pin=False)).training(small.network(), made, config(), feed)
+    host = TensorFlowHost(CpuDevice(pin=False)).training(network(), made, config(), feed)
     host.build()
     start = small.values(host.classifier.trainable_variables)
     host._run = host._compiled(host._input.source())
@@ -517,7 +518,7 @@ def test_a_hosts_updates_are_numpys(tf: Any, monkeypatch: pytest.MonkeyPatch) ->
     small.use_batches(monkeypatch)
     made = recipe(**UPDATES["momentum"], **COMMON)
     host, start = on_host(made, 4)
-    classifier = small.network()(tf, dtype=tf.float32)
+    classifier = network()(tf, dtype=tf.float32)
     variables = classifier.trainable_variables
     for variable, first in zip(variables, start):
         variable.assign(first)
@@ -530,7 +531,7 @@ def test_a_hosts_updates_are_numpys(tf: Any, monkeypatch: pytest.MonkeyPatch) ->
         sums: Optional[List[Any]] = None
         for micro in range(3):
             number = 3 * update + micro
-            target = np.eye(small.CLASSES)[labels[number]] * 0.9 + 0.1 / small.CLASSES
+            target = np.eye(CLASSES)[labels[number]] * 0.9 + 0.1 / CLASSES
             with tf.GradientTape() as tape:
                 logits = classifier(
                     tf.constant(images[number], tf.float32), ForwardPass(training=True)
@@ -590,7 +591,7 @@ def test_an_ipus_updates_are_a_hosts(
         batches_per_step=1,
     )
     runtime = TensorFlowIpu(small.HARDWARE)
-    program = runtime.training(small.network(), made, options, small.feed(training=True))
+    program = runtime.training(network(), made, options, small.feed(training=True))
     program.build()
     program.compile()  # the first update
     program()
