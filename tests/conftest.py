@@ -60,6 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="ipubench-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ["IPUBENCH_CACHE_DIR"] = folder
+        # What XLA is given is ours, not how LLVM optimises what it makes of it, which takes a third
+        # of the time; tests of numbers do without this where make test-avx2 runs them.
+        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
