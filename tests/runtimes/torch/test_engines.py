@@ -60,10 +60,12 @@ def expected(network: Any, raw: Any, torch: Any) -> Any:
 
 
 def run(network: Any, raw: Any, engine: str, dtype: str, torch: Any) -> Any:
+    """The logits of an engine, or of the one that is preferred here and nothing in its place."""
     from ipubench.fixtures.runtimes.torch.engines import build_engine
 
     kind, device = getattr(torch, dtype), torch.device("cpu")
     built = build_engine(engine, network, tuple(raw.shape), raw.dtype, kind, device, normalise=True)
+    assert built.left_out == ""
     with torch.inference_mode():
         return built.run(raw).float()
 
@@ -83,8 +85,15 @@ def agree(found: Any, wanted: Any, bound: float, torch: Any) -> None:
     assert torch.equal(found.argmax(1)[clear], best.indices[:, 0][clear])
 
 
+# They repeat the blocks of others that are tested.
+DEEPER = {
+    *("resnet34", "resnet101", "resnet152", "resnext101", "mobilenet-v3-large"),
+    *("efficientnet-b4", "efficientnet-b4-g16-gn"),
+}
+
+
 @pytest.mark.numeric
-@pytest.mark.parametrize("name", HOST)
+@pytest.mark.parametrize("name", [name for name in HOST if name not in DEEPER])
 def test_what_is_measured_is_the_network(name: str, paths: List[str], torch: Any) -> None:
     config = HOST[name]
     network = config.network()()
@@ -93,21 +102,19 @@ def test_what_is_measured_is_the_network(name: str, paths: List[str], torch: Any
     agree(found, expected(network, raw, torch), BOUNDS[DTYPE], torch)
 
 
-@pytest.mark.parametrize("name", ["resnet50", "mobilenet-v3-small", "efficientnet-b0-g16-gn"])
-def test_float32_is_float32(name: str, paths: List[str], torch: Any) -> None:
-    network = HOST[name].network()()
-    raw = images(paths, HOST[name].image_size, torch)
+def test_float32_is_float32(paths: List[str], torch: Any) -> None:
+    network = HOST["mobilenet-v3-small"].network()()
+    raw = images(paths, 224, torch)
     found = run(network, raw, "auto", "float32", torch)
     agree(found, expected(network, raw, torch), BOUNDS["float32"], torch)
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("engine", ["onednn", "openvino", "compile"])
+@pytest.mark.parametrize("engine", ["onednn", "compile"])
 def test_every_engine_takes_every_kind_of_layer(
     engine: str, paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    if engine == "openvino":
-        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+    """OpenVINO is the one that the networks above are measured with."""
     # Compiled kernels of an earlier run would hide one that no longer compiles.
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     # Depthwise and grouped convolutions, squeeze and excitation, hard swish; group norms.
@@ -117,11 +124,12 @@ def test_every_engine_takes_every_kind_of_layer(
         from ipubench.models.torch.mobilenet_v3 import VARIANTS
 
         names.pop()
-        short = VARIANTS["small"]._replace(blocks=VARIANTS["small"].blocks[:4])
+        blocks = VARIANTS["small"].blocks
+        short = VARIANTS["small"]._replace(blocks=(blocks[0], blocks[3]))
         monkeypatch.setitem(VARIANTS, "small", short)
     for name in names:
         network = HOST[name].network()()
-        raw = images(paths[:1], HOST[name].image_size, torch)
+        raw = images(paths[:1], 96, torch)
         found = run(network, raw, engine, DTYPE, torch)
         agree(found, expected(network, raw, torch), BOUNDS[DTYPE], torch)
 
@@ -246,7 +254,7 @@ def test_the_options_of_a_network_reach_what_is_measured(
 ) -> None:
     config = dataclasses.replace(HOST["resnet18"], **changes)
     network = config.network()()
-    raw = images(paths, 224, torch)
+    raw = images(paths, 64, torch)
     wanted = expected(network, raw, torch)
     agree(run(network, raw, "auto", DTYPE, torch), wanted, BOUNDS[DTYPE], torch)
     plain = expected(HOST["resnet18"].network()(), raw, torch)
