@@ -46,7 +46,8 @@ def kinds(project: Project) -> List[str]:
 def test_the_record_comes_first_then_fresh_processes_then_the_verdict(stored: Project) -> None:
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     found = kinds(stored)
-    assert found == ["run", "case", *["fresh"] * (len(found) - 4), "verdict", "outcome"]
+    fresh = ["fresh"] * (len(found) - 6)
+    assert found == ["run", "selected", "case", *fresh, "verdict", "outcome", "end"]
     outcome.line("beta-synthetic has become slower")
     assert "Traceback" not in outcome.text and "judge_plugin" not in outcome.text
 
@@ -55,14 +56,14 @@ def test_the_verdict_waits_for_the_end_of_the_bench_function(stored: Project) ->
     at_the_end(stored, "print('the function has ended')")
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     outcome.line("the function has ended")
-    assert kinds(stored)[-2:] == ["verdict", "outcome"]
+    assert kinds(stored)[-3:] == ["verdict", "outcome", "end"]
 
 
 def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) -> None:
     at_the_end(stored, "raise RuntimeError('wrong result')")
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     outcome.line("wrong result")
-    assert kinds(stored) == ["run", "case", "outcome"]
+    assert kinds(stored) == ["run", "selected", "case", "outcome", "end"]
 
 
 def test_nothing_holds_the_step_of_a_judged_case(stored: Project) -> None:
