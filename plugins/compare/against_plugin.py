@@ -8,6 +8,8 @@ plugins/gate/paired.py). The other side is what was before, this one is now.
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List
@@ -15,10 +17,11 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
+from ipubench.plugins.compare.fresh_processes import START_SECONDS, gate_time_key, started_key
 from ipubench.plugins.compare.policy import thresholds_of
 from ipubench.plugins.gate import paired
-from ipubench.plugins.gate.metric_verdict import MetricVerdict
 from ipubench.plugins.gate.paired import Benchmark, Sides
+from ipubench.plugins.gate.rule import TIME_OVER
 from ipubench.plugins.processes.alternating import (
     AlternatingProcesses,
     UnfitError,
@@ -29,7 +32,10 @@ from ipubench.plugins.processes.fresh import FreshError, measure_again
 from ipubench.plugins.processes.other_python import Environment, find, find_revision
 from ipubench.plugins.processes.revision import PREFIX
 from ipubench.plugins.record import host_process
+from ipubench.plugins.record.record import THROUGHPUT, record_of
+from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
+from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
 from ipubench.plugins.selection.expand import selection_key
@@ -112,6 +118,9 @@ class Comparison:
         self.measured: List[Sides] = []
         self.device = self.config.stash[selection_key].device
         self.unfit = why_not_alternating(item, self.device, against.environment)
+        self._time = self.config.stash[gate_time_key]
+        # Until a pair has been measured: both its sides take as long as the run's own process.
+        self._expected = 2 * (time.monotonic() - item.stash[started_key])
 
     @property
     def usable(self) -> List[Sides]:
@@ -122,23 +131,26 @@ class Comparison:
         """Measure pairs until they decide; return what they say together."""
         tests = len(selected(self.config)) * max(1, len(self.thresholds))
         level = paired.level_of_a_look(self.cap, tests)
-        found: List[MetricVerdict] = []
+        reasons: List[str] = []
         while len(self.measured) < self.cap and not self._given_up():
+            if not self._time.allows(self._expected):
+                reasons.append(TIME_OVER)
+                break
             sides = self._pair()
             self.measured.append(sides)
-            reasons = paired.incomparable(sides.here, sides.there)
-            if reasons:
-                return Verdict(INCOMPARABLE, reasons=tuple(reasons))
+            different = paired.incomparable(sides.here, sides.there)
+            if different:
+                return Verdict(INCOMPARABLE, reasons=tuple(different))
             if sides.usable and len(self.usable) in paired.looks(self.cap):
                 found = paired.compare(self.usable, self.thresholds, level)
                 if all(map(paired.is_clear, found)):
                     break
         if self.unfit:
             self.against.not_alternated[self.unfit] += 1
-        if paired.can_compare(self.usable):
-            found = paired.compare(self.usable, self.thresholds, level)
-            return paired.verdict_on_pairs(self.usable, found)
-        return paired.disturbed_verdict(self.measured)
+        if not paired.can_compare(self.usable):
+            return paired.undecided(self.measured, reasons)
+        found = paired.compare(self.usable, self.thresholds, level)
+        return paired.verdict_on_pairs(self.usable, found, reasons)
 
     def _given_up(self) -> bool:
         disturbed = len(self.measured) - len(self.usable)
@@ -147,7 +159,7 @@ class Comparison:
     def _pair(self) -> Sides:
         """Measure one pair; first comes the side that was first less often in those that count."""
         first = sum(1 if sides.here_first else -1 for sides in self.usable) <= 0
-        sides = None
+        started, sides = time.monotonic(), None
         if not self.unfit:
             try:
                 sides = self._alternate(first)
@@ -155,12 +167,26 @@ class Comparison:
                 self.unfit = str(error)
         if sides is None:
             sides = self._in_turns(first)
+        self._expected = time.monotonic() - started
+        self._time.spend(self._expected)
         line: Dict[str, Any] = {"type": "pair", "case": self.item.nodeid}
         line.update(here=sides.here, there=sides.there, here_first=first)
         if sides.rounds is not None:
             line["rounds"] = sides.rounds.as_dict()
         self.config.stash[run_key].add(line)
+        self._report(sides)
         return sides
+
+    def _report(self, sides: Sides) -> None:
+        """Show what a pair says, in a line of its own."""
+        here, there = record_of(sides.here)["throughput"], record_of(sides.there)["throughput"]
+        text = f"  {record_of(sides.here)['name']}: pair {len(self.measured) + 1}: "
+        if sides.usable:
+            (pair,) = paired.pairs_of([sides], THROUGHPUT)
+            text += f"{percent(math.expm1(-pair.difference), sign=True)}, "
+        text += f"{short_number(there['median'])} -> {short_number(here['median'])} {here['unit']}"
+        note = "" if sides.usable else ", disturbed by other programs"
+        self.config.stash[progress_key].line(f"{text}{note} ({self._expected:.0f} s)")
 
     def _say(self, what: str) -> None:
         self.progress(f"pair {len(self.measured) + 1} of {self.cap} at most, {what}")
@@ -218,7 +244,20 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
         return []
     environment = against.environment
     there = config.option.against if environment.revision is not None else environment.python
-    return [f"against {there}: {against.words()}"]
+    return [f"against {there}: {against.words()}", most_time(config)]
+
+
+def most_time(config: pytest.Config) -> str:
+    """Say how long the pairs take at most, before they begin."""
+    option, cases = config.option, len(selected(config))
+    cap = max(option.gate_cap, paired.LEAST_PAIRS)
+    seconds = cap * cases * (option.budget + 2 * START_SECONDS)
+    if option.gate_time is not None:
+        seconds = min(seconds, option.gate_time)
+    most = f"up to {cap} pairs of processes for each of {cases} cases"
+    first = paired.looks(cap)[0]
+    least = f", {first} where these are clear" if first < cap else ""
+    return f"{most}{least}: {in_words(seconds)} at most on a quiet machine"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

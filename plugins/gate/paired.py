@@ -19,8 +19,9 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.gate.inference import Effect, corrected, decide
 from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, log_cost, typical
-from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
+from ipubench.plugins.gate.rule import DETECTABLE_CHANGE, is_clean
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, differences, record_of, sample_of
+from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import INCONCLUSIVE, UNJUDGED, Verdict
 
 #: Fewer pairs say nothing of their spread.
@@ -48,7 +49,17 @@ class Sides(NamedTuple):
     @property
     def usable(self) -> bool:
         """Whether other programs left enough of the pair to compare."""
-        return self.rounds is None or self.rounds.enough
+        if self.rounds is not None:
+            return self.rounds.enough
+        return all(is_clean(_sample(one)) for one in (self.here, self.there))
+
+    @property
+    def lost(self) -> float:
+        """The share of the rounds' time that other programs took."""
+        if self.rounds is not None:
+            return self.rounds.taken()
+        samples = [_sample(one) for one in (self.here, self.there)]
+        return max(float(sample.get("lost", 0.0)) for sample in samples)
 
 
 @dataclass(frozen=True)
@@ -161,33 +172,42 @@ def can_compare(measured: Sequence[Sides]) -> bool:
     return len(measured) >= LEAST_PAIRS and len(orders) == 2
 
 
-def disturbed_verdict(measured: Sequence[Sides]) -> Verdict:
-    """Return the verdict on a case of which other programs left too little to compare."""
-    usable = [sides for sides in measured if sides.usable]
-    shares = [sides.rounds.taken() for sides in measured if sides.rounds is not None]
-    # Several threads can wait at a time: shares beyond the whole say nothing more.
-    share = min(1.0, statistics.median(shares)) if shares else 0.0
-    reason = (
-        f"other programs took {share:.0%} of the rounds' time, so {len(measured) - len(usable)} of "
-        f"{len(measured)} pairs have too few rounds that can be compared: run it again while they "
-        "rest"
-    )
-    here = [_sample(sides.here) for sides in measured]
-    there = [_sample(sides.there) for sides in measured]
+def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
+    """Return the verdict on a case of which too few pairs are left to compare.
+
+    ``reasons``: why there are no more, where other programs are not the reason.
+    """
+    if not measured:
+        return Verdict(INCONCLUSIVE, in_turns=True, reasons=tuple(reasons))
+    disturbed = [sides for sides in measured if not sides.usable]
+    if disturbed:
+        # Several threads can wait at a time: shares beyond the whole say nothing more.
+        share = min(1.0, statistics.median(sides.lost for sides in disturbed))
+        said = (
+            f"other programs took {percent(share, 0)} of the rounds' time, so {len(disturbed)} of "
+            f"{len(measured)} pairs have too few rounds that can be compared: run it again while "
+            "they rest, or add --wait-for-quiet=2min"
+        )
+        reasons = [said, *reasons]
     return Verdict(
         INCONCLUSIVE,
-        before=typical(there, THROUGHPUT),
-        now=typical(here, THROUGHPUT),
+        before=typical([_sample(sides.there) for sides in measured], THROUGHPUT),
+        now=typical([_sample(sides.here) for sides in measured], THROUGHPUT),
         unit=record_of(measured[-1].here)["throughput"]["unit"],
         processes=len(measured),
         processes_before=len(measured),
         in_turns=True,
-        reasons=(reason,),
+        reasons=tuple(reasons),
     )
 
 
-def verdict_on_pairs(measured: List[Sides], found: List[MetricVerdict]) -> Verdict:
-    """Return the verdict on a case whose metrics :func:`compare` has judged."""
+def verdict_on_pairs(
+    measured: List[Sides], found: List[MetricVerdict], reasons: Sequence[str] = ()
+) -> Verdict:
+    """Return the verdict on a case whose metrics :func:`compare` has judged.
+
+    ``reasons``: what else is to be said of it.
+    """
     here, there = record_of(measured[-1].here), record_of(measured[-1].there)
     threshold: Optional[float] = found[0].threshold
     return build_verdict(
@@ -196,7 +216,7 @@ def verdict_on_pairs(measured: List[Sides], found: List[MetricVerdict]) -> Verdi
         here["throughput"]["unit"],
         (len(measured), len(measured)),
         math.nan if threshold is None else threshold,
-        differences(here, there),
+        [*differences(here, there), *reasons],
         in_turns=True,
     )
 

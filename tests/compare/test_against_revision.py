@@ -88,6 +88,12 @@ def test_a_revision_that_cannot_alternate_is_measured_in_processes(
         "not know alternating rounds of this version"
     )
     assert all("rounds" not in line for line in repository.journal() if line["type"] == "pair")
+    # Processes that others disturbed judge nothing, as those of a baseline do not.
+    disturbed = {"IPUBENCH_FAKE_TAKEN": "0.5"}
+    words = [*CASE, "--against=git:main", "--gate=5%"]
+    outcome = repository.run(*words, env=disturbed).assert_code(0)
+    assert "other programs took 50% of the rounds' time, so 3 of 3 pairs" in outcome.text
+    outcome.line("1 inconclusive")
 
 
 def test_a_case_that_is_not_there_is_incomparable(repository: Repository) -> None:

@@ -15,7 +15,7 @@ from ipubench.plugins.gate.adjacent import (
     Side,
     equally_disturbed,
 )
-from ipubench.plugins.gate.paired import Sides, can_compare, disturbed_verdict
+from ipubench.plugins.gate.paired import Sides, can_compare, undecided
 from tests.gate.test_paired import benchmark
 
 
@@ -152,10 +152,10 @@ def test_a_case_that_others_disturbed_is_inconclusive_and_says_how_much() -> Non
     pairs.append(Sides(benchmark(0.1), benchmark(0.1), True, fine))
     assert [sides.usable for sides in pairs] == [False] * 4 + [True]
     assert not can_compare([sides for sides in pairs if sides.usable])
-    found = disturbed_verdict(pairs)
+    found = undecided(pairs, [])
     assert found.kind == "inconclusive"
     assert found.reasons == (
         "other programs took 62% of the rounds' time, so 4 of 5 pairs have too few rounds that can "
-        "be compared: run it again while they rest",
+        "be compared: run it again while they rest, or add --wait-for-quiet=2min",
     )
     assert math.isnan(found.change)

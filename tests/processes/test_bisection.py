@@ -7,15 +7,14 @@ from typing import List
 import pytest
 
 from ipubench.plugins.processes.bisection import BAD, GOOD, SKIP, judged
-from tests.support.harness import Outcome, run_command
+from tests.support.harness import Outcome
 from tests.support.repository import Repository
 
 WORDS = ["-k", "beta-synthetic", "bench_fake.py", "--device=fake", "--gate-cap=3"]
 
 
 def bisect(repository: Repository, *words: str) -> Outcome:
-    module = "ipubench.plugins.processes.bisection"
-    return run_command(repository.folder, repository.environment, module, *words)
+    return repository.python("-m", "ipubench.plugins.processes.bisection", *words)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
-from typing import List
+from typing import List, Mapping, Optional
 
-from tests.support.harness import ROOT, Project
+from tests.support.harness import QUIETLY, ROOT, Outcome, Project
 
 #: How a fake case gets slower without another configuration.
 FAST = "        config.batch_seconds,\n"
@@ -29,9 +30,24 @@ class Repository(Project):
         self.git("init", "-q", "-b", "main")
         self.commit("as it is")
 
-    @property
-    def cases(self) -> Path:
-        return self.folder / "bench_fake.py"
+    def run(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
+        """Run ``pytest bench_fake.py --device=fake WORDS`` with the repository's own modules."""
+        named = ("bench_fake.py", "--device=fake")
+        return self.python("-m", "pytest", *QUIETLY, *named, *words, env=env)
+
+    def python(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
+        """Run ``python WORDS`` as a user does: nothing has imported another checkout before."""
+        answer = subprocess.run(
+            [sys.executable, *words],
+            cwd=str(self.folder),
+            env={**self.environment, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=300,
+            check=False,
+        )
+        return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
 
     def git(self, *words: str) -> str:
         identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
