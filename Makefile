@@ -92,6 +92,11 @@ gate-study: setup
 	mkdir -p $(dir $(POOL))
 	$(BIN)/python -m scripts.gate_study.collect --pool=$(POOL) $(if $(QUICK),--cases=4 --passes=13 --seconds=540,--passes=40)
 	$(BIN)/python -m scripts.gate_study.study --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
+	for load in one two one-on-off two-on-off; do \
+		$(BIN)/python -m scripts.gate_study.collect --pool=$(POOL) --load=$$load --cases=4 \
+			$(if $(QUICK),--passes=10 --seconds=120,--passes=40) || exit 1; \
+	done
+	$(BIN)/python -m scripts.gate_study.beside_others --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
 
 lint: setup docs
 	$(BIN)/ruff check .

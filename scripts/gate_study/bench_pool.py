@@ -24,6 +24,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
+from ipubench.plugins.measure.disturbance import STRETCH, Disturbance, is_enough
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.run.results import run_key
@@ -107,7 +108,7 @@ class PoolMeter:
         for share in random.sample(LEVELS, len(LEVELS)):
             slowed = extra.after(step, usual, share)
             slowed()
-            levels[str(share)] = _rounds(slowed, canaries, clock)
+            levels[str(share)] = _rounds(slowed, canaries, self.device)
         step.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
         self.item.config.stash[run_key].add(
@@ -123,16 +124,29 @@ class PoolMeter:
 
 
 def _rounds(
-    step: Callable[[], None], canaries: Dict[str, Callable[[], None]], clock: Callable[[], float]
+    step: Callable[[], None], canaries: Dict[str, Callable[[], None]], device: Device
 ) -> Dict[str, Any]:
-    """Return the seconds of the rounds, and of each canary before each of them."""
+    """Return the seconds of the rounds, of each canary before each of them, and what others took.
+
+    As the suite's meter does, it makes up for disturbed rounds, three times as many at most.
+    """
+    others = Disturbance.of(device)
     seconds: List[float] = []
     times: Dict[str, List[float]] = {name: [] for name in canaries}
-    for _ in range(ROUNDS):
+    others.read()
+    while len(seconds) < ROUNDS or (
+        len(seconds) < STRETCH * ROUNDS and len(others.clean(seconds)) < ROUNDS / 2
+    ):
         for name, canary in canaries.items():
-            times[name].append(timed(canary, clock))
-        seconds.append(timed(step, clock))
-    return {"seconds": seconds, "canaries": times}
+            times[name].append(timed(canary, device.clock))
+        seconds.append(timed(step, device.clock))
+        others.read()
+    enough = is_enough(others.clean(seconds), len(seconds), ROUNDS * rounds.TARGET_ROUND_SECONDS)
+    return {
+        "seconds": seconds,
+        "canaries": times,
+        "contention": others.describe(seconds, enough),
+    }
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 """Fill the gate study's pool: one fresh process per case and pass, until there are enough.
 
-    python -m scripts.gate_study.collect --pool=FILE --passes=40
+    python -m scripts.gate_study.collect --pool=FILE --passes=40 [--load=one-on-off]
 
 Each pass measures every case once, in random order, so that the processes of a case are spread over
-the whole time. The pool is a file of JSON lines, one process each; a pool that exists is continued.
+the whole time, beside the neighbours of a load (neighbours.py). The pool is a file of JSON lines,
+one process each; a pool that exists is continued.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 from ipubench.plugins.record.files import read_lines
+from scripts.gate_study.neighbours import LOADS, neighbours
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,18 +64,25 @@ def read_pool(path: Path) -> List[Dict[str, Any]]:
     return read_lines(path)  # without a half-written last one
 
 
-def collect(path: Path, cases: Sequence[str], passes: int, seconds: float) -> None:
+def load_of(line: Dict[str, Any]) -> str:
+    """Return the load beside a process of the pool; older pools have none."""
+    return str(line.get("load", "quiet"))
+
+
+def collect(path: Path, cases: Sequence[str], passes: int, seconds: float, load: str) -> None:
     """Measure until every case has ``passes`` processes, or no further pass fits into the time."""
     started = time.monotonic()
-    done = collections.Counter(line["case"] for line in read_pool(path))
+    lines = read_pool(path)
+    done = collections.Counter(line["case"] for line in lines if load_of(line) == load)
     for number in range(passes):
         begun = time.monotonic()
         for case in random.sample(cases, len(cases)):
             if done[case] > number:
                 continue
-            line = measure(case)
+            with neighbours(LOADS[load]):
+                line = measure(case)
             with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+                file.write(json.dumps({**line, "load": load}) + "\n")
         spent = time.monotonic() - started
         print(f"pass {number + 1} of {passes}, {spent:.0f} s", flush=True)
         if spent + (time.monotonic() - begun) > seconds:
@@ -88,8 +97,10 @@ def main() -> None:
     parser.add_argument("--passes", type=int, default=40, help="processes per case (40)")
     parser.add_argument("--cases", type=int, default=len(CASES), help="so many of them (all)")
     parser.add_argument("--seconds", type=float, default=5400.0, help="longest time (5400)")
+    parser.add_argument("--load", choices=LOADS, default="quiet", help="neighbours (quiet)")
     options = parser.parse_args()
-    collect(options.pool, CASES[: options.cases], options.passes, options.seconds)
+    cases = CASES[: options.cases]
+    collect(options.pool, cases, options.passes, options.seconds, options.load)
 
 
 if __name__ == "__main__":

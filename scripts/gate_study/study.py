@@ -11,19 +11,20 @@ of the same baseline's first process and the same candidate's first.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import random
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.text import markdown_row
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
-from scripts.gate_study.collect import read_pool
+from scripts.gate_study.collect import load_of, read_pool
 
 SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")
 #: pytest-benchmark's statistics, and the change that its users ask for.
@@ -62,16 +63,25 @@ class Tally:
     inconclusive: int = 0
     processes: int = 0
 
-    def share(self) -> float:
-        """Return the share of trials that ended as regressed."""
-        return self.regressed / self.trials
+    @property
+    def passed(self) -> int:
+        """How many were neither: pass or improved."""
+        return self.trials - self.regressed - self.inconclusive
 
-    def interval(self, independent: float) -> Tuple[float, float]:
-        """Return Wilson's 95% interval of that share, if ``independent`` trials had been made."""
-        z, p, n = NORMAL_QUANTILE, self.share(), independent
-        middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-        half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return max(0.0, middle - half), min(1.0, middle + half)
+    def add(self, other: Tally) -> None:
+        """Count another tally's trials as well."""
+        self.trials += other.trials
+        self.regressed += other.regressed
+        self.inconclusive += other.inconclusive
+        self.processes += other.processes
+
+
+def wilson(share: float, independent: float) -> Tuple[float, float]:
+    """Return Wilson's 95% interval of a share, if ``independent`` trials had been made."""
+    z, p, n = NORMAL_QUANTILE, share, independent
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def benchmark_of(line: Dict[str, Any], level: str, canary: str) -> Dict[str, Any]:
@@ -92,6 +102,7 @@ def benchmark_of(line: Dict[str, Any], level: str, canary: str) -> Dict[str, Any
         "compile_seconds": 0.0,
         "latency": {"p99_ms": 0.0},
         "memory": {"host_peak_rss_bytes": 0},
+        "contention": measured.get("contention", {}),
     }
     return {
         "fullname": line["case"],
@@ -108,6 +119,8 @@ def draws(count: int, sizes: Tuple[int, int], generator: random.Random) -> Itera
     first, second = sizes
     start = generator.randrange(count - first + 1)
     yield list(range(start, start + first))
+    if not second:
+        return
     rest = [number for number in range(count) if not start <= number < start + first]
     offset = generator.randrange(len(rest))
     yield (rest[offset:] + rest[:offset])[:second]
@@ -128,14 +141,25 @@ class Study:
         """Return how many independent trials the pool's processes amount to, at the least."""
         return self.count / 2
 
-    def run(self, level: str, trials: int, generator: random.Random) -> Dict[str, Tally]:
-        """Return the tallies of the gate and of each statistic of compare-fail."""
+    def run(
+        self,
+        level: str,
+        trials: int,
+        generator: random.Random,
+        other: Optional[Study] = None,
+    ) -> Dict[str, Tally]:
+        """Return the tallies of the gate and of each statistic of compare-fail.
+
+        The candidate's processes are of the ``other`` pool, where there is one.
+        """
         tallies = {name: Tally() for name in ("gate", *COMPARE_FAIL)}
         for _ in range(trials):
             sizes = (self.setting.processes, self.setting.cap + 1)
             base, fresh = draws(self.count, sizes, generator)
+            if other is not None:
+                (fresh,) = itertools.islice(draws(other.count, (sizes[1], 0), generator), 1)
             before = [self.benchmarks["0.0"][number] for number in base]
-            now = [self.benchmarks[level][number] for number in fresh]
+            now = [(other or self).benchmarks[level][number] for number in fresh]
             self._gate(tallies["gate"], before, now)
             for name, statistic in COMPARE_FAIL.items():
                 old, new = (statistic(_seconds(side[0])) for side in (before, now))
@@ -198,14 +222,21 @@ def main() -> None:
     parser.add_argument("--canary", default="arithmetic", help="arithmetic, memory, none")
     options = parser.parse_args()
     setting = Setting(options.gate / 100, options.processes, options.cap, options.cases)
-    pool: Dict[str, List[Dict[str, Any]]] = {}
-    for line in read_pool(options.pool):
-        pool.setdefault(line["case"], []).append(line)
+    pool = processes_of_cases(options.pool, "quiet")
     least = setting.processes + setting.cap + 1
     short = [short_name(case) for case, lines in pool.items() if len(lines) < least]
     if short or not pool:
         parser.error(f"{options.pool} needs {least} processes of each case; too few of {short}")
     report(pool, setting, options.trials, options.canary)
+
+
+def processes_of_cases(path: Path, load: str) -> Dict[str, List[Dict[str, Any]]]:
+    """Return case -> its processes beside a load."""
+    pool: Dict[str, List[Dict[str, Any]]] = {}
+    for line in read_pool(path):
+        if load_of(line) == load:
+            pool.setdefault(line["case"], []).append(line)
+    return pool
 
 
 def report(
@@ -225,7 +256,8 @@ def report(
     print(markdown_row(["---"] * len(head)))
     for case, study in studies.items():
         tallies = [found[case][level]["gate"] for level in SLOWDOWNS]
-        cells = [_share(tally, study.independent()) for tally in tallies]
+        alone = study.independent()
+        cells = [share_text(tally.regressed, tally.trials, alone) for tally in tallies]
         equal = tallies[0]
         cost = f"{equal.inconclusive / equal.trials:.0%} open, {_fresh(equal)} fresh"
         varies = f"{spread(pool[case], '0.0', canary):.1%}"
@@ -237,7 +269,8 @@ def report(
         label = name if name == "gate" else f"compare-fail={name}:{COMPARE_FAIL_THRESHOLD:.0%}"
         independent = math.fsum(study.independent() for study in studies.values())
         together = [sum_of(found[case][level][name] for case in studies) for level in SLOWDOWNS]
-        print(markdown_row([label, *(_share(tally, independent) for tally in together)]))
+        cells = [share_text(tally.regressed, tally.trials, independent) for tally in together]
+        print(markdown_row([label, *cells]))
     real = [
         statistics.median(slowdown(lines, level, canary) for lines in pool.values())
         for level in SLOWDOWNS
@@ -249,14 +282,14 @@ def sum_of(tallies: Iterable[Tally]) -> Tally:
     """Return the tally of all cases together."""
     total = Tally()
     for tally in tallies:
-        total.trials += tally.trials
-        total.regressed += tally.regressed
+        total.add(tally)
     return total
 
 
-def _share(tally: Tally, independent: float) -> str:
-    low, high = tally.interval(independent)
-    return f"{tally.share():.1%} ({low:.0%}-{high:.0%})"
+def share_text(count: int, trials: int, independent: float) -> str:
+    """Return a share of trials with its interval."""
+    low, high = wilson(count / trials, independent)
+    return f"{count / trials:.1%} ({low:.0%}-{high:.0%})"
 
 
 def _fresh(tally: Tally) -> str:

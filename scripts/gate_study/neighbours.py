@@ -1,0 +1,51 @@
+"""Other programs beside a measurement: busy processes that run all the time, or now and then."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from typing import Dict, Iterator, List, NamedTuple
+
+# Each phase is between half a second and five seconds long, as compilers and tests come and go.
+PROGRAM = """\
+import random, sys, time
+on_off = sys.argv[1] == "on-off"
+while True:
+    end = time.monotonic() + random.uniform(0.5, 5)
+    while time.monotonic() < end:
+        sum(range(10000))
+    if on_off:
+        time.sleep(random.uniform(0.5, 5))
+"""
+
+
+class Load(NamedTuple):
+    """How many neighbours there are, and whether they rest in between."""
+
+    processes: int
+    on_off: bool
+
+
+LOADS: Dict[str, Load] = {
+    "quiet": Load(0, False),
+    "one": Load(1, False),
+    "two": Load(2, False),
+    "one-on-off": Load(1, True),
+    "two-on-off": Load(2, True),
+}
+
+
+@contextlib.contextmanager
+def neighbours(load: Load) -> Iterator[None]:
+    """Run the neighbours of a load meanwhile."""
+    running: List[subprocess.Popen[bytes]] = []
+    try:
+        for _ in range(load.processes):
+            kind = "on-off" if load.on_off else "steady"
+            running.append(subprocess.Popen([sys.executable, "-c", PROGRAM, kind]))
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()

@@ -1,0 +1,74 @@
+"""The gate study's own arithmetic, on pools that it need not measure."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any, Dict, List, Set
+
+import pytest
+
+from scripts.gate_study import beside_others
+from scripts.gate_study.neighbours import LOADS, Load, neighbours
+from scripts.gate_study.study import SLOWDOWNS, Setting, wilson
+
+SETTING = Setting(threshold=0.02, processes=5, cap=4, cases=1)
+CASE = "bench_x[x-synthetic]"
+
+
+def process(load: str, generator: random.Random) -> Dict[str, Any]:
+    """Return a line of a pool; beside neighbours it takes twice as long, and says so."""
+    busy = load != "quiet"
+    lost = [0.5 if busy else 0.0] * 8
+    own = generator.gauss(0, 0.005)
+    levels = {
+        level: {
+            "seconds": [0.1 * (1 + float(level) + own) * (2 if busy else 1)] * 8,
+            "canaries": {"arithmetic": [0.001] * 8},
+            "contention": {"lost": lost, "limit": 0.02, "enough": not busy},
+        }
+        for level in SLOWDOWNS
+    }
+    line = {"type": "pool", "case": CASE, "items_per_round": 8, "unit": "items"}
+    return {**line, "levels": levels, "load": load}
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    path, generator = tmp_path / "pool.jsonl", random.Random(1)
+    lines = [process(load, generator) for load in ("quiet", "one") for _ in range(12)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_only_wrong_answers_are_counted_as_wrong(pool: Path) -> None:
+    studies = beside_others.studies_of(pool, SETTING)
+    assert [load for load, found in studies.items() if found] == ["quiet", "one"]
+    found: Dict[str, List[str]] = {}
+    for before, now in beside_others.conditions(["one"]):
+        found[f"{before}, {now}"] = beside_others.row(studies[before], studies[now], 50)
+    assert list(found) == ["quiet, quiet", "quiet, one", "one, quiet", "one, one"]
+    for name, (false_alarms, missed, equal, slower) in found.items():
+        assert false_alarms.startswith("0.0%") and missed.startswith("0.0%")
+        assert (equal, slower) == (("100%", "100%") if name == "quiet, quiet" else ("0%", "0%"))
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    low, high = wilson(0.0, 20)
+    assert low == 0 and high == pytest.approx(0.161, abs=0.001)
+    assert wilson(0.5, 100) == pytest.approx((0.404, 0.596), abs=0.001)
+
+
+def test_neighbours_run_meanwhile_and_end() -> None:
+    with neighbours(LOADS["quiet"]):
+        pass
+    children = _children()
+    with neighbours(Load(2, on_off=True)):
+        assert len(_children() - children) == 2
+    assert _children() == children
+
+
+def _children() -> Set[str]:
+    tasks = Path("/proc/self/task")
+    return {pid for task in tasks.iterdir() for pid in (task / "children").read_text().split()}
