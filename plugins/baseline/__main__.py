@@ -117,6 +117,12 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
         "repeatable",
     )
     promotion.add_argument(
+        "--accept-commits",
+        action="store_true",
+        help="also what the commits since the last promotion accept, in lines at the end of their "
+        "messages: Benchmark-accept: PATTERN=REASON",
+    )
+    promotion.add_argument(
         "--accept-regressed", action="store_true", help="also where cases of the run regressed"
     )
     promotion.add_argument(

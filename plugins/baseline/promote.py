@@ -7,10 +7,14 @@ reason stays in the case's entry (``accepted`` of its record), in the baseline a
 from __future__ import annotations
 
 import argparse
+import re
+import subprocess
+import sys
 import time
 from argparse import Namespace
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Sequence
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import history, show, store
@@ -24,6 +28,10 @@ from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
 #: The exit code where the good cases were promoted and others were not measured well.
 EXIT_INCOMPLETE = 1
+#: The line at the end of a commit's message by which a slow-down is accepted.
+TRAILER = "Benchmark-accept"
+FORMAT_OF_TRAILERS = f"--format=%(trailers:key={TRAILER},valueonly,unfold)"
+COMMIT = re.compile("[0-9a-f]{7,64}")
 #: What a verdict says of the change, in the words of the entry that keeps it.
 KEPT = ("kind", "change", "low", "high", "before", "now", "unit", "metric")
 
@@ -111,7 +119,9 @@ def promote(args: Namespace) -> int:
     stored = read_run(path)
     if not stored.benchmarks:
         raise BaselineError(f"the run {path} measured no case")
+    target = path_of(args.name)
     acceptances = [*([ALL] if args.accept_regressed else []), *args.accept]
+    acceptances += _of_commits(target) if args.accept_commits else []
     found = decide(stored, acceptances)
     if args.history is not None:
         accepted = {key_of(benchmark): benchmark for benchmark in found.promoted}
@@ -122,13 +132,51 @@ def promote(args: Namespace) -> int:
             f"({show.some(found.refused)}); --accept 'PATTERN=REASON' makes the slower speed of "
             "the cases that it names the baseline, --accept-regressed that of all"
         )
-    target = path_of(args.name)
     if found.promoted or not found.left:
         store.save(target, {**stored.document, "benchmarks": found.promoted})
     if found.gone and store.exists(target):
         store.change(target, lambda old: [b for b in old if b["fullname"] not in found.gone])
     print(f"{len(found.promoted)} cases of {path} are the baseline {target} now")
     return _say_the_rest(stored, found, acceptances)
+
+
+def _of_commits(target: Path) -> List[Acceptance]:
+    """Return what the messages of the commits since the last promotion accept.
+
+    The baseline knows the commit that it was made of. Where git does not, the newest commit alone
+    is asked.
+    """
+    before = ""
+    if store.exists(target):
+        commit = store.load_document(target).get("commit_info", {}).get("id")
+        before = str(commit or "").partition("-")[0]
+    known = COMMIT.fullmatch(before) and _git("merge-base", before, "HEAD") is not None
+    log = _git("log", FORMAT_OF_TRAILERS, *([f"{before}..HEAD"] if known else ["-1", "HEAD"]))
+    if log is None:
+        raise BaselineError(f"--accept-commits: {suite_root()} is no clone of a git repository")
+    found = []
+    for line in filter(None, map(str.strip, log.splitlines())):
+        try:
+            found.append(Acceptance.parse(line))
+        except argparse.ArgumentTypeError as error:
+            print(f"{TRAILER}: {error}", file=sys.stderr)
+    return found
+
+
+def _git(*words: str) -> Optional[str]:
+    """Return what git says in the suite's folder, or None where it fails."""
+    try:
+        answer = subprocess.run(
+            ["git", *words],
+            cwd=str(suite_root()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+    except OSError:
+        return None
+    return None if answer.returncode else answer.stdout.decode(errors="replace")
 
 
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:

@@ -79,6 +79,8 @@ def read_all(paths: Sequence[Path]) -> StoredRun:
     lost_runs = []
     for path in paths:
         try:
+            if not path.suffix and not path.exists():
+                raise baseline.BaselineError(f"{path} is not there: the shard left no results")
             one = read_run(path)
         except baseline.BaselineError as error:
             problems.append(str(error))

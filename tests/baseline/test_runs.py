@@ -138,7 +138,7 @@ def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(project: Project, d
     if damage == "cut":
         (project.folder / path).write_text(text[: len(text) // 2])
     elif damage == "gone":
-        path, why = "shards/three", "there is no baseline"
+        path, why = "shards/three", "shards/three is not there: the shard left no results"
     elif damage == "other":
         (project.folder / "shards" / "three").mkdir()
         path, why = "shards/three", "has neither a journal (run-*.jsonl) nor a baseline.json"

@@ -1,0 +1,164 @@
+"""Puts a report's summary under a pull or merge request, in one comment that later runs replace.
+
+python -m ipubench.plugins.report.comment report/summary.md --name=benchmarks
+
+The comment begins with a hidden line that has the name, and only the comment with this line is
+changed: other workflows and people keep theirs. What it needs is in the variables of the job:
+
+- GitHub: GITHUB_REPOSITORY, GITHUB_API_URL, GITHUB_EVENT_PATH and GH_TOKEN, which may write
+  pull requests;
+- GitLab: CI_API_V4_URL, CI_PROJECT_ID, CI_MERGE_REQUEST_IID and BENCHMARK_TOKEN, a project access
+  token with the scope `api`.
+
+Exit codes: 0; 1, the service refuses or cannot be reached; 4, the command line, the file or the job
+cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, Mapping, NoReturn, Optional, Sequence
+
+PAGE = 100  # comments in one answer
+MOST_PAGES = 50
+TIMEOUT_SECONDS = 60.0
+NAME = re.compile(r"[\w .:/-]{1,80}")
+
+
+class CommentError(Exception):
+    """There can be no comment; the message says why and what to do."""
+
+    def __init__(self, message: str, code: int = 4) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Service:
+    """Where the comments of one request are, and how one is changed."""
+
+    comments: str  # address of all comments of the request
+    changed: str  # address before a comment's number
+    method: str  # that changes one
+    headers: Dict[str, str]
+
+    @classmethod
+    def of_job(cls, job: Mapping[str, str]) -> Service:
+        """Return the service that the variables of a job name. Raises CommentError."""
+        if "GITHUB_REPOSITORY" in job:
+            return cls._github(job)
+        if "CI_API_V4_URL" in job:
+            return cls._gitlab(job)
+        raise CommentError("this is no job of GitHub or GitLab: their variables are not set")
+
+    @classmethod
+    def _github(cls, job: Mapping[str, str]) -> Service:
+        token, path = _needed(job, "GH_TOKEN"), _needed(job, "GITHUB_EVENT_PATH")
+        try:
+            event = json.loads(Path(path).read_text(encoding="utf-8"))
+            number = int(event["pull_request"]["number"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CommentError(f"the job's event {path} names no pull request: {error!r}") from None
+        api = job.get("GITHUB_API_URL", "https://api.github.com")
+        issues = f"{api}/repos/{job['GITHUB_REPOSITORY']}/issues"
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+        }
+        return cls(f"{issues}/{number}/comments", f"{issues}/comments", "PATCH", headers)
+
+    @classmethod
+    def _gitlab(cls, job: Mapping[str, str]) -> Service:
+        project, number = _needed(job, "CI_PROJECT_ID"), _needed(job, "CI_MERGE_REQUEST_IID")
+        notes = f"{job['CI_API_V4_URL']}/projects/{project}/merge_requests/{number}/notes"
+        return cls(notes, notes, "PUT", {"PRIVATE-TOKEN": _needed(job, "BENCHMARK_TOKEN")})
+
+    def put(self, marker: str, text: str) -> str:
+        """Replace the comment that begins with ``marker``, or add one; say which."""
+        body = {"body": f"{marker}\n{text}"}
+        for comment in self._all():
+            if _first_line(comment) == marker:
+                self._ask(f"{self.changed}/{int(comment['id'])}", self.method, body)
+                return "replaced"
+        self._ask(self.comments, "POST", body)
+        return "added"
+
+    def _all(self) -> Iterator[Dict[str, Any]]:
+        for page in range(1, MOST_PAGES + 1):
+            found = self._ask(f"{self.comments}?per_page={PAGE}&page={page}")
+            yield from found
+            if len(found) < PAGE:
+                return
+
+    def _ask(self, address: str, method: str = "GET", body: Optional[Dict[str, str]] = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {**self.headers, "Content-Type": "application/json"}
+        request = urllib.request.Request(  # noqa: S310  (the job names the service)
+            address, data, headers, method=method
+        )
+        try:
+            with urllib.request.urlopen(  # noqa: S310
+                request, timeout=TIMEOUT_SECONDS
+            ) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            said = error.read(300).decode(errors="replace")
+            why = f"{error.code} {error.reason}: {said}"
+        except (OSError, ValueError) as error:
+            why = str(error)
+        raise CommentError(f"{method} {address}: {why}; may the job's token write comments?", 1)
+
+
+def _needed(job: Mapping[str, str], name: str) -> str:
+    value = job.get(name, "")
+    if not value:
+        raise CommentError(f"{name} is not set in this job")
+    return value
+
+
+def _first_line(comment: Dict[str, Any]) -> str:
+    return (str(comment.get("body") or "").splitlines() or [""])[0].strip()
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(4, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(words: Optional[Sequence[str]] = None) -> int:
+    """Put a file into its comment; return the exit code."""
+    parser = _Parser(
+        prog="python -m ipubench.plugins.report.comment",
+        description="Put a report's summary into one comment of a pull or merge request.",
+    )
+    parser.add_argument("summary", type=Path, metavar="FILE", help="a report's summary.md")
+    parser.add_argument(
+        "--name", required=True, help="of the workflow; the comment with this name is replaced"
+    )
+    given = parser.parse_args(words)
+    try:
+        if not NAME.fullmatch(given.name) or "--" in given.name:
+            raise CommentError(f"--name={given.name}: write letters, digits, spaces and . : / - _")
+        try:
+            text = given.summary.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise CommentError(f"{given.summary} cannot be read: {error}") from None
+        how = Service.of_job(os.environ).put(f"<!-- ipubench: {given.name} -->", text)
+    except CommentError as error:
+        print(error, file=sys.stderr)
+        return error.code
+    print(f"the comment of {given.name} was {how}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""One comment per workflow: a service that holds comments, and what a job does to them."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from ipubench.plugins.report.comment import main
+
+COMMENTS = re.compile(r"/repos/me/suite/issues/7/comments|/projects/5/merge_requests/7/notes")
+ONE = re.compile(r"(/repos/me/suite/issues/comments|/projects/5/merge_requests/7/notes)/(\d+)")
+
+
+class Comments(HTTPServer):
+    """What GitHub and GitLab do with comments, for one request of theirs."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.bodies: Dict[int, str] = {}
+        self.asked: List[Tuple[str, str]] = []
+        self.refuses = False
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Comments
+
+    def answer(self) -> None:
+        server, url = self.server, urlsplit(self.path)
+        server.asked.append((self.command, url.path))
+        token = self.headers["Authorization"] or self.headers["PRIVATE-TOKEN"]
+        if server.refuses or token not in ("Bearer secret", "secret"):
+            self.send(403, {"message": "Resource not accessible"})
+            return
+        one = ONE.fullmatch(url.path)
+        if self.command == "GET" and COMMENTS.fullmatch(url.path):
+            query = parse_qs(url.query)
+            size, page = int(query["per_page"][0]), int(query["page"][0])
+            found = [{"id": number, "body": body} for number, body in server.bodies.items()]
+            self.send(200, found[size * (page - 1) : size * page])
+        elif self.command == "POST" and COMMENTS.fullmatch(url.path):
+            server.bodies[max(server.bodies, default=0) + 1] = self.body()
+            self.send(201, {})
+        elif one and self.command == ("PATCH" if "repos" in url.path else "PUT"):
+            assert int(one.group(2)) in server.bodies
+            server.bodies[int(one.group(2))] = self.body()
+            self.send(200, {})
+        else:
+            self.send(404, {"message": "Not Found"})
+
+    do_GET = do_POST = do_PATCH = do_PUT = answer
+
+    def body(self) -> str:
+        text = self.rfile.read(int(self.headers["Content-Length"]))
+        return str(json.loads(text)["body"])
+
+    def send(self, code: int, value: Any) -> None:
+        text = json.dumps(value).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def service() -> Iterator[Comments]:
+    server = Comments()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(params=["github", "gitlab"])
+def job(
+    request: pytest.FixtureRequest,
+    service: Comments,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Comments:
+    """Be a job of either service; return what holds its comments."""
+    for name in ("GITHUB_REPOSITORY", "CI_API_V4_URL", "http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    address = f"http://127.0.0.1:{service.server_address[1]}"
+    event = tmp_path / "event.json"
+    event.write_text(json.dumps({"pull_request": {"number": 7}}))
+    variables = {
+        "github": {
+            "GITHUB_REPOSITORY": "me/suite",
+            "GITHUB_API_URL": address,
+            "GITHUB_EVENT_PATH": str(event),
+            "GH_TOKEN": "secret",
+        },
+        "gitlab": {
+            "CI_API_V4_URL": address,
+            "CI_PROJECT_ID": "5",
+            "CI_MERGE_REQUEST_IID": "7",
+            "BENCHMARK_TOKEN": "secret",
+        },
+    }
+    for name, value in variables[request.param].items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "summary.md").write_text("**fine** 🟢\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return service
+
+
+def test_a_comment_is_added_once_and_then_replaced(job: Comments, tmp_path: Path) -> None:
+    assert main(["summary.md", "--name=benchmarks"]) == 0
+    assert job.bodies == {1: "<!-- ipubench: benchmarks -->\n**fine** 🟢\n"}
+    (tmp_path / "summary.md").write_text("bad\n")
+    assert main(["summary.md", "--name=benchmarks"]) == 0
+    assert job.bodies == {1: "<!-- ipubench: benchmarks -->\nbad\n"}
+
+
+def test_the_comments_of_others_stay(job: Comments) -> None:
+    """Also one that quotes ours, one of a workflow whose name begins alike, and the last one."""
+    others = {
+        1: "me first",
+        2: "<!-- ipubench: benchmarks 2 -->\nanother workflow",
+        3: "> <!-- ipubench: benchmarks -->\nwhat does this mean?",
+        4: "",
+    }
+    # More than one page, as services change the ends of lines.
+    others.update({number: f"comment {number}" for number in range(5, 140)})
+    job.bodies.update(others)
+    job.bodies[140] = "<!-- ipubench: benchmarks -->\r\nold"
+    job.bodies[141] = "the last one, of a person"
+    assert main(["summary.md", "--name=benchmarks"]) == 0
+    assert job.bodies.pop(140) == "<!-- ipubench: benchmarks -->\n**fine** 🟢\n"
+    assert job.bodies.pop(141) == "the last one, of a person"
+    assert job.bodies == others
+
+
+def test_a_refusal_is_one_message(job: Comments, capsys: pytest.CaptureFixture[str]) -> None:
+    job.refuses = True
+    assert main(["summary.md", "--name=benchmarks"]) == 1
+    said = capsys.readouterr().err
+    assert "403 Forbidden" in said and "may the job's token write comments?" in said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize("name", ["", "x --> <b>", "a--b", "y" * 81, "two\nlines"])
+def test_a_name_that_could_leave_the_hidden_line_is_refused(job: Comments, name: str) -> None:
+    assert main(["summary.md", f"--name={name}"]) == 4
+    assert job.asked == []
+
+
+def test_what_a_job_lacks_is_named(
+    job: Comments, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["none.md", "--name=x"]) == 4
+    assert "none.md cannot be read" in capsys.readouterr().err
+    for name in ("GH_TOKEN", "BENCHMARK_TOKEN"):
+        monkeypatch.setenv(name, "")
+    assert main(["summary.md", "--name=x"]) == 4
+    assert "_TOKEN is not set in this job" in capsys.readouterr().err
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    monkeypatch.delenv("CI_API_V4_URL", raising=False)
+    assert main(["summary.md", "--name=x"]) == 4
+    assert "this is no job of GitHub or GitLab" in capsys.readouterr().err
+    assert job.asked == []
+
+
+def test_a_job_without_a_pull_request_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "event.json").write_text("{}")
+    (tmp_path / "summary.md").write_text("x")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "me/suite")
+    monkeypatch.setenv("GITHUB_EVENT_PATH", "event.json")
+    monkeypatch.setenv("GH_TOKEN", "secret")
+    assert main(["summary.md", "--name=x"]) == 4
+    assert "names no pull request" in capsys.readouterr().err
