@@ -27,6 +27,7 @@ MODULES = (
     "plugins.compare.baseline_plugin",
     "plugins.compare.against_plugin",
     "plugins.compare.fresh_processes",
+    "plugins.compare.explain",
     "plugins.compare.judge_plugin",
     "plugins.baseline.history",
     "plugins.report.plugin",

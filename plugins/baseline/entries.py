@@ -46,12 +46,19 @@ def key_of(benchmark: Benchmark) -> Key:
 
 
 def measured(results: SessionResults) -> List[Benchmark]:
-    """Return what a baseline keeps of a run: its credible cases, each with all its processes."""
-    return [
-        with_processes(benchmark, results.fresh.get(nodeid, ()))
-        for nodeid, benchmark in results.benchmarks.items()
-        if not record_of(benchmark).get("implausible")
-    ]
+    """Return what a baseline keeps of a run: its credible cases, each with all its processes.
+
+    And where the time of a case went, for those that were profiled.
+    """
+    found = []
+    for nodeid, benchmark in results.benchmarks.items():
+        if not record_of(benchmark).get("implausible"):
+            whole = with_processes(benchmark, results.fresh.get(nodeid, ()))
+            operations = results.profiles.get(nodeid, {}).get("here")
+            if operations:
+                record_of(whole)["operations"] = operations
+            found.append(whole)
+    return found
 
 
 def why_disturbed(benchmark: Benchmark) -> str:

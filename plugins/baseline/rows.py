@@ -129,6 +129,7 @@ class Report:
             "allowed": verdict.get("allowed"),
             "in_turns": bool(verdict.get("in_turns")),
             "reasons": reasons,
+            "profile": self.profiles.get(nodeid),
         }
 
 

@@ -164,6 +164,18 @@ def _add_looking_inside(group: pytest.OptionGroup) -> None:
         "the framework's trace on a host",
     )
     group.addoption(
+        "--profile-on-regression",
+        action="store_true",
+        help="profile a case that regressed once more, here and in the other environment, and show "
+        "the operations whose share of the time grew",
+    )
+    group.addoption(
+        "--keep-operations",
+        action="store_true",
+        help="profile each measured case once more, and keep its operations for a baseline's "
+        "--profile-on-regression",
+    )
+    group.addoption(
         "--save-graph",
         default=None,
         metavar="DIR",

@@ -23,6 +23,7 @@ from ipubench.plugins.record.text import (
     short_number,
 )
 from ipubench.plugins.record.verdict import UNJUDGED, how_compared
+from ipubench.plugins.report.profiles import HEADINGS, caption, explained, lines_of
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
 LARGEST = 60_000
@@ -55,6 +56,7 @@ def markdown(report: Report) -> str:
         lines += _fitting(lines, head, [_changed(row) for row in changed], LARGEST - 2 * LAST)
         how = how_compared(any(row["in_turns"] for row in rows))
         lines += ["", f"Change is {how}, with its 95% interval; + is faster.", ""]
+    lines += _profiles(lines, explained(changed))
     noisy = own_noise((row["name"], row) for row in rows)
     lines += [escape(noisy), ""] if noisy else []
     full = ["case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change", "verdict"]
@@ -132,6 +134,29 @@ def change_text(row: Dict[str, Any]) -> str:
 
 def _rate(value: Any, unit: Any) -> str:
     return "" if value is None else f"{short_number(value)} {escape(str(unit or ''))}".strip()
+
+
+def _profiles(before: Sequence[str], rows: Sequence[Dict[str, Any]]) -> List[str]:
+    """Return a folded table of operations for each case that was profiled, as far as they fit."""
+    lines: List[str] = []
+    for row in rows:
+        name = f"<code>{escape(row['name'])}</code>"
+        found = [
+            f"<details><summary>Where the time of {name} went</summary>",
+            "",
+            escape(caption(row["profile"])),
+            "",
+        ]
+        operations = lines_of(row["profile"])
+        if operations:
+            found += [markdown_row(list(HEADINGS)), "|:--|--:|--:|--:|--:|"]
+            found += [markdown_row([escape(text[:80]) for text in line]) for line in operations]
+            found += [""]
+        found += ["</details>", ""]
+        if _size([*before, *lines, *found]) > LARGEST - 2 * LAST:
+            return [*lines, "Operations of more cases are in report.html.", ""]
+        lines += found
+    return lines
 
 
 def _environment(report: Report, room: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
@@ -15,7 +15,8 @@ from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of, rounds_of
 from ipubench.plugins.record.text import percent, short_number
-from ipubench.plugins.record.verdict import COMPARED, MISSING
+from ipubench.plugins.record.verdict import COMPARED, MISSING, REGRESSED
+from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Run, run_key
 
@@ -186,6 +187,7 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     for kind in CHANGED:
         found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}
         lines += [Row((f"  {kind}: {text}",), kind) for text in _named(found)]
+    lines += _explanations(run, by_kind.get(REGRESSED, ()))
     noisy = own_noise((_short_name(run, nodeid), verdict) for nodeid, verdict in verdicts.items())
     lines += [Row((f"  {noisy}",))] if noisy else []
     comparison = config.stash.get(comparison_key, None)
@@ -201,6 +203,16 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     if policy_of(config) is not None and not set(by_kind) & set(COMPARED):
         lines.append(Row(("  nothing was compared, so the gate says nothing",)))
     return lines
+
+
+def _explanations(run: Run, nodeids: Sequence[str]) -> List[Row]:
+    """Say of each regressed case that was profiled where its time went."""
+    profiles = run.results.profiles
+    return [
+        Row((f"  {_short_name(run, nodeid)}: {one_line(profiles[nodeid])}",))
+        for nodeid in nodeids
+        if nodeid in profiles
+    ]
 
 
 def _short_name(run: Run, nodeid: str) -> str:

@@ -75,7 +75,9 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     # An instance records nothing by itself, and its log was of no use.
     assert not (together.folder / "results" / "instances").exists()
     assert len(together.journals()) == 1
-    assert [line["type"] for line in together.journal()] == ["run", "case", "outcome"]
+    assert [line["type"] for line in together.journal()] == [
+        "run", "selected", "case", "outcome", "end",
+    ]  # fmt: skip
 
 
 def test_fewer_cores_than_instances_is_said_and_recorded(together: Project) -> None:

@@ -1,0 +1,150 @@
+"""`--profile-on-regression`: a regressed case is run once more under the profiler, and explained.
+
+Each side that can run is profiled in a fresh process: this one, and with ``--against`` the other
+one. A stored baseline cannot run: its operations are known where it was measured with
+``--keep-operations``. The report shows the operations whose share of the time grew.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from typing import Any, Callable, Dict, Optional, Tuple
+
+import pytest
+
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.machine.files import user_path
+from ipubench.plugins.command_line.words import only_lists
+from ipubench.plugins.compare.against_plugin import against_key
+from ipubench.plugins.compare.baseline_plugin import comparison_key
+from ipubench.plugins.compare.operations import Operations, grown, operations_in
+from ipubench.plugins.measure.base import measured_key
+from ipubench.plugins.processes.fresh import (
+    cpus_key,
+    folder_of,
+    fresh_command,
+    fresh_environment,
+    known_reason,
+    most_seconds,
+    run_bounded,
+    running_on,
+)
+from ipubench.plugins.processes.other_python import Environment
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.run.results import Run, run_key
+from ipubench.plugins.selection.expand import case_of
+
+#: Below the results folder; each run has one of its own in it.
+FOLDER = "profiles"
+HERE, THERE = "here", "there"
+NO_TRACE = "its profile has no trace of operations that can be read"
+NOT_KEPT = "the baseline keeps no operations; measure it with --keep-operations"
+
+release_key = pytest.StashKey[Callable[[], None]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse what could explain nothing."""
+    option = config.option
+    compares = option.baseline is not None or option.against is not None
+    if option.profile_on_regression and not compares and not only_lists(config):
+        raise pytest.UsageError(
+            "--profile-on-regression needs something to compare with: add --baseline=NAME or "
+            "--against=PYTHON"
+        )
+
+
+# Registered before plugins/compare/judge_plugin.py, which takes what was measured out of the stash.
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Note how to let go of what a case shares, which its fresh process will need."""
+    measured = item.stash.get(measured_key, None)
+    if measured is not None and item.config.option.keep_operations:
+        item.stash[release_key] = measured.release
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Explain a case that has regressed, while the run still holds its device."""
+    run, case = item.config.stash.get(run_key, None), case_of(item)
+    if run is None or case is None or item.nodeid not in run.results.benchmarks:
+        return
+    option = item.config.option
+    kind = run.results.verdicts.get(item.nodeid, {}).get("kind")
+    if not (option.keep_operations or (option.profile_on_regression and kind == REGRESSED)):
+        return
+    if release_key in item.stash:
+        item.stash[release_key]()
+        del item.stash[release_key]  # it holds the step
+    profiler = Profiler(item, case, run, item.config.stash[progress_key].phase)
+    both = option.profile_on_regression and kind == REGRESSED
+    run.add({"type": "profile", "case": item.nodeid, "profile": profiler.explain(both)})
+
+
+class Profiler:
+    """Profiles one case in fresh processes."""
+
+    def __init__(
+        self, item: pytest.Item, case: Case, run: Run, progress: Callable[[str], None]
+    ) -> None:
+        self._config = item.config
+        self._nodeid = item.nodeid
+        self._case = case
+        self._run = run
+        self._progress = progress
+        results = user_path(item.config.option.results_dir)
+        self.folder = (results / FOLDER / run.journal.path.stem).resolve()
+
+    def explain(self, both: bool) -> Dict[str, Any]:
+        """Return where the time went here, and with ``both`` also there and what grew."""
+        here, problem = self._profile(HERE)
+        found: Dict[str, Any] = {"folder": str(self.folder), "here": here}
+        notes = [f"here: {problem}"] if problem else []
+        if both:
+            there, problem = self._before()
+            found.update(there=there, grown=grown(there, here) if there and here else [])
+            notes += [f"before: {problem}"] if problem else []
+        return {**found, "notes": notes}
+
+    def _before(self) -> Tuple[Operations, str]:
+        """Return where the time went before, or why that is not known."""
+        against = self._config.stash.get(against_key, None)
+        if against is not None:
+            return self._profile(THERE, against.environment)
+        comparison = self._config.stash.get(comparison_key, None)
+        benchmark = self._run.results.benchmarks[self._nodeid]
+        entry = comparison.find(benchmark) if comparison is not None else None
+        kept = record_of(entry).get("operations", []) if entry is not None else []
+        return kept, "" if kept else NOT_KEPT
+
+    def _profile(
+        self, where: str, elsewhere: Optional[Environment] = None
+    ) -> Tuple[Operations, str]:
+        """Return the operations of one side, or why they are not known."""
+        self._progress(f"profiling {where}")
+        config = self._config
+        root = self.folder / where
+        traces = root / self._case.id
+        # A resumed run may have left some.
+        shutil.rmtree(traces, ignore_errors=True)
+        cpus = config.stash[cpus_key]
+        with tempfile.TemporaryDirectory(prefix="ipubench-profile-") as results, running_on(cpus):
+            code, output = run_bounded(
+                [
+                    *fresh_command(config, self._nodeid, results, elsewhere),
+                    f"--profile={root}",
+                ],
+                str(folder_of(config, elsewhere)),
+                elsewhere.variables(fresh_environment()) if elsewhere else fresh_environment(),
+                most_seconds(config, self._nodeid),
+            )
+        if code != 0:
+            lines = [line for line in output.splitlines() if line.strip()]
+            how = "it took too long" if code is None else f"exit code {code}"
+            return [], f"it could not be profiled ({known_reason(lines) or how})"
+        found = operations_in(traces)
+        return found, "" if found else NO_TRACE
