@@ -39,8 +39,7 @@ def at_the_end(project: Project, line: str) -> None:
 
 
 def kinds(project: Project) -> List[str]:
-    framing = ("selected", "end")
-    return [line["type"] for line in project.journal() if line["type"] not in framing]
+    return [line["type"] for line in project.journal()]
 
 
 def test_the_record_comes_first_then_fresh_processes_then_the_verdict(stored: Project) -> None:
