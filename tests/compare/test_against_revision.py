@@ -80,6 +80,7 @@ def test_a_revision_that_cannot_alternate_is_measured_in_processes(
     )
     repository.replace("plugins/processes/alternating.py", "!= ALTERNATING", "!= 7")
     repository.commit("older")
+    repository.git("checkout", "-q", "HEAD~1", "--", ".")
     repository.slow_down(1.25)
     outcome = repository.run(*CASE, "--against=git:main", "--gate=5%").assert_code(1)
     outcome.line("4000 items/s before, 3200 items/s now")
@@ -139,6 +140,8 @@ def test_a_case_that_imports_another_checkout_there_is_incomparable(
     if not alternating:
         repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 1", "ALTERNATING = 0")
     repository.commit("imports from elsewhere")
+    if not alternating:
+        repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 0", "ALTERNATING = 1")
     outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(6)
     outcome.line(f"incomparable: {NODEID}: it does not run there: ")
     if not alternating:
