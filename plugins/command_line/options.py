@@ -25,6 +25,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ipubench-results", "ipubench: results, baselines and gate")
     _add_results(group)
     _add_comparisons(group)
+    _add_against(group)
     _add_reports(group)
 
 
@@ -252,6 +253,10 @@ def _add_comparisons(group: pytest.OptionGroup) -> None:
         metavar="N",
         help="processes that measure each case: 1, and 9 for a baseline that is saved",
     )
+
+
+def _add_against(group: pytest.OptionGroup) -> None:
+    """What else a case is measured with in turns, in the same run."""
     group.addoption(
         "--against",
         default=None,

@@ -17,10 +17,10 @@ from ipubench.bench_training.training import Training
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
-from ipubench.models.tensorflow.training import auto_scaling, fusion
+from ipubench.models.tensorflow.training import auto_scaling, optimisers
 from ipubench.models.tensorflow.training.application import ApplicationRecipe
 from ipubench.models.tensorflow.training.application_schedules import LearningRate
-from ipubench.models.tensorflow.training.device_preprocess import preprocess
+from ipubench.models.tensorflow.training.inputs import preprocess
 from ipubench.models.tensorflow.training.recipe import Targets
 from tests.support import sdk_api
 from tests.support import tensorflow_ipu as small
@@ -165,7 +165,7 @@ def test_a_value_without_meaning_is_refused(options: Dict[str, Any], message: st
 @pytest.fixture(params=["plain", "fused"])
 def fuse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Both forms of an update; only the kernel is large, so that both are mixed."""
-    monkeypatch.setattr(fusion, "FUSED_FROM", 100)
+    monkeypatch.setattr(optimisers, "FUSED_FROM", 100)
     return bool(request.param == "fused")
 
 

@@ -601,7 +601,7 @@ def test_units_of_a_resnet(built: Callable[[Network], Any]) -> None:
     blocks = [f"b{stage}/{block}" for stage in range(1, 5) for block in range(2)]
     names = [name for block in blocks for name in (block, f"{block}/relu")]
     assert [unit.name for unit in classifier.units] == ["stem", *names, "top"]
-    assert classifier.split_names == [*names, "top"]
+    assert [unit.name for unit in classifier.units[1:]] == [*names, "top"]
 
 
 def test_units_of_an_efficientnet(built: Callable[[Network], Any]) -> None:

@@ -7,10 +7,10 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
-from ipubench.models.tensorflow.training import fusion, inputs, losses, mixing
-from ipubench.models.tensorflow.training.averaging import WeightAverages
+from ipubench.models.tensorflow.training import inputs, losses, mixing, optimisers
 from ipubench.models.tensorflow.training.optimisers import (
     NAMES,
+    WeightAverages,
     default_rmsprop_decay,
     make_optimiser,
 )
@@ -30,7 +30,7 @@ def tf() -> Any:
 @pytest.fixture(params=["plain", "fused"])
 def fuse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Both forms of an update; only the kernel is large, so that both are mixed."""
-    monkeypatch.setattr(fusion, "FUSED_FROM", 100)
+    monkeypatch.setattr(optimisers, "FUSED_FROM", 100)
     return bool(request.param == "fused")
 
 

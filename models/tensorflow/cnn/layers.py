@@ -270,11 +270,6 @@ class Classifier(tf.Module):
         super().__init__()
         self.units = units
 
-    @property
-    def split_names(self) -> List[str]:
-        """The units that can be the first of a pipeline stage after the first stage."""
-        return [unit.name for unit in self.units[1:]]
-
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the logits."""
         return through(self.units, images, run)

@@ -8,7 +8,7 @@ from typing import Any, Dict
 from ipubench.models.tensorflow.training.application_optimisers import Lars, RMSprop, Sgd
 from ipubench.models.tensorflow.training.application_schedules import LearningRate, one_of
 from ipubench.models.tensorflow.training.auto_scaling import AutoScaledSgd
-from ipubench.models.tensorflow.training.device_preprocess import DATASETS, preprocess
+from ipubench.models.tensorflow.training.inputs import DATASETS, preprocess
 from ipubench.models.tensorflow.training.losses import cross_entropy
 from ipubench.models.tensorflow.training.optimisers import Optimiser, default_rmsprop_decay
 from ipubench.models.tensorflow.training.recipe import (

@@ -6,7 +6,8 @@ DEVIATION for pixels scaled to 0..1. A pixel is normalised to ``pixel * SCALE - 
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, Optional
 
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
@@ -32,3 +33,52 @@ def network_input(tf: Any, images: Any, dtype: Any, normalise_input: bool, norma
     if normalised:
         return tf.cast(images, dtype)
     return normalise(tf, images, dtype, normalise_input)
+
+
+#: Data sets of which something can be left to the device.
+DATASETS = ("imagenet", "cifar10", "mnist")
+
+
+def preprocess(
+    tf: Any, images: Any, dtype: Any, dataset: str, fused: bool = False, seed: Optional[Any] = None
+) -> Any:
+    """Return images [N, H, W, C] of pixels 0..255, uint8 or floating, as inputs in ``dtype``.
+
+    imagenet: (x / 255 - mean) / deviation of each channel; ``fused`` as one product and one
+    difference. cifar10: each image mirrored at random, then standardised. mnist: x / 255. An empty
+    name: nothing. ``seed``, int32 [2], is for mirroring; without it, as in validation, there is
+    none. Raises ValueError for another data set.
+    """
+    if not dataset:
+        return tf.cast(images, dtype)
+    if dataset == "imagenet" and fused:
+        return normalise(tf, images, dtype, normalise_input=True)
+    pixels = tf.cast(images, tf.float32)
+    if dataset == "imagenet":
+        return tf.cast((pixels / 255.0 - MEAN) / DEVIATION, dtype)
+    if dataset == "cifar10":
+        mirrored = pixels if seed is None else mirror(tf, pixels, seed)
+        return tf.cast(standardise(tf, mirrored), dtype)
+    if dataset == "mnist":
+        return tf.cast(pixels * (1.0 / 255.0), dtype)
+    raise ValueError(f"there is no preprocessing for {dataset!r}: one of {', '.join(DATASETS)}")
+
+
+def mirror(tf: Any, images: Any, seed: Any) -> Any:
+    """Return images [N, H, W, C], each mirrored left to right with probability 1/2.
+
+    Equal seeds (int32 [2]) mirror the same images.
+    """
+    chosen = tf.random.stateless_uniform([images.shape[0], 1, 1, 1], seed) < 0.5
+    return tf.where(chosen, tf.reverse(images, [2]), images)
+
+
+def standardise(tf: Any, images: Any) -> Any:
+    """Return images [N, H, W, C] with mean 0 and deviation 1 each, floating.
+
+    The deviation is at least 1 / sqrt(H W C), as in tf.image.per_image_standardization, so that
+    an image of one colour, such as one that fills up a batch, becomes zero and not NaN.
+    """
+    least = 1.0 / math.sqrt(images.shape[1:].num_elements())
+    mean, variance = tf.nn.moments(images, [1, 2, 3], keepdims=True)
+    return (images - mean) / tf.maximum(tf.sqrt(variance), least)

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from ipubench.models.tensorflow.training import schedules
-from ipubench.models.tensorflow.training.averaging import WeightAverages
 from ipubench.models.tensorflow.training.inputs import network_input
 from ipubench.models.tensorflow.training.losses import cross_entropy
 from ipubench.models.tensorflow.training.mixing import mix, mixup_coefficients
-from ipubench.models.tensorflow.training.optimisers import SKIPPED, Optimiser, make_optimiser
+from ipubench.models.tensorflow.training.optimisers import (
+    SKIPPED,
+    Optimiser,
+    WeightAverages,
+    make_optimiser,
+)
 
 IMAGENET_IMAGES = 1281167
 FLOAT32_MAX = 3.4028235e38
