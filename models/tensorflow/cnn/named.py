@@ -130,6 +130,11 @@ def build_named(
     """
     from ipubench.models.tensorflow.cnn.factory import LayerFactory
     from ipubench.models.tensorflow.cnn.layers import Classifier
+    from ipubench.models.tensorflow.cnn.named_units import (
+        cifar_units,
+        named_resnet_units,
+        toy_units,
+    )
 
     make = LayerFactory(
         tf.float32 if dtype is None else dtype,
@@ -145,13 +150,7 @@ def build_named(
     )
     name, classes, channels = network.model_name, network.classes, network.image_shape[2]
     if name in RESNETS:
-        from ipubench.models.tensorflow.cnn.named_resnet import named_resnet_units
-
         return Classifier(named_resnet_units(make, name, name in BOTTLENECKS, channels, classes))
     if name in CIFAR_RESNETS:
-        from ipubench.models.tensorflow.cnn.named_cifar import cifar_units
-
         return Classifier(cifar_units(make, name, channels, classes))
-    from ipubench.models.tensorflow.cnn.named_toy import toy_units
-
     return Classifier(toy_units(make, name, network.image_shape, classes))

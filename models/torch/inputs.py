@@ -1,11 +1,11 @@
-"""What a network does with its images first: normalise or cast them.
+"""What a network's images go through first: a cast, normalisation, transfers while it computes.
 
 Imported only where PyTorch is loaded already: a module class cannot be declared without it.
 """
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Any, Sequence
 
 import torch
 from torch import nn
@@ -59,3 +59,23 @@ class NormalisedInput(nn.Module):
         """Return what the network makes of the normalised images."""
         outputs: torch.Tensor = self.network(images.to(self.dtype) * self.scale - self.shift)
         return outputs
+
+
+class OverlappedTransfers(nn.Module):
+    """A network whose input arrives, and whose output leaves, while other batches compute.
+
+    ``poptorch`` is the SDK's module; its options must reserve tiles for the transfers.
+    """
+
+    def __init__(self, network: nn.Module, poptorch: Any) -> None:
+        super().__init__()
+        self.network = network
+        self._mode = poptorch.OverlapMode.OverlapDeviceIterationLoop
+        self._overlap_input = poptorch.set_overlap_for_input
+        self._overlap_output = poptorch.set_overlap_for_output
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return what the network makes of the images."""
+        outputs: torch.Tensor = self.network(self._overlap_input(images, self._mode))
+        overlapped: torch.Tensor = self._overlap_output(outputs, self._mode)
+        return overlapped
