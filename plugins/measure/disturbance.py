@@ -68,7 +68,10 @@ class Disturbance:
         }
 
     def describe(self, seconds: Sequence[float], enough: bool) -> Dict[str, Any]:
-        """Return this part of a record, as shares of the wall time; ``lost`` is of each round."""
+        """Return this part of a record, as shares of the wall time.
+
+        ``lost`` is of each round, and so are ``cpu_seconds``, which all of our processes used.
+        """
         if self.contention is None:
             return {"unknown": UNKNOWN}
         taken = self.taken()[: len(seconds)]
@@ -77,6 +80,10 @@ class Disturbance:
         return {
             "limit": LIMIT,
             "lost": [round(one.lost, 4) for one in taken],
+            "cpu_seconds": [
+                round(after.ours - before.ours, 6)
+                for before, after in zip(readings, readings[1 : len(taken) + 1])
+            ],
             "clean": sum(one.lost <= LIMIT for one in taken),
             "enough": enough,
             "by_others": round(whole.by_others, 4),
