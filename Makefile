@@ -52,10 +52,13 @@ NUMERIC = $(shell grep --files-with-matches --recursive --include='test_*.py' 'm
 test-avx2: setup
 	$(AS_AVX2) $(QUIETLY) $(BIN)/python -m pytest $(NUMERIC) -m numeric $(WORKERS)
 
-# The tests that need no framework, on the SDK's Python with the oldest supported pytest-benchmark.
+# The SDK's Python, with the oldest supported pytest-benchmark: the tests that need no framework. Of
+# those that run the suite, one for each command or kind of run; `make lint` finds calls of a newer
+# Python's library wherever they are.
+ON_38 := not framework and (entry_point or not slow and not suite)
 ifneq ($(PYTHON38),)
 test38: $(STAMP38)
-	$(VENV38)/bin/python -m pytest tests -m "not framework and not slow" $(WORKERS)
+	$(VENV38)/bin/python -m pytest tests -m "$(ON_38)" $(WORKERS)
 
 $(STAMP38): pyproject.toml constraints-py38.txt
 	$(PYTHON38) -m venv $(VENV38)
@@ -98,11 +101,16 @@ gate-study: setup
 	done
 	$(BIN)/python -m scripts.gate_study.beside_others --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
 
+# What Python 3.8 has not. Types are not looked at: nothing evaluates annotations.
+VERMIN := --target=3.8- --violations --no-tips --no-eval-annotations --quiet
+PYTHON_CODE := conftest.py ipubench/__init__.py bench_* fixtures models plugins scripts tests
+
 lint: setup docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/vermin $(VERMIN) $(PYTHON_CODE)
 
 # The pages of docs/ as a site in site/; a broken link or a page out of the navigation is an error.
 docs: setup

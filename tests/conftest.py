@@ -75,6 +75,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
     return True if MARKED.search(collection_path.read_text(encoding="utf-8")) else None
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what runs the suite: it uses the fixture ``project``."""
+    if "project" in getattr(item, "fixturenames", ()):
+        item.add_marker("suite")
+
+
 def pytest_collection_finish() -> None:
     """Leave modules out of garbage collections: TensorFlow's graphs cause many, each of it all."""
     gc.freeze()

@@ -54,6 +54,7 @@ def run(project: Project, *words: str, **env: str) -> None:
     project.run("-k", "beta", "--budget=0.3", "--processes=1", *words, env=env)
 
 
+@pytest.mark.entry_point
 def test_list_shows_each_baseline(shell: Shell) -> None:
     shell.store("main", entry("a"), entry("b"), entry("a", machine="cpu/y"))
     shell.store("other", entry())
@@ -84,6 +85,7 @@ def test_show_lists_the_cases_by_machine_within_80_columns(shell: Shell) -> None
     assert outcome.line("..").split()[1:5] == ["796.5", "items/s", "3.0%", "5"]
 
 
+@pytest.mark.entry_point
 def test_show_a_case_has_its_configuration_and_each_process(shell: Shell) -> None:
     shell.store("main", entry("a", processes=3), entry("b"))
     outcome = shell("show", "main", "bench_x[a]").assert_code(0)
@@ -112,6 +114,7 @@ def test_a_wrong_command_line_is_one_message_and_exit_code_4(
 # merge
 
 
+@pytest.mark.entry_point
 def test_merge_joins_shards(shell: Shell) -> None:
     shell.store("one", entry("a"))
     shell.store("two", entry("b"), entry("a", machine="cpu/y"), entry("a", config_hash="g"))
@@ -161,6 +164,7 @@ def test_commands_that_change_one_file_at_once_lose_nothing(shell: Shell) -> Non
 # promote
 
 
+@pytest.mark.entry_point
 def test_promote_makes_a_journal_the_baseline(shell: Shell) -> None:
     run(shell.project, "--baseline-save=saved")
     (journal,) = shell.project.journals()
@@ -319,6 +323,7 @@ def test_promote_what_is_no_run_is_one_message(shell: Shell, content: Any, messa
 # prune
 
 
+@pytest.mark.entry_point
 def test_prune_takes_out_the_cases_that_no_longer_exist(shell: Shell) -> None:
     shell.project.run("--baseline-save=main", "--budget=0.3", "--processes=1").assert_code(0)
     assert "0 cases were pruned" in shell("prune", "main").assert_code(0).text
@@ -365,6 +370,7 @@ def kinds(found: List[Dict[str, Any]]) -> Dict[str, str]:
     return {difference["case"]: difference["kind"] for difference in found}
 
 
+@pytest.mark.entry_point
 def test_diff_says_what_the_gate_says(shell: Shell) -> None:
     shell.store("before", entry("a", processes=6), entry("gone", processes=6))
     shell.store("now", entry("a", processes=6, slower=1.5), entry("added"))
@@ -406,6 +412,7 @@ def test_diff_takes_the_entry_of_the_same_machine_and_configuration(shell: Shell
 # export
 
 
+@pytest.mark.entry_point
 def test_export_prints_or_writes_another_tools_format(shell: Shell) -> None:
     shell.store("main", entry())
     printed = shell("export", "main", "--format=github-action-benchmark").assert_code(0).text

@@ -170,6 +170,7 @@ def test_names_are_fit_for_files_and_distinct() -> None:
 # Whole runs.
 
 
+@pytest.mark.entry_point
 def test_a_run_is_kept_and_shown(project: Project) -> None:
     shell = Shell(project)
     folder = project.folder / "baselines"
@@ -227,6 +228,7 @@ def kept(project: Project) -> Shell:
     return Shell(project)
 
 
+@pytest.mark.entry_point
 def test_the_trend_of_a_case_has_its_change_marked(kept: Shell) -> None:
     needs_ruptures()
     outcome = kept("history", "bench_x[a]").assert_code(0)

@@ -66,6 +66,7 @@ def judged(project: Project) -> Project:
     return project
 
 
+@pytest.mark.entry_point
 def test_the_joined_report_shows_the_shards_own_verdicts_and_failures(judged: Project) -> None:
     """Slower by 30 %: alpha may be by its policy, beta may not; one case fails, one was new."""
     shard(judged, "alpha", "-k", "bs8", "--baseline=main", **SLOWER).assert_code(0)

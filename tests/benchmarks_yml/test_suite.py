@@ -130,6 +130,7 @@ def test_entries_are_cases_whose_identifiers_begin_with_the_file(specs: Specs) -
     assert not collected(specs.run("--collect-only", "-q", file="vision"))
 
 
+@pytest.mark.entry_point
 def test_a_command_is_measured_recorded_and_its_columns_are_shown(specs: Specs) -> None:
     words = ("-k", "net_infer or net_train_real or plain", "-rN")
     data = f"--dataset-dir={specs.folder}"
@@ -274,6 +275,7 @@ def test_a_file_that_was_not_named_says_nothing_of_its_cases() -> None:
     assert is_gone(entry, {other}) and not is_gone(entry, {one, other})
 
 
+@pytest.mark.entry_point
 def test_a_report_has_the_columns_beside_it(specs: Specs) -> None:
     pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
     specs.run("-k", "size_8", "--report=out").assert_code(0)

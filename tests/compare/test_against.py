@@ -41,6 +41,7 @@ def test_changes_of_versions_are_told() -> None:
     assert other.changes(other.versions) == "the same versions"
 
 
+@pytest.mark.entry_point
 def test_a_case_that_is_slower_here_fails_with_one_paragraph(project: Project) -> None:
     source = (project.folder / "bench_fake.py").read_text()
     noting = source.replace(

@@ -42,6 +42,7 @@ def kinds(project: Project) -> List[str]:
     return [line["type"] for line in project.journal()]
 
 
+@pytest.mark.entry_point
 def test_the_record_comes_first_then_fresh_processes_then_the_verdict(stored: Project) -> None:
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     found = kinds(stored)

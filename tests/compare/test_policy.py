@@ -271,6 +271,7 @@ def test_a_named_policy_must_be_there_and_of_use(project: Project) -> None:
     assert "the policy none.yml cannot be read" in outcome.text
 
 
+@pytest.mark.entry_point
 def test_a_pattern_that_no_case_has_is_named_at_the_end(project: Project) -> None:
     project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     text = 'default: {throughput: 5%}\ncases: {"*beat*": ignore, "*alpha*": ignore}'

@@ -61,6 +61,7 @@ def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> N
     assert record["rounds"]["count"] == 2
 
 
+@pytest.mark.entry_point
 def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Project) -> None:
     answer = project.run("--dry-run", "--sweep", "-k", "alpha and bs4 and synthetic").assert_code(0)
     (typed,) = commands(answer.text)

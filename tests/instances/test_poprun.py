@@ -40,6 +40,7 @@ def together(project: Project) -> Project:
     return project
 
 
+@pytest.mark.entry_point
 def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
     words = ("bench_together.py", "--device=ipu", "--steps=2", "--set=instances=2")
     run_pytest(together.folder, together.environment, *words).assert_code(0)

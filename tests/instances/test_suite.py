@@ -41,6 +41,7 @@ def started(project: Project) -> List[int]:
     return [int(word) for word in log.read_text().splitlines()[0].split()[1:]]
 
 
+@pytest.mark.entry_point
 def test_all_instances_run_together_and_all_of_their_items_count(together: Project) -> None:
     run(together, "--steps=4", "--set=batch_size=3").assert_code(0)
     record = record_of(together)

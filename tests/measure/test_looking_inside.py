@@ -7,6 +7,7 @@ import pytest
 from tests.support.harness import Project
 
 
+@pytest.mark.entry_point
 def test_a_profile_replaces_the_timing(project: Project) -> None:
     outcome = project.run("--profile=reports", "-k", "beta").assert_code(0)
     outcome.line("profiled and not timed; the reports are below reports")

@@ -7,6 +7,7 @@ import pytest
 from tests.support.harness import Project
 
 
+@pytest.mark.entry_point
 def test_a_kept_model_saves_its_compilation_and_the_summary_says_so(project: Project) -> None:
     words = ["-k", "beta", "--set=model_cache_path=kept"]
     project.run(*words).assert_code(0)
@@ -40,6 +41,7 @@ def test_where_a_model_is_kept_does_not_change_what_is_compared(project: Project
     outcome.line("2 pass")
 
 
+@pytest.mark.entry_point
 def test_compiling_alone_measures_nothing(project: Project) -> None:
     outcome = project.run("-k", "beta-synthetic", "--set=compile_only=yes").assert_code(0)
     outcome.line("beta-synthetic: built in 1.0 s, compiled in 2.0 s, not run")

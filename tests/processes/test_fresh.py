@@ -58,6 +58,7 @@ def test_zero_values_and_one_line_per_failure(project: Project, tmp_path: Path) 
     assert "Traceback" not in outcome.text
 
 
+@pytest.mark.entry_point
 def test_a_plugin_of_the_run_is_one_of_its_worker_and_its_fresh_processes(project: Project) -> None:
     """All of them start as a user's do: no suite server is in between."""
     pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")

@@ -56,6 +56,7 @@ def figures(
     return found
 
 
+@pytest.mark.entry_point
 def test_workers_give_the_table_the_journal_and_the_files_of_a_serial_run(
     project: Project,
 ) -> None:

@@ -334,6 +334,7 @@ def test_a_report_of_stored_results(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main([str(now), f"--out={out}", "--gate=x"]) == 4
 
 
+@pytest.mark.entry_point
 def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
     source = (project.folder / "bench_fake.py").read_text()

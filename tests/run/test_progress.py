@@ -162,6 +162,7 @@ def test_a_narrow_terminal_stays_readable(project: Project, words: List[str]) ->
     assert any(".." in line for line in progress)
 
 
+@pytest.mark.entry_point
 def test_a_terminal_shows_what_a_case_is_doing(project: Project) -> None:
     written = on_a_terminal(project, 100)
     assert "] starting" in written and "] measuring (5 s at most)" in written

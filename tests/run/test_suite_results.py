@@ -16,6 +16,7 @@ from tests.support.harness import ROOT, Project
 BETA = "bench_fake.py::bench_fake[beta-synthetic]"
 
 
+@pytest.mark.entry_point
 def test_a_run_ends_in_a_table_and_leaves_a_journal(project: Project) -> None:
     outcome = project.run("-k", "bs8").assert_code(0)
     outcome.line("[1/2] bench_fake[alpha-bs8-synthetic] 800.0 items/s ±0.0% (")
@@ -80,6 +81,7 @@ def test_a_baseline_compares_and_the_same_code_passes(project: Project) -> None:
     assert "fresh" not in [line["type"] for line in project.journal()]
 
 
+@pytest.mark.entry_point
 def test_a_baseline_is_read_by_pytest_benchmark(
     project: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -98,6 +100,7 @@ def test_a_baseline_is_read_by_pytest_benchmark(
     assert b"bench_fake[beta-synthetic]" in answer.stdout
 
 
+@pytest.mark.entry_point
 def test_pytest_benchmarks_own_json_holds_the_records(project: Project) -> None:
     project.run("-k", "beta", "--benchmark-json=out.json").assert_code(0)
     loaded = json.loads((project.folder / "out.json").read_text())
@@ -107,6 +110,7 @@ def test_pytest_benchmarks_own_json_holds_the_records(project: Project) -> None:
     assert one["stats"]["data"]
 
 
+@pytest.mark.entry_point
 def test_a_regression_fails_its_case_with_one_paragraph(project: Project) -> None:
     project.run("-k", "beta", "--baseline-save=main", "--processes=4").assert_code(0)
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.1"}
@@ -237,6 +241,7 @@ def test_a_case_that_fails_leaves_the_others(project: Project) -> None:
     ]
 
 
+@pytest.mark.entry_point
 def test_a_killed_run_keeps_what_it_measured_and_resume_finishes_the_rest(
     project: Project,
 ) -> None:
@@ -280,6 +285,7 @@ def test_a_half_written_line_is_cut_off(project: Project) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.entry_point
 def test_a_run_interrupted_by_ctrl_c_keeps_what_it_measured(project: Project) -> None:
     source = (project.folder / "bench_fake.py").read_text()
     interrupted = source.replace(
@@ -314,6 +320,7 @@ def test_a_held_device_ends_the_run_with_its_holder(project: Project) -> None:
     holder.communicate()
 
 
+@pytest.mark.entry_point
 def test_benchmark_disable_runs_each_case_once_without_measuring(project: Project) -> None:
     outcome = project.run("-k", "beta", "--benchmark-disable").assert_code(0)
     outcome.line("[1/2] bench_fake[beta-synthetic] ran, not measured")
@@ -450,6 +457,7 @@ def test_gate_options_of_the_ini_file_do_not_reach_fresh_processes(project: Proj
     assert [line["type"] for line in project.journal()].count("fresh") == 3
 
 
+@pytest.mark.entry_point
 def test_pytest_benchmark_compares_seconds_per_batch(project: Project) -> None:
     project.run("-k", "beta-synthetic", "--benchmark-save=one").assert_code(0)
     words = ["--benchmark-compare", "--benchmark-compare-fail=mean:5%"]

@@ -29,6 +29,7 @@ def test_a_host_leaves_out_what_it_cannot_run_and_says_what_it_needs(project: Pr
     outcome.line("2 cases inner points of a batch-size sweep: --sweep")
 
 
+@pytest.mark.entry_point
 def test_sweep_runs_the_inner_points(project: Project) -> None:
     outcome = project.run("--collect-only", "-q", "--sweep", "-k", "alpha").assert_code(0)
     assert collected(outcome) == [
@@ -36,6 +37,7 @@ def test_sweep_runs_the_inner_points(project: Project) -> None:
     ]
 
 
+@pytest.mark.entry_point
 @pytest.mark.parametrize("device", ["ipu", "ipu-model"])
 def test_the_cases_of_an_ipu_are_listed_without_the_sdk(project: Project, device: str) -> None:
     outcome = project.run("--collect-only", "-q", f"--device={device}").assert_code(0)
@@ -52,6 +54,7 @@ def test_running_on_an_ipu_without_the_sdk_is_one_message(project: Project) -> N
     assert "Traceback" not in outcome.text
 
 
+@pytest.mark.entry_point
 def test_set_sweeps_a_value_and_shows_it(project: Project) -> None:
     outcome = project.run("--set=batch-size=2,16", "-k", "synthetic", "--steps=3").assert_code(0)
     records = project.records()
@@ -144,6 +147,7 @@ def test_markers_select_cases(project: Project) -> None:
     assert training == ["gamma-pod4-training-synthetic"]
 
 
+@pytest.mark.entry_point
 def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
     outcome = project.run("--describe", "-k", "beta").assert_code(0)
     outcome.line("bench_fake.py::bench_fake: 2 cases")
