@@ -437,7 +437,6 @@ def loss_gradients(tf: Any, classifier: Any, inputs: Any, recompute: bool) -> An
     return step
 
 
-@pytest.mark.numeric
 def test_recomputation_gives_the_same_gradients_and_draws(tf: Any) -> None:
     classifier = varied(tf, TINY)
     inputs, seed = tf.constant(images(32, batch=4)), tf.constant([7, 8])

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional
 
 from ipubench.plugins.run.journal import journals
 
@@ -54,10 +54,8 @@ class SuiteServer:
     _started: Optional[subprocess.Popen[str]] = None
 
     @classmethod
-    def run(
-        cls, folder: Path, environment: Mapping[str, str], module: str, words: Sequence[str]
-    ) -> Outcome:
-        """Run ``python -m MODULE WORDS`` in a folder; the server starts with its first run."""
+    def run(cls, folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
+        """Run ``python WORDS`` in a folder; the server starts with its first run."""
         if cls._started is None or cls._started.poll() is not None:
             cls._started = cls._start()
         server = cls._started
@@ -66,7 +64,7 @@ class SuiteServer:
             request = {
                 "folder": str(folder),
                 "environment": environment,
-                "words": ["-m", module, *words],
+                "words": words,
                 "output": output.name,
             }
             server.stdin.write(json.dumps(request) + "\n")
@@ -91,27 +89,17 @@ class SuiteServer:
 
 def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     """Run ``pytest WORDS`` in a folder, in a process of its own."""
-    return SuiteServer.run(folder, _cleaned(environment), "pytest", [*QUIETLY, *words])
+    return run_command(folder, environment, "pytest", *QUIETLY, *words)
 
 
 def run_command(folder: Path, environment: Mapping[str, str], module: str, *words: str) -> Outcome:
     """Run ``python -m MODULE WORDS``, a command of the suite, in a process of its own."""
-    return SuiteServer.run(folder, _cleaned(environment), module, words)
+    return SuiteServer.run(folder, _cleaned(environment), "-m", module, *words)
 
 
 def run_program(program: str, environment: Mapping[str, str], first: str, *words: str) -> Outcome:
     """Run a program that hands all its words but the ``first`` to pytest.main, in a process."""
-    answer = subprocess.run(
-        [sys.executable, "-c", program, first, *QUIETLY, *words],
-        cwd=str(ROOT),
-        env=_cleaned(environment),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=300,
-        check=False,
-    )
-    return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+    return SuiteServer.run(ROOT, _cleaned(environment), "-c", program, first, *QUIETLY, *words)
 
 
 def _cleaned(environment: Mapping[str, str]) -> Dict[str, str]:

@@ -22,6 +22,7 @@ from ipubench.fixtures.data.build_tfrecords import samples as sample_records
 from ipubench.fixtures.data.build_tfrecords import writer
 from ipubench.fixtures.data.build_tfrecords.__main__ import main
 from ipubench.fixtures.data.build_tfrecords.writer import encode
+from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.data.images import samples
 from tests.support.harness import ROOT
@@ -321,6 +322,8 @@ def test_the_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sample_records(tmp_path: Path) -> None:
+    # To draw the images takes seconds; those of the run's cache are the same.
+    shutil.copytree(samples.sample_folder(cache_dir()).root, tmp_path / samples.NAME)
     train = sample_records.sample_shards(tmp_path, "train")
     valid = sample_records.sample_shards(tmp_path, "validation")
     assert (train.samples, len(train.paths), len(valid.paths)) == (True, 4, 2)
