@@ -20,7 +20,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import pytest
 
 from ipubench.fixtures.case.cases import Case
-from ipubench.fixtures.instances.controller import InstanceError, Instances
+from ipubench.fixtures.instances.controller import Instances
+from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.fixtures.instances.plan import alone, instances_of
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.contention import Contention, per_interval
