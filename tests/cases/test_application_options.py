@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Dict, List, Tuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.bench_training.application.case import Application
@@ -728,7 +728,6 @@ NUMBERS = [
 WORDS = ["0", "1", "-1", "7", "2000", str(2**62), "1e9", "0.5", "1/3", "1e-30"]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_any_number_is_accepted_or_refused_in_words(data: st.DataObject) -> None:
     """A traceback at collection would tell a user nothing, nor would a search without end."""

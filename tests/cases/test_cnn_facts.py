@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Dict, List
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.bench_inference import bench_cnn_tensorflow as inference
@@ -381,7 +381,6 @@ WORDS = {
 NUMBERS: List[str] = [name for name, kind in option_types(Training).items() if kind in WORDS]
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_number_is_accepted_or_refused_in_words(data: st.DataObject) -> None:
     """Also several at a time; a traceback at collection would tell a user nothing."""

@@ -181,9 +181,7 @@ def read_or_refuse(text: str) -> None:
         assert all(0 < value <= 10 for value in limits.thresholds.values())
 
 
-quick = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
-)
+quick = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 
 
 @quick

@@ -26,7 +26,7 @@ from ipubench.plugins.gate.paired import (
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
 
 DIFFERENCES = st.lists(st.floats(-1, 1), min_size=4, max_size=14)
-quick = settings(max_examples=100, deadline=None, database=None)
+quick = settings(database=None)
 
 
 def pairs(differences: List[float]) -> List[Pair]:

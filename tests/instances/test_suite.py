@@ -148,6 +148,7 @@ def waiting_run(project: Project) -> subprocess.Popen[bytes]:
     deadline = time.monotonic() + 60
     while len(list(project.folder.glob("results/instances/*/instance-*.log"))) < 2:
         assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
     return process
 
 

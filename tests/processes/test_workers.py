@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Set
 
 import pytest
 
-from tests.support.harness import ROOT, Outcome, Project
+from tests.support.harness import QUIETLY, ROOT, Outcome, Project
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
 
@@ -350,7 +350,7 @@ def test_ordinary_tests_may_run_in_workers(project: Project) -> None:
     tests = project.folder / "tests"
     tests.mkdir()
     (tests / "test_one.py").write_text("def test_one():\n    pass\n")
-    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests", "-n", "2"]
+    words = [sys.executable, "-m", "pytest", *QUIETLY, "tests", "-n", "2"]
     answer = subprocess.run(
         words,
         cwd=str(project.folder),
