@@ -14,6 +14,8 @@ import pytest
 
 from tests.support.harness import ROOT, Outcome, run_pytest
 
+NETWORKS = "bench_inference/bench_cnn_torch.py"
+
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Dict[str, str]:
@@ -61,7 +63,8 @@ def test_collecting_imports_no_framework(environment: Dict[str, str]) -> None:
 
 
 def test_options_of_cases_are_described(environment: Dict[str, str]) -> None:
-    outcome = run(environment, "--describe", "--device=cpu", "-k", "resnet50").assert_code(0)
+    outcome = run(environment, NETWORKS, "--describe", "--device=cpu", "-k", "resnet50")
+    outcome.assert_code(0)
     outcome.line("  engine=auto (str): how a host runs the network")
 
 
@@ -103,7 +106,13 @@ def test_a_data_set_that_cannot_be_used_ends_the_run_before_it_starts(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("x")
-    words = ["-k", "resnet18-bs1-real", "--device=cpu", f"--dataset-dir={tmp_path / folder}"]
+    words = [
+        NETWORKS,
+        "-k",
+        "resnet18-bs1-real",
+        "--device=cpu",
+        f"--dataset-dir={tmp_path / folder}",
+    ]
     outcome = run(environment, *words, f"--results-dir={tmp_path / 'results'}").assert_code(4)
     assert message in outcome.line(str(tmp_path / folder))
     assert "Traceback" not in outcome.text
@@ -182,7 +191,10 @@ def test_a_dry_run_has_the_published_launcher(
     name: str, launcher: str, environment: Dict[str, str]
 ) -> None:
     # A run of real IPUs has one kind of data; commands that are printed have their own.
-    words = ["--dry-run", "--device=ipu", "-k", f"{name} or resnet50-ipu-bs1-synthetic"]
+    files = [
+        f"{folder}/bench_cnn_tensorflow.py" for folder in ("bench_training", "bench_inference")
+    ]
+    words = [*files, "--dry-run", "--device=ipu", "-k", f"{name} or resnet50-ipu-bs1-synthetic"]
     outcome = run(environment, *words).assert_code(0)
     shown = " ".join(outcome.text.replace(" \\\n", " ").split())
     assert f"poprun --numa-aware=yes {launcher} " in shown
