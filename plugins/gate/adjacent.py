@@ -33,14 +33,15 @@ class Side:
     """The rounds of one process, in order: seconds, and the shares of the time that others took.
 
     ``by_others``: CPU time of other programs; ``waited``: for which our threads had no CPU;
-    ``lost``: what of it was taken from us (fixtures/machine/contention.py). A share is None where
-    the system does not count it.
+    ``lost``: what of it was taken from us (fixtures/machine/contention.py). ``cpu_seconds`` are
+    those that the process itself used. All are None where the system does not count them.
     """
 
     seconds: List[float] = field(default_factory=list)
     lost: List[Optional[float]] = field(default_factory=list)
     by_others: List[Optional[float]] = field(default_factory=list)
     waited: List[Optional[float]] = field(default_factory=list)
+    cpu_seconds: List[Optional[float]] = field(default_factory=list)
 
 
 @dataclass

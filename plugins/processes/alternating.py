@@ -25,7 +25,7 @@ from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.fixtures.instances.plan import alone, instances_of
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.contention import Contention, per_interval
-from ipubench.plugins.gate.adjacent import AdjacentRounds, Side, block
+from ipubench.plugins.gate.adjacent import AdjacentRounds, block
 from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.fresh import (
     FreshError,
@@ -215,23 +215,22 @@ class Contended:
         sides = (rounds.here, rounds.there)
         if not self._available:
             for side in sides:
-                side.lost = side.by_others = side.waited = [None] * count
+                side.lost = side.by_others = side.waited = side.cpu_seconds = [None] * count
             return
         self._contention.read()
-        taken = per_interval(self._contention.readings)
-        del self._contention.readings[-1]
+        readings = self._contention.readings
+        taken = per_interval(readings)
+        used = [after.ours - before.ours for before, after in zip(readings, readings[1:])]
+        del readings[-1]
         for number, side in enumerate(sides):
             mine = [
-                taken[2 * k + (number if first else 1 - number)]
+                2 * k + (number if first else 1 - number)
                 for k, first in enumerate(rounds.here_first)
             ]
-            _take(side, mine)
-
-
-def _take(side: Side, shares: List[Any]) -> None:
-    side.lost = [one.lost for one in shares]
-    side.by_others = [one.by_others for one in shares]
-    side.waited = [one.waited for one in shares]
+            side.lost = [taken[k].lost for k in mine]
+            side.by_others = [taken[k].by_others for k in mine]
+            side.waited = [taken[k].waited for k in mine]
+            side.cpu_seconds = [used[k] for k in mine]
 
 
 def steps_of(item: pytest.Item) -> Optional[int]:
