@@ -10,11 +10,12 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import List, Optional
+from typing import Iterator, List, Optional
 
 import pytest
 from hypothesis import settings
 
+from tests.support.comments import Comments, serving
 from tests.support.harness import Project
 from tests.support.repository import Repository
 
@@ -50,6 +51,13 @@ def repository(tmp_path: Path) -> Repository:
     folder = tmp_path / "repository"
     folder.mkdir()
     return Repository(folder)
+
+
+@pytest.fixture
+def service() -> Iterator[Comments]:
+    """A stand-in for GitHub and GitLab, with the comments of one request."""
+    with serving() as comments:
+        yield comments
 
 
 def pytest_configure(config: pytest.Config) -> None:

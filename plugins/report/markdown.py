@@ -23,7 +23,7 @@ from ipubench.plugins.record.text import (
     short_number,
 )
 from ipubench.plugins.record.verdict import UNJUDGED, how_compared
-from ipubench.plugins.report.profiles import HEADINGS, caption, explained, lines_of
+from ipubench.plugins.report.profiles import caption, explained, table_of
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
 LARGEST = 60_000
@@ -147,9 +147,9 @@ def _profiles(before: Sequence[str], rows: Sequence[Dict[str, Any]]) -> List[str
             escape(caption(row["profile"])),
             "",
         ]
-        operations = lines_of(row["profile"])
+        headings, operations = table_of(row["profile"])
         if operations:
-            found += [markdown_row(list(HEADINGS)), "|:--|--:|--:|--:|--:|"]
+            found += [markdown_row(list(headings)), "|:--" + "|--:" * (len(headings) - 1) + "|"]
             found += [markdown_row([escape(text[:80]) for text in line]) for line in operations]
             found += [""]
         found += ["</details>", ""]

@@ -9,8 +9,8 @@ from ipubench.plugins.record.text import percent, short_number
 
 MOST_SHOWN = 5
 HEADINGS = ("operation", "share before", "share now", "ms before", "ms now")
-#: One operation as texts, in the order of the headings.
-Line = Tuple[str, str, str, str, str]
+#: Where nothing is known of before.
+HEADINGS_OF_NOW = ("operation", "share now", "ms now")
 
 
 def explained(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
@@ -18,10 +18,10 @@ def explained(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     return [row for row in rows if row["profile"] and row["kind"] == "regressed"]
 
 
-def lines_of(profile: Dict[str, Any]) -> List[Line]:
-    """Return the operations whose share grew; where only this side is known, its largest ones."""
+def table_of(profile: Dict[str, Any]) -> Tuple[Sequence[str], List[Sequence[str]]]:
+    """Return headings and lines: what grew, or the largest where only this side is known."""
     if profile.get("grown"):
-        return [
+        return HEADINGS, [
             (
                 one["name"],
                 percent(one["before"]),
@@ -31,23 +31,21 @@ def lines_of(profile: Dict[str, Any]) -> List[Line]:
             )
             for one in profile["grown"][:MOST_SHOWN]
         ]
-    if profile.get("there"):
-        return []
-    return [
-        (one["name"], "", percent(one["share"]), "", _milliseconds(one["seconds"]))
-        for one in profile.get("here", ())[:MOST_SHOWN]
+    largest = [] if profile.get("there") else profile.get("here", [])
+    return HEADINGS_OF_NOW, [
+        (one["name"], percent(one["share"]), _milliseconds(one["seconds"]))
+        for one in largest[:MOST_SHOWN]
     ]
 
 
 def one_line(profile: Dict[str, Any]) -> str:
     """Return for the terminal what grew, or what takes the time now, and why no more is known."""
-    lines = lines_of(profile)
+    lines = table_of(profile)[1]
     if profile.get("grown"):
-        parts = [f"{name} {before} -> {now}" for name, before, now, _, _ in lines]
+        parts = [f"{name} {before} -> {now}" for name, before, now, *_ in lines]
         text = f"share of the time: {', '.join(parts)}"
     elif lines:
-        parts = [f"{name} {now}" for name, _, now, _, _ in lines]
-        text = f"the time goes to: {', '.join(parts)}"
+        text = f"the time goes to: {', '.join(f'{name} {now}' for name, now, _ in lines)}"
     else:
         text = "no operation's share of the time grew" if profile.get("there") else "not explained"
     return "; ".join([text, *profile.get("notes", ())])
@@ -67,31 +65,38 @@ def caption(profile: Dict[str, Any]) -> str:
 
 def as_html(rows: Sequence[Dict[str, Any]]) -> str:
     """Return the section of all regressed cases that were profiled; '' without any."""
-    parts = []
-    for row in explained(rows):
-        head = "".join(
-            f'<th scope="col"{"" if heading == HEADINGS[0] else _NUMBER}>{heading}</th>'
-            for heading in HEADINGS
-        )
-        body = "\n".join(
-            f'<tr><td class="name">{escape(name)}</td>'
-            + "".join(f"<td{_NUMBER}>{escape(text)}</td>" for text in texts)
-            + "</tr>"
-            for name, *texts in lines_of(row["profile"])
-        )
-        table = (
-            f'<div class="scroll"><table class="operations"><thead><tr>{head}</tr></thead>'
-            f"<tbody>\n{body}\n</tbody></table></div>"
-        )
-        parts.append(
-            f"<h3>{escape(row['name'])}</h3>\n<p>{escape(caption(row['profile']))}</p>\n"
-            + (table if body else "")
-        )
+    parts = [
+        f"<h3>{escape(row['name'])}</h3>\n<p>{escape(caption(row['profile']))}</p>\n"
+        + _html_table(row)
+        for row in explained(rows)
+    ]
     if not parts:
         return ""
     title = "Where the time of regressed cases went"
     inner = "\n".join(parts)
     return f'<section id="profiles" class="profiles">\n<h2>{title}</h2>\n{inner}\n</section>'
+
+
+def _html_table(row: Dict[str, Any]) -> str:
+    headings, lines = table_of(row["profile"])
+    if not lines:
+        return ""
+    head = "".join(
+        f'<th scope="col"{_NUMBER if heading != HEADINGS[0] else ""}>{heading}</th>'
+        for heading in headings
+    )
+    body = "\n".join(
+        f'<tr><td class="name">{escape(name)}</td>'
+        + "".join(f"<td{_NUMBER}>{escape(text)}</td>" for text in texts)
+        + "</tr>"
+        for name, *texts in lines
+    )
+    label = escape(f"Operations of {row['name']}")
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
+        f'<table class="operations"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>'
+        "</table></div>"
+    )
 
 
 _NUMBER = ' class="n"'

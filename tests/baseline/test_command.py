@@ -263,6 +263,45 @@ def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(shell: She
     assert shell.json("history")[0]["runs"][0]["accepted"] == "accepted: a better result"
 
 
+def test_promote_accepts_what_the_commits_since_the_last_promotion_say(shell: Shell) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+        command = ["git", *who, *words]
+        return subprocess.check_output(command, cwd=str(shell.folder), text=True).strip()
+
+    def commit(message: str) -> None:
+        git("commit", "-q", "--allow-empty", "-m", message)
+
+    journal = regressed_run(shell)
+    words = ["promote", journal, "main", "--accept-commits"]
+    shell(*words).assert_code(4).line("--accept-commits: ")
+    git("init", "-q")
+    commit("long ago\n\nBenchmark-accept: *=not for this one")
+    commit("the promoted one")
+    promoted = git("rev-parse", "HEAD")
+    stored = json.loads(shell.path("main").read_text())
+    stored["commit_info"] = {"id": f"{promoted}-dirty"}
+    shell.path("main").write_text(json.dumps(stored))
+    # Without a word since then, with a useless one, and with those of two commits.
+    shell(*words).assert_code(4).line("nothing was promoted: 2 cases")
+    commit("careless\n\nBenchmark-accept: everything")
+    outcome = shell(*words).assert_code(4)
+    outcome.line("Benchmark-accept: 'everything' is no PATTERN=REASON")
+    commit("one\n\nBenchmark-accept: *synthetic*=right now\nSigned-off-by: me")
+    commit("two\n\nBenchmark-accept: *generated*=$(touch harm); `touch harm`")
+    # A commit that this clone does not have: the newest one alone is asked.
+    stored["commit_info"] = {"id": 40 * "1"}
+    shell.path("main").write_text(json.dumps(stored))
+    shell(*words).assert_code(4).line("nothing was promoted: 1 cases")
+    stored["commit_info"] = {"id": promoted}
+    shell.path("main").write_text(json.dumps(stored))
+    shell(*words).assert_code(0)
+    after = load(shell.path("main"))
+    (accepted,) = record_of(after[GENERATED])["accepted"]
+    assert accepted["reason"] == "$(touch harm); `touch harm`"
+    assert not (shell.folder / "harm").exists()
+
+
 def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(shell: Shell) -> None:
     """A verdict that leaves the speed open makes no baseline; a person may take it all the same."""
     run(shell.project, "--baseline-save=main")

@@ -52,7 +52,7 @@ def test_with_a_stored_baseline_this_sides_operations_are_shown(project: Project
     pytest.importorskip("plotly", reason="pip install plotly")
     text = (project.folder / "out" / "summary.md").read_text()
     assert "What takes the time now, in one profiled call. Before: the baseline keeps no" in text
-    assert "| work |  | 80.0% |  | 4.000 |" in text
+    assert "| work | 80.0% | 4.000 |" in text
     page = (project.folder / "out" / "report.html").read_text()
     assert "<h2>Where the time of regressed cases went</h2>" in page
     assert '<td class="name">work</td>' in page

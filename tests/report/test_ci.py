@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import functools
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 import yaml
 
+from ipubench.plugins.record.record import record_of
+from tests.support.baselines import load
+from tests.support.comments import Comments
 from tests.support.harness import ROOT, Project
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -42,7 +46,7 @@ def workflow(name: str) -> Any:
 def commands(name: str) -> List[Tuple[str, str]]:
     """Return (module, words) of every Python command of a workflow."""
     found = [match for text in scripts(workflow(name)) for match in COMMAND.findall(text)]
-    assert len(found) >= 6
+    assert len(found) >= 5
     return found
 
 
@@ -78,40 +82,188 @@ def test_gitlab_warns_at_exit_code_6() -> None:
     assert workflow("gitlab-ci.yml")["gate"]["allow_failure"] == {"exit_codes": [6]}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_shards_become_one_report_and_a_baseline(project: Project, name: str) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
-    baseline = project.folder / "kept" / "main.json"
+SHARDS = {
+    "bench_inference": "beta-synthetic",
+    "bench_training": "beta-generated",
+    "bench_kernels": "alpha-bs8-synthetic",
+}
+SLOWER = {"IPUBENCH_FAKE_SLOWDOWN": "1.3"}
+SYNTHETIC = "bench_fake.py::bench_fake[beta-synthetic]"
 
-    def run(part: str) -> None:
-        """Run the command of the workflow that has this part."""
-        found = [(m, w) for m, w in commands(name) if part in f"{m} {w}"]
-        module, words = min(found, key=lambda command: len(command[1]))
-        answer = subprocess.run(
-            ["sh", "-c", f"{sys.executable} -m {module} {words}"],
-            cwd=str(project.folder),
-            env={**project.environment, "BASELINE": str(baseline)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
+
+class Machine:
+    """A runner of one's own: runs a workflow's steps in a clone, and keeps its baseline."""
+
+    def __init__(self, project: Project, name: str, service: Comments) -> None:
+        self.project, self.service = project, service
+        self.github = name.startswith("github")
+        self.workflow = workflow(name)
+        kept = self.workflow["env" if self.github else "variables"]
+        self.baseline = project.folder / "kept" / "main.json"
+        self.history = project.folder / "kept" / "history"
+        assert {"BASELINE", "HISTORY"} <= set(kept)
+        python = project.folder / ".venv" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        python.chmod(0o755)
+        event = project.folder / "event.json"
+        event.write_text(json.dumps({"pull_request": {"number": 7}}))
+        address = f"http://127.0.0.1:{service.server_address[1]}"
+        self.environment = {
+            **project.environment,
+            "BASELINE": str(self.baseline),
+            "HISTORY": str(self.history),
+            "GITHUB_OUTPUT": str(project.folder / "outputs"),
+        }
+        self.environment.update(
+            {
+                "GITHUB_WORKFLOW": "benchmarks",
+                "GITHUB_REPOSITORY": "me/suite",
+                "GITHUB_API_URL": address,
+                "GITHUB_EVENT_PATH": str(event),
+                "GH_TOKEN": "secret",
+            }
+            if self.github
+            else {
+                "CI_API_V4_URL": address,
+                "CI_PROJECT_ID": "5",
+                "CI_MERGE_REQUEST_IID": "7",
+                "BENCHMARK_TOKEN": "secret",
+            }
         )
-        assert answer.returncode == 0, answer.stdout.decode()
+        self.git("init", "-q")
+        self.commit("the first")
 
-    def verdicts() -> List[Tuple[str, str]]:
-        path = project.folder / "report" / "results.csv"
-        with path.open(encoding="utf-8") as file:
-            return sorted((row["name"], row["verdict"]) for row in csv.DictReader(file))
+    def git(self, *words: str) -> None:
+        who = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+        subprocess.run(["git", *who, *words], cwd=str(self.project.folder), check=True)
 
-    for shard in ("beta", "bs8"):
-        project.run("-k", shard, f"--report=shards/{shard}", "--processes=2").assert_code(0)
-    names = ["alpha-bs8-generated", "alpha-bs8-synthetic", "beta-generated", "beta-synthetic"]
-    run("baseline merge")
-    run("--out=report")
-    run("baseline promote")
-    assert [name for name, _ in verdicts()] == names
-    assert baseline.exists()
-    run("--out=report --baseline")
-    assert verdicts() == [(name, "pass") for name in names]
+    def commit(self, message: str) -> None:
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+
+    def run(self, event: str, slower: str = "") -> int:
+        """Run all jobs of an event (pull_request, push); return the last one's exit code.
+
+        The shard ``slower`` measures code that takes 30% more time.
+        """
+        folder = self.project.folder
+        shutil.rmtree(folder / "shards", ignore_errors=True)
+        shutil.rmtree(folder / "report", ignore_errors=True)
+        self.codes = {
+            shard: self.measure(event, shard, SLOWER if shard == slower else {}) for shard in SHARDS
+        }
+        (folder / "outputs").write_text("")
+        return self.steps(self.scripts_of("report", event), {})
+
+    def measure(self, event: str, shard: str, env: Dict[str, str]) -> int:
+        code = self.steps(self.scripts_of("measure", event), {**env, "SHARD": shard})
+        report = self.project.folder / "report"
+        if self.github and report.exists():  # as artefacts travel
+            shutil.move(str(report), str(self.project.folder / "shards" / f"report-{shard}"))
+        return code
+
+    def scripts_of(self, job: str, event: str) -> List[str]:
+        """Return the shell texts of a job for an event, in order."""
+        if self.github:
+            found = self.workflow["jobs"][job]["steps"]
+            wanted = f"github.event_name == '{event}'"
+            return [
+                step["run"] for step in found if step.get("if", wanted) == wanted and "run" in step
+            ]
+        names = {
+            ("measure", "pull_request"): "gate",
+            ("measure", "push"): "measure",
+            ("report", "pull_request"): "report of a merge request",
+            ("report", "push"): "report of the main branch",
+        }
+        return ["\n".join(self.workflow[names[job, event]]["script"])]
+
+    def steps(self, texts: List[str], env: Dict[str, str]) -> int:
+        """Run steps as a runner does: one after the other until one fails."""
+        shard = env.get("SHARD", "")
+        for text in texts:
+            if text == "make setup":
+                continue
+            selected = f"bench_fake.py --device=fake --budget=0.3 -k {SHARDS.get(shard)}"
+            for old, new in {
+                '"$SHARD" -m quick': selected,
+                "${{ matrix.shard }} -m quick": selected,
+                "--processes=9": "--processes=2",
+                "${{ steps.report.outputs.code }}": self.output("code"),
+            }.items():
+                text = text.replace(old, new)
+            assert "${{" not in text, text
+            (self.project.folder / "shards").mkdir(exist_ok=True)
+            answer = subprocess.run(
+                ["bash", "-e", "-c", text],
+                cwd=str(self.project.folder),
+                env={**self.environment, **env},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+            self.text = answer.stdout.decode()
+            assert "Traceback" not in self.text, self.text
+            if answer.returncode:
+                return answer.returncode
+        return 0
+
+    def output(self, name: str) -> str:
+        path = self.project.folder / "outputs"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return dict(line.split("=", 1) for line in lines).get(name, "")
+
+    def entry(self) -> Dict[str, Any]:
+        return dict(record_of(load(self.baseline)[SYNTHETIC]))
+
+
+def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(
+    project: Project, service: Comments
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    machine = Machine(project, "github-actions.yml", service)
+    # The first push: there is no baseline yet, so everything is new.
+    assert machine.run("push") == 0, machine.text
+    first = machine.entry()
+    assert len(load(machine.baseline)) == 3 and len(list(machine.history.glob("*/*.json"))) == 1
+    # A pull request that is slower: it fails, and its comment says so. Others' comments stay.
+    service.bodies[1] = "looks good to me"
+    assert machine.run("pull_request", "bench_inference") == 1
+    assert list(machine.codes.values()) == [1, 0, 0]
+    (comment,) = [body for number, body in service.bodies.items() if number != 1]
+    assert comment.startswith("<!-- ipubench: benchmarks -->\n**🔴 3 cases: 1 regressed, 2 pass")
+    assert "Where the time of" in comment and machine.entry() == first
+    # It is merged all the same: main is not promoted, and history knows what was measured.
+    machine.commit("a slower change")
+    assert machine.run("push", "bench_inference") == 4
+    assert "nothing was promoted: 1 cases" in machine.text and machine.entry() == first
+    assert len(list(machine.history.glob("*/*.json"))) == 2
+    # Until a commit accepts it.
+    machine.commit("say why\n\nBenchmark-accept: *bench_fake*=the old result was wrong\n")
+    machine.commit("another one")
+    assert machine.run("push", "bench_inference") == 0, machine.text
+    after = machine.entry()
+    assert after["throughput"]["median"] < 0.9 * first["throughput"]["median"]
+    assert [one["reason"] for one in after["accepted"]] == ["the old result was wrong"]
+
+
+def test_a_workflow_with_a_shard_that_is_killed_ends_red(
+    project: Project, service: Comments
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    machine = Machine(project, "gitlab-ci.yml", service)
+    assert machine.run("push") == 0, machine.text
+    bench = project.folder / "bench_fake.py"
+    before = 'if config.trouble == "error":'
+    kill = 'if "beta-generated" in str(meter.case): os.kill(os.getpid(), signal.SIGKILL)\n    '
+    bench.write_text(bench.read_text().replace(before, kill + before))
+    assert machine.run("pull_request") == 1
+    assert machine.codes["bench_training"] == 137
+    (comment,) = service.bodies.values()
+    assert "1 not run, 2 pass" in comment and "its process was killed" in comment
+    # On main the other cases are promoted, and the job is red.
+    assert machine.run("push") == 1
+    assert "2 cases of" in machine.text and len(load(machine.baseline)) == 3
 
 
 def test_the_page_about_reports_names_every_file_of_one() -> None:
