@@ -1,0 +1,67 @@
+"""The workflows that gate a pull request on a hosted runner: they do, in a clone of one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.report.test_ci import help_of, scripts, workflow
+from tests.support.repository import Repository
+
+pytestmark = pytest.mark.slow
+
+FILES = ("github-against.yml", "gitlab-against.yml")
+
+
+def gate_of(name: str) -> str:
+    """Return the shell text that gates."""
+    (found,) = [text for text in scripts(workflow(name)) if "--against=" in text]
+    return str(found)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_its_options_are_there(name: str) -> None:
+    text = help_of("pytest")
+    for option in re.findall(r"(?<!\S)(--[a-z-]+)", gate_of(name)):
+        assert re.search(rf"{option}(?![\w-])", text), f"pytest has no {option}"
+
+
+def test_strangers_code_gets_a_hosted_runner_and_may_only_read() -> None:
+    github = workflow("github-against.yml")
+    assert github["permissions"] == {"contents": "read"}
+    assert github["jobs"]["compare"]["runs-on"] == "ubuntu-latest"
+    assert "secrets." not in str(github)
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (1.25, 1)])
+def test_a_change_that_slows_a_case_fails(
+    repository: Repository, name: str, factor: float, code: int
+) -> None:
+    """In the checkout of a pull request, which has the base only as a branch of the remote."""
+    repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    repository.git("checkout", "-q", "-b", "change")
+    repository.git("branch", "-q", "-D", "main")
+    repository.slow_down(factor)
+    repository.commit("change")
+    text = re.sub(
+        r"pytest (\$\{\{ \S+ \}\}|\S+) -m quick",
+        "pytest bench_fake.py --device=fake -k beta-synthetic --gate-cap=3",
+        gate_of(name),
+    ).replace(".venv/bin/python", sys.executable)
+    assert "bench_fake" in text
+    answer = subprocess.run(
+        ["bash", "-e", "-c", text],
+        cwd=str(repository.folder),
+        env={**repository.environment, "BASE": "main", "TARGET": "main", "SHARD": "shard"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert answer.returncode == code, answer.stdout.decode()
+    folder = repository.folder / ("report" if "github" in name else "shards/shard")
+    assert ("regressed" in (folder / "summary.md").read_text()) == bool(code)
+    assert list(folder.glob("run-*.jsonl"))
