@@ -321,7 +321,7 @@ def test_the_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------ the sample images
 
 
-def test_sample_records(tmp_path: Path) -> None:
+def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # To draw the images takes seconds; those of the run's cache are the same.
     shutil.copytree(samples.sample_folder(cache_dir()).root, tmp_path / samples.NAME)
     train = sample_records.sample_shards(tmp_path, "train")
@@ -341,12 +341,20 @@ def test_sample_records(tmp_path: Path) -> None:
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert [os.stat(path).st_mtime_ns for path in train.paths] == before
 
-    # Half made, they are made again, the same.
+    # Half made, they are made again, the same, here in this process.
+    made: List[str] = []
+
+    def make(module: str, what: str, cache: str) -> None:
+        made.append(cache)
+        sample_records._write(root, Path(cache))
+
+    monkeypatch.setattr(sample_records, "run_module", make)
     content = contents(root)
     Path(train.paths[2]).unlink()
     (tmp_path / f"{sample_records.RECORDS_NAME}.unfinished").mkdir()
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert contents(root) == content
+    assert made == [str(tmp_path)]
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:

