@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 import shutil
+import sys
 import tempfile
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,6 +56,8 @@ class UnfitError(Exception):
 def why_not_alternating(item: pytest.Item, device: str, elsewhere: Environment) -> str:
     """Return why a case is measured in whole processes in turns, in words; '' where it is not."""
     case = case_of(item)
+    if sys.platform != "linux":
+        return "what ends processes with this run needs Linux"
     if elsewhere.alternating != ALTERNATING:
         return "the other side does not know alternating rounds of this version"
     if device not in SHARED_DEVICES:

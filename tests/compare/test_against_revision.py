@@ -176,6 +176,19 @@ def test_a_revision_of_no_use_costs_no_measurement(
     assert not repository.journals()
 
 
+def test_an_option_that_a_revision_does_not_know_is_refused_only_where_it_is_given(
+    repository: Repository,
+) -> None:
+    repository.replace("plugins/command_line/words.py", '    "wait_for_quiet",\n', "")
+    repository.replace("plugins/command_line/options.py", '"--wait-for-quiet"', '"--other-word"')
+    repository.commit("older")
+    repository.git("checkout", "-q", "HEAD~1", "--", ".")
+    words = [*CASE, "--against=git:main", "--gate=5%"]
+    outcome = repository.run(*words, "--wait-for-quiet=1s").assert_code(4)
+    outcome.line("the suite of that revision does not know --wait-for-quiet=1s; leave it out")
+    assert not repository.journals()
+
+
 def test_without_git_or_a_repository_one_message_says_so(project: Project, tmp_path: Path) -> None:
     outside = {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     outcome = project.run("--against=git:main", env=outside).assert_code(4)
