@@ -55,7 +55,8 @@ class Environment:
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
-        kept = {name: value for name, value in ours.items() if name not in OURS}
+        wrong = OURS if self.revision is None else (*OURS, *revision.GIT_VARIABLES)
+        kept = {name: value for name, value in ours.items() if name not in wrong}
         folders = list(self.folders)
         if self.own_python:
             # An SDK may be there; the worktree comes before it.
