@@ -14,7 +14,8 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.controller import Instances
-from ipubench.fixtures.instances.plan import Launcher, Plan
+from ipubench.fixtures.instances.failures import InstanceError
+from ipubench.fixtures.instances.plan import Launcher, Plan, alone
 from tests.machine.test_process import runs
 from tests.support.harness import ROOT
 
@@ -51,6 +52,8 @@ if HOW == "leave":
     members[1].close()
     while order is not None:  # the others stay until they are sent away
         order = members[0].receive()
+if HOW == "hang":
+    members[0].receive()  # the end
 while order is not None and "close" not in order:
     for rank in (1, 2, 0):
         if rank:
@@ -148,3 +151,55 @@ def test_a_killed_launcher_is_named(make: Any) -> None:
     os.kill(instances.pids[0], 9)
     with pytest.raises(CaseError, match=r"\(mpirun was killed by SIGKILL\) while the case ran"):
         instances.order("build")
+
+
+def test_one_that_does_not_answer_in_time_ends_all(make: Any) -> None:
+    instances = make("hang")
+    instances.start()
+    with pytest.raises(InstanceError, match=r"took too long \(build\)") as caught:
+        instances.order("build", seconds=0.1)
+    assert (
+        caught.value.why == f"instance 1 of 3 (process {instances.pids[0]}) took too long (build)"
+    )
+    assert not runs(instances.pids[0])
+
+
+ALONE = """
+import os, socket, sys
+from ipubench.fixtures.instances.instance import Instance
+instance = Instance(sys.argv[1], os.environ)
+assert (instance.rank, instance.count, instance.alternates) == (0, 1, True)
+while True:
+    order, argument = instance.next_order()
+    if order == "kill":
+        os.kill(os.getpid(), 9)
+    instance.answer([os.getcwd(), os.environ["SIDE"], argument])
+    if order == "close":
+        sys.exit(7)
+"""
+
+
+def alone_in(folder: Path) -> Instances:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SIDE": "there"}
+    plan = alone("the process there", folder, environment)
+    return Instances(plan, lambda address: [sys.executable, "-c", ALONE, address], folder / "log")
+
+
+def test_a_process_without_a_launcher_runs_where_and_with_what_it_is_told(tmp_path: Path) -> None:
+    process = alone_in(tmp_path)
+    process.start()
+    assert process.order("round", 7) == [[str(tmp_path), "there", 7]]
+    process.order("close")
+    assert process.close() == 7
+
+
+def test_a_process_without_a_launcher_that_is_killed_says_so(tmp_path: Path) -> None:
+    process = alone_in(tmp_path)
+    process.launch()
+    process.meet()
+    with pytest.raises(InstanceError) as caught:
+        process.order("kill")
+    pid = process.pids[0]
+    assert caught.value.why == (
+        f"the process there (process {pid}) was killed by SIGKILL while the case ran"
+    )
