@@ -258,7 +258,7 @@ def test_a_workflow_with_a_shard_that_is_killed_ends_red(
     kill = 'if "beta-generated" in str(meter.case): os.kill(os.getpid(), signal.SIGKILL)\n    '
     bench.write_text(bench.read_text().replace(before, kill + before))
     assert machine.run("pull_request") == 1
-    assert machine.codes["bench_training"] == 137
+    assert machine.codes["bench_training"] in (137, -9)  # as bash and Python say it
     (comment,) = service.bodies.values()
     assert "1 not run, 2 pass" in comment and "its process was killed" in comment
     # On main the other cases are promoted, and the job is red.
