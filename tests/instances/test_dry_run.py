@@ -44,6 +44,7 @@ def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
     assert all(len(line.split()) == 2 for line in long), long
 
 
+@pytest.mark.slow
 def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> None:
     answer = run(together, "--dry-run", "--steps=2", "--set", "batch_size=3").assert_code(0)
     typed, _ = commands(answer.text)

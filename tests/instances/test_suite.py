@@ -81,6 +81,7 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_fewer_cores_than_instances_is_said_and_recorded(together: Project) -> None:
     cores = len(os.sched_getaffinity(0))
     answer = run(together, *BRIEF, f"--set=instances={cores + 7}").assert_code(0)
@@ -113,6 +114,7 @@ def test_a_case_of_one_process_needs_no_launcher(together: Project) -> None:
         ("kill", " was killed by SIGKILL while the case ran, and the others were ended. "),
     ],
 )
+@pytest.mark.slow
 def test_an_instance_that_fails_is_named_and_the_others_end(
     together: Project, trouble: str, message: str
 ) -> None:
@@ -152,6 +154,7 @@ def waiting_run(project: Project) -> subprocess.Popen[bytes]:
     return process
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_the_run_is_killed(together: Project) -> None:
     process = waiting_run(together)
     pids = started(together)
@@ -161,6 +164,7 @@ def test_nothing_is_left_when_the_run_is_killed(together: Project) -> None:
     wait_until_gone(pids)
 
 
+@pytest.mark.slow
 def test_an_instance_that_is_killed_from_outside_ends_the_case(together: Project) -> None:
     process = waiting_run(together)
     pids = started(together)
@@ -171,6 +175,7 @@ def test_an_instance_that_is_killed_from_outside_ends_the_case(together: Project
     assert not any(map(runs, pids))
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_instances(together: Project) -> None:
     process = waiting_run(together)
     pids = started(together)
