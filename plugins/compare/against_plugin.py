@@ -158,7 +158,11 @@ class Comparison:
 
     def _pair(self) -> Sides:
         """Measure one pair; first comes the side that was first less often in those that count."""
-        first = sum(1 if sides.here_first else -1 for sides in self.usable) <= 0
+        ahead = [
+            sum(1 if sides.here_first else -1 for sides in some)
+            for some in (self.usable, self.measured)
+        ]
+        first = ahead <= [0, 0]
         started, sides = time.monotonic(), None
         if not self.unfit:
             try:

@@ -87,14 +87,32 @@ class AdjacentRounds:
         It is the mean of the two orders' means, so that being first cancels. Means are trimmed,
         because one disturbed round must not decide. There must be :attr:`enough`.
         """
-        kept = self.comparable()
+        seconds = zip(self.here.seconds, self.there.seconds)
+        return self._balanced(
+            [math.log(here / there) for here, there in seconds], self.comparable()
+        )
+
+    def cpu_effect(self) -> Optional[Effect]:
+        """Return the same of the CPU time that a round uses, over all rounds; None if unknown.
+
+        Code that does more uses more of it, and what other programs take changes it little. But
+        code may also wait longer, or use fewer threads, and use no more CPU time.
+        """
+        used = list(zip(self.here.cpu_seconds, self.there.cpu_seconds))
+        values = [math.log(here / there) for here, there in used if here and there]
+        if len(values) < len(self.here_first) or len(set(self.here_first)) < 2:
+            return None
+        return self._balanced(values, [True] * len(values))
+
+    def _balanced(self, values: Sequence[float], kept: Sequence[bool]) -> Effect:
+        """Return the mean of the two orders' trimmed means, per item."""
         items = math.log(self.items_here / self.items_there)
         orders = [
             Trimmed.of(
                 [
-                    math.log(self.here.seconds[k] / self.there.seconds[k]) - items
-                    for k, first in enumerate(self.here_first)
-                    if kept[k] and first == order
+                    value - items
+                    for value, compared, first in zip(values, kept, self.here_first)
+                    if compared and first == order
                 ]
             )
             for order in (True, False)

@@ -172,6 +172,25 @@ def can_compare(measured: Sequence[Sides]) -> bool:
     return len(measured) >= LEAST_PAIRS and len(orders) == 2
 
 
+def cpu_words(measured: Sequence[Sides]) -> List[str]:
+    """Say how the CPU time of an item changed, where that is known of enough pairs.
+
+    It judges nothing: it tells the reader of an open answer in which direction to look.
+    """
+    known = []
+    for sides in measured:
+        effect = None if sides.rounds is None else sides.rounds.cpu_effect()
+        if effect is not None:
+            known.append(Pair(effect.change, sides.here_first))
+    if len(known) < LEAST_PAIRS or len({pair.here_first for pair in known}) < 2:
+        return []
+    found = paired_effect(known)
+    change, low, high = (
+        percent(math.expm1(value), sign=True) for value in (found.change, *found.interval())
+    )
+    return [f"the CPU time of an item changed by {change} ({low} to {high})"]
+
+
 def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
     """Return the verdict on a case of which too few pairs are left to compare.
 
@@ -188,7 +207,7 @@ def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
             f"{len(measured)} pairs have too few rounds that can be compared: run it again while "
             "they rest, or add --wait-for-quiet=2min"
         )
-        reasons = [said, *reasons]
+        reasons = [said, *cpu_words(measured), *reasons]
     return Verdict(
         INCONCLUSIVE,
         before=typical([_sample(sides.there) for sides in measured], THROUGHPUT),
@@ -208,6 +227,8 @@ def verdict_on_pairs(
 
     ``reasons``: what else is to be said of it.
     """
+    if any(one.kind == INCONCLUSIVE for one in found):
+        reasons = [*cpu_words(measured), *reasons]
     here, there = record_of(measured[-1].here), record_of(measured[-1].there)
     threshold: Optional[float] = found[0].threshold
     return build_verdict(

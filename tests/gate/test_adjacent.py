@@ -159,3 +159,22 @@ def test_a_case_that_others_disturbed_is_inconclusive_and_says_how_much() -> Non
         "be compared: run it again while they rest, or add --wait-for-quiet=2min",
     )
     assert math.isnan(found.change)
+
+
+def test_an_open_answer_says_how_the_cpu_time_changed() -> None:
+    def pair(number: int) -> Sides:
+        made = rounds([0.1] * 8, [0.1] * 8, lost=[0.62] * 8)
+        made.there.lost = [0.62] * 8
+        # Being first costs a tenth of it, which cancels.
+        made.here.cpu_seconds = [0.21 * (1.1 if first else 1) for first in made.here_first]
+        made.there.cpu_seconds = [0.20 * (1 if first else 1.1) for first in made.here_first]
+        return Sides(benchmark(0.1), benchmark(0.1), number % 2 == 0, made)
+
+    pairs = [pair(number) for number in range(4)]
+    assert undecided(pairs, []).reasons[1:] == (
+        "the CPU time of an item changed by +5.0% (+5.0% to +5.0%)",
+    )
+    assert len(undecided(pairs[:2], []).reasons) == 1
+    assert pairs[0].rounds is not None
+    pairs[0].rounds.here.cpu_seconds[0] = None
+    assert pairs[0].rounds.cpu_effect() is None
