@@ -17,6 +17,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.onnx.engine import RING
+from ipubench.plugins.compare.operations import operations_in
 from tests.support import onnx_reference as reference
 
 pytestmark = pytest.mark.framework
@@ -413,6 +414,9 @@ def test_a_profile_has_the_layer(
     (path,) = tmp_path.glob(file)
     assert event in path.read_text()
     json.loads(path.read_text())
+    operations = {one["name"]: one["share"] for one in operations_in(tmp_path)}
+    assert any(event in name for name in operations)
+    assert sum(operations.values()) == pytest.approx(1)
     step()  # and the step still runs
     step.close()
 

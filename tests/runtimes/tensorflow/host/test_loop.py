@@ -15,6 +15,7 @@ from ipubench.fixtures.runtimes.shared import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
 from ipubench.fixtures.runtimes.tensorflow.model import RING, block_length
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.plugins.compare.operations import operations_in
 from tests.support.loop_options import FewBatches
 
 pytestmark = pytest.mark.framework
@@ -261,6 +262,10 @@ def test_a_profile_is_a_trace_of_one_call(tmp_path: Path) -> None:
     step = ready(Probe(), feed("synthetic"))
     step.profile(tmp_path)
     assert [path for path in tmp_path.rglob("*.xplane.pb") if path.stat().st_size > 0]
+    operations = operations_in(tmp_path)
+    assert operations and sum(one["share"] for one in operations) == pytest.approx(1)
+    # Types of nodes, not what the interpreter did around them.
+    assert all(one["name"].isidentifier() for one in operations)
 
 
 def test_the_meters_jobs_run() -> None:
