@@ -28,13 +28,11 @@ from ipubench.plugins.run.results import SessionResults
 GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
 EXIT_USAGE = 4
 INTERRUPTED = (2, 130, 143)
-# Run by git in the worktree, whose modules are those of another commit.
-PROGRAM = """\
-import sys
-sys.path.insert(0, sys.argv.pop(1))
-from ipubench.plugins.processes.bisection import step
-sys.exit(step(sys.argv[1:]))
-"""
+# Run by git in the worktree, whose modules are those of another commit. One line: git shows it.
+PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from ipubench.plugins.processes.bisection import step; sys.exit(step(sys.argv[1:]))"
+)
 
 
 class _Parser(argparse.ArgumentParser):

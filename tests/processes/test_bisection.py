@@ -50,6 +50,7 @@ def test_the_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     outcome.line(f"{slow} is the first bad commit")
     outcome.line("slower: bad: regressed -20.0%")
     outcome.line("with it again: good: pass")
+    assert "sys.path" not in outcome.text
     assert repository.state() == before
     assert len(repository.git("worktree", "list").splitlines()) == 2  # ours, and that of GOOD
     assert repository.git("for-each-ref", "refs/bisect") == ""
