@@ -34,7 +34,7 @@ def peaks(request: pytest.FixtureRequest, device: Device) -> Peaks:
         path: Optional[Path] = cache_dir() / "peaks.json"
     except CaseError:
         path = None
-    return Peaks(path, device.info.fingerprint, device.clock)
+    return Peaks(path, device.info.fingerprint, device.clock, device.contention)
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ from typing import List, Optional
 
 import pytest
 
-from ipubench.fixtures.devices.fake import FakeDevice
+from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.devices.fake import TAKEN_VARIABLE, FakeDevice
+from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.step import Work
-from ipubench.plugins.measure.peaks import Peaks
+from ipubench.plugins.measure.peaks import TRIES, Peaks, describe_compute
 
 
 class Bench:
@@ -76,3 +78,25 @@ def test_without_a_cache_the_value_serves_the_session(tmp_path: Path) -> None:
 def test_a_device_without_such_work_has_no_ceiling(path: Path) -> None:
     assert Peaks(path, "ipu", FakeDevice(0).clock).get("matmul", lambda: None) is None
     assert not path.exists()
+
+
+@pytest.mark.parametrize(("taken", "implausible"), [("0", True), ("0.5", False)])
+def test_a_ceiling_beside_other_programs_accuses_nobody(
+    taken: str, implausible: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice what the ceiling is, where others took half of the time of every try."""
+    monkeypatch.setenv(TAKEN_VARIABLE, taken)
+    device = FakeDevice(0)
+    made: List[float] = []
+
+    class Busy(FakeStep):
+        def peak_work(self) -> Work:
+            made.append(1.0)
+            return Work(lambda: device.work(1.0), 10.0)
+
+    step = Busy(device, ArrayFeed("synthetic", ()), 0.1)
+    peaks = Peaks(None, "cpu/x", device.clock, device.contention)
+    facts, found = describe_compute(peaks, step, 20.0, 1.0)
+    assert found is implausible
+    assert facts.get("peak_disturbed", False) is not implausible
+    assert len(made) == 1 + (1 if implausible else TRIES)
