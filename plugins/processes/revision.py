@@ -19,6 +19,7 @@ from typing import Iterator, List, Optional, Sequence
 
 import pytest
 
+from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.cache import cache_dir
 
 PREFIX = "git:"
@@ -103,7 +104,10 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
     """Return the folder of a worktree of a commit, made and set up where there is none."""
     from filelock import FileLock
 
-    folder = cache_dir() / "worktrees"
+    try:
+        folder = cache_dir() / "worktrees"
+    except DataError as error:
+        raise pytest.UsageError(f"--against={given}: {error}") from None
     made_by = f"-{hashlib.sha256(setup.encode()).hexdigest()[:8]}" if setup else ""
     tree = folder / f"{commit}{made_by}"
     try:

@@ -192,6 +192,13 @@ def test_an_option_that_a_revision_does_not_know_is_refused_only_where_it_is_giv
     assert not repository.journals()
 
 
+def test_a_cache_that_cannot_be_written_is_named(repository: Repository) -> None:
+    nowhere = {"IPUBENCH_CACHE_DIR": str(repository.cases)}
+    outcome = repository.run(*CASE, "--against=git:main", env=nowhere).assert_code(4)
+    outcome.line("--against=git:main: cannot make the cache directory ")
+    assert "Traceback" not in outcome.text
+
+
 def test_without_git_or_a_repository_one_message_says_so(project: Project, tmp_path: Path) -> None:
     outside = {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     outcome = project.run("--against=git:main", env=outside).assert_code(4)

@@ -49,6 +49,11 @@ class Repository(Project):
         )
         return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
 
+    @property
+    def cases(self) -> Path:
+        """The file of the cases."""
+        return self.folder / "bench_fake.py"
+
     def git(self, *words: str) -> str:
         identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
         answer = subprocess.run(
