@@ -26,7 +26,7 @@ from ipubench.plugins.measure.rounds import (
     Rounds,
     calibrate,
     canary_times,
-    timed,
+    timed_call,
     warm_up,
 )
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
@@ -100,7 +100,7 @@ class Meter(StepMeter):
         given = "batches_per_step" in self.case.overrides
         if step.calibrated:  # an IPU's step knows its own
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
-        first = timed(step, clock)
+        first = timed_call(step, clock)
         self._choose_batches(step, calibrated=step.calibrated and not given)
         dropped = warm_up(step, clock)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()))

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Callable, List, Optional
 
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import LEAST_ROUNDS, STRETCH, Disturbance, is_enough
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
@@ -78,6 +79,22 @@ def timed(work: Callable[[], object], clock: Clock) -> float:
     return clock() - start
 
 
+def timed_call(step: Step, clock: Clock) -> float:
+    """Return the seconds that one call of a step takes.
+
+    Raises CaseError where the device's clock stood still: then the call has returned before the
+    device worked, and rates made of it would be infinite.
+    """
+    seconds = timed(step, clock)
+    if seconds <= 0:
+        raise CaseError(
+            f"a call of {step.batches_per_step} batches took no time on the device's clock: "
+            f"{type(step).__name__} returns before the device has worked; its call has to fetch a "
+            "result or to wait for the device"
+        )
+    return seconds
+
+
 def stop_reason(
     seconds: List[float],
     limits: Limits,
@@ -144,7 +161,7 @@ def warm_up(step: Step, clock: Clock) -> List[float]:
     while len(seconds) < least or (
         len(seconds) < least + MOST_EXTRA_WARM_UP and still_falling(seconds)
     ):
-        seconds.append(timed(step, clock))
+        seconds.append(timed_call(step, clock))
     return seconds
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.runtimes.fake import FakeStep
@@ -48,6 +49,12 @@ def test_work_that_takes_no_time_does_not_calibrate_for_ever() -> None:
     step = fake_step(0.0)
     measure.calibrate(step, step.device.clock)
     assert step.batches_per_step == measure.LARGEST_BATCHES_PER_STEP
+
+
+def test_a_call_that_takes_no_time_is_no_measurement() -> None:
+    step = fake_step(0.0)
+    with pytest.raises(CaseError, match="FakeStep returns before the device has worked; its call"):
+        measure.warm_up(step, step.device.clock)
 
 
 def test_warm_up_drops_what_the_original_program_drops() -> None:
