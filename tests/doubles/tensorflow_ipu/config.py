@@ -157,7 +157,11 @@ class IPUConfig(_Category):
         for path, value in changed.items():
             if path.endswith("poplar_options"):
                 assert all(isinstance(text, str) for item in value.items() for text in item), path
-        if recorder.attach_error:
+        connection = changed.get("device_connection.type", DeviceConnectionType.ALWAYS)
+        offline = connection in (DeviceConnectionType.PRE_COMPILE, DeviceConnectionType.NEVER)
+        if offline and "device_connection.version" not in changed:
+            raise ValueError("device_connection.version has to be set for this type")
+        if recorder.attach_error and connection is DeviceConnectionType.ALWAYS:
             raise tf.errors.InternalError(None, None, recorder.attach_error)
         selected = changed.get("select_ipus")
         attached = changed.get("auto_select_ipus", 1)
@@ -168,7 +172,9 @@ class IPUConfig(_Category):
 
 @recorded
 def reset_ipu_configuration() -> None:
-    """Let go of the IPUs, and with them of the values of the variables that they hold."""
+    """Wait for the IPUs and let go of them, and so of the values of the variables they hold."""
+    recorder.queued = 0
+    recorder.failed = None
     for held in recorder.held:
         variable = held()
         if variable is not None and variable.dtype.is_floating:

@@ -6,6 +6,7 @@ Programs are traced and run eagerly, on one thread; the stand-in has no other us
 from __future__ import annotations
 
 import enum
+import threading
 from typing import Any, List, Optional
 
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
@@ -117,6 +118,7 @@ class IPUOutfeedQueue:
         self._graphs: List[Any] = []
         self._specs: List[Any] = []
         self._held: List[Any] = []
+        self._thread: Optional[int] = None
         # Whether the last element has left, of which the SDK's queue still counts one.
         self._taken = False
 
@@ -138,6 +140,7 @@ class IPUOutfeedQueue:
         if any(graph is other for other in self._graphs):
             raise ValueError("An outfeed can only be enqueued once.")
         self._graphs.append(graph)
+        self._thread = threading.get_ident()
         assert isinstance(tensors, list), "the stand-in has no other structures"
         flat = [tf.convert_to_tensor(tensor) for tensor in tensors]
         self._specs = [(tensor.shape.as_list(), tensor.dtype) for tensor in flat]
@@ -163,13 +166,22 @@ class IPUOutfeedQueue:
         """Return a list of tensors and empty the queue.
 
         ALL: [enqueued, replicas, ...], LAST: [replicas, ...]; one replica adds no dimension.
+        Eagerly, on the thread that traced the program, it waits for the IPUs; on others only where
+        asked to (ipu/ipu_outfeed_queue.py).
         """
         import numpy as np
         import tensorflow as tf
 
+        if recorder.only_arguments:
+            return []
         if not self.enqueued:
             raise ValueError("Trying to dequeue an outfeed which has not been enqueued.")
+        if wait_for_completion or threading.get_ident() == self._thread:
+            recorder.wait()
         held, self._held = self._held, []
+        if recorder.connection == "PRE_COMPILE":
+            # Nothing ran; there is one element, however often the program enqueues.
+            held = [[np.zeros(shape, dtype.as_numpy_dtype) for shape, dtype in self._specs]]
         if self._outfeed_mode is IPUOutfeedMode.LAST:
             assert not self._taken, "undefined: the last element was dequeued before"
             if not held:

@@ -46,28 +46,88 @@ class IPUStrategyV1:
 
     @recorded
     def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
-        import tensorflow as tf
-
+        """Run a program and wait for the IPUs, as this strategy does and PopDist's does not."""
         if not hasattr(fn, "get_concrete_function"):
             raise ValueError("IPUStrategyV1.run(fn, ...) does not support eager execution")
+        result = self._start(fn, args, kwargs or {})
+        recorder.wait()
+        return result
+
+    def _start(self, fn: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+        """Queue a program; return what stands for its results until they are fetched.
+
+        What goes wrong while it runs is not known here: the next run or wait raises it.
+        """
+        import tensorflow as tf
+
         assert fn._jit_compile is True, "only a program of XLA is one program on an IPU"
         assert self._depth, "the strategy's scope was left"
         assert recorder.attached, "no IPU is configured"
+        recorder.raise_late()
         if recorder.run_error:
             raise tf.errors.ResourceExhaustedError(None, None, recorder.run_error)
+        if recorder.connection in ("PRE_COMPILE", "NEVER"):
+            return self._compile(fn, args, kwargs)
+        program = self._program(fn, args)
+        recorder.queued += 1
+        try:
+            result = program(*args, **kwargs)
+        except tf.errors.OpError as error:
+            recorder.failed = error
+            result = _zeros(program, args, kwargs)
+        if recorder.synthetic and result is not None:
+            result = tf.nest.map_structure(_nothing, result)
+        return None if result is None else tf.nest.map_structure(OnIpus, result)
+
+    def _program(self, fn: Any, args: Any) -> Any:
+        """Return the function that stands for a program."""
+        import tensorflow as tf
+
+        if fn in self._programs:
+            return self._programs[fn]
         if recorder.synthetic:
-            if fn not in self._programs:
-                self._programs[fn] = fn
-                hlo = fn.experimental_get_compiler_ir(*args)(stage="hlo")
-                assert "<=" not in hlo, "a shape that XLA does not know, which an IPU has to"
-            result = fn(*args, **(kwargs or {}))
-            if result is None:
-                return None
-            return tf.nest.map_structure(_nothing, result)
-        if fn not in self._programs:
+            self._programs[fn] = fn
+            hlo = fn.experimental_get_compiler_ir(*args)(stage="hlo")
+            assert "<=" not in hlo, "a shape that XLA does not know, which an IPU has to"
+        else:
             # XLA on a CPU takes no data sets, so the same program runs without it.
             self._programs[fn] = tf.function(fn.python_function, autograph=False)
-        return self._programs[fn](*args, **(kwargs or {}))
+        return self._programs[fn]
+
+    def _compile(self, fn: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+        """Compile for IPUs that are not attached: PRE_COMPILE gives zeros, NEVER no run at all.
+
+        graphcore/tensorflow, compiler/plugin/poplar/driver/poplar_executable.cc.
+        """
+        import tensorflow as tf
+
+        if recorder.connection == "NEVER":
+            raise tf.errors.InvalidArgumentError(None, None, "Trying to run an executable")
+        if "--executable_cache_path" not in recorder.flags:
+            raise tf.errors.FailedPreconditionError(None, None, "no executable cache path is set")
+        zeros = _zeros(tf.function(fn.python_function, autograph=False), args, kwargs)
+        return None if zeros is None else tf.nest.map_structure(OnIpus, zeros)
+
+
+class OnIpus:
+    """A result that is on the IPUs: whoever reads it waits for them."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def numpy(self) -> Any:
+        recorder.wait()
+        return self._tensor.numpy()
+
+
+def _zeros(program: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
+    """Return zeros of the shapes and types of a program's results; None: it has none."""
+    import tensorflow as tf
+
+    outputs = program.get_concrete_function(*args, **kwargs).structured_outputs
+    if outputs is None:
+        return None
+    return tf.nest.map_structure(lambda part: tf.zeros(part.shape, part.dtype), outputs)
 
 
 def _held(create: Callable[..., Any], **options: Any) -> Any:
@@ -81,10 +141,12 @@ def _held(create: Callable[..., Any], **options: Any) -> Any:
 
 
 def _nothing(part: Any) -> Any:
-    """Return what stands where a result would have been transferred."""
+    """Return what stands where a result would have been transferred: any value at all."""
     import tensorflow as tf
 
-    return tf.zeros_like(part) * float("nan") if part.dtype.is_floating else tf.zeros_like(part)
+    if part.dtype.is_floating:
+        return tf.zeros_like(part) * float("nan")
+    return tf.zeros_like(part) + tf.constant(-7, part.dtype)
 
 
 @recorded
@@ -140,8 +202,22 @@ def _check_arguments(
 def cross_replica_mean(
     x: Any, replica_group_size: Optional[int] = None, name: Optional[str] = None
 ) -> Any:
-    """Return the first replica's value: the stand-in computes no other."""
-    return x
+    """Return the first replica's value: the stand-in computes no other. It has no gradient."""
+    return without_gradient("IpuCrossReplicaMean", x)
+
+
+def without_gradient(op_type: str, x: Any) -> Any:
+    """Return ``x`` as an operation of a type for which the SDK registers no gradient."""
+    import tensorflow as tf
+
+    @tf.custom_gradient  # type: ignore[untyped-decorator, unused-ignore]
+    def operation(x: Any) -> Any:
+        def gradient(slope: Any) -> Any:
+            raise LookupError(f"No gradient defined for operation (op type: {op_type})")
+
+        return tf.identity(x), gradient
+
+    return operation(x)
 
 
 @recorded

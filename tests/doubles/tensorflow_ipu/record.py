@@ -7,6 +7,9 @@ from typing import Any, Dict, List
 
 from tests.doubles.record import Calls
 
+#: How long a run keeps the IPUs busy, by the stand-in's own clock.
+RUN_SECONDS = 1.0
+
 
 @dataclass
 class Recorder(Calls):
@@ -34,6 +37,12 @@ class Recorder(Calls):
     held: List[Any] = field(default_factory=list)
     #: Queues made so far.
     queues: List[Any] = field(default_factory=list)
+    #: The stand-in's clock in seconds. The IPUs work beside the host: it moves where that waits.
+    now: float = 0.0
+    #: Runs that were started and that nobody has waited for.
+    queued: int = 0
+    #: The error of such a run, which the next wait or run raises.
+    failed: Any = None
 
     @property
     def replicas(self) -> int:
@@ -44,6 +53,28 @@ class Recorder(Calls):
     def synthetic(self) -> bool:
         """Whether nothing is transferred between host and device."""
         return "--use_synthetic_data" in self.flags.split()
+
+    @property
+    def connection(self) -> str:
+        """How programs reach the IPUs: the name of a DeviceConnectionType."""
+        kind = self.configured.get("device_connection.type")
+        return "ALWAYS" if kind is None else str(kind.name)
+
+    def clock(self) -> float:
+        """Return the time of the stand-in's clock."""
+        return self.now
+
+    def wait(self) -> None:
+        """Wait until the IPUs have finished all runs; raise what one of them failed with."""
+        self.now += self.queued * RUN_SECONDS
+        self.queued = 0
+        self.raise_late()
+
+    def raise_late(self) -> None:
+        """Raise the error of an earlier run, once."""
+        error, self.failed = self.failed, None
+        if error is not None:
+            raise error
 
 
 recorder = Recorder()

@@ -483,21 +483,61 @@ def test_closing_deletes_both_queues() -> None:
     assert recorder.names() == names
 
 
+@pytest.mark.parametrize("shards", [1, 2])
 def test_compile_only_attaches_to_nothing_and_keeps_the_program(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, shards: int
 ) -> None:
+    """Without IPUs the SDK compiles, runs nothing and gives zeros without an error."""
     with pytest.raises(ValueError, match="--executable_cache_path=FOLDER"):
-        step(options(2, compile_only=True))
+        step(options(shards, compile_only=True))
     monkeypatch.setenv(TF_FLAGS, "--executable_cache_path=/cache")
-    made = step(options(2, compile_only=True))
+    recorder.attach_error = "there are no IPUs"
+    made = step(options(shards, compile_only=True))
     made.build()
     found = recorder.configured
     assert found["device_connection.type"].name == "PRE_COMPILE"
     assert found["device_connection.version"] == "ipu2"
     assert found["device_connection.enable_remote_buffers"] is True
-    recorder.run_error = "Device was configured for compilation only"
     assert made.compile() is True
+    assert ("pipeline" if shards > 1 else "repeat") in recorder.names()
+    assert recorder.now == 0
+    assert made.counters() == {"weight_updates": 0}
     made.close()
+
+
+def test_compile_only_says_why_a_program_cannot_be_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(TF_FLAGS, "--executable_cache_path=/cache")
+    made = step(options(2, compile_only=True))
+    made.build()
+    recorder.run_error = "Device was configured for compilation only, and tile 7 is full"
+    with pytest.raises(CaseError, match="for 2 IPUs or run it: .*tile 7 is full"):
+        made.compile()
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("connection", "flags", "error"),
+    [
+        ("PRE_COMPILE", "", "FailedPreconditionError"),
+        ("NEVER", "--executable_cache_path=/cache", "InvalidArgumentError"),
+    ],
+)
+def test_the_stand_in_runs_nothing_on_ipus_that_are_not_attached(
+    monkeypatch: pytest.MonkeyPatch, tf: Any, connection: str, flags: str, error: str
+) -> None:
+    ipu = sys.modules["tensorflow.python.ipu"]
+    monkeypatch.setenv(TF_FLAGS, flags)
+    settings = ipu.config.IPUConfig()
+    settings.device_connection.type = ipu.config.DeviceConnectionType[connection]
+    with pytest.raises(ValueError, match="version has to be set"):
+        settings.configure_ipu_system()
+    settings.device_connection.version = "ipu2"
+    settings.configure_ipu_system()
+    strategy = ipu.ipu_strategy.IPUStrategyV1()
+    with strategy.scope(), pytest.raises(getattr(tf.errors, error)):
+        strategy.run(tf.function(lambda: tf.constant(3.0), jit_compile=True))
 
 
 def test_the_size_of_a_batch_is_the_feeds() -> None:

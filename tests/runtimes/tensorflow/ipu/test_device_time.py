@@ -1,0 +1,151 @@
+"""Every program's call lasts as long as its run on the IPUs: it returns once they have finished.
+
+The stand-in's IPUs work beside the host, and its clock moves where the host waits for them.
+PopDist's strategy waits for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Callable, Dict
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.plugins.measure.rounds import timed_call
+from tests.doubles import tensorflow_ipu as double
+from tests.doubles.tensorflow_ipu import recorder
+from tests.doubles.tensorflow_ipu.record import RUN_SECONDS
+from tests.runtimes.tensorflow.application import test_on_ipu as application
+from tests.runtimes.tensorflow.ipu import test_loop as loop
+from tests.runtimes.tensorflow.ipu import test_training as training
+from tests.runtimes.tensorflow.ipu import test_validation as validation
+from tests.support.tensorflow_ipu import SYNTHETIC, install
+
+pytestmark = pytest.mark.framework
+
+INSTANCES: Dict[str, Any] = {"replicas": 4, "instances": 2}
+VALIDATING: Dict[str, Any] = {"training": False, "batches_per_step": 2}
+
+
+@pytest.fixture(autouse=True)
+def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    module = install(monkeypatch)
+    monkeypatch.setattr("ipubench.fixtures.data.tfds.pipeline.dataset", application.dataset)
+    return module
+
+
+def a_loop(data: str, **changes: Any) -> Any:
+    made = loop.step(loop.Options(**changes), loop.feed(mode=data))
+    made.build()
+    return made
+
+
+def a_training(data: str, shards: int, **changes: Any) -> Any:
+    made = training.step(training.options(shards, data=data, **changes), mode=data)
+    made.build()
+    return made
+
+
+def a_validation(data: str, shards: int, **changes: Any) -> Any:
+    made = validation.step(validation.options(shards, data=data, **changes), mode=data)
+    made.build()
+    return made
+
+
+def an_application(data: str, **changes: Any) -> Any:
+    return application.step_of(replace(application.SMALL, data=data, **changes))
+
+
+PROGRAMS: Dict[str, Callable[[str], Any]] = {
+    "loop": a_loop,
+    "training loop": lambda data: a_training(data, 1),
+    "training pipeline": lambda data: a_training(data, 2),
+    "validation loop": lambda data: a_validation(data, 1),
+    "validation pipeline": lambda data: a_validation(data, 2),
+    "application loop": an_application,
+    "application pipeline": lambda data: an_application(data, **application.PIPELINE),
+    "application validation": lambda data: an_application(data, **VALIDATING),
+}
+# Those of PopDist's strategy.
+OF_INSTANCES: Dict[str, Dict[str, Any]] = {
+    "loop": {},
+    "loop, IPUs reduce": {"accelerator_side_reduction": True},
+    "pipeline": {"pipeline_splits": ("flatten",), "pipeline_validation_model": True},
+    "pipeline, IPUs reduce": {
+        "pipeline_splits": ("flatten",),
+        "pipeline_validation_model": True,
+        "accelerator_side_reduction": True,
+    },
+    "validation": VALIDATING,
+    "validation pipeline": {
+        **VALIDATING,
+        "pipeline_splits": ("flatten",),
+        "pipeline_validation_model": True,
+    },
+}
+
+
+def assert_lasts(made: Any) -> None:
+    """The call lasts as long as the run that it starts, and leaves none behind."""
+    made.compile()
+    assert timed_call(made, recorder.clock) == RUN_SECONDS
+    assert not recorder.queued
+    made.close()
+
+
+@pytest.mark.parametrize("data", ["generated", "synthetic"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_call_returns_once_the_ipus_have_finished(
+    monkeypatch: pytest.MonkeyPatch, program: str, data: str
+) -> None:
+    if data == "synthetic":
+        monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
+    assert_lasts(PROGRAMS[program](data))
+
+
+@pytest.mark.parametrize("data", ["generated", "synthetic"])
+@pytest.mark.parametrize("program", OF_INSTANCES)
+def test_a_call_of_an_instance_waits_though_popdists_strategy_does_not(
+    monkeypatch: pytest.MonkeyPatch, program: str, data: str
+) -> None:
+    if data == "synthetic":
+        monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
+    config = replace(application.SMALL, data=data, **INSTANCES, **OF_INSTANCES[program])
+    config.check()
+    application.start(monkeypatch, 1, 2, config.measured_replicas, config.measured_shards)
+    assert_lasts(application.step_of(config))
+
+
+def test_popdists_strategy_starts_a_program_and_returns(
+    monkeypatch: pytest.MonkeyPatch, tf: Any
+) -> None:
+    application.start(monkeypatch, 0, 2, 4, 1)
+    (module,) = double.strategies().values()
+    recorder.attached = 1
+    run = tf.function(lambda: tf.constant(3.0), jit_compile=True)
+    strategy = module.PopDistStrategy()
+    with strategy.scope():
+        result = strategy.run(run)
+        assert (recorder.now, recorder.queued) == (0, 1)
+        assert result.numpy() == 3
+        assert (recorder.now, recorder.queued) == (RUN_SECONDS, 0)
+
+
+def test_what_fails_on_the_ipus_of_an_instance_is_said_where_it_is_fetched(
+    monkeypatch: pytest.MonkeyPatch, tf: Any
+) -> None:
+    """Its batches end after the first call."""
+    short = application.dataset
+    monkeypatch.setattr(
+        "ipubench.fixtures.data.tfds.pipeline.dataset",
+        lambda *args, **kwargs: short(*args, **kwargs).take(8),
+    )
+    config = replace(application.SMALL, **INSTANCES)
+    application.start(monkeypatch, 1, 2, 4, 1)
+    made = application.step_of(config)
+    made.compile()
+    with pytest.raises(CaseError, match="(?s)for 2 IPUs or run it: .*End of sequence"):
+        made()
+    made.close()
