@@ -37,6 +37,7 @@ MODULES = (
     "plugins.report.terminal",
     "plugins.measure.fixture",
     "plugins.measure.instance",
+    "plugins.measure.apart",
     "fixtures.pytest_fixtures",
 )
 

@@ -125,9 +125,11 @@ def most_seconds(config: pytest.Config, nodeid: str) -> float:
 
 
 def run_bounded(
-    command: Sequence[str], folder: str, environment: Mapping[str, str], seconds: float
+    command: Sequence[str], folder: str, environment: Mapping[str, str], seconds: Optional[float]
 ) -> Tuple[Optional[int], str]:
     """Run a command; return (exit code, output), with None as the code where it took too long.
+
+    ``seconds`` None: it may take as long as it needs.
 
     Whatever ends the wait, an interruption included, the command and its process group are gone
     when this returns or raises.

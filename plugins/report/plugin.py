@@ -92,6 +92,7 @@ def _end_of(session: pytest.Session) -> Dict[str, Any]:
         "baseline": compared_with(config),
         "gate": judged_by(config),
         "missing": missing_cases(config),
+        "closing": list(config.stash[run_key].closing),
     }
 
 

@@ -11,10 +11,12 @@ One JSON-lines file per run under the results folder. Line types:
 - ``verdict``: what the gate said of a case;
 - ``resume``: a later run goes on here; its process, its circumstances, and the cases that it kept;
   what the lines before it say of others no longer holds;
-- ``outcome``: how the case's test ended (passed, failed, skipped), and why in one line;
+- ``outcome``: how the case's test ended (passed, failed, skipped), why in one line, and what a user
+  can mend as its whole message;
 - ``selected``: the cases that the run is about, before the first of them;
 - ``profile``: where the time of a regressed case went (plugins/compare/explain.py);
-- ``end``: how the run ended, what it was compared with, and the cases that are missing.
+- ``end``: how the run ended, what it was compared with, the cases that are missing, and the lines
+  below its table.
 
 A reader leaves out types that it does not know. A number that is not finite is null. The file is
 locked for as long as its run goes on.
@@ -153,14 +155,17 @@ def pytest_runtest_makereport(
     An error that the user can mend is shown as its message, without a traceback.
     """
     report = (yield).get_result()
+    message = {}
     if call.excinfo is not None and isinstance(call.excinfo.value, CaseError):
         report.longrepr = str(call.excinfo.value)
+        message = {"message": report.longrepr}
     run = item.config.stash.get(run_key, None)
     if run is None or case_of(item) is None:
         return
     if report.when == "call" or report.outcome != "passed":
         why = {} if report.outcome == "passed" else {"why": _why(report)}
-        run.add({"type": "outcome", "case": item.nodeid, "outcome": report.outcome, **why})
+        outcome = {"type": "outcome", "case": item.nodeid, "outcome": report.outcome}
+        run.add({**outcome, **why, **message})
 
 
 def _why(report: pytest.TestReport) -> str:

@@ -29,9 +29,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         (dropped if reason else kept).append(item)
     kept, lacking = _judge_overrides(selection, kept, config.option.dry_run)
     dropped += lacking
-    if not config.option.dry_run:  # each printed command is a run of its own
-        kept, mixed = _one_data_mode(selection, kept)
-        dropped += mixed
     if dropped:
         config.hook.pytest_deselected(items=dropped)
     items[:] = kept
@@ -67,29 +64,6 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
     if case.tier == NAMED and not option.sweep and not named:
         return "further configurations: --sweep, or -k with a full name"
     return ""
-
-
-def _one_data_mode(
-    selection: Selection, items: List[pytest.Item]
-) -> Tuple[List[pytest.Item], List[pytest.Item]]:
-    """Keep one data mode of TensorFlow's cases on an IPU: the first that is selected.
-
-    The SDK's TensorFlow reads once a process whether data is synthetic (TF_POPLAR_FLAGS).
-    """
-    kept: List[pytest.Item] = []
-    mixed: List[pytest.Item] = []
-    mode = ""
-    for item in items:
-        case = case_of(item)
-        if selection.device in devices.IPU_KINDS and case and "tensorflow" in _fixtures(item):
-            mode = mode or case.config.data
-            if case.config.data != mode:
-                reason = f"need a run of their own on an IPU: --data={case.config.data}"
-                selection.left_out[reason] += 1
-                mixed.append(item)
-                continue
-        kept.append(item)
-    return kept, mixed
 
 
 def _judge_overrides(

@@ -1,0 +1,180 @@
+"""Cases that need other TF_POPLAR_FLAGS than the rest of the run, each in a process of its own.
+
+The SDK's TensorFlow reads its flags once a process, and cases with synthetic data need others than
+those with host data. The flags that most cases of a run need are this process's. Any other case is
+measured by a process that it starts, and its result counts as if it had been measured here.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+from pathlib import Path
+from typing import Any, Counter, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.devices import IPU_KINDS
+from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
+from ipubench.plugins.measure.base import Measured, fail_where_implausible, measured_key
+from ipubench.plugins.processes.fresh import (
+    LAST_LINES,
+    cpus_key,
+    folder_of,
+    fresh_command,
+    fresh_environment,
+    run_bounded,
+    running_on,
+)
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.run.results import SessionResults, run_key
+from ipubench.plugins.selection.expand import case_of, selection_key
+
+#: The flags of a case that differ between cases, in a stable order.
+Flags = Tuple[Tuple[str, Optional[str]], ...]
+#: What this process's TensorFlow starts with; absent before the collection has ended.
+flags_key = pytest.StashKey[Optional[Flags]]()
+#: TF_POPLAR_FLAGS as they were exported: a case adds its own to this process's environment.
+exported_key = pytest.StashKey[Optional[str]]()
+
+
+def flags_of(item: pytest.Item) -> Optional[Flags]:
+    """Return the flags that a case needs; None where it runs no TensorFlow on an IPU."""
+    case = case_of(item)
+    kind = item.config.stash[selection_key].device
+    if case is None or kind not in IPU_KINDS:
+        return None
+    if "tensorflow" not in getattr(item, "fixturenames", ()):
+        return None
+    needed = case_flags(
+        ipu_model=kind == "ipu-model",
+        synthetic=case.config.data == "synthetic",
+        zero_values=getattr(case.config, "use_zero_values", False),
+        count_cycles=getattr(case.config, "report_hw_cycle_count", False),
+    )
+    return tuple(sorted(needed.items()))
+
+
+def is_apart(item: pytest.Item) -> bool:
+    """Tell whether a selected case is measured in a process of its own."""
+    flags = flags_of(item)
+    return flags is not None and flags != item.config.stash[flags_key]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note the flags before a case adds to them."""
+    config.stash[exported_key] = os.environ.get(TF_FLAGS)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Choose what this process's TensorFlow starts with: what most cases need, else the first."""
+    found: Counter[Flags] = collections.Counter(filter(None, map(flags_of, session.items)))
+    session.config.stash[flags_key] = max(found, key=lambda flags: found[flags], default=None)
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+    """Say how many cases get a process of their own."""
+    count = sum(map(is_apart, items))
+    if not count:
+        return []
+    what = "1 case is measured in a process of its" if count == 1 else ""
+    what = what or f"{count} cases are measured in processes of their"
+    return [f"{what} own, because TensorFlow reads once whether data is synthetic"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Optional[bool]:
+    """Measure a case apart instead of calling its bench function here."""
+    if not is_apart(pyfuncitem):
+        return None
+    _measure(pyfuncitem)
+    return True
+
+
+def _measure(item: pytest.Function) -> None:
+    """Let another process run the case; take over its record, its lines and how it ended."""
+    config, run = item.config, item.config.stash[run_key]
+    config.stash[progress_key].phase("measuring in a process of its own")
+    benchmark_fixture: Any = item.funcargs["benchmark"]
+    disabled = benchmark_fixture.disabled
+    pytest_benchmark_adapter.leave_out(benchmark_fixture)
+    with _results_folder(item) as folder, running_on(config.stash[cpus_key]):
+        words = [*fresh_command(config, item.nodeid, str(folder)), *_looking_inside(config)]
+        code, output = run_bounded(
+            [*words, "--benchmark-disable"] if disabled else words,
+            str(folder_of(config, None)),
+            _environment(config),
+            None,  # as long as it would take here
+        )
+        lines = [line for path in folder.glob("run-*.jsonl") for line in read_lines(path)]
+    results, message = SessionResults(), ""
+    for line in lines:
+        results.take(line)
+        message = line.get("message", message)
+    run.closing += [line for line in results.end.get("closing", ()) if line not in run.closing]
+    benchmark = results.benchmarks.get(item.nodeid)
+    if benchmark is not None:
+        run.add({"type": "case", "benchmark": benchmark})
+        pytest_benchmark_adapter.adopt(config, benchmark)
+        fail_where_implausible(record_of(benchmark), f"; the record is in {run.journal.path}")
+    outcome = results.outcomes.get(item.nodeid)
+    if outcome == "skipped":
+        pytest.skip(results.reasons.get(item.nodeid, ""))
+    if outcome != "passed":
+        _fail(results.reasons.get(item.nodeid, ""), message, code, output)
+    if benchmark is not None:
+        item.stash[measured_key] = Measured(benchmark, release=lambda: None)
+
+
+def _fail(reason: str, message: str, code: Optional[int], output: str) -> None:
+    """Fail as the case has failed in its process: by its message, or by what it printed last."""
+    if message:
+        raise CaseError(message)
+    lines = [line for line in output.splitlines() if line.strip()][-LAST_LINES:]
+    said = reason or f"the case's own process ended with exit code {code}"
+    pytest.fail("\n".join([f"{said}; the last lines of its process:", *lines]), pytrace=False)
+
+
+def _environment(config: pytest.Config) -> Dict[str, str]:
+    """Return the environment of a case's process: without the flags of the cases of this one."""
+    environment = fresh_environment()
+    environment.pop(TF_FLAGS, None)
+    exported = config.stash[exported_key]
+    return environment if exported is None else {**environment, TF_FLAGS: exported}
+
+
+def _looking_inside(config: pytest.Config) -> List[str]:
+    """Return the options that have a case leave something; their folders as absolute paths."""
+    given = {"--profile": config.option.profile, "--save-graph": config.option.save_graph}
+    return [f"{flag}={user_path(root).absolute()}" for flag, root in given.items() if root]
+
+
+@contextlib.contextmanager
+def _results_folder(item: pytest.Function) -> Iterator[Path]:
+    """Make the folder where a case's process leaves its journal, which we take over, and its logs.
+
+    Logs stay, as those of this process do. Raises CaseError where the folder cannot be made.
+    """
+    case: Any = case_of(item)
+    results = user_path(item.config.option.results_dir).absolute()
+    journal = item.config.stash[run_key].journal.path.stem
+    folder = results / "apart" / journal / f"{item.path.stem}-{case.id}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CaseError(f"{folder} cannot be made: {error}; choose another --results-dir") from None
+    try:
+        yield folder
+    finally:
+        for path in folder.glob("run-*.jsonl"):
+            path.unlink()
+        for empty in (folder, folder.parent, folder.parent.parent):
+            with contextlib.suppress(OSError):  # not empty: it keeps logs
+                empty.rmdir()

@@ -1,0 +1,53 @@
+"""A pytest plugin (`-p`) that puts the stand-ins for the SDK into a process of the suite.
+
+Processes that a run starts get its `-p` words, and so the stand-ins as well.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import json
+import os
+import sys
+from typing import List
+
+import pytest
+
+from tests.doubles import popart, poptorch, tensorflow_ipu
+
+#: Names the file that each process appends a line to: what it ran, and with which flags.
+LOG = "IPUBENCH_TEST_LOG"
+#: What attaching to an IPU answers; nothing: it works.
+ATTACH_ERROR = "IPUBENCH_TEST_ATTACH_ERROR"
+#: A part of a case's identifier: its process ends in the middle of it.
+CRASH = "IPUBENCH_TEST_CRASH"
+
+ran: List[str] = []
+
+sys.modules.update(tensorflow_ipu.modules())
+for name, module in (("poptorch", poptorch.as_module()), ("popart", popart.as_module())):
+    module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+    sys.modules[name] = module
+tensorflow_ipu.recorder.attach_error = os.environ.get(ATTACH_ERROR, "")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say that the SDK is there: its TensorFlow is found by a folder, which stand-ins lack."""
+    from ipubench.fixtures.devices import ipu
+
+    ipu.frameworks = lambda: ["poptorch", "popart", "tensorflow"]
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Note that this process calls the bench function of a case."""
+    ran.append(pyfuncitem.nodeid)
+    if os.environ.get(CRASH, "nothing") in pyfuncitem.nodeid:
+        os._exit(9)
+
+
+def pytest_unconfigure() -> None:
+    """Leave what this process has done."""
+    if LOG in os.environ and ran:
+        line = {"pid": os.getpid(), "ran": ran, "flags": tensorflow_ipu.recorder.flags}
+        with open(os.environ[LOG], "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
