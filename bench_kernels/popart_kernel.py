@@ -23,6 +23,12 @@ class PopartKernel(GraphOptions, Kernel):
             raise ValueError(f"recompute: {self.mode} has no gradient to compute again for")
         if self.engine == "onnxruntime" and self.mode == "training":
             raise ValueError("engine onnxruntime: it cannot train, choose torch or auto")
+        if self.tensor_tile_mapping:
+            # POPART_TENSOR_TILE_MAP is in no source of PopART from SDK 2.1 on.
+            raise ValueError(
+                "tensor_tile_mapping: PopART writes the mapping up to SDK 2.0 only; leave it out "
+                "and give --profile=DIR, which has Poplar's report tell which tile holds what"
+            )
         if self.system == "ipu":
             self._check_ipu()
 
@@ -31,15 +37,26 @@ class PopartKernel(GraphOptions, Kernel):
             raise ValueError("precision 16.32: PopART's layers take weights of their inputs' type")
         if self.engine != "auto":
             raise ValueError(f"engine {self.engine}: it is for a host, an IPU runs PopART")
-        if self.pipeline and self.batches_per_step < self.shards:
+        if self.pipeline and self.batches_per_step < self._stages:
+            back = ", forward and back," if self._stages > self.shards else ""
             raise ValueError(
-                f"pipeline: {self.shards} stages need batches_per_step of {self.shards} or more"
+                f"pipeline: {self._stages} stages{back} need batches_per_step of {self._stages} or "
+                "more"
             )
         if not self.auto_sharding and self.shards > 1:
             if self.mode == "inference":
                 raise ValueError("auto_sharding off: inference is one operation, use shards=1")
             if self.shards > 2:
                 raise ValueError("auto_sharding off: there are two places, use shards=2")
+
+    @property
+    def _stages(self) -> int:
+        """Stages of a pipeline, which all have a batch at once.
+
+        In training each shard has one forward and one back, but for the last, where they are one
+        (graphcore/popart, willow/src/transforms/pipeline.cpp).
+        """
+        return 2 * self.shards - 1 if self.mode == "training" else self.shards
 
     def arrays(self, data: Data, *specs: TensorSpec) -> ArrayFeed:
         """Return the feed of these tensors."""

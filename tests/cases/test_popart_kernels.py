@@ -61,7 +61,8 @@ def test_the_default_cases_are_the_original_programs() -> None:
         ({"shards": 2}, "shards=2 needs an IPU"),
         ({"shards": 2, "pipeline": True}, "shards=2 needs an IPU"),
         ({"replicas": 2}, "replicas=2 needs an IPU"),
-        ({"tensor_tile_mapping": True}, "tensor_tile_mapping=True needs an IPU"),
+        ({"tensor_tile_mapping": True}, "up to SDK 2.0 only; leave it out and give --profile"),
+        ({"tensor_tile_mapping": True, "system": "ipu"}, "up to SDK 2.0 only; leave it out"),
         ({"report_hw_cycle_count": True}, "report_hw_cycle_count=True needs an IPU"),
         ({"recompute": True}, "recompute: inference has no gradient"),
         ({"recompute": True, "mode": "evaluation"}, "recompute: evaluation has no gradient"),
@@ -74,6 +75,13 @@ def test_the_default_cases_are_the_original_programs() -> None:
         (
             {"pipeline": True, "shards": 4, "batches_per_step": 3, "system": "ipu"},
             "pipeline: 4 stages need batches_per_step of 4 or more",
+        ),
+        (
+            {
+                **{"pipeline": True, "shards": 4, "batches_per_step": 6},
+                **{"mode": "training", "system": "ipu"},
+            },
+            "pipeline: 7 stages, forward and back, need batches_per_step of 7 or more",
         ),
         (
             {"auto_sharding": False, "shards": 2, "system": "ipu"},
@@ -99,7 +107,7 @@ def test_what_cannot_be_is_refused(config: Any, changes: Dict[str, Any], message
         {"convolution_options": '{"availableMemoryProportion": "0.2"}'},
         {"shards": 2, "pipeline": True, "system": "ipu"},
         {"shards": 2, "auto_sharding": False, "mode": "evaluation", "system": "ipu"},
-        {"replicas": 4, "tensor_tile_mapping": True, "system": "ipu"},
+        {"replicas": 4, "system": "ipu"},
     ],
 )
 def test_what_can_be_is_accepted(changes: Dict[str, Any]) -> None:

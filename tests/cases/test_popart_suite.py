@@ -83,7 +83,7 @@ def test_the_suite_measures_a_small_convolution_with_the_drivers_options(tmp_pat
     run(
         tmp_path, "", CONV, "-k", "training-generated", "--steps=2", "--batches-per-step=4",
         "--set=input_width=16", "--set=input_height=8", "--set=replicas=2", "--set=shards=2",
-        "--set=pipeline=yes", "--set=recompute=yes", "--set=tensor_tile_mapping=yes",
+        "--set=pipeline=yes", "--set=recompute=yes",
         '--set=convolution_options={"availableMemoryProportion": 0.2}',
         f"--save-graph={tmp_path / 'graphs'}",
     ).assert_code(0)  # fmt: skip
@@ -91,7 +91,7 @@ def test_the_suite_measures_a_small_convolution_with_the_drivers_options(tmp_pat
     assert record["items_per_round"] == 2 * 4
     assert record["effective"]["ipus"] == 4
     saved = {path.name for path in (tmp_path / "graphs" / name).iterdir()}
-    assert saved == {"model.onnx", "tile_mapping.json"}
+    assert saved == {"model.onnx"}
 
 
 @pytest.mark.framework

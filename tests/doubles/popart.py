@@ -13,10 +13,7 @@ part of what the module offers.
 from __future__ import annotations
 
 import enum
-import json
-import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -184,7 +181,6 @@ class SessionOptions:
     replicatedGraphCount = _option("replicatedGraphCount", 1)
     instrumentWithHardwareCycleCounter = _option("instrumentWithHardwareCycleCounter", False)
     convolutionOptions = _option("convolutionOptions", {})
-    logDir = _option("logDir", "")
 
 
 class _AiOnnxOpset11:
@@ -425,8 +421,12 @@ class _Session:
         if self._options.enablePipelining:
             if mode is VirtualGraphMode.Off:
                 raise popart_exception("pipelining needs virtual graphs")
-            if self._flow._batches < shards:
-                raise popart_exception(f"{self._flow._batches} batches for {shards} stages")
+            stages = 2 * shards - 1 if self._training else shards
+            if self._flow._batches < stages:
+                raise popart_exception(
+                    "For pipelining, depth (batchesPerStep) must equal at least the number of "
+                    f"pipeline stages ({stages})"
+                )
 
     @property
     def _replicas(self) -> int:
@@ -442,9 +442,6 @@ class _Session:
             raise popart_exception(recorder.compile_error)
         self._graph = _evaluator(self._model, self._training)
         self._prepared = True
-        if os.environ.get("POPART_TENSOR_TILE_MAP"):
-            path = Path(self._options.logDir, os.environ["POPART_TENSOR_TILE_MAP"])
-            path.write_text(json.dumps({"inputs": [[0, 1]]}), encoding="utf-8")
 
     @recorded
     def weightsFromHost(self) -> None:

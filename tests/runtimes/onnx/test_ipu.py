@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,12 +17,12 @@ import pytest
 
 from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
-from ipubench.fixtures.case.errors import CaseError, OptionError
+from ipubench.fixtures.case.errors import OptionError
 from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.runtimes.onnx.ipu import TILE_MAP_VARIABLE, PopartIpu
+from ipubench.fixtures.runtimes.onnx.ipu import PopartIpu
 from ipubench.fixtures.runtimes.onnx.ipu_options import acquire, session_options
 from tests.doubles import popart as double
 from tests.doubles.popart import recorder
@@ -332,6 +331,25 @@ def test_a_pipeline_runs_on_its_shards() -> None:
     assert made.describe()["ipus"] == 2
 
 
+@pytest.mark.parametrize(
+    ("mode", "shards", "fewest"), [("inference", 2, 2), ("training", 2, 3), ("training", 4, 7)]
+)
+def test_a_pipeline_has_the_batches_that_popart_needs_to_fill_it(
+    monkeypatch: pytest.MonkeyPatch, mode: str, shards: int, fewest: int
+) -> None:
+    config = dataclasses.replace(
+        SMALL_CONV, mode=mode, shards=shards, pipeline=True, batches_per_step=fewest
+    )
+    config.check()
+    ready(config).close()
+    fewer = dataclasses.replace(config, batches_per_step=fewest - 1)
+    with pytest.raises(ValueError, match=f"need batches_per_step of {fewest} or more"):
+        fewer.check()
+    monkeypatch.setattr(PopartConv, "check", lambda config: None)
+    with pytest.raises(DeviceError, match=rf"number of pipeline stages \({fewest}\)"):
+        ready(fewer)
+
+
 # --- how it begins and ends ------------------------------------------------------------------
 
 
@@ -371,24 +389,6 @@ def test_the_saved_graph_is_checked_onnx(config: Any, mode: str, tmp_path: Path)
     onnx.checker.check_model(saved)
     assert len(saved.graph.output) == (1 if mode == "inference" else 2)
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
-
-
-def test_the_tile_mapping_is_saved_beside_the_graph(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(TILE_MAP_VARIABLE, "mine.json")
-    made = ready(dataclasses.replace(SMALL_LSTM, tensor_tile_mapping=True))
-    assert os.environ[TILE_MAP_VARIABLE] == "mine.json"
-    made.save_graph(tmp_path)
-    assert json.loads((tmp_path / "tile_mapping.json").read_text()) == {"inputs": [[0, 1]]}
-    made.close()
-
-
-def test_a_tile_mapping_that_nobody_keeps_is_a_warning() -> None:
-    made = ready(dataclasses.replace(SMALL_LSTM, tensor_tile_mapping=True))
-    assert TILE_MAP_VARIABLE not in os.environ
-    with pytest.warns(UserWarning, match="--save-graph=DIR"):
-        made.close()
 
 
 def test_without_popart_the_error_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,15 +448,6 @@ def test_close_is_harmless_before_build_and_twice() -> None:
     made.close()
     made.close()
     assert recorder.names().count("DeviceInfo.detach") == 1
-
-
-def test_a_missing_tile_mapping_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "write_text", lambda *_, **__: 0)
-    made = step(dataclasses.replace(SMALL_LSTM, tensor_tile_mapping=True))
-    made.build()
-    with pytest.raises(CaseError, match="PopART did not write tile_mapping.json"):
-        made.compile()
-    made.close()
 
 
 # --- the stand-in ----------------------------------------------------------------------------
