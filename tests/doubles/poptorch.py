@@ -47,6 +47,8 @@ class Recorder(Calls):
     executors: List[PoplarExecutor] = field(default_factory=list)
     #: Message of the error that attaching to a device raises; empty: a device is there.
     attach_error: str = ""
+    #: Transfers of the model that runs which were asked to overlap.
+    overlapping: int = 0
 
 
 recorder = Recorder()
@@ -88,10 +90,16 @@ class ShardedExecution:
 class _Closed:
     """Refuses to be given an attribute that the class does not declare, as the SDK's options do."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_frozen", "_values")
 
     def __init__(self) -> None:
+        self._frozen = False
         self._values: Dict[str, Any] = {}
+
+    def _put(self, key: str, value: Any) -> None:
+        if self._frozen:
+            raise AttributeError("Can't modify frozen Options")
+        self._values[key] = value
 
 
 class _PopartOptions(_Closed):
@@ -99,7 +107,7 @@ class _PopartOptions(_Closed):
 
     @recorded
     def set(self, key: str, value: Any) -> _PopartOptions:
-        self._values[key] = value
+        self._put(key, value)
         return self
 
 
@@ -122,7 +130,7 @@ class _TensorLocationOptions(_Closed):
     def numIOTiles(self, num_tiles: int) -> _TensorLocationOptions:
         if num_tiles < 32 or num_tiles > 192 or num_tiles % 2:
             raise ValueError("numIOTiles must be an even number between 32 and 192 (inclusive)")
-        self._values["tiles"] = num_tiles
+        self._put("tiles", num_tiles)
         return self
 
 
@@ -194,8 +202,13 @@ class Options(_Closed):
 
     def _keep(self, key: str, value: Any, kind: type) -> Options:
         assert isinstance(value, kind), f"{key}: {value!r} is no {kind.__name__}"
-        self._values[key] = value
+        self._put(key, value)
         return self
+
+    def _freeze(self) -> None:
+        """Refuse changes from now on: a wrapped model has its options."""
+        for options in (self, self._precision, self._popart, self._locations):
+            options._frozen = True
 
 
 @recorded
@@ -214,6 +227,7 @@ def BeginBlock(layer_to_call: Any, user_id: Optional[str] = None, ipu_id: Any = 
 def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
     """Return the tensors, whose transfer overlaps."""
     assert isinstance(mode, OverlapMode)
+    recorder.overlapping += mode is not OverlapMode.NoOverlap
     return input_tensors
 
 
@@ -221,6 +235,7 @@ def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
 def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
     """Return the tensors, whose transfer overlaps."""
     assert isinstance(mode, OverlapMode)
+    recorder.overlapping += mode is not OverlapMode.NoOverlap
     return output_tensors
 
 
@@ -242,8 +257,15 @@ class PoplarExecutor:
         optimizer: Any = None,
         user_model: Any = None,
     ) -> None:
+        if not isinstance(options, Options):
+            raise ValueError("Invalid type: 'options' must be of type poptorch.Options")
+        options._freeze()
         self._model = model
-        self._values: Dict[str, Any] = options._values
+        self._values: Dict[str, Any] = dict(options._values)
+        self._tiles: int = options._locations._values.get("tiles", 0)
+        self._compiled: Any = None
+        #: Whether transfers overlapped with computing in the last call.
+        self.overlapped = False
         self._attached = False
         self._destroyed = False
         self._runs = 0
@@ -255,6 +277,7 @@ class PoplarExecutor:
         self._check_stages()
         self._check_inputs(args[0])
         self._compile_or_load(args[0])
+        self._compiled = (args[0].shape, args[0].dtype)
         if "offline" in self._values:
             return
         if recorder.attach_error:
@@ -266,15 +289,19 @@ class PoplarExecutor:
         import torch
 
         self._refuse_if_destroyed()
+        assert "offline" not in self._values, "Trying to run a model on an offline device"
         if not self._attached:
             self.compile(*args, **kwargs)
         self._check_inputs(args[0])
         self._runs += 1
+        recorder.overlapping = 0
         images = args[0]
         if self._synthetic:
             images = torch.randn(images.shape).to(images.dtype)
         with torch.no_grad():
-            return self._model(images)
+            results = self._model(images)
+        self._check_overlap()
+        return results
 
     @recorded
     def getLatency(self) -> Tuple[float, float, float]:
@@ -328,7 +355,25 @@ class PoplarExecutor:
                 f"stages ({stages})"
             )
 
+    def _check_overlap(self) -> None:
+        """Overlap the transfers that were asked to, or silently do not: few iterations have none.
+
+        poptorch_popart: Compiler.cpp; PopART: transforms/decomposeloops.cpp.
+        """
+        if not recorder.overlapping:
+            return
+        if "strategy" not in self._values:
+            raise Error("Overlapped IO is not supported with poptorch.PipelinedExecution")
+        if not self._tiles:
+            raise Error("No IO tiles allocated")
+        if self._values.get("output_mode", OutputMode.All) not in (OutputMode.All, OutputMode.Sum):
+            raise Error("Unsupported output mode for overlapped IO")
+        self.overlapped = self._values.get("device_iterations", 1) >= 3
+
     def _check_inputs(self, images: Any) -> None:
+        if images.requires_grad:
+            raise Error("An input tensor to an inferenceModel has requires_grad set")
+        if self._compiled not in (None, (images.shape, images.dtype)):
+            raise Error(f"compiled for {self._compiled}, not {images.shape}, {images.dtype}")
         runs = self._values.get("device_iterations", 1) * self._values.get("replication_factor", 1)
-        if len(images) % runs:
-            raise Error(f"a batch of {len(images)} cannot be divided by {runs}")
+        assert len(images) % runs == 0, f"a batch of {len(images)} cannot be divided by {runs}"

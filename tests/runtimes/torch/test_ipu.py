@@ -21,9 +21,11 @@ from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.data.images.feed import ImageFeed, ImageFolder
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.runtimes.torch import ipu
 from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
 from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options, split_pipeline
 from ipubench.models.torch.classification import build_classifier
+from ipubench.models.torch.inputs import OverlappedTransfers
 from tests.doubles import poptorch as double
 from tests.doubles.poptorch import recorder
 
@@ -263,6 +265,24 @@ def test_io_tiles_overlap_both_transfers_and_change_no_result(poptorch: ModuleTy
     assert isinstance(strategy, double.ShardedExecution)
     assert made.output.equal(plain.output)
     assert made.describe()["options"]["io_tiles"] == 32
+    assert recorder.executors[-1].overlapped
+
+
+@pytest.mark.parametrize(("iterations", "overlap"), [(1, False), (2, False), (3, True)])
+def test_io_tiles_are_refused_where_too_few_iterations_would_not_overlap(
+    monkeypatch: pytest.MonkeyPatch, poptorch: ModuleType, iterations: int, overlap: bool
+) -> None:
+    """The record says that transfers overlap; PopTorch does not say where they do not."""
+    config = dataclasses.replace(
+        SMALL, precision="32.32", num_io_tiles=32, batches_per_step=iterations
+    )
+    if not overlap:
+        with pytest.raises(ValueError, match="overlap with computing from 3 device iterations on"):
+            step(config)
+        monkeypatch.setattr(ipu, "check_options", lambda *_: None)
+    made = ready(config)
+    made()
+    assert recorder.executors[-1].overlapped is overlap
 
 
 def test_a_compiled_model_is_found_again(poptorch: ModuleType, tmp_path: Path) -> None:
@@ -563,18 +583,48 @@ def test_the_stand_in_refuses_what_the_sdk_refuses(poptorch: ModuleType, torch: 
     with pytest.raises(ValueError, match=r"torch\.float or torch\.half"):
         options.Precision.setPartialsType(torch.bfloat16)
 
-    options.deviceIterations(2).replicationFactor(3)
+    def six() -> Any:
+        return poptorch.Options().deviceIterations(2).replicationFactor(3)
+
     layer = torch.nn.Linear(4, 4)
+    given = six()
     with pytest.raises(poptorch.Error, match="power of 2"):
-        poptorch.inferenceModel(layer, options).compile(torch.zeros(6, 4))
-    options.autoRoundNumIPUs()
-    executor = poptorch.inferenceModel(layer, options)
-    with pytest.raises(poptorch.Error, match="cannot be divided by 6"):
+        poptorch.inferenceModel(layer, given).compile(torch.zeros(6, 4))
+    with pytest.raises(AttributeError, match="frozen"):
+        given.autoRoundNumIPUs()
+    executor = poptorch.inferenceModel(layer, six().autoRoundNumIPUs())
+    with pytest.raises(AssertionError, match="cannot be divided by 6"):
         executor.compile(torch.zeros(4, 4))
+    with pytest.raises(poptorch.Error, match="requires_grad"):
+        executor.compile(torch.zeros(6, 4, requires_grad=True))
     assert executor(torch.zeros(6, 4)).shape == (6, 4)
+    for other in (torch.zeros(12, 4), torch.zeros(6, 4).half()):
+        with pytest.raises(poptorch.Error, match="compiled for"):
+            executor(other)
     executor.destroy()
     with pytest.raises(poptorch.Error, match="destroyed"):
         executor(torch.zeros(6, 4))
     poptorch.BeginBlock(layer, ipu_id=2)
     with pytest.raises(poptorch.Error, match=r"pipeline stages \(3\)"):
-        poptorch.inferenceModel(layer, options).compile(torch.zeros(6, 4))
+        poptorch.inferenceModel(layer, six().autoRoundNumIPUs()).compile(torch.zeros(6, 4))
+    offline = poptorch.Options()
+    offline.useOfflineIpuTarget(2)
+    with pytest.raises(AssertionError, match="offline"):
+        poptorch.inferenceModel(layer, offline)(torch.zeros(6, 4))
+
+
+@pytest.mark.parametrize(
+    ("tiles", "sharded", "message"),
+    [(32, False, "PipelinedExecution"), (0, True, "No IO tiles")],
+)
+def test_the_stand_in_overlaps_only_what_the_sdk_overlaps(
+    poptorch: ModuleType, torch: Any, tiles: int, sharded: bool, message: str
+) -> None:
+    options = poptorch.Options()
+    if tiles:
+        options.TensorLocations.numIOTiles(tiles)
+    if sharded:
+        options.setExecutionStrategy(poptorch.ShardedExecution())
+    network = OverlappedTransfers(torch.nn.Linear(4, 4), poptorch)
+    with pytest.raises(poptorch.Error, match=message):
+        poptorch.inferenceModel(network, options)(torch.zeros(3, 4))
