@@ -10,11 +10,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.case.cases import Sweep, cases, load_presets
+from ipubench.fixtures.case.cases import NAMED, Sweep, cases, load_presets
 
 PRESETS = Path(__file__).with_name("configs.yml")
 HOST = load_presets(PRESETS, "host", Classifier)
 IPU = load_presets(PRESETS, "ipu", Classifier)
+IPU_OTHERS = load_presets(PRESETS, "ipu_others", Classifier)
 POD4 = load_presets(PRESETS, "pod4", Classifier)
 DATA = ("synthetic", "generated", "real")
 # Batch sizes of the published tables. On a host 1 and 16 always run: on few cores nothing is gained
@@ -55,6 +56,11 @@ def ipu_sweep(name: str, config: Classifier) -> Sweep:
     quick=("resnet50", "mobilenet-v3-large", "efficientnet-b0"),
 )
 @cases(*(ipu_sweep(name, config) for name, config in IPU.items()), data=DATA)
+@cases(
+    *(Sweep(config, "micro_batch_size", (1, 16)) for config in IPU_OTHERS.values()),
+    data=DATA,
+    tier=NAMED,
+)
 @cases(*(Sweep(POD4[name], "micro_batch_size", sizes) for name, sizes in POD4_BATCHES.items()))
 def bench_cnn_torch(config, pytorch, data, instances, meter):
     step = pytorch.inference(config.network(), config, config.feed(data))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Tuple
+import difflib
+import re
+from typing import Any, List, Sequence, Tuple
 
 import pytest
 
@@ -11,6 +13,20 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import NAMED, SWEEP, Case
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.expand import FRAMEWORKS, Selection, case_of, selection_key
+
+#: Names that an empty selection shows at most.
+NEAR = 8
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def pytest_collection_modifyitems_begins(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Let ``-k`` also find a case by the identifier that it has without overrides."""
+    selection = config.stash[selection_key]
+    for item in items:
+        item.extra_keyword_matches.update(selection.base_ids.get(item.nodeid, ()))
+    found = [case for case in map(case_of, items) if case is not None]
+    fitting = [case for case in found if not _unfit(case, selection.device)]
+    selection.names = sorted({case.config.name for case in fitting})
 
 
 @pytest.hookimpl(trylast=True)
@@ -50,20 +66,25 @@ def _fixtures(item: pytest.Item) -> List[str]:
 
 def _why_left_out(case: Case, device: str, option: Any) -> str:
     """Return what a case needs to run, or '' if it runs."""
-    needs = case.config.ipus
     if case.excluded:
         return f"left out by {case.excluded}"
-    if device in devices.IPU_KINDS:
-        if not needs:
-            return "for a host: --device=cpu or --device=cuda"
-    elif needs:
-        return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu"
+    unfit = _unfit(case, device)
+    if unfit:
+        return unfit
     if case.tier == SWEEP and not option.sweep:
         return "inner points of a batch-size sweep: --sweep"
     named = any(case.config.name in text for text in (option.keyword, *option.file_or_dir))
     if case.tier == NAMED and not option.sweep and not named:
         return "further configurations: --sweep, or -k with a full name"
     return ""
+
+
+def _unfit(case: Case, device: str) -> str:
+    """Return which other device a case is for, or ''."""
+    needs = case.config.ipus
+    if device in devices.IPU_KINDS:
+        return "" if needs else "for a host: --device=cpu or --device=cuda"
+    return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu" if needs else ""
 
 
 def _judge_overrides(
@@ -78,21 +99,50 @@ def _judge_overrides(
         if all(key in case.lacks for case in selected):
             classes = {type(case.config) for case in selected}
             raise pytest.UsageError(unknown_key_message(key, classes))
+    if not dry_run:
+        _refuse_what_no_case_can_have(selected)
     kept: List[pytest.Item] = []
     lacking: List[pytest.Item] = []
     for item, case in found:
+        reason = ""
         if case is not None and case.lacks:
-            selection.left_out[f"without the option {', '.join(sorted(case.lacks))}"] += 1
-            lacking.append(item)
-            continue
-        if case is not None and case.error and not dry_run:
-            raise pytest.UsageError(case.error)
-        kept.append(item)
+            reason = f"without the option {', '.join(sorted(case.lacks))}"
+        elif case is not None and case.error and not dry_run:
+            problem = case.error.replace(f"{case.config.name}: ", "", 1)
+            reason = f"cannot have {' '.join(sorted(case.given))}: {problem}"
+        if reason:
+            selection.left_out[reason] += 1
+        (lacking if reason else kept).append(item)
     return kept, lacking
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
-    """Say what was left out and what it needs."""
+def _refuse_what_no_case_can_have(selected: Sequence[Case]) -> None:
+    """Raise UsageError for the first word of the command line that only refused cases have."""
+    possible = {word for case in selected if not case.error for word in case.given}
+    for case in selected:
+        if case.error and not (case.lacks or case.given <= possible):
+            raise pytest.UsageError(case.error)
+
+
+def _what_would_match(selection: Selection, keyword: str) -> str:
+    """Return a sentence about the names that are nearest to those of ``-k``."""
+    words = [word for word in re.findall(r"[\w.-]+", keyword) if word not in ("and", "or", "not")]
+    near: List[str] = []
+    for word in words:
+        near += [name for name in selection.names if word.lower() in name.lower()]
+        near += difflib.get_close_matches(word, selection.names, n=3)
+    shown = (
+        ", ".join(list(dict.fromkeys(near))[:NEAR]) or f"{', '.join(selection.names[:NEAR])}, ..."
+    )
+    nearest = "the nearest names" if near else "some names"
+    return (
+        f"no case is selected by -k {keyword!r}; {nearest} of --device={selection.device} are: "
+        f"{shown}; --collect-only without -k lists all"
+    )
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+    """Say what was left out and what it needs; of an empty selection, what would match."""
     selection = config.stash[selection_key]
     lines = [
         f"{count} cases {reason}" if count > 1 else f"1 case {reason.replace('need ', 'needs ', 1)}"
@@ -104,4 +154,6 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     for warning, cases in selection.warnings.items():
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         lines.append(f"{cases[0]}{more}: {warning}")
+    if not items and config.option.keyword and selection.names:
+        lines.append(_what_would_match(selection, config.option.keyword))
     return lines

@@ -31,6 +31,10 @@ class Selection:
     device: str
     #: All cases of the collected files, with the command line's overrides and without.
     nodeids: Set[str] = dataclasses.field(default_factory=set)
+    #: Node id -> the identifiers that its case would have without overrides.
+    base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
+    #: The names of this device's cases, before ``-k``.
+    names: List[str] = dataclasses.field(default_factory=list)
     unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
     left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
     warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
@@ -80,6 +84,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     selection = metafunc.config.stash[selection_key]
     option = metafunc.config.option
+    function = metafunc.definition.nodeid
     params: Dict[str, Any] = {}
     for mark in marks:
         axes = dict(mark.kwargs)
@@ -88,8 +93,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for entry in mark.args:
             family = Family.of(entry, axes)
             for case in expand(family, selection.assignments, option.data, option.precision, quick):
-                for identifier in (case.base_id, case.id):
-                    selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")
+                before, now = (f"{function}[{name}]" for name in (case.base_id, case.id))
+                selection.nodeids |= {before, now}
+                # A swept option that is set makes one case of several.
+                selection.base_ids.setdefault(now, set()).add(case.base_id)
                 if case.tier == USUAL:
                     case = dataclasses.replace(case, tier=tier)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
@@ -129,6 +136,7 @@ def expand(
     for config, tier in family.points:
         start, excluded = config, ""
         overrides: Set[str] = set()
+        narrowed: Set[str] = set()
         for key, value in wanted.items():
             if value is None or getattr(config, key) == value:
                 continue
@@ -138,6 +146,7 @@ def expand(
                 changes: Dict[str, Any] = {key: value}
                 start = dataclasses.replace(start, **changes)
                 overrides.add(key)
+                narrowed.add(f"--{key}={value}")
         swept_here = family.swept in keys.values()
         modes = family.axes.get("data", (config.data,))
         quick = (
@@ -155,10 +164,13 @@ def expand(
             "excluded": excluded,
             "base_id": family.identifier(config, frozenset()),
         }
+        settable_keys = [key for key, name in keys.items() if name is not None]
         settable = [(name, assignments[key]) for key, name in keys.items() if name is not None]
         for values in itertools.product(*(texts for _, texts in settable)):
             names = [name for name, _ in settable]
-            yield _overridden(family, start, frozenset(overrides), names, values, common)
+            given = {f"--set={key}={text}" for key, text in zip(settable_keys, values)}
+            case = _overridden(family, start, frozenset(overrides), names, values, common)
+            yield dataclasses.replace(case, given=frozenset(narrowed | given))
 
 
 def _accepts(config: CaseConfig, key: str, value: Any) -> bool:

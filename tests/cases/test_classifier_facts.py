@@ -11,6 +11,7 @@ from ipubench.bench_inference.bench_cnn_torch import (
     BATCHES,
     HOST,
     IPU,
+    IPU_OTHERS,
     POD4,
     POD4_BATCHES,
     ipu_sweep,
@@ -78,6 +79,16 @@ def test_the_presets_are_the_originals(name: str, facts: Tuple[str, int, int, in
 
 def test_there_is_no_other_preset() -> None:
     assert set(IPU) == {*PRESETS, "resnext101"}
+
+
+def test_every_network_has_an_ipu_case_under_its_own_name() -> None:
+    from ipubench.models.torch.architectures import ARCHITECTURES
+
+    own = {**IPU, **IPU_OTHERS}
+    assert {name for name in own if own[name].model == name} == set(ARCHITECTURES)
+    for name, config in IPU_OTHERS.items():
+        changes: Dict[str, Any] = {"name": name, "model": name}
+        assert config == dataclasses.replace(IPU["common"], **changes)
 
 
 @pytest.mark.parametrize("name", ["efficientnet-b0-g16-gn", "efficientnet-b4-g16-gn"])

@@ -226,3 +226,44 @@ def test_an_option_that_is_something_else_here_says_what(
 ) -> None:
     outcome = project.run(f"--set={key}=resnet50").assert_code(4)
     outcome.line(f"--set: '{key}' is no option of a case; {hint}")
+
+
+def suite(project: Project, *words: str) -> Outcome:
+    """List cases of the suite itself."""
+    return run_pytest(ROOT, project.environment, "--collect-only", "-q", *words)
+
+
+def test_cases_that_cannot_have_an_option_are_left_out_and_counted(project: Project) -> None:
+    words = ("bench_inference", "--device=ipu", "-k", "resnet50", "--set=batch_size=4")
+    outcome = suite(project, *words).assert_code(0)
+    outcome.line("2 cases cannot have --set=batch_size=4: request_batch_size=4: a request has at")
+    assert all("bs4" in name for name in collected(outcome))
+    none = suite(project, *words[:3], "resnet50_infer_bs1-latency", words[-1]).assert_code(4)
+    none.line("ERROR: resnet50_infer_bs1-latency: request_batch_size=4: a request has at most")
+
+
+def test_a_value_that_no_case_can_have_is_refused_beside_one_that_some_can(
+    project: Project,
+) -> None:
+    outcome = project.run("--collect-only", "--set=batch_size=0,2").assert_code(4)
+    outcome.line("'0' is below the smallest value, 1")
+
+
+def test_a_case_is_also_found_by_its_name_before_overrides(project: Project) -> None:
+    for swept in ("1", "16"):
+        words = ("-k", f"resnet18-bs{swept}-synthetic", "--set=micro-batch-size=3")
+        outcome = suite(project, "bench_inference", "--device=cpu", *words).assert_code(0)
+        assert collected(outcome) == ["resnet18-bs3-synthetic"]
+
+
+@pytest.mark.parametrize("network", ["resnet18", "resnet34", "resnet101", "mobilenet"])
+def test_every_network_has_cases_of_its_name_on_an_ipu(project: Project, network: str) -> None:
+    outcome = suite(project, "--device=ipu", "-k", f"{network}-ipu", "--data=real").assert_code(0)
+    assert collected(outcome) == [f"{network}-ipu-bs{size}-real" for size in (1, 16)]
+
+
+def test_an_empty_selection_says_what_would_match(project: Project) -> None:
+    outcome = suite(project, "--device=ipu", "-k", "resnt18 or lstmm").assert_code(5)
+    said = outcome.line("no case is selected by -k 'resnt18 or lstmm'; the nearest names of")
+    names = said.split("are: ")[1].split(";")[0].split(", ")
+    assert {"resnet18", "lstm"} <= set(names)
