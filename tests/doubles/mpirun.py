@@ -4,6 +4,8 @@
 With the options of poprun they find it, and the job, in DOUBLE_POPDIST, which a test's own module
 ``popdist`` reads. When one fails, the others are asked to end, and a line names the rank, its
 process and the signal.
+
+Both begin as Open MPI does that root has started, whoever starts them here: poprun starts it too.
 """
 
 from __future__ import annotations
@@ -15,9 +17,15 @@ import signal
 import subprocess
 import sys
 
+# Without both root is refused (open-mpi/ompi, orte/orted/orted_submit.c).
+AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+
 
 def main() -> int:
     """Run the program N times and return 1 where one of them has failed."""
+    if any(os.environ.get(name) != "1" for name in AS_ROOT):
+        print("mpirun has detected an attempt to run as root.", file=sys.stderr)
+        return 1
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("-n", "--num-instances", type=int, dest="instances", required=True)
     parser.add_argument("--num-replicas", type=int, dest="replicas")
