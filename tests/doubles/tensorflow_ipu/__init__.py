@@ -11,8 +11,10 @@ Tests put :func:`modules` into ``sys.modules`` and steer it through :data:`recor
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
+from importlib.abc import MetaPathFinder
 from types import ModuleType
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from tests.doubles.record import module_of
 from tests.doubles.tensorflow_ipu import (
@@ -27,7 +29,7 @@ from tests.doubles.tensorflow_ipu import (
 )
 from tests.doubles.tensorflow_ipu.record import recorder
 
-__all__ = ["ADDONS", "OFFERED", "distribution", "modules", "recorder", "strategies"]
+__all__ = ["ADDONS", "OFFERED", "AddonsFinder", "distribution", "modules", "recorder", "strategies"]
 
 ROOT = "tensorflow.python.ipu"
 #: Module of the SDK -> what it offers.
@@ -61,6 +63,8 @@ OFFERED: Dict[str, Tuple[Any, ...]] = {
 }
 #: The fused layers; they are made on Keras when they are first asked for.
 ADDONS = "ipu_tensorflow_addons.keras.layers"
+#: The versions that the addons of SDK 3.4 were built with.
+BUILT_WITH = {"tensorflow": "2.6.3", "keras": "2.6.0"}
 
 
 def modules() -> Dict[str, ModuleType]:
@@ -78,6 +82,31 @@ def modules() -> Dict[str, ModuleType]:
     for name, module in found.items():
         module.__spec__ = importlib.machinery.ModuleSpec(name, None)
     return found
+
+
+class AddonsFinder(MetaPathFinder):
+    """An installed ``ipu_tensorflow_addons``, which looks at its surroundings when it is imported.
+
+    In the order of graphcore/ipu_tensorflow_addons, util/_dependency_checker.py. ``versions`` are
+    those that are installed; ``ipu_keras`` is whether keras is the SDK's.
+    """
+
+    def __init__(self, versions: Dict[str, str], ipu_keras: bool) -> None:
+        self._versions = versions
+        self._ipu_keras = ipu_keras
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[Any]:
+        """Raise ImportError where the package does."""
+        if name != "ipu_tensorflow_addons":
+            return None
+        found = {"TensorFlow": importlib.util.find_spec(ROOT), "Keras": self._ipu_keras}
+        for package, installed in found.items():
+            if not installed:
+                raise ImportError(f"Failed to import IPU {package}.")
+        for package, version in BUILT_WITH.items():
+            if self._versions[package] != version:
+                raise ImportError(f"Incompatible version of {package} was found.")
+        return None
 
 
 def distribution() -> Dict[str, ModuleType]:

@@ -440,10 +440,32 @@ def test_without_the_sdks_packages_the_message_says_what_is_needed(
     monkeypatch: pytest.MonkeyPatch, missing: str, popnn: Any
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(DeviceError, match=r"(?s)--device=ipu: .*Poplar SDK.*enable script.*wheels"):
+    with pytest.raises(DeviceError, match=r"--device=ipu: .*Poplar SDK.* keras .*wheels in this"):
         step(popnn=popnn)
     if popnn is not None:
         ready()  # needs no fused layers
+
+
+@pytest.mark.parametrize(
+    ("versions", "ipu_keras", "reason"),
+    [
+        ({}, False, "Failed to import IPU Keras"),
+        ({"keras": "2.8.0"}, True, "Incompatible version of keras"),
+        ({"tensorflow": "2.6.5"}, True, "Incompatible version of tensorflow"),
+    ],
+)
+def test_fused_layers_need_the_sdks_own_keras_and_the_message_says_so(
+    monkeypatch: pytest.MonkeyPatch, versions: Dict[str, str], ipu_keras: bool, reason: str
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("ipu_tensorflow_addons")]:
+        monkeypatch.delitem(sys.modules, name)
+    finder = double.AddonsFinder({**double.BUILT_WITH, **versions}, ipu_keras)
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    with pytest.raises(DeviceError) as caught:
+        step(popnn=scale)
+    message = str(caught.value)
+    assert "install the SDK's tensorflow, keras and ipu_tensorflow_addons wheels" in message
+    assert f"({reason}" in message and "--set=popnn=no" in message
 
 
 @pytest.mark.parametrize(("device", "hint"), [(HARDWARE, True), (MODEL, False)])
