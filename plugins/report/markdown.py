@@ -23,6 +23,7 @@ from ipubench.plugins.record.text import (
     short_number,
 )
 from ipubench.plugins.record.verdict import UNJUDGED, how_compared
+from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import caption, explained, table_of
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
@@ -63,6 +64,8 @@ def markdown(report: Report) -> str:
     lines += [f"<details><summary>All {len(rows)} cases</summary>", ""]
     lines += _fitting(lines, full, [_full(row) for row in rows], LARGEST - LAST)
     lines += ["", "</details>", ""]
+    known = published.last_lines(report.document["benchmarks"])
+    lines += [f"- {escape(line.strip())}" for line in known] + ([""] if known else [])
     return "\n".join(lines) + _environment(report, LARGEST - _size(lines) - 1)
 
 

@@ -22,6 +22,7 @@ from ipubench.plugins.record.files import finite
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text
 from ipubench.plugins.record.verdict import how_compared
+from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import change_text, compile_text
 from ipubench.plugins.report.profiles import as_html
 
@@ -99,7 +100,7 @@ def page(report: Report) -> str:
         selects="\n".join(_select(key, label, rows) for key, label in FILTERS),
         head="\n".join(_heading(*column) for column in COLUMNS),
         body="\n".join(map(_line, rows)),
-        profiles=as_html(rows),
+        profiles=as_html(rows) + published.as_html(report.document["benchmarks"]),
         environment="\n".join(
             f"<div><h3>{escape(group)}</h3><dl class='facts'>{_facts(values)}</dl></div>"
             for group, values in environment(report.document).items()

@@ -16,6 +16,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of, rounds_of
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import COMPARED, MISSING, REGRESSED
+from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Run, run_key
@@ -55,8 +56,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def summary(run: Run, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
-    rows = table_rows(list(run.results.benchmarks.values()), run.results.verdicts)
-    return layout(rows, width) + [Row((note,)) for note in _notes(run)]
+    benchmarks = list(run.results.benchmarks.values())
+    notes = [*_notes(run), *published.last_lines(benchmarks)]
+    return layout(table_rows(benchmarks, run.results.verdicts), width) + [Row((n,)) for n in notes]
 
 
 def _notes(run: Run) -> List[str]:
