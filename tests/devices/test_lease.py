@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from pathlib import Path
-from typing import Iterator, List
+from typing import Any, Iterator, List
 
 import pytest
 
@@ -102,9 +106,118 @@ def test_a_folder_that_cannot_hold_locks_is_one_message(
         pass
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[" * 100_000,
+        '{"pid": 1, "command": "x", "since": 1e300}',
+        '{"pid": 1, "command": "x", "since": 1%s}' % ("0" * 400),
+        '{"pid": [], "command": "x", "since": 1}',
+        '{"pid": true, "command": "x", "since": 1}',
+        '{"pid": 1, "command": "%s", "since": 1}' % ("x" * 20_000),
+    ],
+    ids=["cut", "nested", "late", "digits", "list", "truth", "long"],
+)
 def test_a_damaged_holder_file_does_not_matter(
-    holder: subprocess.Popen[bytes], folder: Path
+    holder: subprocess.Popen[bytes], folder: Path, content: str
 ) -> None:
-    (folder / "dev.holder").write_text("{")
+    (folder / "dev.holder").write_text(content)
     with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
         pass
+
+
+def test_a_holder_cannot_write_to_the_terminal(
+    holder: subprocess.Popen[bytes], folder: Path
+) -> None:
+    facts = {"pid": 1, "command": "a\x1b[2J\r\n\u202eb" + "x" * 1000, "since": 1.0}
+    (folder / "dev.holder").write_text(json.dumps(facts))
+    with pytest.raises(DeviceError) as caught, lease(["dev"], 0.1):
+        pass
+    assert str(caught.value).isprintable()
+    assert "a\\x1b[2J\\r\\n\\u202ebxxx" in str(caught.value)
+    assert len(str(caught.value)) < 600
+
+
+def test_a_pipe_and_an_endless_file_are_no_holders(
+    holder: subprocess.Popen[bytes], folder: Path
+) -> None:
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
+        (folder / "dev.holder").unlink()
+        make(folder / "dev.holder")
+        started = time.monotonic()
+        with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
+            pass
+        assert time.monotonic() - started < 5
+        if (folder / "dev.holder").is_dir():
+            (folder / "dev.holder").rmdir()
+            (folder / "dev.holder").touch()
+
+
+@pytest.mark.parametrize("file", ["dev.holder", "dev.lock"])
+@pytest.mark.parametrize("there", [True, False])
+def test_no_link_in_the_folder_leads_to_what_it_overwrites(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, file: str, there: bool
+) -> None:
+    precious = tmp_path_factory.mktemp("home") / "precious"
+    if there:
+        precious.write_text("mine")
+    (folder / file).symlink_to(precious)
+    if file == "dev.holder":
+        with lease(["dev"], 0.1):
+            assert not (folder / file).is_symlink()
+    else:
+        with pytest.raises(DeviceError, match=r"dev\.lock cannot be used"), lease(["dev"], 0.1):
+            pass
+    assert (precious.read_text() if there else precious.exists()) == ("mine" if there else False)
+
+
+def test_a_lock_that_is_a_pipe_is_one_message(folder: Path) -> None:
+    os.mkfifo(folder / "dev.lock")
+    with pytest.raises(DeviceError, match="no regular file.*delete it"), lease(["dev"], 0.1):
+        pass
+
+
+def test_a_folder_that_all_can_change_is_refused(folder: Path) -> None:
+    folder.chmod(0o777)
+    refused = pytest.raises(DeviceError, match="mode is 777; set IPUBENCH_LEASE_DIR")
+    with refused, lease(["dev"], 0.1):
+        pass
+    folder.chmod(0o1777)
+    with lease(["dev"], 0.1):
+        pass
+
+
+def test_another_users_folder_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.fstat
+
+    def of_another(file: int) -> Any:
+        status = list(real(file))
+        status[stat.ST_UID] = os.geteuid() + 1
+        return os.stat_result(status)
+
+    monkeypatch.setattr(os, "fstat", of_another)
+    refused = pytest.raises(DeviceError, match=r"belongs to another user .*IPUBENCH_LEASE_DIR")
+    with refused, lease(["dev"], 0.1):
+        pass
+
+
+def test_without_a_named_folder_the_locks_are_in_the_temporary_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("IPUBENCH_LEASE_DIR")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with lease(["dev"], 0.1):
+        assert {path.name for path in folder.iterdir()} == {
+            "ipubench-dev.holder",
+            "ipubench-dev.lock",
+        }
+    assert (folder / "ipubench-dev.lock").stat().st_mode & 0o777 == 0o666
+
+
+def test_the_holder_says_no_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["pytest", "--set=token=CANARY-1", "https://u:CANARY-2@h"])
+    with lease(["dev"], 0.1):
+        said = (folder / "dev.holder").read_text()
+    assert "CANARY" not in said
+    assert "--set=token=***" in said
