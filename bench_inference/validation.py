@@ -9,6 +9,7 @@ from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.cnn_options import ValidationOptions
+from ipubench.fixtures.runtimes.tensorflow.pipelines import at_once
 
 VALIDATION_IMAGES = 50000  # of ImageNet
 
@@ -24,12 +25,18 @@ class Validation(ValidationOptions, Classifier):
 
     @property
     def batches_per_call(self) -> int:
-        """Batches of one host call of the original: an equal part of a pass over ImageNet."""
+        """Batches of one host call of the original: an equal part of a pass over ImageNet.
+
+        In a pipeline as many fewer as its schedule asks for.
+        """
         images = self.micro_batch_size * self.shards * max(1, self.replicas)
         batches = max(1, VALIDATION_IMAGES // images)
-        if batches <= self.batches_per_step:
+        if batches > self.batches_per_step:
+            batches //= round(batches / self.batches_per_step)
+        if not self.pipeline_splits:
             return batches
-        return batches // round(batches / self.batches_per_step)
+        least = at_once(self.pipeline_schedule, range(self.shards), training=False)
+        return max(least, batches - batches % least)
 
     def feed(self, data: Data) -> ImageNetFeed:
         """Return the case's images."""

@@ -11,6 +11,7 @@ from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.cnn_options import TrainingOptions
+from ipubench.fixtures.runtimes.tensorflow.pipelines import check_training
 from ipubench.models.tensorflow.cnn.classification import Network
 from ipubench.models.tensorflow.training.optimisers import NAMES, default_rmsprop_decay
 from ipubench.models.tensorflow.training.recipe import IMAGENET_IMAGES, Recipe
@@ -183,6 +184,9 @@ class Training(TrainingOptions, RecipeOptions):
                 f"instances={self.instances}: instances that train together need IPUs, which "
                 "exchange their gradients"
             )
+        if self.system != "host" and self.pipeline_splits:
+            stages, count = range(self.shards), self.gradient_accumulation_count
+            check_training(self.pipeline_schedule, stages, count)
         self.recipe.check()
         if self.recipe.mixes and self.micro_batch_size < 2:
             raise ValueError(

@@ -155,10 +155,11 @@ def pipeline(
     assert outfeed_mask is None or optimizer_function is not None
     assert outfeed_queue is not None
     assert not accumulate_outfeed or outfeed_queue._outfeed_mode is IPUOutfeedMode.ALL
+    training = optimizer_function is not None
+    check_count(gradient_accumulation_count, mapping, pipeline_schedule, training)
     recorder.shards = shards
     if recorder.only_arguments:
         return tf.no_op()
-    training = optimizer_function is not None
     if not training:
         assert offload_weight_update_variables is False, "it warns: no effect in inference"
     traced = _Stages(computational_stages)
@@ -205,6 +206,33 @@ def pipeline(
     return tf.while_loop(
         lambda number: number < repeat_count, batches, [tf.constant(0)], parallel_iterations=1
     )[0].op
+
+
+def check_count(
+    count: int, mapping: List[int], schedule: Optional[PipelineSchedule], training: bool
+) -> None:
+    """Refuse micro batches that do not fill a pipeline, as the SDK does when it compiles.
+
+    driver/visitors/pipeline_visitor.cc; the SDK's default is Grouped.
+    """
+    import tensorflow as tf
+
+    stages = mapping + mapping[::-1] if training else mapping
+    schedule = PipelineSchedule.Grouped if schedule is None else schedule
+    length = len(stages) if schedule is PipelineSchedule.Grouped else 1
+    if schedule is PipelineSchedule.Interleaved:
+        if training and len(set(mapping)) < len(mapping):
+            raise NotImplementedError("Interleaved: several pipeline stages are on one IPU")
+        rotations = [stages]
+        for turn in range(1, len(stages)):
+            one = stages[turn:] + stages[:turn]
+            if not any(a == b for other in rotations for a, b in zip(one, other)):
+                rotations.append(one)
+        length = len(rotations)
+    if count % length:
+        raise tf.errors.FailedPreconditionError(
+            None, None, f"The pipeline depth must be a multiple of {length}, but it is {count}"
+        )
 
 
 def apply_gradients(optimizer: Any, pairs: Any) -> Any:

@@ -72,7 +72,14 @@ AUTO_SCALED: Dict[str, Any] = {
     "lr_schedule_params": Parameters({"initial_learning_rate": 8e-3}),
 }
 # Three stages on two IPUs, of which the first has two.
-PIPELINE: Dict[str, Any] = {"pipeline_splits": SPLITS, "device_mapping": (0, 0, 1)}
+PIPELINE: Dict[str, Any] = {
+    **{"pipeline_splits": SPLITS, "device_mapping": (0, 0, 1)},
+    "pipeline_schedule": "Sequential",  # takes any number of micro batches
+}
+
+
+# Two stages, each on an IPU of its own.
+PAIR: Dict[str, Any] = {"pipeline_splits": ("flatten",), "pipeline_schedule": "Interleaved"}
 
 
 @pytest.fixture(autouse=True)
@@ -452,7 +459,7 @@ def test_popdists_strategy_is_the_sdks() -> None:
 
 
 @pytest.mark.parametrize("reduced_by", ["hosts", "IPUs"])
-@pytest.mark.parametrize("changes", [{}, {"pipeline_splits": ("flatten",)}], ids=["loop", "pipe"])
+@pytest.mark.parametrize("changes", [{}, PAIR], ids=["loop", "pipe"])
 def test_instances_average_what_they_log_and_only_the_first_saves(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: Dict[str, Any], reduced_by: str
 ) -> None:

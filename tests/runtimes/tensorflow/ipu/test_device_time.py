@@ -72,16 +72,16 @@ PROGRAMS: Dict[str, Callable[[str], Any]] = {
 OF_INSTANCES: Dict[str, Dict[str, Any]] = {
     "loop": {},
     "loop, IPUs reduce": {"accelerator_side_reduction": True},
-    "pipeline": {"pipeline_splits": ("flatten",), "pipeline_validation_model": True},
+    "pipeline": {**application.PAIR, "pipeline_validation_model": True},
     "pipeline, IPUs reduce": {
-        "pipeline_splits": ("flatten",),
+        **application.PAIR,
         "pipeline_validation_model": True,
         "accelerator_side_reduction": True,
     },
     "validation": VALIDATING,
     "validation pipeline": {
         **VALIDATING,
-        "pipeline_splits": ("flatten",),
+        **application.PAIR,
         "pipeline_validation_model": True,
     },
 }

@@ -63,7 +63,7 @@ def options(shards: int = 2, **changes: Any) -> Training:
         pipeline=shards > 1,
         pipeline_splits=SPLITS[shards],
         micro_batch_size=BATCH,
-        gradient_accumulation_count=3,
+        gradient_accumulation_count=4,
         batches_per_step=2,
         abs_learning_rate=0.05,
         warmup_epochs=0.0,
@@ -142,7 +142,7 @@ def test_moving_averages_move_once_an_update_by_the_mean_statistics(
     made = step(config, norm="batch")
     made.build()
     found: List[List[Any]] = []
-    for pixels, labels in zip(*batches(3)):
+    for pixels, labels in zip(*batches(config.gradient_accumulation_count)):
         run = ForwardPass(training=True)
         inputs, _ = config.recipe.prepare(tf, pixels, labels, None, None, tf.float32)
         made.classifier(inputs, run)
@@ -358,10 +358,10 @@ def test_options_that_differ_from_the_published_ones() -> None:
     assert "floating_point_behaviour.esr" not in found  # off is the default
     assert found["optimizations.maximum_cross_replica_sum_buffer_size"] == 1
     accumulation = given("GradientAccumulationOptimizerV2.__init__")
-    assert accumulation["num_mini_batches"] == 3
+    assert accumulation["num_mini_batches"] == config.gradient_accumulation_count
     assert accumulation["offload_weight_update_variables"] is False
     assert accumulation["reduction_method"].name == "MEAN"
-    assert given("repeat")["n"] == 6
+    assert given("repeat")["n"] == 2 * config.gradient_accumulation_count
 
 
 # --- replicas and instances ------------------------------------------------------------------

@@ -1,0 +1,112 @@
+"""How many micro batches fill a pipeline: what the options refuse is what the SDK refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Tuple
+
+import pytest
+
+from ipubench.bench_training.application.case import Application
+from ipubench.bench_training.bench_cnn_tensorflow import POD16
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.runtimes.tensorflow.pipelines import at_once, check_training
+from tests.doubles.tensorflow_ipu import recorder
+from tests.doubles.tensorflow_ipu.pipelining import PipelineSchedule, check_count
+from tests.runtimes.tensorflow.application import test_on_ipu as application
+from tests.runtimes.tensorflow.ipu import test_training as training
+from tests.runtimes.tensorflow.ipu import test_validation as validation
+from tests.support.tensorflow_ipu import install
+
+pytestmark = pytest.mark.framework
+
+FOUR = (0, 1, 2, 3)
+
+
+@pytest.fixture(autouse=True)
+def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return install(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "mapping", "trains", "wanted"),
+    [
+        ("Grouped", FOUR, True, 8),
+        ("Grouped", FOUR, False, 4),
+        ("Grouped", (0, 0, 1), True, 6),
+        ("Interleaved", FOUR, True, 4),
+        ("Interleaved", FOUR, False, 4),
+        ("Interleaved", (0, 1), True, 2),
+        ("Interleaved", (0, 0, 1), False, 1),
+        # The example in the SDK's own source, of which only rotations by 0 and 2 never meet.
+        ("Interleaved", (0, 1, 2, 0), True, 2),
+        ("Sequential", FOUR, True, 1),
+    ],
+)
+def test_a_pipeline_has_as_many_micro_batches_at_once_as_its_schedule_says(
+    tf: Any, schedule: str, mapping: Tuple[int, ...], trains: bool, wanted: int
+) -> None:
+    assert at_once(schedule, mapping, trains) == wanted
+    if len(set(mapping)) < len(mapping) and trains and schedule == "Interleaved":
+        return  # refused for another reason
+    given = (list(mapping), PipelineSchedule[schedule], trains)
+    check_count(2 * wanted, *given)
+    if wanted > 1:
+        with pytest.raises(tf.errors.FailedPreconditionError, match=f"multiple of {wanted}"):
+            check_count(2 * wanted + 1, *given)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "least"), [("Grouped", 4), ("Interleaved", 2), ("Sequential", 1)]
+)
+def test_training_refuses_what_would_be_refused_once_the_ipus_are_attached(
+    schedule: str, least: int
+) -> None:
+    config = training.options(2, pipeline_schedule=schedule, gradient_accumulation_count=least)
+    check_training(schedule, (0, 1), least)
+    training.ready(config).close()
+    if least == 1:
+        return
+    with pytest.raises(ValueError, match=f"give --set=gradient_accumulation_count={2 * least}$"):
+        check_training(schedule, (0, 1), least + 1)
+    made = training.step(replace(config, gradient_accumulation_count=least + 1))
+    made.build()
+    with pytest.raises(CaseError, match=f"multiple of {least}"):
+        made.compile()
+    made.close()
+
+
+def test_a_published_configuration_is_refused_with_another_number() -> None:
+    published = POD16["resnet50"]
+    published.check()
+    with pytest.raises(ValueError, match="give --set=gradient_accumulation_count=8$"):
+        replace(published, gradient_accumulation_count=3).check()
+
+
+def test_interleaved_stages_do_not_train_on_one_ipu() -> None:
+    config: Application = replace(
+        application.SMALL,
+        pipeline_splits=application.SPLITS,
+        device_mapping=(0, 0, 1),
+        gradient_accumulation_count=6,
+    )
+    config.check()
+    interleaved = replace(config, pipeline_schedule="Interleaved")
+    with pytest.raises(ValueError, match="several stages on one IPU, .*device_mapping=0 0 1"):
+        interleaved.check()
+    with pytest.raises(NotImplementedError):
+        check_count(6, [0, 0, 1], PipelineSchedule.Interleaved, True)
+    # Validation has no stages back.
+    replace(interleaved, training=False, pipeline_validation_model=True).check()
+    replace(interleaved, system="host").check()
+    check_training("Sequential", (0, 0, 1), 1)
+
+
+@pytest.mark.parametrize("schedule", ["Grouped", "Interleaved", "Sequential"])
+def test_validation_rounds_a_call_to_what_its_pipeline_takes(schedule: str) -> None:
+    config = validation.options(4, pipeline_schedule=schedule, batches_per_step=7)
+    made = validation.ready(config)
+    calls = 50000 // (4 * 4) // round(50000 // (4 * 4) / 7)
+    assert made.batches_per_step == (calls if schedule == "Sequential" else calls // 4 * 4)
+    assert recorder.arguments("pipeline")["gradient_accumulation_count"] == made.batches_per_step
+    made.close()
