@@ -373,7 +373,6 @@ def test_every_other_option_reaches_the_sdk() -> None:
         on_demand=False,
         available_memory_proportion=(10, 20, 30, 40, 50, 60.5),
         prefetch_depth=5,
-        pipeline_schedule="Sequential",
         recomputation=True,
         optimizer_state_offloading=False,
         internal_exchange_optimization_target="cycles",
