@@ -23,7 +23,7 @@ from ipubench.fixtures.pytest_fixtures import command_key
 from ipubench.fixtures.runtimes.data_parallel import cluster_variables
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.base import BatchFacts, StepMeter
-from ipubench.plugins.measure.rounds import timed
+from ipubench.plugins.measure.rounds import timed_call
 from ipubench.plugins.processes.fresh import fresh_command
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.host_process import PeakMemory
@@ -79,7 +79,7 @@ class InstanceMeter(StepMeter):
 
         def run(batches: int) -> float:
             step.batches_per_step = batches
-            return timed(step, self.device.clock)
+            return timed_call(step, self.device.clock)
 
         def facts(_: Any) -> Dict[str, Any]:
             return {
