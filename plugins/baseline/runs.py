@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
+from ipubench.fixtures.case.masking import mask_words
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import Benchmark, key_of, measured
 from ipubench.plugins.baseline.format import FORMAT, BaselineError, problems
@@ -195,7 +196,8 @@ def _read_journal(path: Path) -> StoredRun:
     try:
         benchmarks = measured(results)
         revision = record_of(benchmarks[-1]).get("git") if benchmarks else None
-        run = facts_of(results, str(path), " ".join(map(str, lines[0].get("command", ()))))
+        command = mask_words(list(map(str, lines[0].get("command", ()))))
+        run = facts_of(results, str(path), " ".join(command))
         run.started = lines[0].get("started")
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise BaselineError(

@@ -9,13 +9,22 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.masking import (
+    MASK,
+    known_secrets,
+    mask_value,
+    mask_words,
+    secrets_in,
+    without_secrets,
+)
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.machine.files import replacing
 from ipubench.fixtures.machine.loopback import tuned
 from ipubench.fixtures.machine.process import LAST_LINES, ServerProcess, last_lines
 from ipubench.plugins.benchmarks_yml import template
@@ -120,7 +129,15 @@ def _unmet(where: str, path: Path) -> str:
 
 def words_of(config: SpecConfig, environ: Mapping[str, str]) -> List[str]:
     """Return the words of a command under the options of the run. Raises CaseError."""
-    known = {**environ, **dict(config.environment)}
+    return _words(config, {**environ, **dict(config.environment)})
+
+
+def stored_words(config: SpecConfig) -> List[str]:
+    """Return the words of a command as results keep them: no variable replaced, no secret."""
+    return mask_words(_words(config, {}))
+
+
+def _words(config: SpecConfig, known: Mapping[str, str]) -> List[str]:
     try:
         words = template.words(config.command, known)
     except ValueError as error:
@@ -166,9 +183,30 @@ def run(
         seconds = time.perf_counter() - start
     finally:
         process.stop()
+        _mask_logs({*known_secrets(environ), *secrets_in(words)}, (stdout, stderr))
     if process.exit_code != 0:
         raise _failure(f"{what} {process.how_it_ended()} after {seconds:.1f} s", stderr)
     return Ran(words, stdout, stderr, seconds, process.peak_bytes or 0)
+
+
+def _mask_logs(secrets: Collection[str], logs: Sequence[Path]) -> None:
+    """Mask the secrets that a command was given and has printed. Raises CaseError."""
+    if not secrets:
+        return
+    longest_first = sorted(map(os.fsencode, secrets), key=len, reverse=True)
+    secret = re.compile(b"|".join(map(re.escape, longest_first)))
+    for log in filter(Path.exists, logs):
+        try:
+            with log.open("rb") as file:
+                if not any(map(secret.search, file)):
+                    continue
+            with log.open("rb") as before, replacing(log) as path, path.open("wb") as after:
+                after.writelines(secret.sub(MASK.encode(), line) for line in before)
+        except OSError as error:
+            raise CaseError(
+                f"{log} may hold secrets, which cannot be masked there: {error}; delete it, and "
+                "name another folder with --results-dir=PATH"
+            ) from error
 
 
 def _wait(config: SpecConfig, start: float) -> float:
@@ -195,10 +233,14 @@ def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
         return None
     assert isinstance(case.config, SpecConfig)
     where = os.path.relpath(str(entry_of(item).folder), str(item.config.invocation_params.dir))
-    variables = [f"{name}={value}" for name, value in case.config.environment]
+    variables = [f"{name}={mask_value(name, value)}" for name, value in case.config.environment]
     with_them = f" with {' '.join(variables)}" if variables else ""
     try:
-        words = words_of(case.config, base_environment(item.config.option.dataset_dir))
+        known = {
+            **base_environment(item.config.option.dataset_dir),
+            **dict(case.config.environment),
+        }
+        words = mask_words(_words(case.config, without_secrets(known)))
     except CaseError as error:
         return f"  cannot run: {error}", []
     return f"  which runs, in {where}{with_them}:", words

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import shortened
+from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.yaml_reader import SCALARS, Fields, Value, YamlError
 from ipubench.plugins.benchmarks_yml.expression import Expression
 from ipubench.plugins.benchmarks_yml.metrics import LATENCY, THROUGHPUT, Metric, counted, seconds_of
@@ -192,5 +193,8 @@ class VariantReader:
 
 
 def variant_name(entry: str, variant: Mapping[str, str]) -> str:
-    """Return the original's name of a variant: its parameters in alphabetical order."""
-    return entry + "".join(f"_{name}_{variant[name]}" for name in sorted(variant))
+    """Return the original's name of a variant: its parameters in alphabetical order.
+
+    Files and results have this name, so it says no secret.
+    """
+    return entry + "".join(f"_{n}_{mask_value(n, variant[n])}" for n in sorted(variant))

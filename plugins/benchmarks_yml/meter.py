@@ -167,7 +167,7 @@ class CommandMeter:
                 "file": self.entry.file,
                 "entry": self.entry.name,
                 "variant": config.name,
-                "command": ran.words,
+                "command": command.stored_words(config),
                 "folder": str(self.entry.folder),
                 "seconds": ran.seconds,
                 "git": host_process.git_revision(self.entry.folder),

@@ -7,6 +7,7 @@ import io
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Sequence, Tuple
 
+from ipubench.fixtures.case.masking import mask_value
 from ipubench.plugins.baseline.exports import csv_cell
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
@@ -109,7 +110,8 @@ def _derived(entry: Entry, config: SpecConfig, figures: Dict[str, float]) -> Dic
 
 def columns(entry: Entry, config: SpecConfig, results: CommandResults) -> List[Tuple[str, Any]]:
     """Return the columns that the entry asks for as (title, value), without any all metrics."""
-    known: Dict[str, Any] = {**dict(config.parameters), **results.figures, **results.derived}
+    parameters = {name: mask_value(name, text) for name, text in config.parameters}
+    known: Dict[str, Any] = {**parameters, **results.figures, **results.derived}
     wanted: Sequence[Tuple[str, str]] = entry.output or [
         (name, name) for name in [*results.figures, *results.derived]
     ]

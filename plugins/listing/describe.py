@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Type
 
 import pytest
 
+from ipubench.fixtures.case.masking import masked
 from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
 from ipubench.plugins.selection.expand import case_of
@@ -46,7 +47,9 @@ def _options(config: CaseConfig) -> List[Any]:
 
 
 def _line(cls: Type[CaseConfig], field: Any, configs: List[CaseConfig]) -> str:
-    values = list(dict.fromkeys(str(getattr(config, field.name)) for config in configs))
+    values = list(
+        dict.fromkeys(str(masked(getattr(config, field.name), field.name)) for config in configs)
+    )
     shown = "|".join(values[:4]) + ("|..." if len(values) > 4 else "")
     kind = type_name(option_types(cls)[field.name])
     return f"  {field.name}={shown} ({kind}): {meaning(field)}"

@@ -15,6 +15,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import SWEEP
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
 from ipubench.plugins.command_line.words import arguments_of, given_arguments
@@ -45,7 +46,8 @@ def commands(item: pytest.Item) -> List[str]:
         return []
     if case.error:
         return ["", case.id, f"  cannot run: {case.error}"]
-    words = [python(), "-m", "pytest", *test_paths(item), *given_arguments(item.config)]
+    words = [python(), "-m", "pytest", *test_paths(item)]
+    words += mask_words(given_arguments(item.config))
     lines = ["", *wrapped(words + ["--sweep"] * (case.tier == SWEEP))]
     command = launched(item)
     if command is not None:

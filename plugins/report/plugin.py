@@ -9,6 +9,7 @@ from typing import Any, Dict, Generator
 
 import pytest
 
+from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
@@ -103,7 +104,7 @@ def report_of(config: pytest.Config, run: Run) -> Report:
         with_processes(benchmark, results.fresh.get(nodeid, ()))
         for nodeid, benchmark in results.benchmarks.items()
     ]
-    words = [str(word) for word in config.invocation_params.args]
+    words = mask_words([str(word) for word in config.invocation_params.args])
     facts = facts_of(results, run.journal.path.name, " ".join(map(shlex.quote, ["pytest", *words])))
     facts.started = config.stash.get(started_key, None)
     return Report.of(pytest_benchmark_adapter.document(config, benchmarks), [facts])

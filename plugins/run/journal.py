@@ -34,6 +34,7 @@ from typing import Any, Dict, Generator, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.masking import mask_text, mask_words
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
@@ -45,13 +46,14 @@ FORMAT = 2
 
 
 def command_line(config: pytest.Config) -> List[str]:
-    """Return the words that decide what this run measures, without ``--resume``."""
+    """Return the words that decide what this run measures, without ``--resume`` and secrets."""
     added = [
         f"{name}={os.environ[name]}"
         for name in ("PYTEST_ADDOPTS", "DATASETS_DIR")
         if name in os.environ
     ]
-    return added + [str(word) for word in config.invocation_params.args if word != "--resume"]
+    given = [str(word) for word in config.invocation_params.args if word != "--resume"]
+    return mask_words(added + given)
 
 
 def journals(folder: Path) -> List[Path]:
@@ -157,7 +159,7 @@ def pytest_runtest_makereport(
     report = (yield).get_result()
     message = {}
     if call.excinfo is not None and isinstance(call.excinfo.value, CaseError):
-        report.longrepr = str(call.excinfo.value)
+        report.longrepr = mask_text(str(call.excinfo.value))
         message = {"message": report.longrepr}
     run = item.config.stash.get(run_key, None)
     if run is None or case_of(item) is None:
@@ -174,7 +176,8 @@ def _why(report: pytest.TestReport) -> str:
     if isinstance(said, tuple):  # where it was skipped, and why
         said = said[2]
     crash = getattr(said, "reprcrash", None)
-    return (str(crash.message if crash is not None else said).splitlines() or [""])[0]
+    lines = str(crash.message if crash is not None else said).splitlines()
+    return mask_text(lines[0]) if lines else ""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,0 +1,123 @@
+"""Secrets of a command, its environment and our own command line: none is in any output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from tests.support.harness import Outcome, Project, run_command
+
+# Many runs of the suite; the older Python leaves them out (make test38).
+pytestmark = pytest.mark.slow
+
+CANARY = "c4n4ry-"  # a record has canaries, too
+PROGRAM = """\
+import os, sys
+print("given", *sys.argv[1:], os.environ["API_KEY"], file=sys.stderr)
+print("throughput: 100 samples/sec")
+sys.exit("--fail" in sys.argv)
+"""
+SPEC = r"""
+works_gen:
+  cmd: python3 prog.py --token $GITHUB_TOKEN --from https://me:c4n4ry-pw@host/x --secret {secret}
+  env: {API_KEY: c4n4ry-env-of-file}
+  parameters: {secret: c4n4ry-parameter, size: 4}
+  data: {throughput: {regexp: 'throughput: *(.*?) samples\/sec'}}
+  output: [[rate, throughput], [secret, secret], [size, size]]
+fails_gen:
+  cmd: python3 prog.py --fail $GITHUB_TOKEN --password=c4n4ry-in-command
+  env: {API_KEY: c4n4ry-env-of-file}
+"""
+FILE = "vision/benchmarks.yml"
+
+
+class Shell:
+    """A project with a file of commands, and everything that its runs said."""
+
+    def __init__(self, project: Project) -> None:
+        self.folder = project.folder
+        (self.folder / "vision").mkdir()
+        (self.folder / "vision" / "prog.py").write_text(PROGRAM)
+        (self.folder / FILE).write_text(SPEC)
+        self.environment: Dict[str, str] = {
+            **project.environment,
+            "GITHUB_TOKEN": "c4n4ry-of-the-environment",
+            "PYTEST_ADDOPTS": "-o cache_dir=https://me:c4n4ry-addopts@host/",
+        }
+        self.said: List[str] = []
+        self.project = project
+
+    def run(self, *words: str) -> Outcome:
+        outcome = self.project.run(FILE, *words, env=self.environment)
+        self.said.append(outcome.text)
+        return outcome
+
+    def command(self, module: str, *words: str) -> None:
+        outcome = run_command(self.folder, self.environment, f"ipubench.plugins.{module}", *words)
+        assert outcome.code in (0, 1), outcome.text
+        self.said.append(outcome.text)
+
+    def leaks(self) -> List[str]:
+        """Return which files hold a canary, or are named after one; and what was printed."""
+        found = [str(path) for path in self.folder.rglob("*") if CANARY in path.name]
+        for path in self.folder.rglob("*"):
+            if path.is_file() and path.parent.name != "vision":
+                content = path.read_bytes()
+                if CANARY.encode() in content:
+                    at = content.index(CANARY.encode())
+                    found.append(f"{path}: {content[max(0, at - 60) : at + 30]!r}")
+        return found + [line for text in self.said for line in text.splitlines() if CANARY in line]
+
+
+@pytest.fixture
+def shell(project: Project) -> Shell:
+    return Shell(project)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_no_output_of_a_run_has_a_secret(shell: Shell, workers: List[str]) -> None:
+    pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
+    words = ["-k", "works_gen", "--baseline-save=main", "--processes=2", "--report=out"]
+    words += ["--set=secret=c4n4ry-option", "--set=size=5", "--junitxml=out/junit.xml"]
+    words += ["--benchmark-json=out/own.json", "--keep-disturbed", *workers]
+    run = shell.run(*words).assert_code(0)
+    run.line("rate 100.0, secret ***, size 5")
+    record = next(iter(shell.project.records().values()))
+    assert record["spec"]["command"][2:4] == ["--token", "$GITHUB_TOKEN"]
+    assert "https://me:***@host/x" in record["spec"]["command"]
+    said = Path(record["spec"]["stderr"]).read_text()
+    assert said == "given --token *** --from https://me:***@host/x --secret *** ***\n"
+    assert shell.leaks() == []
+
+
+def test_no_output_made_of_results_has_a_secret(shell: Shell) -> None:
+    pytest.importorskip("plotly", reason="reports need plotly: pip install '.[report]'")
+    shell.run("-k", "works_gen", "--set=secret=c4n4ry-option").assert_code(0)
+    journal = str(shell.project.journals()[-1])
+    shell.command("baseline", "promote", journal, "main", "--history")
+    for form in ("pytest-benchmark", "github-action-benchmark", "bencher", "csv"):
+        shell.command("baseline", "export", "main", f"--format={form}", "-o", f"export-{form}")
+    shell.command("baseline", "show", "main", "works")
+    shell.command("baseline", "show", "main", "works", "--json")
+    shell.command("baseline", "history", "--json")
+    shell.command("report", journal, "--out=out")
+    shell.run("-k", "works", "--dry-run").assert_code(0).line("--token '$GITHUB_TOKEN'")
+    shell.run("-k", "works", "--describe").assert_code(0)
+    shell.run("-k", "works", "--collect-only", "-q").assert_code(0)
+    assert shell.leaks() == []
+
+
+def test_no_message_of_a_failure_has_a_secret(shell: Shell) -> None:
+    outcome = shell.run("-k", "fails_gen", "--report=out", "--junitxml=junit.xml").assert_code(1)
+    assert "given --fail *** --password=*** ***" in outcome.text
+    assert shell.leaks() == []
+
+
+def test_another_secret_is_the_same_case(shell: Shell) -> None:
+    shell.run("-k", "works_gen").assert_code(0)
+    shell.environment["GITHUB_TOKEN"] = "c4n4ry-another"
+    spec = (shell.folder / FILE).read_text()
+    (shell.folder / FILE).write_text(spec.replace("c4n4ry-parameter", "c4n4ry-other"))
+    shell.run("-k", "works_gen", "--resume").assert_code(0).line("1 cases are done")

@@ -1,0 +1,83 @@
+"""What is a secret in a command, and what is none."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ipubench.fixtures.case.masking import is_secret, mask_text, mask_words, masked
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("token", "GITHUB_TOKEN", "apikey", "PGPASSWORD", "accessTokenId", "--api-key"),
+        *("AWS_SECRET_ACCESS_KEY", "password_file", "db.password", "Credentials"),
+    ],
+)
+def test_names_of_secrets(name: str) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "tokens", "num_keys", "KEYS", "KeyError", "size"])
+def test_names_of_other_things(name: str) -> None:
+    assert not is_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("--set=token=abc", "--set=token=***"),
+        ("x --token abc --size 3", "x --token *** --size 3"),
+        ("x --token='a b' y", "x --token='***' y"),
+        ("PYTEST_ADDOPTS=--api-key abc", "PYTEST_ADDOPTS=--api-key ***"),
+        ("https://me:pw@host/x", "https://me:***@host/x"),
+        ("postgres://:pw@host", "postgres://:***@host"),
+        ("https://ghp_abc@host/x", "https://***@host/x"),
+        ("https://host/?a=1&token=abc&b=2", "https://host/?a=1&token=***&b=2"),
+        ('{"token": "abc", "a": 1}', '{"token": "***", "a": 1}'),
+        ("-H 'Authorization: Bearer abc'", "-H 'Authorization: ***'"),
+        ("api_key: abc", "api_key: ***"),
+    ],
+)
+def test_secrets_in_texts(text: str, stored: str) -> None:
+    assert mask_text(text) == stored
+    assert mask_text(stored) == stored
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("--token $GITHUB_TOKEN", "--token=${X}", "--max-token=128 --use-key true", "--key"),
+        *("ssh://git@host", "bench_key.py::bench[x]", "KeyError: 'x'", "unknown key: x"),
+        "a.py:3: no token",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert mask_text(text) == text
+
+
+def test_words_keep_their_blanks() -> None:
+    words = ["--token", "a b", "--size", "a b", "--set=token=a b", "--password", "--next", "c"]
+    shown = ["--token", "***", "--size", "a b", "--set=token=***", "--password", "--next", "c"]
+    assert mask_words(words) == shown
+
+
+def test_the_values_of_secret_variables_are_found_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "abcdefgh")
+    monkeypatch.setenv("SHORT_TOKEN", "ab")
+    assert mask_text("it said abcdefgh, ab") == "it said ***, ab"
+
+
+def test_values_have_the_names_before_them() -> None:
+    stored = masked({"env": (("TOKEN", "abc"), ("A", "b")), "password": "x", "n": {"key": 128}})
+    assert stored == {"env": (("TOKEN", "***"), ("A", "b")), "password": "***", "n": {"key": 128}}
+
+
+@pytest.mark.parametrize("part", ["key", "--", "://:", "-key ", '"\\', "token=", "a", "=token"])
+def test_long_texts_take_no_long_time(part: str) -> None:
+    started = time.process_time()
+    mask_text(part * 40_000)
+    mask_words([part * 40_000])
+    assert time.process_time() - started < 5
