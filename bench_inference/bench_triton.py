@@ -32,6 +32,10 @@ class TritonClassifier(TritonOptions, Classifier):
 
     def check(self) -> None:
         """Refuse what a server cannot do."""
+        if self.instances != 1:
+            raise ValueError(
+                f"instances={self.instances}: one server answers all clients; set clients"
+            )
         super().check()
         if self.batches_per_step % self.clients:
             raise ValueError(

@@ -57,6 +57,13 @@ class GroupedConv(TensorFlowKernel):
         """Whether sums of shifted images can take the convolutions' place."""
         return self.filter_in == self.filter_out == self.groups and self.stride == 1
 
+    def idle(self) -> Dict[str, str]:
+        """Nothing is multiplied but in convolutions."""
+        return {
+            **super().idle(),
+            "matmul_options": "it has no matrix product, set convolution_options",
+        }
+
     def check(self) -> None:
         """Refuse channels that do not divide into groups."""
         super().check()

@@ -196,14 +196,29 @@ def _overridden(
             values[name] = convert(type(config), name, text)
         except ValueError as problem:
             error = error or f"--set={name}={text}: {problem}"
-    config = dataclasses.replace(config, **values)
+    before, config = config, dataclasses.replace(config, **values)
     try:
         config.check()
     except ValueError as problem:
         error = error or f"{config.name}: {problem}"
+    error = error or _idle(before, config, names)
     changed = overrides | frozenset(names)
     identifier = family.identifier(config, changed)
     if error:
         # The configuration kept its old value, so its identifier is another case's.
         identifier += "-invalid"
     return Case(config, identifier, overrides=changed, error=error, **common)
+
+
+def _idle(before: CaseConfig, config: CaseConfig, names: Sequence[str]) -> str:
+    """Return why an option that was set changes nothing, or ''.
+
+    What is for IPUs only is recorded on a host, and the run says so.
+    """
+    ipu_only = {item.name for item in dataclasses.fields(config) if item.metadata.get("ipu_only")}
+    declared = set() if config.ipus else ipu_only
+    for name, why in config.idle().items():
+        changed = name in names and getattr(config, name) != getattr(before, name)
+        if changed and name not in declared:
+            return f"{config.name}: {name}={getattr(config, name)} would change nothing: {why}"
+    return ""
