@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 from pathlib import Path
-from typing import Iterator, Set, Tuple
+from typing import Iterator, List, Set, Tuple
 
 import pytest
 
-from tests.support.harness import ROOT
+from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 # The changelog also names what is gone.
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
@@ -69,3 +70,34 @@ def test_changelog_and_readme_link_to_pages_that_exist() -> None:
         text = (ROOT / page).read_text(encoding="utf-8")
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
             assert (ROOT / Path(target)).exists(), (page, target)
+
+
+def rows(original: str) -> List[str]:
+    """Return the commands that replace the lines of a document with this in them."""
+    page = (ROOT / "docs" / "from-graphcore.md").read_text(encoding="utf-8")
+    found = [row for row in page.splitlines() if row.startswith("|") and original in row]
+    return [re.findall(r"`(pytest [^`]*)`", row)[0] for row in found]
+
+
+def selects(project: Project, command: str) -> Outcome:
+    """List the cases of a command of the documentation."""
+    words = shlex.split(command)[1:]
+    return run_pytest(ROOT, project.environment, *words, "--collect-only", "-q").assert_code(0)
+
+
+def test_the_rows_of_published_entries_select_all_of_them(project: Project) -> None:
+    (entries,) = rows("the entries of its benchmarks.yml")
+    assert selects(project, entries).text.count("-pod4-bs") == 20
+    (layers,) = rows("python3 lstm_multi.py")
+    names = re.findall(r"\[(.*)\]$", selects(project, layers).text, re.MULTILINE)
+    assert names and all("-synthetic" in name for name in names)
+    (image,) = rows("--model resnet18 --device-iteration 1")
+    assert "[resnet18-ipu-bs1-real-bps1]" in selects(project, image).text
+
+
+def test_the_rows_of_logs_give_the_numbers_of_the_text(project: Project) -> None:
+    (command,) = rows("`--logs-per-epoch` 2, 10, 1/2, 1/3 and 0")
+    outcome = selects(project, command)
+    outcome.line("logs_per_epoch=2: 781 weight updates cannot be divided into 2 equal parts; the")
+    outcome.line("the closest possible logs_per_epoch is 11")
+    assert outcome.text.count("::bench_application[resnet8_test-ipu-real-") == 5
