@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from tests.doubles import popdist
@@ -37,13 +38,25 @@ class PopDistStrategy(IPUStrategyV1):
         enable_dataset_iterators: bool = True,
         enable_keras_extensions: bool = True,
     ) -> None:
+        import tensorflow as tf
+
         assert "init" in popdist.recorder.names(), "popdist.init() comes first"
         super().__init__()
+        # Its variables are mirrored ones of one replica, where IPUStrategyV1's are ordinary.
+        self._mirrors = tf.distribute.MirroredStrategy(["/cpu:0"])
+
+    @contextlib.contextmanager
+    def _scope(self) -> Any:
+        with self._mirrors.scope(), super()._scope() as scope:
+            yield scope
 
     @recorded
     def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
         """Run a program and wait for nothing: ipu/distributed/popdist_strategy.py only calls it."""
-        return self._start(fn, args, kwargs or {})
+        from tensorflow.python.distribute.distribute_lib import ReplicaContext
+
+        with ReplicaContext(self._mirrors, 0):
+            return self._start(fn, args, kwargs or {})
 
     @recorded
     def reduce(self, reduce_op: Any, value: Any, axis: Any) -> Any:

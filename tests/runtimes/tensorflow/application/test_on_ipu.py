@@ -489,6 +489,7 @@ def test_instances_average_what_they_log_and_only_the_first_saves(
         for name, given in recorder.calls
         if name == "cross_replica_mean"
     ]
+    assert {type(v).__name__ for v in made._update.variables} == {"MirroredVariable"}
     weights = len(made._update.variables)
     shown = [group for group in groups if group]
     if changes:
