@@ -1,8 +1,4 @@
-"""Several processes of one case, run by the whole suite on this CPU.
-
-The launcher is a stand-in for mpirun (tests/doubles/mpirun.py); test_instances_torchrun.py has a
-real one.
-"""
+"""Several processes of one case, run by the whole suite on this CPU."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def together(project: Project) -> Project:
-    """A project with the case of several processes and the stand-in as the only launcher."""
+    """A project with the case of several processes."""
     return with_instances(project)
 
 
@@ -50,7 +46,7 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     effective = record["effective"]
     assert effective["rank"] == 0, "what runs is what the first instance says"
     facts = effective["instances"]
-    assert (facts["asked"], facts["ran"], facts["launcher"]) == (2, 2, "mpirun")
+    assert (facts["asked"], facts["ran"], facts["launcher"]) == (2, 2, "processes")
 
     one, other = notes_of(together)
     assert [one["affinity"], other["affinity"]] == facts["cores"]
@@ -98,10 +94,11 @@ def test_fewer_cores_than_instances_is_said_and_recorded(together: Project) -> N
 
 def test_a_case_of_one_process_needs_no_launcher(together: Project) -> None:
     (together.folder / "bin" / "mpirun").unlink()
+    together.environment.update(IPUBENCH_LAUNCHER="mpirun", PATH=str(together.folder / "bin"))
     run(together, *BRIEF, "--set=instances=1").assert_code(0)
     assert "instances" not in record_of(together)["effective"]
     answer = run(together, *BRIEF).assert_code(1)
-    assert "which is not installed: pip install '.[torch]'" in answer.text
+    assert "IPUBENCH_LAUNCHER=mpirun, which is not on PATH: a system package" in answer.text
     assert "Traceback" not in answer.text
 
 
@@ -186,6 +183,7 @@ def test_ctrl_c_ends_all_instances(together: Project) -> None:
 
 
 def test_a_launcher_that_fails_shows_its_words(together: Project) -> None:
+    together.environment["IPUBENCH_LAUNCHER"] = "mpirun"
     (together.folder / "bin" / "mpirun").write_text("#!/bin/sh\necho no slots are left; exit 9\n")
     answer = run(together).assert_code(1)
     assert "mpirun ended with exit code 9 before all instances had begun. Its log is" in answer.text

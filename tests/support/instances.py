@@ -14,8 +14,8 @@ from tests.support.harness import ROOT, Outcome, Project, run_pytest
 WORDS = ("bench_together.py", "--device=cpu")
 
 
-def with_instances(project: Project, launcher: str = "mpirun") -> Project:
-    """Add the case of several processes and launchers: stand-ins for mpirun and poprun."""
+def with_instances(project: Project, launcher: str = "processes") -> Project:
+    """Add the case of several processes; launchers are ours, or stand-ins for mpirun and poprun."""
     shutil.copy(
         ROOT / "tests" / "support" / "instances_cases.py", project.folder / "bench_together.py"
     )
@@ -25,8 +25,11 @@ def with_instances(project: Project, launcher: str = "mpirun") -> Project:
     return project
 
 
-def launchers_in(parent: Path, launcher: str = "mpirun") -> Dict[str, str]:
-    """Make stand-ins for mpirun and poprun; return the environment that has them."""
+def launchers_in(parent: Path, launcher: str = "processes") -> Dict[str, str]:
+    """Make stand-ins for mpirun and poprun; return the environment that has them.
+
+    ``launcher`` is what starts instances on a host.
+    """
     folder = parent / "bin"
     folder.mkdir()
     program = ROOT / "tests" / "doubles" / "mpirun.py"

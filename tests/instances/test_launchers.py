@@ -1,0 +1,109 @@
+"""What starts the instances on a host: the suite's own program, and mpirun's stand-in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import List
+
+import pytest
+
+from ipubench.fixtures.instances.plan import PROGRAM
+from tests.machine.test_process import runs, wait_until_gone
+from tests.support.harness import Project
+from tests.support.instances import notes_of, record_of, run, with_instances
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
+    reason="needs Linux and two cores that this process may use",
+)
+
+# --- the program -----------------------------------------------------------------------------
+
+
+def start(code: str, count: int = 2) -> subprocess.Popen[str]:
+    """Start a Python program several times; it finds its number in `rank`."""
+    program = f"import os, sys, time; rank = int(os.environ['IPUBENCH_INSTANCE_RANK'])\n{code}"
+    return subprocess.Popen(
+        [sys.executable, "-I", str(PROGRAM), "-n", str(count), sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def started(launcher: subprocess.Popen[str]) -> List[int]:
+    """Return the processes that were started, once they are."""
+    assert launcher.stdout is not None
+    word, *pids = launcher.stdout.readline().split()
+    assert word == "started"
+    return [int(pid) for pid in pids]
+
+
+def test_each_process_gets_its_number() -> None:
+    launcher = start("os.write(1, b'%d\\n' % rank)", 3)
+    assert len(set(started(launcher))) == 3
+    assert sorted(launcher.communicate()[0].split()) == ["0", "1", "2"]
+    assert launcher.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("last_act", "code", "how"),
+    [
+        ("os.kill(os.getpid(), 9)", 137, "was ended by signal 9"),
+        ("sys.exit(5)", 5, "ended with exit code 5"),
+    ],
+)
+def test_one_that_fails_ends_the_others_and_is_named(last_act: str, code: int, how: str) -> None:
+    launcher = start(f"if rank == 1: {last_act}\ntime.sleep(100)")
+    pids = started(launcher)
+    assert launcher.communicate(timeout=30)[0] == f"instance 2, process {pids[1]}, {how}\n"
+    assert launcher.returncode == code
+    assert not any(map(runs, pids))
+
+
+def test_one_that_ends_well_leaves_the_others_alone() -> None:
+    launcher = start("if rank == 0: sys.exit()\ntime.sleep(0.5); os.write(1, b'done')")
+    started(launcher)
+    assert launcher.communicate(timeout=30)[0] == "done"
+
+
+def test_the_order_to_end_reaches_all() -> None:
+    launcher = start("time.sleep(100)")
+    pids = started(launcher)
+    launcher.send_signal(signal.SIGTERM)
+    launcher.communicate(timeout=30)
+    wait_until_gone(pids)
+
+
+def test_a_program_that_is_not_there_is_named() -> None:
+    words = [sys.executable, "-I", str(PROGRAM), "-n", "2", "/nowhere/program"]
+    found = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    assert found.returncode == 1
+    assert found.stdout == "/nowhere/program cannot be started: No such file or directory\n"
+
+
+# --- mpirun ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def together(project: Project) -> Project:
+    """A project with the case of several processes, which mpirun starts."""
+    return with_instances(project, "mpirun")
+
+
+def test_mpirun_starts_the_instances(together: Project) -> None:
+    run(together, "--steps=2", "--batches-per-step=1").assert_code(0)
+    facts = record_of(together)["effective"]["instances"]
+    assert facts["launcher"] == "mpirun"
+    notes = notes_of(together)
+    assert [note["affinity"] for note in notes] == facts["cores"]
+    assert [note["threads"] for note in notes] == [len(share) for share in facts["cores"]]
+
+
+def test_an_instance_killed_under_mpirun_is_named(together: Project) -> None:
+    answer = run(together, "--set=trouble=kill", "--batches-per-step=1").assert_code(1)
+    line = answer.line("instance 2 of 2 (process ")
+    assert "was killed by SIGKILL while the case ran, and the others were ended" in line
+    assert not runs(int(line.split("(process ")[1].split(")")[0]))
