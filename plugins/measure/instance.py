@@ -20,7 +20,7 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.pytest_fixtures import command_key
-from ipubench.fixtures.runtimes.data_parallel import cluster_variables
+from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.base import BatchFacts, StepMeter
 from ipubench.plugins.measure.rounds import timed_call
@@ -45,8 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[member_key] = member
     config.stash[part_key] = (member.rank, member.count)
     member.settle()
-    if member.peers:
-        os.environ.update(cluster_variables(member.peers, member.rank))
+    if member.exchange:
+        os.environ.update(job_variables(member.exchange, member.rank, member.count))
     config.pluginmanager.register(FailureReporter(member))
     # The run that started the launcher, which is our parent, holds the device for all of us.
     os.environ[INHERIT_VARIABLE] = str(os.getppid())

@@ -41,6 +41,20 @@ silent, scanner = call(), call()
 scanner.end.sendall(b"GET / HTTP/1.1\\r\\n\\r\\n")
 assert scanner.receive() is None
 assert join(0, token="guess")[1] is None
+for words in (
+    b'{"token": "guess", "rank": Infinity, "pid": 1}\\n',
+    b'{"token": "%s", "rank": Infinity, "pid": 1}\\n' % os.environ[TOKEN_VARIABLE].encode(),
+    b'{"token": "%s", "rank": 0}\\n' % os.environ[TOKEN_VARIABLE].encode(),
+    b"[" * 60000 + b"\\n",
+    b"\\n",
+):
+    stranger = call()
+    try:
+        stranger.end.sendall(words)
+        assert stranger.read() is None
+    except BrokenPipeError:
+        pass  # turned away before it had said all
+crowd = [call() for _ in range(300)]
 assert join(3)[1] is None
 members = {rank: join(rank)[0] for rank in (2, 1)}
 assert join(1)[1] is None, "there is one already"

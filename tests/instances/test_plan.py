@@ -28,8 +28,6 @@ from ipubench.fixtures.instances.plan import (
     shares,
 )
 from ipubench.fixtures.instances.protocol import Connection, Lines, encode
-from ipubench.fixtures.machine.process import free_ports
-from ipubench.fixtures.runtimes.data_parallel import cluster_variables
 
 # --- cores -----------------------------------------------------------------------------------
 
@@ -194,17 +192,6 @@ def test_replicas_that_train_together_are_one_job_of_a_host() -> None:
     assert (found.asked, found.ran, found.one_job, found.exchanges) == (2, 2, True, True)
     with pytest.raises(CaseError, match="replicas=2 .* there are 1 cores; give --set=replicas=1"):
         plan(together, "cpu", {1000})
-
-
-def test_tensorflow_reads_a_cluster_from_the_environment() -> None:
-    peers = [f"127.0.0.1:{port}" for port in free_ports(3)]
-    assert len(set(peers)) == 3
-    ((name, text),) = cluster_variables(peers, 1).items()
-    assert name == "TF_CONFIG"
-    assert json.loads(text) == {
-        "cluster": {"worker": peers},
-        "task": {"type": "worker", "index": 1},
-    }
 
 
 def test_an_ipu_shares_the_replicas_of_one_job() -> None:

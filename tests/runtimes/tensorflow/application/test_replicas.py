@@ -1,10 +1,11 @@
-"""Replicas that train together on a host: processes under tf.distribute."""
+"""Replicas that train together on a host: processes that exchange gradients."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.machine.process import free_ports
-from ipubench.fixtures.runtimes.data_parallel import cluster_variables
+from ipubench.fixtures.runtimes.data_parallel import job_variables
+from ipubench.fixtures.runtimes.exchange import make_folder
 from tests.support.examples import learnable
-from tests.support.harness import ROOT, run_pytest
+from tests.support.harness import ROOT
 from tests.support.instances import launchers_in
+from tests.support.listening import LOOPBACK, watched_run
 
 pytestmark = [
     pytest.mark.framework,
@@ -71,10 +73,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(dataset: Path, count: int) -> List[Dict[str, Any]]:
     """Return what each of so many replicas says of the same training."""
-    peers = [f"127.0.0.1:{port}" for port in free_ports(count)]
+    meeting = make_folder(count)
     running = []
     for rank in range(count):
-        more = cluster_variables(peers, rank) if count > 1 else {}
+        more = job_variables(str(meeting), rank, count) if count > 1 else {}
         words = [str(dataset), str(rank), str(count)]
         running.append(
             subprocess.Popen(
@@ -85,6 +87,7 @@ def trained(dataset: Path, count: int) -> List[Dict[str, Any]]:
             )
         )
     outputs = [process.communicate(timeout=240)[0] for process in running]
+    shutil.rmtree(str(meeting))
     assert [process.returncode for process in running] == [0] * count
     return [json.loads(output.splitlines()[-1]) for output in outputs]
 
@@ -105,7 +108,7 @@ def test_the_suite_runs_replicas_as_one_job(tmp_path: Path) -> None:
         **launchers_in(tmp_path),
         "IPUBENCH_LEASE_DIR": str(tmp_path / "leases"),
     }
-    outcome = run_pytest(
+    outcome, seen = watched_run(
         ROOT,
         environment,
         "bench_training/bench_application.py",
@@ -119,7 +122,9 @@ def test_the_suite_runs_replicas_as_one_job(tmp_path: Path) -> None:
         "--steps=2",
         "-s",
         f"--results-dir={tmp_path / 'results'}",
-    ).assert_code(0)
+    )
+    outcome.assert_code(0)
+    assert seen == {LOOPBACK[0]}, "gradients need nothing that listens"
     (journal,) = (tmp_path / "results").glob("run-*.jsonl")
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     (record,) = (

@@ -1,0 +1,80 @@
+"""Which addresses the processes of a run listen on, by what the kernel says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Dict, Iterator, Mapping, Set, Tuple
+
+from tests.support.harness import QUIETLY, Outcome
+
+LISTEN = "0A"
+# 127.0.0.1 and ::1, as the kernel of a little-endian machine writes them.
+LOOPBACK = ("0100007F", "00000000000000000000000001000000")
+
+
+def family(pid: int) -> Set[int]:
+    """Return a process and all of its descendants."""
+    parents: Dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                text = Path("/proc", entry, "stat").read_text(errors="replace")
+                parents[int(entry)] = int(text.rpartition(")")[2].split()[1])
+    found = {pid}
+    while True:
+        more = {child for child, parent in parents.items() if parent in found} - found
+        if not more:
+            return found
+        found |= more
+
+
+def sockets_of(pid: int) -> Iterator[str]:
+    """Yield the inodes of the sockets that a process has open; none where it is gone."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                name = os.readlink(entry.path)
+                if name.startswith("socket:["):
+                    yield name[len("socket:[") : -1]
+
+
+def listening(pid: int) -> Set[str]:
+    """Return the addresses, in hexadecimal without ports, that a process and its family listen on.
+
+    TCP over IPv4 and IPv6.
+    """
+    owned = {inode for member in family(pid) for inode in sockets_of(member)}
+    found = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/net", name).read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == LISTEN and words[9] in owned:
+                    found.add(words[1].partition(":")[0])
+    return found
+
+
+def watched_run(
+    folder: Path, environment: Mapping[str, str], *words: str
+) -> Tuple[Outcome, Set[str]]:
+    """Run ``pytest WORDS``; return how it ended and all addresses that were listened on."""
+    seen: Set[str] = set()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *QUIETLY, *words],
+            cwd=str(folder),
+            env=dict(environment),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        while process.poll() is None:
+            seen |= listening(process.pid)
+            time.sleep(0.02)
+        output.seek(0)
+        return Outcome(process.returncode, output.read().decode()), seen
