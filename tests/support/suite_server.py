@@ -29,6 +29,19 @@ sys.path[0] = str(ROOT)  # instead of this file's folder
 from tests.support.process_starter import by_starter, serve  # noqa: E402
 
 SECONDS = 300  # that a run may take before SIGALRM ends it
+# What a run imports that reads a baseline, judges, writes a report or has workers, and some of
+# pytest's own.
+LATER = (
+    "ipubench.plugins.baseline.promote",
+    "jsonschema",
+    "scipy.special",
+    "plotly.offline",
+    "xdist.remote",
+    "xdist.dsession",
+    "xdist.workermanage",
+    "faulthandler",
+    "pdb",
+)
 
 
 class Installed:
@@ -54,6 +67,9 @@ def load(words: List[str]) -> None:
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
         code = pytest.main(["-VV", *words])
     assert code == 0, f"pytest -VV ended with {code}"
+    for name in LATER:
+        with contextlib.suppress(ImportError):  # not everything is installed everywhere
+            importlib.import_module(name)
     # py-cpuinfo takes up to a second, and this remains the same machine.
     benchmark: Any = sys.modules["pytest_benchmark.plugin"]
     found = benchmark.get_cpu_info()
