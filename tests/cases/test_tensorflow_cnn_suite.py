@@ -36,7 +36,8 @@ def run(folder: Path, *words: str) -> Outcome:
     }
     environment.pop("DATASETS_DIR", None)
     results = f"--results-dir={folder / 'results'}"
-    return run_pytest(ROOT, environment, "--device=cpu", results, *SMALL, *words)
+    words = ("--device=cpu", results, *SMALL, *words)
+    return run_pytest(ROOT, environment, *words, framework="tensorflow")
 
 
 def recorded(folder: Path) -> List[Dict[str, Any]]:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, ClassVar, Dict, List, Mapping, Optional
 
 from ipubench.plugins.run.journal import journals
 
@@ -49,16 +49,21 @@ class Outcome:
 
 
 class SuiteServer:
-    """The process that starts runs of the suite: tests/support/suite_server.py."""
+    """The processes that start runs of the suite: tests/support/suite_server.py."""
 
-    _started: Optional[subprocess.Popen[str]] = None
+    _started: ClassVar[Dict[str, subprocess.Popen[str]]] = {}
 
     @classmethod
-    def run(cls, folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
-        """Run ``python WORDS`` in a folder; the server starts with its first run."""
-        if cls._started is None or cls._started.poll() is not None:
-            cls._started = cls._start()
-        server = cls._started
+    def run(
+        cls, folder: Path, environment: Mapping[str, str], *words: str, framework: str = ""
+    ) -> Outcome:
+        """Run ``python WORDS`` in a folder, with a framework imported or none.
+
+        The server of a framework starts with its first run.
+        """
+        server = cls._started.get(framework)
+        if server is None or server.poll() is not None:
+            server = cls._started[framework] = cls._start(framework)
         assert server.stdin and server.stdout
         with tempfile.NamedTemporaryFile() as output:
             request = {
@@ -75,11 +80,11 @@ class SuiteServer:
         return Outcome(int(code), text)
 
     @staticmethod
-    def _start() -> subprocess.Popen[str]:
+    def _start(framework: str) -> subprocess.Popen[str]:
         alone = _cleaned(os.environ)
         alone.pop("PYTHONPATH", None)  # each request has its own
         return subprocess.Popen(
-            [sys.executable, str(ROOT / "tests" / "support" / "suite_server.py"), *QUIETLY],
+            [sys.executable, str(ROOT / "tests/support/suite_server.py"), framework, *QUIETLY],
             env=alone,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -87,9 +92,12 @@ class SuiteServer:
         )
 
 
-def run_pytest(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
-    """Run ``pytest WORDS`` in a folder, in a process of its own."""
-    return run_command(folder, environment, "pytest", *QUIETLY, *words)
+def run_pytest(
+    folder: Path, environment: Mapping[str, str], *words: str, framework: str = ""
+) -> Outcome:
+    """Run ``pytest WORDS`` in a folder, in a process of its own, which may have a framework."""
+    words = ("-m", "pytest", *QUIETLY, *words)
+    return SuiteServer.run(folder, _cleaned(environment), *words, framework=framework)
 
 
 def run_command(folder: Path, environment: Mapping[str, str], module: str, *words: str) -> Outcome:
@@ -97,9 +105,12 @@ def run_command(folder: Path, environment: Mapping[str, str], module: str, *word
     return SuiteServer.run(folder, _cleaned(environment), "-m", module, *words)
 
 
-def run_program(program: str, environment: Mapping[str, str], first: str, *words: str) -> Outcome:
+def run_program(
+    program: str, environment: Mapping[str, str], first: str, *words: str, framework: str = ""
+) -> Outcome:
     """Run a program that hands all its words but the ``first`` to pytest.main, in a process."""
-    return SuiteServer.run(ROOT, _cleaned(environment), "-c", program, first, *QUIETLY, *words)
+    words = ("-c", program, first, *QUIETLY, *words)
+    return SuiteServer.run(ROOT, _cleaned(environment), *words, framework=framework)
 
 
 def _cleaned(environment: Mapping[str, str]) -> Dict[str, str]:

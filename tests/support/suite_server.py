@@ -1,9 +1,11 @@
 """Starts runs of the suite and its commands without importing them first.
 
-The imports are more than half of a short run. `python tests/support/suite_server.py PYTEST'S WORDS`
-imports pytest with these words and the suite's plugins, then reads a request a line (JSON: folder,
-environment, words, output), forks itself for each, and answers with the run's exit code. Nothing
-but imports happens before a run. What a run starts in turn: tests/support/process_starter.py.
+The imports are more than half of a short run. `python tests/support/suite_server.py FRAMEWORK
+PYTEST'S WORDS` imports pytest with these words, the suite's plugins and the framework, if one is
+named: its threads start with its first computation, which a fork does. It reads a request a line
+(JSON: folder, environment, words, output), forks itself for each, and answers with the run's exit
+code. Nothing but imports happens before a run. What a run starts in turn:
+tests/support/process_starter.py.
 """
 
 from __future__ import annotations
@@ -61,13 +63,13 @@ class Installed:
         return getattr(self._distribution, name)
 
 
-def load(words: List[str]) -> None:
+def load(framework: str, words: List[str]) -> None:
     """Import what every run would, as pytest imports it."""
     os.chdir(ROOT)
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
         code = pytest.main(["-VV", *words])
     assert code == 0, f"pytest -VV ended with {code}"
-    for name in LATER:
+    for name in (*LATER, *([framework] if framework else [])):
         with contextlib.suppress(ImportError):  # not everything is installed everywhere
             importlib.import_module(name)
     # py-cpuinfo takes up to a second, and this remains the same machine.
@@ -137,7 +139,7 @@ def start_starter(path: List[str]) -> bool:
 
 def main() -> None:
     path = sys.path[1:]
-    load(sys.argv[1:])
+    load(sys.argv[1], sys.argv[2:])
     if start_starter(path):
         return
     for line in sys.stdin:
