@@ -11,15 +11,33 @@ part of what the module offers.
 
 from __future__ import annotations
 
-import enum
 import hashlib
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
-from tests.doubles.record import Calls, module_of
+from tests.doubles.poptorch_options import (
+    Options,
+    OutputMode,
+    OverlapMode,
+    ShardedExecution,
+    recorded,
+    recorder,
+)
+from tests.doubles.record import module_of
 
+# For those who import them from here.
+__all__ = [
+    "Error",
+    "Options",
+    "OutputMode",
+    "OverlapMode",
+    "PoplarExecutor",
+    "ShardedExecution",
+    "as_module",
+    "recorded",
+    "recorder",
+]
 # What `import poptorch` gives; everything else here belongs to the stand-in.
 OFFERED = (
     "BeginBlock",
@@ -37,24 +55,6 @@ OFFERED = (
 NO_EXECUTABLE = "Model has not been compiled or has been destroyed."
 
 
-@dataclass
-class Recorder(Calls):
-    """What was called, and what shall go wrong."""
-
-    #: IPU of each pipeline stage entered while models ran, in order.
-    stages: List[int] = field(default_factory=list)
-    #: Executors made so far.
-    executors: List[PoplarExecutor] = field(default_factory=list)
-    #: Message of the error that attaching to a device raises; empty: a device is there.
-    attach_error: str = ""
-    #: Transfers of the model that runs which were asked to overlap.
-    overlapping: int = 0
-
-
-recorder = Recorder()
-recorded = recorder.recorded
-
-
 def as_module() -> ModuleType:
     """Return a module ``poptorch`` with the offered names only; the recorder starts empty."""
     recorder.reset()
@@ -63,152 +63,6 @@ def as_module() -> ModuleType:
 
 class Error(Exception):
     """What PopTorch's C++ part raises."""
-
-
-class OutputMode(enum.IntEnum):
-    """Which of a call's outputs come back to the host."""
-
-    Final = 0
-    EveryN = 1
-    All = 2
-    Sum = 3
-    Default = 4
-
-
-class OverlapMode(enum.Enum):
-    """With which loop a transfer overlaps."""
-
-    NoOverlap = "no_overlap"
-    OverlapAccumulationLoop = "overlap_accumulation_loop"
-    OverlapDeviceIterationLoop = "overlap_device_iteration_loop"
-
-
-class ShardedExecution:
-    """All IPUs work on one batch after the other, without a pipeline."""
-
-
-class _Closed:
-    """Refuses to be given an attribute that the class does not declare, as the SDK's options do."""
-
-    __slots__ = ("_frozen", "_values")
-
-    def __init__(self) -> None:
-        self._frozen = False
-        self._values: Dict[str, Any] = {}
-
-    def _put(self, key: str, value: Any) -> None:
-        if self._frozen:
-            raise AttributeError("Can't modify frozen Options")
-        self._values[key] = value
-
-
-class _PopartOptions(_Closed):
-    __slots__ = ()
-
-    @recorded
-    def set(self, key: str, value: Any) -> _PopartOptions:
-        self._put(key, value)
-        return self
-
-
-class _PrecisionOptions(_Closed):
-    __slots__ = ()
-
-    @recorded
-    def setPartialsType(self, dtype: Any) -> _PrecisionOptions:
-        import torch
-
-        if dtype not in (torch.float, torch.half):
-            raise ValueError("parameter to setPartialsType should be torch.float or torch.half")
-        return self
-
-
-class _TensorLocationOptions(_Closed):
-    __slots__ = ()
-
-    @recorded
-    def numIOTiles(self, num_tiles: int) -> _TensorLocationOptions:
-        if num_tiles < 32 or num_tiles > 192 or num_tiles % 2:
-            raise ValueError("numIOTiles must be an even number between 32 and 192 (inclusive)")
-        self._put("tiles", num_tiles)
-        return self
-
-
-class Options(_Closed):
-    """How a model runs; each option returns the object itself."""
-
-    __slots__ = ("_locations", "_popart", "_precision")
-
-    @recorded
-    def __init__(self) -> None:
-        super().__init__()
-        self._precision = _PrecisionOptions()
-        self._popart = _PopartOptions()
-        self._locations = _TensorLocationOptions()
-
-    @property
-    def Precision(self) -> _PrecisionOptions:
-        return self._precision
-
-    @property
-    def _Popart(self) -> _PopartOptions:
-        return self._popart
-
-    @property
-    def TensorLocations(self) -> _TensorLocationOptions:
-        return self._locations
-
-    @recorded
-    def setExecutionStrategy(self, strategy: Any) -> Options:
-        return self._keep("strategy", strategy, ShardedExecution)
-
-    @recorded
-    def enableExecutableCaching(self, path: str) -> Options:
-        return self._keep("cache", path, str)
-
-    @recorded
-    def useOfflineIpuTarget(self, ipu_version: int = 2) -> Options:
-        return self._keep("offline", ipu_version, int)
-
-    @recorded
-    def deviceIterations(self, device_iterations: int) -> Options:
-        return self._keep("device_iterations", device_iterations, int)
-
-    @recorded
-    def replicationFactor(self, replication_factor: int) -> Options:
-        return self._keep("replication_factor", replication_factor, int)
-
-    @recorded
-    def outputMode(
-        self, output_mode: OutputMode, output_return_period: Optional[int] = None
-    ) -> Options:
-        return self._keep("output_mode", output_mode, OutputMode)
-
-    @recorded
-    def useIpuModel(self, use_model: bool) -> Options:
-        return self._keep("use_model", use_model, bool)
-
-    @recorded
-    def useIpuId(self, ipu_id: int) -> Options:
-        return self._keep("ipu_id", ipu_id, int)
-
-    @recorded
-    def autoRoundNumIPUs(self, auto_round_num_ipus: bool = True) -> Options:
-        return self._keep("auto_round_num_ipus", auto_round_num_ipus, bool)
-
-    @recorded
-    def enableSyntheticData(self, enabled: bool) -> Options:
-        return self._keep("synthetic_data", enabled, bool)
-
-    def _keep(self, key: str, value: Any, kind: type) -> Options:
-        assert isinstance(value, kind), f"{key}: {value!r} is no {kind.__name__}"
-        self._put(key, value)
-        return self
-
-    def _freeze(self) -> None:
-        """Refuse changes from now on: a wrapped model has its options."""
-        for options in (self, self._precision, self._popart, self._locations):
-            options._frozen = True
 
 
 @recorded
