@@ -64,6 +64,8 @@ class IPUStrategyV1:
         assert self._depth, "the strategy's scope was left"
         assert recorder.attached, "no IPU is configured"
         recorder.raise_late()
+        if recorder.attach_error and recorder.connection == "ON_DEMAND":
+            raise tf.errors.InternalError(None, None, recorder.attach_error)
         if recorder.run_error:
             raise tf.errors.ResourceExhaustedError(None, None, recorder.run_error)
         if recorder.connection in ("PRE_COMPILE", "NEVER"):

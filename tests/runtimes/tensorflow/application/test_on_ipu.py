@@ -442,6 +442,15 @@ def test_the_seven_stages_of_a_preset_share_one_ipu(tf: Any) -> None:
     step.close()
 
 
+def test_ipus_that_are_wanted_on_demand_and_not_there_are_one_message() -> None:
+    """They are attached by the first run: the SDK says there that it cannot have them."""
+    recorder.attach_error = "could not find any device that matches"
+    made = step_of(replace(SMALL, on_demand=True))
+    with pytest.raises(CaseError, match="for 1 IPU or run it: could not find any device"):
+        made.compile()
+    made.close()
+
+
 # --- replicas and instances ------------------------------------------------------------------
 
 
