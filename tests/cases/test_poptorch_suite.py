@@ -59,8 +59,7 @@ def torch() -> Any:
 @pytest.mark.framework
 def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
     # A CPU computes slowly in float16; tests/runtimes/torch/test_ipu.py does so.
-    words = ("--precision=32.32", "--set=dataloader_worker=1")
-    text = run(tmp_path, "", *words).assert_code(0).text
+    text = run(tmp_path, "", "--precision=32.32").assert_code(0).text
     found = records(tmp_path)
     assert set(found) == {"synthetic", "generated", "real"}
     for mode, record in found.items():
