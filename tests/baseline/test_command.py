@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,23 @@ def shell(project: Project) -> Shell:
 
 def run(project: Project, *words: str, **env: str) -> None:
     project.run("-k", "beta", "--budget=0.3", "--processes=1", *words, env=env)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline and with a journal of its cases, measured again and slower."""
+    project = Project(tmp_path_factory.mktemp("measured"))
+    run(project, "--baseline-save=main")
+    run(project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.2")
+    return project.folder
+
+
+@pytest.fixture
+def regressed(shell: Shell, measured: Path) -> str:
+    """The name of such a journal, in the shell's project."""
+    for name in ("baselines", "results"):
+        shutil.copytree(measured / name, shell.folder / name)
+    return shell.project.journals()[-1].name
 
 
 @pytest.mark.entry_point
@@ -194,35 +212,28 @@ def test_promote_takes_a_reports_document(shell: Shell) -> None:
     assert len(load_all(shell.path("main"))) == 3
 
 
-def test_promote_refuses_a_regressed_run_unless_told_otherwise(shell: Shell) -> None:
-    run(shell.project, "--baseline-save=main")
-    run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.2")
-    journal = shell.project.journals()[-1].name
-    outcome = shell("promote", journal, "main").assert_code(4)
+def test_promote_refuses_a_regressed_run_unless_told_otherwise(
+    shell: Shell, regressed: str
+) -> None:
+    outcome = shell("promote", regressed, "main").assert_code(4)
     outcome.line("regressed (bench_fake.py::bench_fake[beta-synthetic], bench_fake.py::bench_fake[")
     before = load(shell.path("main"))
-    shell("promote", journal, "main", "--accept-regressed").assert_code(0)
+    shell("promote", regressed, "main", "--accept-regressed").assert_code(0)
     after = load(shell.path("main"))
     for nodeid, benchmark in before.items():
         ratio = record_of(after[nodeid])["throughput"]["median"]
         assert ratio < 0.9 * record_of(benchmark)["throughput"]["median"]
 
 
-def regressed_run(shell: Shell, slowdown: str = "1.2") -> str:
-    """Store a baseline and measure its cases again, slower; return the name of the journal."""
-    run(shell.project, "--baseline-save=main")
-    run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN=slowdown)
-    return shell.project.journals()[-1].name
-
-
-def test_promote_takes_a_regressed_case_that_is_accepted_by_name(shell: Shell) -> None:
-    journal = regressed_run(shell)
+def test_promote_takes_a_regressed_case_that_is_accepted_by_name(
+    shell: Shell, regressed: str
+) -> None:
     # Each of them needs its own word.
     one = ["--accept", "*synthetic*=the result was wrong = too fast"]
-    shell("promote", journal, "main", *one).assert_code(4).line("1 cases of")
+    shell("promote", regressed, "main", *one).assert_code(4).line("1 cases of")
     both = [*one, "--accept", "bench_fake.py::bench_fake[beta-generated]=checked input"]
     unknown = ["--accept", "*nobody*=nothing"]
-    outcome = shell("promote", journal, "main", *both, *unknown).assert_code(0)
+    outcome = shell("promote", regressed, "main", *both, *unknown).assert_code(0)
     outcome.line("--accept: no case of the run matches *nobody*")
     stored = load(shell.path("main"))
     (accepted,) = record_of(stored["bench_fake.py::bench_fake[beta-synthetic]"])["accepted"]
@@ -247,23 +258,26 @@ def test_an_acceptance_without_a_reason_is_one_message(shell: Shell, word: str) 
     )
 
 
-def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(shell: Shell) -> None:
-    journal = regressed_run(shell)
+def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(
+    shell: Shell, regressed: str
+) -> None:
     for _ in range(2):  # once, however often it is tried
-        outcome = shell("promote", journal, "main", "--history=kept").assert_code(4)
+        outcome = shell("promote", regressed, "main", "--history=kept").assert_code(4)
         outcome.line("kept for the history in ")
         (file,) = (shell.folder / "kept").glob("*/*.json")
     assert file.name.endswith("-unversioned-promoted.json")
     assert len(load(file)) == 2 and record_of(load(file)[SYNTHETIC]).get("accepted") is None
     accept = ["--accept", "*=a better result"]
-    shell("promote", journal, "main", "--history=kept", *accept).assert_code(0)
+    shell("promote", regressed, "main", "--history=kept", *accept).assert_code(0)
     trends = shell("history", "beta-synthetic", "--folder=kept").assert_code(0)
     trends.line("accepted: a better result")
-    shell("promote", journal, "main", "--history", *accept).assert_code(0)
+    shell("promote", regressed, "main", "--history", *accept).assert_code(0)
     assert shell.json("history")[0]["runs"][0]["accepted"] == "accepted: a better result"
 
 
-def test_promote_accepts_what_the_commits_since_the_last_promotion_say(shell: Shell) -> None:
+def test_promote_accepts_what_the_commits_since_the_last_promotion_say(
+    shell: Shell, regressed: str
+) -> None:
     def git(*words: str) -> str:
         who = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
         command = ["git", *who, *words]
@@ -272,8 +286,7 @@ def test_promote_accepts_what_the_commits_since_the_last_promotion_say(shell: Sh
     def commit(message: str) -> None:
         git("commit", "-q", "--allow-empty", "-m", message)
 
-    journal = regressed_run(shell)
-    words = ["promote", journal, "main", "--accept-commits"]
+    words = ["promote", regressed, "main", "--accept-commits"]
     shell(*words).assert_code(4).line("--accept-commits: ")
     git("init", "-q")
     commit("long ago\n\nBenchmark-accept: *=not for this one")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,22 @@ import pytest
 from tests.support.harness import ROOT, Project
 
 BETA = "bench_fake.py::bench_fake[beta-synthetic]"
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose run measured beta into the baselines main and, with more processes, six."""
+    project = Project(tmp_path_factory.mktemp("measured"))
+    project.run("-k", "beta", "--baseline-save=six", "--processes=6").assert_code(0)
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    return project.folder
+
+
+@pytest.fixture
+def stored(project: Project, measured: Path) -> Project:
+    """A project with these baselines, and no journal."""
+    shutil.copytree(measured / "baselines", project.folder / "baselines")
+    return project
 
 
 @pytest.mark.entry_point
@@ -68,30 +85,27 @@ def test_a_plausible_number_shows_its_share_of_the_peak(project: Project) -> Non
     assert outcome.line("1e06-peak8e09  ").split()[-1] == "50%"
 
 
-def test_a_baseline_compares_and_the_same_code_passes(project: Project) -> None:
-    words = ["-k", "beta"]
-    project.run(*words, "--baseline-save=main", "--processes=6").assert_code(0)
-    (one, _) = project.baseline()["benchmarks"]
+def test_a_baseline_compares_and_the_same_code_passes(stored: Project) -> None:
+    (one, _) = stored.baseline("six")["benchmarks"]
     kept = one["extra_info"]["ipubench"]["processes"]
     assert [process["fresh"] for process in kept] == [False, *[True] * 5]
     assert all(process["seconds"] and process["canaries"] for process in kept)
-    outcome = project.run(*words, "--baseline=main", "--gate=2%").assert_code(0)
-    outcome.line("main.json (gate 2.0%): 2 pass")
+    outcome = stored.run("-k", "beta", "--baseline=six", "--gate=2%").assert_code(0)
+    outcome.line("six.json (gate 2.0%): 2 pass")
     assert "+0.0%" in outcome.line("  beta-synthetic")
-    assert "fresh" not in [line["type"] for line in project.journal()]
+    assert "fresh" not in [line["type"] for line in stored.journal()]
 
 
 @pytest.mark.entry_point
 def test_a_baseline_is_read_by_pytest_benchmark(
-    project: Project, tmp_path_factory: pytest.TempPathFactory
+    stored: Project, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    project.run("--baseline-save=main", "--processes=1", "-k", "beta").assert_code(0)
     program = str(Path(sys.executable).with_name("pytest-benchmark"))
     answer = subprocess.run(
-        [program, "compare", str(project.folder / "baselines" / "main.json")],
+        [program, "compare", str(stored.folder / "baselines" / "main.json")],
         # Version 4.0 of that program cannot read a conftest under pytest 8.
         cwd=str(tmp_path_factory.mktemp("empty")),
-        env=project.environment,
+        env=stored.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
@@ -111,32 +125,29 @@ def test_pytest_benchmarks_own_json_holds_the_records(project: Project) -> None:
 
 
 @pytest.mark.entry_point
-def test_a_regression_fails_its_case_with_one_paragraph(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=4").assert_code(0)
+def test_a_regression_fails_its_case_with_one_paragraph(stored: Project) -> None:
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.1"}
-    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%", env=slow).assert_code(1)
+    outcome = stored.run("-k", "beta", "--baseline=six", "--gate=5%", env=slow).assert_code(1)
     message = outcome.line("beta-synthetic has become slower: 4000 items/s before, 3636 items/s")
     assert re.search(
-        r"changed by -9\.1% \(.* at 95% confidence, 3 processes now, 3 before\)", message
+        r"changed by -9\.1% \(.* at 95% confidence, 3 processes now, 5 before\)", message
     )
-    assert str(project.journals()[-1].relative_to(project.folder)) in message
+    assert str(stored.journals()[-1].relative_to(stored.folder)) in message
     assert "Traceback" not in outcome.text
     outcome.line(f"  regressed: {BETA}")
-    kinds = [line["type"] for line in project.journal()]
+    kinds = [line["type"] for line in stored.journal()]
     assert kinds.count("verdict") == 2
 
 
-def test_without_a_gate_a_change_is_shown_and_fails_nothing(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+def test_without_a_gate_a_change_is_shown_and_fails_nothing(stored: Project) -> None:
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.1"}
-    outcome = project.run("-k", "beta", "--baseline=main", env=slow).assert_code(0)
+    outcome = stored.run("-k", "beta", "--baseline=main", env=slow).assert_code(0)
     assert outcome.line("  beta-synthetic").split()[-1] == "-9.1%"
 
 
-def test_a_faster_case_is_named(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=4").assert_code(0)
+def test_a_faster_case_is_named(stored: Project) -> None:
     fast = {"IPUBENCH_FAKE_SLOWDOWN": "0.8"}
-    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%", env=fast).assert_code(0)
+    outcome = stored.run("-k", "beta", "--baseline=six", "--gate=5%", env=fast).assert_code(0)
     outcome.line(f"  improved: {BETA}")
 
 
@@ -171,20 +182,18 @@ def test_a_case_that_options_made_is_not_missing_without_them(project: Project) 
     assert "missing" not in outcome.text
 
 
-def test_another_machine_is_incomparable_and_nothing_compared_is_exit_6(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+def test_another_machine_is_incomparable_and_nothing_compared_is_exit_6(stored: Project) -> None:
     words = ["-k", "beta", "--baseline=main", "--gate=5%"]
-    outcome = project.run(*words, env={"IPUBENCH_FAKE_NAME": "other"}).assert_code(6)
+    outcome = stored.run(*words, env={"IPUBENCH_FAKE_NAME": "other"}).assert_code(6)
     outcome.line(f"  incomparable: {BETA}: another machine (fake/fake device, now fake/other)")
     outcome.line("nothing was compared")
 
 
-def test_another_configuration_is_incomparable(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    source = (project.folder / "bench_fake.py").read_text()
+def test_another_configuration_is_incomparable(stored: Project) -> None:
+    source = (stored.folder / "bench_fake.py").read_text()
     changed = source.replace("batch_seconds=0.002", "batch_seconds=0.003")
-    (project.folder / "bench_fake.py").write_text(changed)
-    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(6)
+    (stored.folder / "bench_fake.py").write_text(changed)
+    outcome = stored.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(6)
     outcome.line("another configuration (batch_seconds 0.002 -> 0.003)")
 
 
@@ -333,16 +342,15 @@ def test_quiet_works(project: Project) -> None:
     outcome.line("  beta-synthetic ")
 
 
-def test_a_run_that_was_interrupted_does_not_overwrite_a_baseline(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    source = (project.folder / "bench_fake.py").read_text()
+def test_a_run_that_was_interrupted_does_not_overwrite_a_baseline(stored: Project) -> None:
+    source = (stored.folder / "bench_fake.py").read_text()
     broken = source.replace(
         'if config.trouble == "error":\n        raise CaseError(',
         'if "beta-generated" in str(meter.case):\n        raise KeyboardInterrupt(',
     )
-    (project.folder / "bench_fake.py").write_text(broken)
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(2)
-    assert len(project.baseline()["benchmarks"]) == 2
+    (stored.folder / "bench_fake.py").write_text(broken)
+    stored.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(2)
+    assert len(stored.baseline()["benchmarks"]) == 2
 
 
 def test_a_run_that_stopped_at_its_first_failure_does_not_become_the_baseline(
@@ -355,21 +363,19 @@ def test_a_run_that_stopped_at_its_first_failure_does_not_become_the_baseline(
     assert not (project.folder / "baselines").exists()
 
 
-def test_a_regressed_run_does_not_become_the_baseline(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    before = project.baseline()["benchmarks"][0]["stats"]["median"]
+def test_a_regressed_run_does_not_become_the_baseline(stored: Project) -> None:
+    before = stored.baseline()["benchmarks"][0]["stats"]["median"]
     words = ["-k", "beta", "--baseline=main", "--gate=5%", "--baseline-save=main", "--processes=1"]
-    outcome = project.run(*words, env={"IPUBENCH_FAKE_SLOWDOWN": "1.2"}).assert_code(1)
+    outcome = stored.run(*words, env={"IPUBENCH_FAKE_SLOWDOWN": "1.2"}).assert_code(1)
     outcome.line("no baseline was written: 2 cases regressed")
-    assert project.baseline()["benchmarks"][0]["stats"]["median"] == before
+    assert stored.baseline()["benchmarks"][0]["stats"]["median"] == before
 
 
-def test_fresh_processes_leave_their_records_in_the_journal(project: Project) -> None:
-    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
+def test_fresh_processes_leave_their_records_in_the_journal(stored: Project) -> None:
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
     words = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%"]
-    project.run(*words, env=slow).assert_code(1)
-    fresh = [line for line in project.journal() if line["type"] == "fresh"]
+    stored.run(*words, env=slow).assert_code(1)
+    fresh = [line for line in stored.journal() if line["type"] == "fresh"]
     assert len(fresh) == 3  # as many as decide at the least
     assert all(line["benchmark"]["fullname"] == BETA for line in fresh)
 
@@ -434,27 +440,25 @@ def test_results_that_can_no_longer_be_written_are_still_shown(project: Project)
     assert "INTERNALERROR" not in outcome.text
 
 
-def test_a_case_that_ran_without_being_measured_is_named(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    source = (project.folder / "bench_fake.py").read_text()
+def test_a_case_that_ran_without_being_measured_is_named(stored: Project) -> None:
+    source = (stored.folder / "bench_fake.py").read_text()
     skipping = source.replace(
         'if config.trouble == "error":',
         'if config.data == "generated":\n        __import__("pytest").skip("not today")\n'
         '    if config.trouble == "error":',
     )
-    (project.folder / "bench_fake.py").write_text(skipping)
-    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(1)
+    (stored.folder / "bench_fake.py").write_text(skipping)
+    outcome = stored.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(1)
     outcome.line("  missing: bench_fake.py::bench_fake[beta-generated]")
 
 
-def test_gate_options_of_the_ini_file_do_not_reach_fresh_processes(project: Project) -> None:
-    project.run("-k", "beta-synthetic", "--baseline-save=main", "--processes=1").assert_code(0)
-    ini = project.folder / "pytest.ini"
+def test_gate_options_of_the_ini_file_do_not_reach_fresh_processes(stored: Project) -> None:
+    ini = stored.folder / "pytest.ini"
     words = "--strict-markers --baseline=main --gate=5%"
     ini.write_text(ini.read_text().replace("--strict-markers", words))
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
-    project.run("-k", "beta-synthetic", env=slow).assert_code(1)
-    assert [line["type"] for line in project.journal()].count("fresh") == 3
+    stored.run("-k", "beta-synthetic", env=slow).assert_code(1)
+    assert [line["type"] for line in stored.journal()].count("fresh") == 3
 
 
 @pytest.mark.entry_point
@@ -467,9 +471,8 @@ def test_pytest_benchmark_compares_seconds_per_batch(project: Project) -> None:
     assert "Performance has regressed" in outcome.text
 
 
-def test_a_baseline_can_be_read_by_others(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    assert (project.folder / "baselines" / "main.json").stat().st_mode & 0o044 == 0o044
+def test_a_baseline_can_be_read_by_others(stored: Project) -> None:
+    assert (stored.folder / "baselines" / "main.json").stat().st_mode & 0o044 == 0o044
 
 
 def test_figures_that_are_not_precise_are_pointed_out(project: Project) -> None:
