@@ -1,0 +1,91 @@
+"""What is accepted acts, or is refused: the options of TensorFlow's classifiers on an IPU.
+
+As tests/cases/test_options_act.py has it. The stand-in traces a small network with the options of
+the case. What a case hands to the network, to the recipe and to its instances is compared as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable
+
+import pytest
+
+from ipubench.bench_inference.bench_cnn_tensorflow import IPU
+from ipubench.bench_inference.validation import Validation
+from ipubench.bench_training.bench_cnn_tensorflow import M2000
+from ipubench.bench_training.training import Training
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.instances.plan import plan
+from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from tests.cases.test_options_act import plain, without_effect
+from tests.doubles.tensorflow_ipu import recorder
+from tests.support.kernels import no_images
+from tests.support.tensorflow_cnn import network
+from tests.support.tensorflow_ipu import HARDWARE, SPLITS, feed, install
+
+pytestmark = pytest.mark.framework
+
+#: What the meter does, without asking the runtime: it compiles and measures nothing.
+OF_THE_METER = {"compile_only"}
+
+
+@pytest.fixture(autouse=True)
+def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return install(monkeypatch)
+
+
+def asked(config: Any, make: Callable[[TensorFlowIpu], Any]) -> str:
+    """Return what the SDK's TensorFlow, the network, the recipe and the data are asked for."""
+    recorder.reset()
+    data = config.feed(Data(no_images))
+    shared = plan(config, "ipu", frozenset({0, 1}))
+    handed = [config.classifier(), getattr(config, "recipe", None)]
+    handed += [data.describe(), data.image_shape, data.workers]
+    try:
+        step = make(TensorFlowIpu(HARDWARE))
+        step.build()
+        step.compile()
+    except (CaseError, DeviceError) as error:
+        return str(error)
+    found = plain(recorder.calls, recorder.configured, step.describe(), *handed, shared)
+    step.close()
+    return found
+
+
+def small(config: Any, **changes: Any) -> Any:
+    """Return a case that the stand-in traces at once."""
+    return dataclasses.replace(config, precision="32.32", data="generated", **changes)
+
+
+def test_every_option_of_a_validation_acts() -> None:
+    config: Validation = small(IPU["resnet50"], batches_per_step=2)
+
+    def request(one: Validation) -> str:
+        return asked(one, lambda ipu: ipu.validation(network("batch"), one, feed(one.data)))
+
+    assert without_effect(config, request, OF_THE_METER) == set()
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_every_option_of_a_training_acts(shards: int) -> None:
+    config: Training = small(
+        M2000["resnet50"],
+        shards=shards,
+        replicas=1,
+        pipeline=shards > 1,
+        pipeline_splits=SPLITS[shards],
+        gradient_accumulation_count=8,
+        batches_per_step=2,
+        available_memory_proportion=(),
+    )
+
+    def request(one: Training) -> str:
+        return asked(
+            one,
+            lambda ipu: ipu.training(network("group"), one.recipe, one, feed(training=True)),
+        )
+
+    assert without_effect(config, request, OF_THE_METER) == set()
