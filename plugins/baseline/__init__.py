@@ -12,6 +12,7 @@ from ipubench.plugins.baseline.format import FORMAT, BaselineError
 from ipubench.plugins.baseline.store import (
     baseline_path,
     change,
+    check_writable,
     exists,
     load_all,
     load_document,
@@ -26,6 +27,7 @@ __all__ = [
     "Key",
     "baseline_path",
     "change",
+    "check_writable",
     "exists",
     "find",
     "is_gone",

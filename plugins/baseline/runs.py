@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.entries import Benchmark, key_of, measured
+from ipubench.plugins.baseline.entries import Benchmark, complete, key_of, measured
 from ipubench.plugins.baseline.format import FORMAT, BaselineError, problems
 from ipubench.plugins.record.files import finite, read_lines
 from ipubench.plugins.record.record import NAMESPACE, record_of
@@ -40,6 +40,8 @@ BAD = ("regressed", FAILED, "missing", NOT_RUN)
 #: pytest's for Ctrl-C, and a shell's for SIGTERM.
 EXITS_OF_INTERRUPTED = (2, 143)
 NO_GATE = "no gate"
+#: What values of other types than they should be end in.
+DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass
@@ -199,7 +201,7 @@ def _read_journal(path: Path) -> StoredRun:
         command = mask_words(list(map(str, lines[0].get("command", ()))))
         run = facts_of(results, str(path), " ".join(command))
         run.started = lines[0].get("started")
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+    except DAMAGE as error:
         raise BaselineError(
             f"the run {path} is damaged: a case of it lacks what a baseline keeps ({error!r})"
         ) from error
@@ -207,10 +209,27 @@ def _read_journal(path: Path) -> StoredRun:
     around = {"machine_info": {}, "commit_info": {"id": revision}}
     document = {**around, "benchmarks": benchmarks, NAMESPACE: {"format": FORMAT}}
     facts = {"format": FORMAT, "runs": [run.as_dict()]}
-    faults = problems({NAMESPACE: facts, "benchmarks": []})
+    faults = problems({NAMESPACE: facts, "benchmarks": finite(benchmarks)})
     if faults:
-        raise BaselineError(f"the run {path} is damaged: {faults[0]}")
+        raise BaselineError(
+            f"the run {path} is damaged: {faults[0]}; the same command with --resume measures "
+            "what is damaged anew"
+        )
     return StoredRun(document, [run])
+
+
+def why_damaged(results: SessionResults, nodeid: str) -> str:
+    """Return why what a journal holds of a measured case cannot be used, or ''."""
+    pairs = [pair[side] for pair in results.pairs.get(nodeid, ()) for side in ("here", "there")]
+    benchmarks = [results.benchmarks[nodeid], *results.fresh.get(nodeid, ()), *pairs]
+    facts = facts_of(results, "", "")
+    run = facts.without(case for case in facts.cases() if case != nodeid)
+    ours = {"format": FORMAT, "runs": [run.as_dict()]}
+    try:
+        found = [problems({NAMESPACE: ours, "benchmarks": [complete(b)]}) for b in benchmarks]
+    except DAMAGE as error:
+        return repr(error)
+    return next((faults[0] for faults in found if faults), "")
 
 
 def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:

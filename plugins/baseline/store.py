@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -39,6 +40,19 @@ def exists(path: Path) -> bool:
         return path.exists()
     except OSError as error:
         raise BaselineError(f"the baseline {path} cannot be read: {error}") from error
+
+
+def check_writable(path: Path) -> None:
+    """See whether a baseline can be written, of which nothing is made. Raises BaselineError."""
+    try:
+        folder = next(folder for folder in path.parents if folder.exists())
+        with tempfile.TemporaryFile(dir=str(folder)):
+            pass
+    except OSError as error:
+        raise BaselineError(
+            f"the baseline {path} cannot be written: {error.strerror or error}; name another "
+            "place with --baseline-save=PATH"
+        ) from error
 
 
 def load_all(path: Path) -> List[Benchmark]:

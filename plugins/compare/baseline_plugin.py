@@ -14,7 +14,8 @@ import pytest
 
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline.entries import why_disturbed
-from ipubench.plugins.command_line.words import measures
+from ipubench.plugins.baseline.runs import why_damaged
+from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.compare.fresh_processes import most_time
 from ipubench.plugins.compare.policy import policy_of, thresholds_of
 from ipubench.plugins.gate.rule import Measure, Rule, judge
@@ -22,6 +23,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, NEW, REGRESSED, Verdict
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
+from ipubench.plugins.run.resume import damage_key
 from ipubench.plugins.selection.expand import selection_key
 
 
@@ -68,11 +70,14 @@ comparison_key = pytest.StashKey[Comparison]()
 def pytest_configure(config: pytest.Config) -> None:
     """Read the baseline before anything runs: a bad file must not cost a measurement."""
     option = config.option
+    config.stash[damage_key] = why_damaged
     try:
         if option.baseline_save is not None:
             target = baseline.baseline_path(option.baseline_save, config.rootpath)
             if baseline.exists(target):
                 baseline.load_all(target)  # what is there is kept, so it must be sound
+            if measures(config) and not is_worker(config):
+                baseline.check_writable(target)
         if option.baseline is not None:
             path = baseline.baseline_path(option.baseline, config.rootpath)
             config.stash[comparison_key] = Comparison(path, baseline.load_all(path), option.gate)

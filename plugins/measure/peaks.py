@@ -6,12 +6,12 @@ A ceiling is the rate of a matrix product or of a copy, measured once per sessio
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ipubench.fixtures.machine.contention import Contention
+from ipubench.fixtures.machine.untrusted import read_json
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.rounds import best_rate
@@ -21,6 +21,10 @@ from ipubench.plugins.record.record import Compute
 Clock = Callable[[], float]
 #: Beside other programs a ceiling is measured so many times before a case is called implausible.
 TRIES = 4
+#: A kept ceiling may be so many times what a busy machine reaches now; one beyond is damaged.
+MOST_ABOVE = 20.0
+#: Units per second: no device multiplies or copies as fast.
+FASTEST = 1e18
 
 
 class Peaks:
@@ -72,7 +76,9 @@ class Peaks:
     def _store(self, name: str, rate: float) -> float:
         known = self._read()
         device = known.setdefault(self.fingerprint, {})
-        best = max(rate, device.get(name, 0.0))
+        kept = device.get(name, 0.0)
+        # What a device is said to do many times faster than it does would excuse any result.
+        best = max(rate, kept) if kept <= MOST_ABOVE * rate else rate
         if self.path is not None and best != device.get(name):
             device[name] = best
             # A value that cannot be kept still serves this session.
@@ -84,8 +90,8 @@ class Peaks:
         if self.path is None:
             return {}
         try:
-            known = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            known = read_json(self.path)
+        except OSError:
             return {}
         return {
             device: {name: float(rate) for name, rate in rates.items() if _is_rate(rate)}
@@ -95,7 +101,8 @@ class Peaks:
 
 
 def _is_rate(value: object) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value) and value > 0
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and 0 < value <= FASTEST  # type: ignore[operator]
 
 
 def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]]:

@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, Dict, List, Optional
 
 from ipubench.fixtures.machine.files import write_atomically
+from ipubench.fixtures.machine.untrusted import has_fields, open_regular, parse_json
+
+#: Bytes of a journal, and of one of its lines: a case with a million rounds has fewer.
+MOST_JOURNAL = 1 << 30
+MOST_LINE = 64 << 20
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -74,14 +79,18 @@ class JsonLinesFile:
 
 
 def read_lines(path: Path) -> List[Dict[str, Any]]:
-    """Return the journal's sound lines; damaged ones, and a half-written last one, are left out."""
+    """Return the journal's sound lines; damaged ones, and a half-written last one, are left out.
+
+    Raises OSError.
+    """
     lines = []
-    with path.open("rb") as file:
-        for text in file:
+    with open_regular(path, MOST_JOURNAL) as file:
+        # What is left of a longer line is no line either.
+        for text in iter(lambda: file.readline(MOST_LINE), b""):
             try:
-                line = json.loads(text.decode("utf-8"))
+                line = parse_json(text)
             except ValueError:
                 continue
-            if text.endswith(b"\n") and isinstance(line, dict) and "type" in line:
+            if text.endswith(b"\n") and has_fields(line, {"type": str}):
                 lines.append(line)
     return lines

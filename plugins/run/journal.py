@@ -36,6 +36,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, mask_words
 from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.machine.untrusted import BadFile
 from ipubench.plugins.command_line.words import measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
@@ -87,10 +88,13 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
     """Return the latest run with the same command line, or None."""
     for path in reversed(journals(folder)):
         journal = JsonLinesFile(path)
-        if not journal.claim():
+        if not path.is_file() or not journal.claim():
             continue
-        lines = read_lines(path)
-        if not lines or lines[0].get("format") != FORMAT or not _same_command(config, lines[0]):
+        try:
+            lines = read_lines(path)
+        except BadFile:
+            lines = []
+        if not lines or not _is_this_run(config, lines[0]):
             journal.leave()
             continue
         run = Run(journal, SessionResults())
@@ -101,8 +105,10 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
     return None
 
 
-def _same_command(config: pytest.Config, first: Dict[str, Any]) -> bool:
-    return bool(first.get("command") == command_line(config))
+def _is_this_run(config: pytest.Config, first: Dict[str, Any]) -> bool:
+    """Tell whether a journal's first line is that of a run with this command line."""
+    known = first["type"] == "run" and first.get("format") == FORMAT
+    return known and bool(first.get("command") == command_line(config))
 
 
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from typing import Any, Dict, List
 
 import pytest
 
+from ipubench.fixtures.machine.untrusted import has_fields
 from ipubench.plugins.record.files import JsonLinesFile, finite
+
+#: Type of a journal's line -> the parts that it is read for.
+PARTS: Dict[str, Dict[str, Any]] = {
+    "case": {"benchmark.fullname": str},
+    "fresh": {"benchmark.fullname": str},
+    "pair": {"case": str, "here": dict, "there": dict},
+    # A damaged verdict stays, for the check of whoever relies on it: without one a case is new.
+    "verdict": {"case": str, "verdict": (object, bool)},
+    "outcome": {"case": str, "outcome": str},
+    "profile": {"case": str, "profile": dict},
+    "selected": {"cases": list},
+    "resume": {"kept": list},
+}
 
 
 @dataclass
@@ -33,8 +46,12 @@ class SessionResults:
     resumed: List[str] = field(default_factory=list)
 
     def take(self, line: Dict[str, Any]) -> None:
-        """Add what one journal line says; a line that lacks its parts says nothing."""
-        with contextlib.suppress(KeyError, TypeError, AttributeError):
+        """Add what one journal line says; one whose parts are missing or others says nothing."""
+        kinds = PARTS.get(line["type"], {})
+        if not has_fields(line, kinds):
+            return
+        names = [name for part in ("cases", "kept") if part in kinds for name in line[part]]
+        if all(isinstance(name, str) for name in names):
             self._take(line)
 
     def _take(self, line: Dict[str, Any]) -> None:
@@ -51,7 +68,7 @@ class SessionResults:
             self.verdicts[line["case"]] = line["verdict"]
         elif line["type"] == "outcome":
             self.outcomes[line["case"]] = line["outcome"]
-            if line.get("why"):
+            if isinstance(line.get("why"), str):
                 self.reasons[line["case"]] = line["why"]
         elif line["type"] == "profile":
             self.profiles[line["case"]] = line["profile"]

@@ -6,7 +6,7 @@ import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
@@ -16,11 +16,13 @@ from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run.conditions import apply_conditions
-from ipubench.plugins.run.results import Run
+from ipubench.plugins.run.results import Run, SessionResults
 from ipubench.plugins.selection.expand import case_of, selection_key
 
 #: What verdicts depend on besides the cases: its name in words -> a digest.
 depends_key = pytest.StashKey[Dict[str, str]]()
+#: Says why what a journal holds of a case cannot be used, or ''.
+damage_key = pytest.StashKey[Callable[[SessionResults, str], str]]()
 GIT = "git"
 
 
@@ -109,23 +111,28 @@ def go_on(
 ) -> None:
     """Keep what still holds of an earlier run, say what does not, and go on in its journal."""
     results = run.results
-    finished = [
-        item
-        for item in items
-        if results.outcomes.get(item.nodeid) == "passed" and item.nodeid in results.benchmarks
-    ]
-    same = [i for i in finished if same_case(config, i, results.benchmarks[i.nodeid])]
+    passed = [item for item in items if results.outcomes.get(item.nodeid) == "passed"]
+    finished = [item for item in passed if item.nodeid in results.benchmarks]
+    # Its line may be damaged, or it measures nothing.
+    lost = {item.nodeid for item in passed} - {item.nodeid for item in finished}
+    # Whoever plans a report or a baseline of this run knows what they need of a result.
+    why_damaged = config.stash.get(damage_key, lambda results, nodeid: "")
+    damaged = {i.nodeid for i in finished if why_damaged(results, i.nodeid)}
+    whole = [i for i in finished if i.nodeid not in damaged]
+    same = [i for i in whole if same_case(config, i, results.benchmarks[i.nodeid])]
     before = [line for line in lines if line["type"] in ("run", "resume")][-1]
     # The device is only looked at where something depends on it.
     since = Since.of(config, before.get("circumstances")) if same else Since()
     changed = {i.nodeid: since.changed(results.benchmarks[i.nodeid]) for i in same}
-    changed.update({i.nodeid: "its configuration changed" for i in finished if i not in same})
+    changed.update({i.nodeid: "its configuration changed" for i in whole if i not in same})
+    changed.update(dict.fromkeys(lost, "the journal has no result of them"))
+    changed.update(dict.fromkeys(damaged, "their results in the journal are damaged"))
     results.resumed = [i.nodeid for i in finished if not changed[i.nodeid]]
     results.keep(results.resumed)
     run.note = f"resuming {run.journal.path}: {len(results.resumed)} cases are done"
     reasons = sorted({reason for reason in changed.values() if reason})
     if reasons:
-        anew = len(finished) - len(results.resumed)
+        anew = sum(map(bool, changed.values()))
         run.note += f"; {anew} measured anew, since {', '.join(reasons)}"
     if results.resumed and since.note:
         run.note += f"; {since.note}"

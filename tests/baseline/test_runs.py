@@ -210,7 +210,8 @@ def test_a_journal_of_an_older_version_is_read(project: Project) -> None:
 def test_a_damaged_verdict_is_one_message(project: Project) -> None:
     project.run("-k", "beta").assert_code(0)
     path = project.journals()[-1]
-    for line in ({"kind": 3}, {"kind": "pass", "change": "x"}, {"kind": "pass", "also": [{}]}):
+    line: Any
+    for line in ({"kind": 3}, {"kind": "pass", "change": "x"}, {"kind": "pass", "also": [{}]}, []):
         added = {"type": "verdict", "case": SYNTHETIC, "verdict": line}
         path.write_text(path.read_text() + json.dumps(added) + "\n")
         with pytest.raises(BaselineError, match="is damaged: ipubench.runs.0.verdicts"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import List, Optional
 
@@ -61,7 +62,17 @@ def test_another_device_has_its_own(path: Path) -> None:
     assert Bench(path, "cpu/y").rate(0.5) == pytest.approx(20)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"cpu/x": 3}', '{"cpu/x": {"matmul": "fast"}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("{", "[]", '{"cpu/x": 3}', '{"cpu/x": {"matmul": "fast"}}', "[" * 100_000),
+        '{"cpu/x": {"matmul": 1%s}}' % ("0" * 400),
+        *(f'{{"cpu/x": {{"matmul": {rate}}}}}' for rate in ("1e300", "1e999", "true", "1e17")),
+        '{"cpu/x": {"matmul": -1}}',
+        '{"cpu/x": {"matmul": %s1}}' % ("[" * 2000 + "]" * 2000),
+    ],
+    ids=range(12),
+)
 def test_a_damaged_cache_is_measured_anew(path: Path, content: str) -> None:
     path.write_text(content)
     assert Bench(path).rate(0.5) == pytest.approx(20)
@@ -100,3 +111,16 @@ def test_a_ceiling_beside_other_programs_accuses_nobody(
     assert found is implausible
     assert facts.get("peak_disturbed", False) is not implausible
     assert len(made) == 1 + (1 if implausible else TRIES)
+
+
+def test_a_pipe_in_place_of_the_cache_is_replaced(path: Path) -> None:
+    os.mkfifo(path)
+    assert Bench(path).rate(0.5) == pytest.approx(20)
+    assert json.loads(path.read_text())["cpu/x"]["matmul"] == pytest.approx(20)
+
+
+def test_a_kept_ceiling_that_is_far_above_excuses_nothing(path: Path) -> None:
+    path.write_text(json.dumps({"cpu/x": {"matmul": 20 * 20.5}}))
+    assert Bench(path).rate(0.5) == pytest.approx(20)
+    path.write_text(json.dumps({"cpu/x": {"matmul": 20 * 19.5}}))
+    assert Bench(path).rate(0.5) == pytest.approx(20 * 19.5)

@@ -280,3 +280,118 @@ def test_runs_of_one_second_are_in_the_order_of_their_last_lines(tmp_path: Path)
         path.touch()
         os.utime(path, ns=(0, 10 - age if age == 0 else age))
     assert [path.name for path in journals(tmp_path)] == names
+
+
+def in_cases(change: Callable[[Dict[str, Any]], None]) -> Callable[[Dict[str, Any]], None]:
+    """Return a change of the benchmark and the record of each case."""
+    return lambda line: change(line) if line["type"] == "case" else None
+
+
+def without(line: Dict[str, Any], key: str) -> None:
+    del line["benchmark"]["extra_info"]["ipubench"][key]
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+DAMAGES: Dict[str, Callable[[Dict[str, Any]], None]] = {
+    "no config_hash": in_cases(lambda line: without(line, "config_hash")),
+    "no device": in_cases(lambda line: without(line, "device")),
+    "no fingerprint": in_records("device", {"kind": "fake"}),
+    "conditions": in_records("conditions", [1]),
+    "versions": in_records("versions", 3),
+    "throughput": in_records("throughput", []),
+    "nested": in_records("latency", nested(500)),
+    "record": in_cases(lambda line: line["benchmark"].update(extra_info={"ipubench": 3})),
+    "extra_info": in_cases(lambda line: line["benchmark"].update(extra_info=[])),
+    "stats": in_cases(lambda line: line["benchmark"].update(stats={"data": "x"})),
+    "name": in_cases(lambda line: line["benchmark"].update(fullname=["x"])),
+    "digits": in_records("build_seconds", 10**400),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_result_is_measured_anew(project: Project, damage: str) -> None:
+    project.run("-k", "beta").assert_code(0)
+    (journal,) = project.journals()
+    rewrite(journal, DAMAGES[damage])
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    assert "INTERNALERROR" not in outcome.text and "Traceback" not in outcome.text
+    no_line = damage in ("nested", "name", "digits")
+    why = "the journal has no result of them" if no_line else "their results in the journal are"
+    outcome.line(f"0 cases are done; 2 measured anew, since {why}")
+    project.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
+
+
+@pytest.mark.parametrize(
+    "first", [{"type": "end"}, {"type": ["run"]}, {"type": "run", "format": 2, "command": {}}, {}]
+)
+def test_a_journal_with_another_first_line_is_none(project: Project, first: Any) -> None:
+    project.run("-k", "beta").assert_code(0)
+    (journal,) = project.journals()
+    lines = journal.read_text().splitlines()[1:]
+    journal.write_text("\n".join([json.dumps(first), *lines, ""]))
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("nothing to resume")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "verdict", "case": [], "verdict": {"kind": "pass"}},
+        {"type": "outcome", "case": "x", "outcome": None},
+        {"type": "case", "benchmark": []},
+        {"type": "pair", "case": "x", "here": [], "there": {}},
+        {"type": "resume", "kept": 3},
+        {"type": "selected", "cases": [[]]},
+        {"type": "profile", "case": "x", "profile": 1},
+    ],
+)
+def test_a_line_with_other_parts_says_nothing(line: Dict[str, Any]) -> None:
+    results = SessionResults()
+    results.take({"type": "outcome", "case": "y", "outcome": "passed"})
+    before = repr(results)
+    results.take(line)
+    assert repr(results) == before
+
+
+@pytest.mark.parametrize("verdict", [[], {"kind": 3}, {"kind": "pass", "change": "x"}, True])
+def test_a_case_with_a_damaged_verdict_is_measured_anew(project: Project, verdict: Any) -> None:
+    project.run("-k", "beta").assert_code(0)
+    (journal,) = project.journals()
+    case = next(line["case"] for line in project.journal() if line["type"] == "outcome")
+    JsonLinesFile(journal).append({"type": "verdict", "case": case, "verdict": verdict})
+    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("1 cases are done; 1 measured anew, since their results in the journal are")
+
+
+def test_a_pipe_among_the_journals_stops_nothing(project: Project) -> None:
+    project.run("-k", "beta").assert_code(0)
+    os.mkfifo(project.folder / "results" / "run-29990101T000000-1.jsonl")
+    project.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_promoted_with_one_message_or_without_the_case(
+    project: Project, damage: str
+) -> None:
+    project.run("-k", "beta").assert_code(0)
+    (journal,) = project.journals()
+    rewrite(journal, DAMAGES[damage])
+    words = ("-m", "ipubench.plugins.baseline", "promote", str(journal), "main")
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=str(project.folder),
+        env=project.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    text = done.stdout.decode()
+    assert "Traceback" not in text
+    assert "is damaged: " in text or "measured no case" in text, text
+    assert done.returncode == 4

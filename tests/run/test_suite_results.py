@@ -223,7 +223,8 @@ def test_a_baseline_that_cannot_be_used_costs_no_measurement(
 
 
 def test_a_baseline_that_cannot_be_written_keeps_the_results(project: Project) -> None:
-    (project.folder / "file").write_text("in the way")
+    # What is in the way only shows at the end.
+    (project.folder / "file" / ".main.json.lock").mkdir(parents=True)
     words = ["-k", "beta", "--baseline-save=./file/main.json", "--processes=1"]
     outcome = project.run(*words).assert_code(4)
     assert "cannot be written" in outcome.text
@@ -481,3 +482,17 @@ def test_figures_that_are_not_precise_are_pointed_out(project: Project) -> None:
     assert re.match(r"beta-synthetic-noise0.9: ±\d+\.\d% after 3 rounds is not precise; ", line)
     several = project.run("-k", "beta", "--set=noise=0.9", "--budget=0.2").assert_code(0)
     several.line("2 cases are not precise (± above 5%); a quieter machine or --budget=10 helps")
+
+
+def test_a_baseline_that_cannot_be_written_is_refused_before_anything_is_measured(
+    project: Project,
+) -> None:
+    (project.folder / "file").touch()
+    for target in ("file/main", "/proc/no/main.json"):
+        outcome = project.run("-k", "beta", f"--baseline-save={target}").assert_code(4)
+        assert f"the baseline {target} cannot be written: " in outcome.text
+        assert "name another place with --baseline-save=PATH" in outcome.text
+    (project.folder / "file").unlink()
+    assert not (project.folder / "results").exists()
+    project.run("-k", "beta", "--collect-only", "--baseline-save=new/main").assert_code(0)
+    assert not (project.folder / "new").exists()

@@ -1,0 +1,105 @@
+"""Files of others: within bounds, or one error."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ipubench.fixtures.machine.untrusted import (
+    MOST_LEVELS,
+    BadFile,
+    has_fields,
+    parse_json,
+    printable,
+    read_bytes,
+    read_json,
+)
+
+MAKE: Dict[str, Callable[[Path], Any]] = {
+    "pipe": os.mkfifo,
+    "folder": os.mkdir,
+    "endless": lambda path: path.symlink_to("/dev/zero"),
+    "loop": lambda path: path.symlink_to(path),
+    "large": lambda path: path.write_bytes(b" " * 2000),
+    "nested": lambda path: path.write_text("[" * 500 + "]" * 500),
+    "unclosed": lambda path: path.write_text("[" * 900),
+    "digits": lambda path: path.write_text("1" * 400),
+    "infinite": lambda path: path.write_text("1e999"),
+    "named": lambda path: path.write_text("NaN"),
+    "bytes": lambda path: path.write_bytes(b'"\xff"'),
+    "empty": lambda path: path.touch(),
+}
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_a_bad_file_is_one_error_with_its_path(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "file"
+    MAKE[kind](path)
+    started = time.monotonic()
+    with pytest.raises(BadFile) as caught:
+        read_json(path, most=1000)
+    assert time.monotonic() - started < 5
+    assert caught.value.path == path and caught.value.reason
+    assert str(caught.value) == f"{path}: {caught.value.reason}"
+
+
+def test_a_link_is_followed_where_it_may_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("[1]")
+    (tmp_path / "link").symlink_to("file")
+    assert read_json(tmp_path / "link") == [1]
+    with pytest.raises(BadFile):
+        read_json(tmp_path / "link", follow=False)
+
+
+def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 10)
+    assert read_bytes(tmp_path / "file", 10) == b"x" * 10
+    with pytest.raises(BadFile, match="larger than 9 bytes"):
+        read_bytes(tmp_path / "file", 9)
+    # Its size is said to be 0.
+    with pytest.raises(BadFile, match="larger than 5 bytes"):
+        read_bytes(Path("/proc/self/status"), 5)
+
+
+def test_an_absent_file_is_no_bad_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "file")
+
+
+def test_the_deepest_value_and_brackets_in_texts() -> None:
+    parse_json("[" * MOST_LEVELS + "]" * MOST_LEVELS)
+    with pytest.raises(ValueError, match="levels"):
+        parse_json("[" * (MOST_LEVELS + 1) + "]" * (MOST_LEVELS + 1))
+    assert parse_json('["%s"]' % ("[" * 1000)) == ["[" * 1000]
+    assert len(parse_json("[" + ",".join(["[]"] * 1000) + "]")) == 1000
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary() | st.text(alphabet='[]{}",:0123456789eE+-.\\u').map(str.encode))
+def test_any_content_is_a_value_or_one_error(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    try:
+        read_json(path)
+    except BadFile as error:
+        assert error.path == path
+
+
+def test_fields_have_their_kinds() -> None:
+    value = {"pid": 1, "device": {"kind": "cpu"}, "on": True}
+    assert has_fields(value, {"pid": int, "device.kind": str, "on": bool})
+    wrong: Dict[str, Any]
+    for wrong in ({"pid": str}, {"on": int}, {"device.name": str}, {"pid.x": int}, {"no": int}):
+        assert not has_fields(value, wrong)
+    assert not has_fields([], {})
+
+
+def test_what_is_printed_moves_no_cursor() -> None:
+    assert printable("a\x1b[2J\r\u202e\udc80é") == "a\\x1b[2J\\r\\u202e\\udc80é"
+    assert printable("x" * 9, 5) == "xxxxx..."
