@@ -209,17 +209,17 @@ def cross_replica_mean(
 
 
 def without_gradient(op_type: str, x: Any) -> Any:
-    """Return ``x`` as an operation of a type for which the SDK registers no gradient."""
+    """Return ``x`` as an operation of a type for which the SDK registers no gradient.
+
+    TensorFlow raises LookupError where it differentiates by way of it.
+    """
     import tensorflow as tf
 
-    @tf.custom_gradient  # type: ignore[untyped-decorator, unused-ignore]
-    def operation(x: Any) -> Any:
-        def gradient(slope: Any) -> Any:
-            raise LookupError(f"No gradient defined for operation (op type: {op_type})")
-
-        return tf.identity(x), gradient
-
-    return operation(x)
+    if tf.executing_eagerly():
+        return tf.identity(x)
+    graph = tf.compat.v1.get_default_graph()
+    with graph.gradient_override_map({"Identity": op_type}):
+        return tf.identity(x)
 
 
 @recorded
