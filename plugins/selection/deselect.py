@@ -117,10 +117,14 @@ def _judge_overrides(
 
 
 def _refuse_what_no_case_can_have(selected: Sequence[Case]) -> None:
-    """Raise UsageError for the first word of the command line that only refused cases have."""
+    """Raise UsageError for the first word of the command line that only refused cases have.
+
+    A command of a benchmarks.yml, whose file may be what is wrong, is refused whatever others are.
+    """
     possible = {word for case in selected if not case.error for word in case.given}
     for case in selected:
-        if case.error and not (case.lacks or case.given <= possible):
+        others_have_it = bool(case.given) and case.given <= possible
+        if case.error and not case.lacks and not others_have_it:
             raise pytest.UsageError(case.error)
 
 
