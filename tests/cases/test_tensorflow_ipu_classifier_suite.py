@@ -27,7 +27,7 @@ def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None
         *SMALL,
         "-k=resnet50-m2000",
         "--set=micro_batch_size=2",
-        "--set=gradient_accumulation_count=2",
+        "--set=gradient_accumulation_count=8",
         "--set=pipeline_splits=b1/0/relu b2/0/relu b3/0/relu",
     ]
     text = run(tmp_path, "", "bench_training/bench_cnn_tensorflow.py", *words).assert_code(0).text
@@ -35,7 +35,7 @@ def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None
     effective = record["effective"]
     updates = record["rounds"]["batches_per_step"]
     assert record["rounds"]["count"] == 4
-    assert record["items_per_round"] == 2 * 2 * updates
+    assert record["items_per_round"] == 2 * 8 * updates
     assert effective["engine"] == "tensorflow-ipu"
     assert effective["ipus"] == 4
     assert effective["options"]["pipeline_schedule"] == "Grouped"

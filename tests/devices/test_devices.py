@@ -102,7 +102,8 @@ def test_affinity_system_leaves_the_process_alone() -> None:
     device.release()
 
 
-def test_an_ipu_without_the_sdk_says_what_is_missing() -> None:
+def test_an_ipu_without_the_sdk_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipubench.fixtures.devices.ipu.frameworks", list)
     for kind in ("ipu", "ipu-model"):
         with pytest.raises(DeviceError, match=f"--device={kind} needs the Poplar SDK"):
             IpuDevice(kind, None).attach()

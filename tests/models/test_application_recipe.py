@@ -581,13 +581,14 @@ def test_an_ipus_updates_are_a_hosts(
     """The pipeline and the loop; the rate is constant in a call, so calls have one update."""
     small.install(monkeypatch)
     small.use_batches(monkeypatch)
-    made: Any = recipe(**UPDATES[name], **COMMON)
+    # A pipeline takes whole turns of its stages.
+    made: Any = recipe(**UPDATES[name], **{**COMMON, "gradient_accumulation": 4})
     options = config(
         system="ipu",
         shards=shards,
         pipeline=shards > 1,
         pipeline_splits=small.SPLITS[shards],
-        gradient_accumulation_count=3,
+        gradient_accumulation_count=4,
         batches_per_step=1,
     )
     runtime = TensorFlowIpu(small.HARDWARE)
