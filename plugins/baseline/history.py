@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import sys
-import time
 from argparse import Namespace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
@@ -30,7 +29,14 @@ from ipubench.plugins.baseline.trends import (
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.statistics import median
-from ipubench.plugins.record.text import cut_middle, percent, short_number, table, terminal_width
+from ipubench.plugins.record.text import (
+    cut_middle,
+    percent,
+    short_number,
+    table,
+    terminal_width,
+    time_stamp,
+)
 from ipubench.plugins.run.results import is_complete, run_key
 
 FOLDER = Path("baselines", "history")
@@ -52,7 +58,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not benchmarks:
         run.closing.append("nothing was kept for the history: no case was measured")
         return
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = time_stamp()
     path = path_of(config.rootpath / FOLDER, benchmarks, now, str(os.getpid()))
     try:
         store.write(path, pytest_benchmark_adapter.document(config, benchmarks))

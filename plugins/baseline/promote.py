@@ -10,7 +10,6 @@ import argparse
 import re
 import subprocess
 import sys
-import time
 from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ from ipubench.plugins.baseline.entries import Benchmark, accepting, key_of
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import FAILED, NOT_RUN, RunFacts, StoredRun, read_run, worst_run
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.text import matches
+from ipubench.plugins.record.text import matches, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
 #: The exit code where the good cases were promoted and others were not measured well.
@@ -108,7 +107,7 @@ def _kept(acceptance: Acceptance, run: RunFacts, nodeid: str) -> Dict[str, Any]:
     return {
         "reason": acceptance.reason,
         "pattern": acceptance.pattern,
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": time_stamp(),
         **{key: verdict[key] for key in KEPT if verdict.get(key) is not None},
     }
 

@@ -71,8 +71,7 @@ class CommandMeter:
         option = self.config.option
         environ = self._environment(config)
         measured = not config.compile_only and option.profile is None
-        if option.wait_for_quiet is not None:
-            wait_for_quiet(self.device, option.wait_for_quiet, self.progress)
+        wait_for_quiet(self.device, option.wait_for_quiet, self.progress)
         others = Disturbance.of(self.device)
         others.read()
         ran = command.run(self.entry, config, environ, self._logs(), self.progress)

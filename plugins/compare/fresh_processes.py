@@ -9,9 +9,9 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from ipubench.plugins.command_line.words import worker_count
-from ipubench.plugins.gate.rule import LEAST_FRESH, MOST_DISTURBED, is_clean
+from ipubench.plugins.gate.rule import LEAST_FRESH, given_up
 from ipubench.plugins.processes.fresh import measure_again
-from ipubench.plugins.record.record import record_of, rounds_of, sample_of
+from ipubench.plugins.record.record import record_of, rounds_of, was_disturbed
 from ipubench.plugins.record.text import short_number
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
@@ -97,14 +97,12 @@ class FreshProcesses:
 
     def for_a_baseline(self, wanted: int) -> None:
         """Measure until ``wanted`` fresh processes are clean; as many again may be disturbed."""
-        while len(self.benchmarks) < 2 * wanted and self._clean() < wanted:
-            last = self.benchmarks[-MOST_DISTURBED:]
-            disturbed = len(last) == MOST_DISTURBED and not any(map(_is_clean, last))
-            if disturbed or self(len(self.benchmarks) + 1) is None:
+        clean: List[bool] = []
+        while len(clean) < 2 * wanted and sum(clean) < wanted and not given_up(clean):
+            measured = self(len(clean) + 1)
+            if measured is None:
                 return
-
-    def _clean(self) -> int:
-        return sum(map(_is_clean, self.benchmarks))
+            clean.append(not was_disturbed(record_of(measured)))
 
     def _measure(self) -> None:
         number = len(self.benchmarks) + 1
@@ -118,13 +116,9 @@ class FreshProcesses:
         config.stash[run_key].add({"type": "fresh", "benchmark": found})
         throughput = record_of(found)["throughput"]
         rate = f"{short_number(throughput['median'])} {throughput['unit']}"
-        note = "" if _is_clean(found) else ", disturbed by other programs"
+        note = ", disturbed by other programs" if was_disturbed(record_of(found)) else ""
         name = record_of(found)["name"]
         self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({spent:.0f} s)")
-
-
-def _is_clean(benchmark: Dict[str, Any]) -> bool:
-    return is_clean(sample_of(benchmark, fresh=True))
 
 
 def most_time(config: pytest.Config, stored: List[Dict[str, Any]]) -> Optional[str]:

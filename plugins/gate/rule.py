@@ -103,20 +103,15 @@ def judge(
     """
     reasons = differences(record_of(now), record_of(before))
     if reasons:
-        return Verdict(
-            INCOMPARABLE,
-            before=typical(processes_of(before), THROUGHPUT),
-            now=typical(processes_of(now), THROUGHPUT),
-            unit=record_of(now)["throughput"]["unit"],
-            reasons=tuple(reasons),
-        )
+        return _unjudged(INCOMPARABLE, now, before, reasons)
     stored = processes_of(before)
     if not any(map(is_clean, stored)):
-        return undecided(now, before, [f"in the baseline {lost_words(stored)}; {WAYS_OUT}"])
+        why = f"in the baseline {lost_words(stored)}; {WAYS_OUT}"
+        return _unjudged(INCONCLUSIVE, now, before, [why])
     comparison = _Comparison(now, before, rule)
     comparison.run(measure)
     if not comparison.now:
-        return undecided(now, before, comparison.reasons)
+        return _unjudged(INCONCLUSIVE, now, before, comparison.reasons)
     return comparison.verdict()
 
 
@@ -135,10 +130,17 @@ def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
     )
 
 
-def undecided(now: Dict[str, Any], before: Dict[str, Any], reasons: Sequence[str]) -> Verdict:
-    """Return the verdict on a case that cannot be judged."""
+def given_up(clean: Sequence[bool]) -> bool:
+    """Tell whether the latest processes were all disturbed, so that no more should follow."""
+    return len(clean) >= MOST_DISTURBED and not any(clean[-MOST_DISTURBED:])
+
+
+def _unjudged(
+    kind: str, now: Dict[str, Any], before: Dict[str, Any], reasons: Sequence[str]
+) -> Verdict:
+    """Return the verdict on a case that cannot be judged, with its figures."""
     return Verdict(
-        INCONCLUSIVE,
+        kind,
         before=typical(processes_of(before), THROUGHPUT),
         now=typical(processes_of(now), THROUGHPUT),
         unit=record_of(now)["throughput"]["unit"],
@@ -178,8 +180,7 @@ class _Comparison:
         """Measure fresh processes until every metric has a verdict, or no more may follow."""
         cap = max(self.rule.cap, LEAST_FRESH)
         while not all(self.kinds.values()) and len(self.fresh) < cap:
-            last = self.fresh[-MOST_DISTURBED:]
-            if len(last) == MOST_DISTURBED and not any(map(is_clean, last)):
+            if given_up(list(map(is_clean, self.fresh))):
                 return
             measured = measure(len(self.fresh) + 1)
             if measured is None:

@@ -104,8 +104,15 @@ def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:
     return math.fsum(clean) >= LEAST_SHARE * budget
 
 
-def wait_for_quiet(device: Device, most_seconds: float, progress: Callable[[str], None]) -> None:
-    """Return once others leave the machine alone; CaseError if they do not within the time."""
+def wait_for_quiet(
+    device: Device, most_seconds: Optional[float], progress: Callable[[str], None]
+) -> None:
+    """Return once others leave the machine alone; CaseError if they do not within the time.
+
+    Without a time nothing is waited for.
+    """
+    if most_seconds is None:
+        return
     contention = device.contention()
     if contention is None:
         raise CaseError(f"--wait-for-quiet: {UNKNOWN}; leave it out")

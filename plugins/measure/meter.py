@@ -64,10 +64,9 @@ class Meter(StepMeter):
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
+        wait_for_quiet(self.device, self.config.option.wait_for_quiet, self.phase)
         self.phase("measuring the device's peak")
         ceilings(self.peaks, step)
-        if self.config.option.wait_for_quiet is not None:
-            wait_for_quiet(self.device, self.config.option.wait_for_quiet, self.phase)
         memory = host_process.PeakMemory()
         built = self.build(step)
         save_graph(self, step)

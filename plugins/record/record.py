@@ -76,6 +76,11 @@ def rounds_of(benchmark: Dict[str, Any]) -> List[float]:
     return [value * iterations for value in benchmark["stats"]["data"]]
 
 
+def was_disturbed(record: Dict[str, Any]) -> bool:
+    """Tell whether others left too few rounds of a case alone to judge by; older records say no."""
+    return record.get("contention", {}).get("enough") is False
+
+
 def clean_rounds(benchmark: Dict[str, Any]) -> List[bool]:
     """Tell of each round whether figures are made of it.
 

@@ -51,6 +51,11 @@ def share_text(value: Any, digits: int = 1) -> str:
     return "" if value is None else percent(value, digits)
 
 
+def time_stamp() -> str:
+    """Return the time now as records and histories hold it: UTC, ISO 8601, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
 def minute_of(stamp: float) -> str:
     """Return a time since the epoch to the minute."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(stamp))

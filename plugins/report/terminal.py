@@ -13,7 +13,7 @@ from ipubench.plugins.baseline.rows import CHANGED, interval_text, own_noise, re
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import record_of, rounds_of
+from ipubench.plugins.record.record import record_of, rounds_of, was_disturbed
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import COMPARED, MISSING, REGRESSED
 from ipubench.plugins.report import published
@@ -73,7 +73,7 @@ def _notes(run: Run) -> List[str]:
         spread = record["throughput"]["spread"]
         if record["rounds"]["stopped_by"] == "budget" and spread > LARGEST_PRECISE_SPREAD:
             imprecise.append(benchmark)
-        if record.get("contention", {}).get("enough") is False:
+        if was_disturbed(record):
             disturbed.append(record)
     records = [record_of(benchmark) for benchmark in run.results.benchmarks.values()]
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import time
 from typing import Any, Dict
 
 import pytest
@@ -13,6 +12,7 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.loopback import ALLOCATOR
 from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.record import host_process
+from ipubench.plugins.record.text import time_stamp
 
 
 def describe_conditions(
@@ -30,7 +30,7 @@ def describe_conditions(
         "workers": worker_count(config),
         "versions": host_process.versions(),
         "git": host_process.git_revision(config.rootpath),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": time_stamp(),
     }
 
 
