@@ -20,6 +20,15 @@ from typing import Any, Callable, Dict, Iterator, List
 import numpy as np
 import pytest
 
+from ipubench.bench_inference.bench_cnn_tensorflow import bench_cnn_tensorflow
+from ipubench.bench_inference.bench_cnn_torch import bench_cnn_torch
+from ipubench.bench_kernels.bench_dense import bench_dense
+from ipubench.bench_kernels.bench_grouped_conv import bench_grouped_conv
+from ipubench.bench_kernels.bench_gru import bench_gru
+from ipubench.bench_kernels.bench_lstm import bench_lstm
+from ipubench.bench_kernels.bench_popart_conv import bench_popart_conv
+from ipubench.bench_kernels.bench_popart_lstm import bench_popart_lstm
+from ipubench.bench_kernels.bench_rnn import bench_rnn
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.step import Step
@@ -28,6 +37,20 @@ from ipubench.plugins.measure.disturbance import STRETCH, Disturbance, is_enough
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.run.results import run_key
+
+# Pytest collects the functions of the suite from this module, with the meter of this module.
+__all__ = [
+    "bench_cnn_tensorflow",
+    "bench_cnn_torch",
+    "bench_dense",
+    "bench_grouped_conv",
+    "bench_gru",
+    "bench_lstm",
+    "bench_popart_conv",
+    "bench_popart_lstm",
+    "bench_rnn",
+    "meter",
+]
 
 #: Extra work as a share of a round; 0 is the code as it is.
 LEVELS = (0.0, 0.01, 0.02, 0.05, 0.10)
