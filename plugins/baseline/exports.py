@@ -15,6 +15,7 @@ import io
 import json
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
+from ipubench.fixtures.machine.untrusted import printable
 from ipubench.plugins.baseline.case_row import row_of
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
@@ -84,7 +85,7 @@ VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("reasons", "reasons"),
 )
 # What a spreadsheet takes for the start of a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@")
 
 
 def csv_text(document: Dict[str, Any]) -> str:
@@ -107,15 +108,19 @@ def _csv(columns: Sequence[Tuple[str, str]], rows: List[Dict[str, Any]]) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """Return a value as a cell that no spreadsheet takes for a formula."""
+    """Return a value as a cell that no spreadsheet takes for a formula.
+
+    Control characters become escapes: a carriage return would open a row of its own.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):
         value = "; ".join(map(str, value))
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return "'" + value
+    if isinstance(value, str):
+        text = printable(value, len(value))
+        return f"'{text}" if text.startswith(FORMULA) else text
     return value
 
 

@@ -13,18 +13,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Set
 
+from ipubench.fixtures.machine.untrusted import parse_json
 from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.record.record import NAMESPACE
 
 FORMAT = 2
 SCHEMA = Path(__file__).with_name("schema.json")
-# The schemas of which a positive number is sound.
-NUMBERS = ({"$ref": "#/$defs/positive"}, {"$ref": "#/$defs/amount"})
+# Schemas of numbers, and the least number of each.
+NUMBERS = {"#/$defs/positive": 1e-30, "#/$defs/amount": 0.0}
 LONGEST_REASON = 100
+MOST_PROBLEMS = 100  # that are looked for
+# Of a file, so that it takes at most some 500 MB of memory, whatever it holds.
+MOST_BYTES = 64 << 20
+MOST_VALUES = 2_500_000
 
 
 class BaselineError(Exception):
@@ -34,8 +40,10 @@ class BaselineError(Exception):
 def decode(path: Path, text: str) -> Dict[str, Any]:
     """Return the document in a file's text, migrated to the newest format and not yet checked."""
     try:
-        document = json.loads(text, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        if text.count(",") + text.count("[") + text.count("{") > MOST_VALUES:
+            raise ValueError(f"it has more than {MOST_VALUES:,} values")
+        document = parse_json(text)
+    except ValueError as error:
         raise BaselineError(
             f"the baseline {path} is not valid JSON ({error}); restore it, or delete it and write "
             "it again with --baseline-save"
@@ -54,10 +62,6 @@ def decode(path: Path, text: str) -> Dict[str, Any]:
     for step in range(version, FORMAT):
         MIGRATIONS[step](document)
     return {**document, NAMESPACE: {**document[NAMESPACE], "format": FORMAT}}
-
-
-def _no_number(word: str) -> None:
-    raise ValueError(f"{word} is no JSON number")
 
 
 def _from_1_to_2(document: Dict[str, Any]) -> None:
@@ -86,8 +90,10 @@ MIGRATIONS: Dict[int, Callable[[Dict[str, Any]], None]] = {1: _from_1_to_2}
 
 def problems(document: Dict[str, Any]) -> List[str]:
     """Return what is wrong with a document of the newest format: which case, where, what."""
+    # The first tell enough of a file in which all is wrong, and finding all takes minutes.
+    errors = list(itertools.islice(_validator().iter_errors(document), MOST_PROBLEMS))
     # Of several problems with one value the outermost says most.
-    errors = sorted(_validator().iter_errors(document), key=lambda error: len(error.absolute_path))
+    errors.sort(key=lambda error: len(error.absolute_path))
     found = [_describe(document, list(error.absolute_path), error.message) for error in errors]
     return found or _repeated(document["benchmarks"])
 
@@ -130,7 +136,11 @@ def _validator() -> Any:
 def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[Any]:
     from jsonschema import Draft202012Validator
 
-    if items == NUMBERS[0] and isinstance(instance, list) and all(map(_positive, instance)):
+    reference = items.get("$ref") if isinstance(items, dict) else None
+    if reference in NUMBERS and isinstance(instance, list):
+        for index, value in enumerate(instance):
+            if not _is_sound(value, reference):
+                yield from validator.descend(value, items, path=index)
         return
     yield from Draft202012Validator.VALIDATORS["items"](validator, items, instance, schema)
 
@@ -138,10 +148,10 @@ def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[A
 def _reference(validator: Any, reference: Any, instance: Any, schema: Any) -> Iterator[Any]:
     from jsonschema import Draft202012Validator
 
-    if {"$ref": reference} in NUMBERS and _positive(instance):
+    if reference in NUMBERS and _is_sound(instance, reference):
         return
     yield from Draft202012Validator.VALIDATORS["$ref"](validator, reference, instance, schema)
 
 
-def _positive(value: Any) -> bool:
-    return type(value) in (float, int) and 1e-30 <= value <= 1e30
+def _is_sound(value: Any, reference: str) -> bool:
+    return type(value) in (float, int) and NUMBERS[reference] <= value <= 1e30

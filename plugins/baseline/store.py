@@ -10,8 +10,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 from filelock import FileLock, Timeout
 
 from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.machine.untrusted import BadFile, read_bytes
 from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
-from ipubench.plugins.baseline.format import FORMAT, BaselineError, decode
+from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode
 from ipubench.plugins.baseline.format import problems as faults_of
 from ipubench.plugins.record.files import finite, write_json
 from ipubench.plugins.record.record import NAMESPACE
@@ -69,14 +70,15 @@ def load_document(
     Raises BaselineError for a file that cannot be trusted.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bytes(path, MOST_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise BaselineError(
             f"there is no baseline {path}; write one with --baseline-save={path.stem}"
             f"{_others(path)}"
         ) from None
     except (OSError, ValueError) as error:
-        raise BaselineError(f"the baseline {path} cannot be read: {error}") from error
+        reason = error.reason if isinstance(error, BadFile) else error
+        raise BaselineError(f"the baseline {path} cannot be read: {reason}") from error
     document = decode(path, text)
     document["benchmarks"] = [b for b in document["benchmarks"] if wanted(_name(b))]
     problems = faults_of(document)

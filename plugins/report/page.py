@@ -9,6 +9,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any, Dict, List, Sequence, Tuple
+from urllib.parse import quote
 
 from ipubench.plugins.baseline.case_row import dig, environment, process_rows
 from ipubench.plugins.baseline.rows import (
@@ -99,7 +100,7 @@ def page(report: Report) -> str:
         how=how_compared(any(row["in_turns"] for row in rows)),
         selects="\n".join(_select(key, label, rows) for key, label in FILTERS),
         head="\n".join(_heading(*column) for column in COLUMNS),
-        body="\n".join(map(_line, rows)),
+        body="\n".join(_line(number, row) for number, row in enumerate(rows)),
         profiles=as_html(rows) + published.as_html(report.document["benchmarks"]),
         environment="\n".join(
             f"<div><h3>{escape(group)}</h3><dl class='facts'>{_facts(values)}</dl></div>"
@@ -173,23 +174,24 @@ def _heading(text: str, key: str, number: bool) -> str:
     )
 
 
-def _line(row: Dict[str, Any]) -> str:
+def _line(number: int, row: Dict[str, Any]) -> str:
+    """Return a row of the table, which has its number: HTML does not keep every text as it is."""
     cells = "".join(
         f'<td data-value="{escape(_sortable(row[key]))}" class="{kind}">{content}</td>'
-        for (_, key, _), kind, content in zip(COLUMNS, _classes(), _contents(row))
+        for (_, key, _), kind, content in zip(COLUMNS, _classes(), _contents(number, row))
     )
-    return f'<tr data-id="{escape(row["id"])}">{cells}</tr>'
+    return f'<tr data-row="{number}">{cells}</tr>'
 
 
 def _classes() -> List[str]:
     return ["name" if key == "name" else "n" if number else "" for _, key, number in COLUMNS]
 
 
-def _contents(row: Dict[str, Any]) -> List[str]:
+def _contents(number: int, row: Dict[str, Any]) -> List[str]:
     """Return the cells of a row as HTML."""
     name = escape(row["name"])
     if row["throughput"] is not None:
-        link = f'<a href="#case={escape(row["id"])}" data-id="{escape(row["id"])}">{name}</a>'
+        link = f'<a href="#case={quote(row["id"])}" data-row="{number}">{name}</a>'
     else:
         link = name
     reasons = "".join(

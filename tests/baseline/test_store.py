@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import math
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
@@ -330,7 +332,7 @@ def test_a_missing_baseline_names_the_others(path: Path) -> None:
         ("{", "is not valid JSON"),
         ("", "is not valid JSON"),
         ("[" * 100000, "is not valid JSON"),
-        ('{"ipubench": {"format": 2}, "benchmarks": [NaN]}', "NaN is no JSON number"),
+        ('{"ipubench": {"format": 2}, "benchmarks": [NaN]}', "NaN is no finite number"),
         ("[]", "is not a baseline of this suite"),
         ('{"benchmarks": []}', "is not a baseline of this suite"),
         ('{"ipubench": {"format": true}, "benchmarks": []}', "is not a baseline of this suite"),
@@ -341,6 +343,30 @@ def test_a_missing_baseline_names_the_others(path: Path) -> None:
 def test_a_file_that_is_no_baseline_is_one_message(path: Path, content: str, message: str) -> None:
     path.write_text(content)
     with pytest.raises(BaselineError, match=message):
+        load(path)
+
+
+def test_a_file_in_which_all_is_wrong_is_refused_at_once(path: Path) -> None:
+    """Naming each of its 200,000 rounds took 20 seconds."""
+    stored = json.loads(path.read_text())
+    record_of(stored["benchmarks"][0])["processes"][0]["seconds"] = [-1] * 200_000
+    path.write_text(json.dumps(stored))
+    started = time.process_time()
+    with pytest.raises(BaselineError, match="seconds.0: -1 is less"):
+        load(path)
+    assert time.process_time() - started < 10
+
+
+def test_a_file_of_too_many_values_is_one_message(path: Path) -> None:
+    path.write_text("[" + "[]," * form.MOST_VALUES + "[]]")
+    with pytest.raises(BaselineError, match="has more than 2,500,000 values"):
+        load(path)
+
+
+def test_a_pipe_is_no_baseline(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(BaselineError, match="main.json cannot be read: it is no regular file"):
         load(path)
 
 

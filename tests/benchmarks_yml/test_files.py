@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import time
 from pathlib import Path
 from typing import Any, Dict
 
@@ -155,10 +157,43 @@ def test_a_file_that_is_no_text_or_too_large(tmp_path: Path) -> None:
     with pytest.raises(YamlError, match="spec.yml, line 2: this is not UTF-8"):
         read_entries(path, "spec.yml")
     path.write_bytes(b" " * (1 << 20) + b"\n")
-    with pytest.raises(YamlError, match="larger than 1 MiB"):
+    with pytest.raises(YamlError, match="larger than 1048576 bytes"):
         read_entries(path, "spec.yml")
     with pytest.raises(YamlError, match="cannot be read"):
         read_entries(tmp_path, "spec.yml")
+
+
+ALIASES = "a: &a {" + ", ".join(f"k{n}: 1" for n in range(500)) + "}\n"
+SLOW = {
+    "lists": ("a: [" + "[]," * 300_000 + "]\n", "it has more than 20,000 values"),
+    "merges": (ALIASES + "b: {<<: [" + "*a," * 5_000 + "]}\n", "more than 200,000 names"),
+    "commands": (
+        f"b:\n  cmd: {'x' * 100_000} {{p}}\n"
+        f"  parameters: {{p: '{','.join(map(str, range(99)))}'}}\n",
+        "commands of more than 2,000,000 characters",
+    ),
+    "variants": (
+        "".join(
+            f"b{n}:\n  cmd: x {{p}}\n  parameters: {{p: '{','.join(map(str, range(100)))}'}}\n"
+            for n in range(101)
+        ),
+        "the file has more than 10,000 variants",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_what_would_take_minutes_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    text, message = SLOW[kind]
+    started = time.process_time()
+    assert message in problem(tmp_path, text)
+    assert time.process_time() - started < 10
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yml")
+    with pytest.raises(YamlError, match="it is no regular file"):
+        read_entries(tmp_path / "pipe.yml", "pipe.yml")
 
 
 @settings(max_examples=300)

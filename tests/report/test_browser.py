@@ -198,3 +198,22 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
     hidden = "Array.from(document.querySelectorAll('.chart'), e => e.hidden ? '' : e.id).join(' ')"
     assert str(browser.evaluate(hidden)).split() == ["latency", "share"]
     assert browser.evaluate("document.getElementById('case').hidden") is False
+
+
+@pytest.mark.parametrize("name", ["a\rb", "a\x00b", "constructor", "__proto__", "a b&c=d#e"])
+def test_no_name_leaves_charts_and_filters_dead(
+    browser: Browser, tmp_path: Path, name: str
+) -> None:
+    cases = [benchmark(name), benchmark("other")]
+    path = tmp_path / "report.html"
+    path.write_text(page(Report(document(cases))), encoding="utf-8", newline="")
+    for case in ("constructor", "__proto__", "nothing"):
+        browser.open(f"{path.as_uri()}#case={case}")
+        assert marks(browser, "#latency .points path.point") == 6
+    browser.evaluate("document.querySelectorAll('#table td.name a')[0].click()")
+    assert marks(browser, "#rounds .lines path.js-line") == 2
+    browser.evaluate(
+        "(() => { const q = document.getElementById('q'); q.value = 'other';"
+        " q.dispatchEvent(new Event('input')); })()"
+    )
+    assert names(browser) == ["other"]

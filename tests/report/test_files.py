@@ -130,6 +130,14 @@ def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
     assert row["name"] == "'=HYPERLINK(1)"
 
 
+@pytest.mark.parametrize("name", ["a\r=HYPERLINK(1)", "a\n=1", "\t=1", "\x00\x1b[2J", "a\u2028=1"])
+def test_a_name_opens_no_row_of_its_own(name: str) -> None:
+    text = EXPORTS["csv"](document([benchmark(name)]))
+    assert len(text.splitlines()) == 2 and text.count("\n") == 2
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["name"].isprintable()
+
+
 def test_github_action_benchmark_reads_a_list(report: Report) -> None:
     entries = json.loads(EXPORTS["github-action-benchmark"](report.document))
     assert [entry["name"] for entry in entries] == [
@@ -264,7 +272,7 @@ def test_the_pages_table_and_data_hold_the_records(report: Report) -> None:
         assert by_id[case["fullname"]]["throughput"] == record["throughput"]["median"]
         (process,) = data["details"][case["fullname"]]["processes"]
         assert len(process["rates"]) == len(process["canaries_ms"]) == 25
-    assert text.count("<tr data-id=") == 62
+    assert text.count("<tr data-row=") == 62
 
 
 def test_every_process_of_a_case_is_shown() -> None:

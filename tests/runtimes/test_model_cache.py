@@ -65,12 +65,35 @@ def test_a_model_that_the_framework_cannot_read_is_left_out(tmp_path: Path) -> N
         assert ModelCache(str(tmp_path), KEY, ".pt").load(read) is None
 
 
-@pytest.mark.parametrize("text", ["", "[1, 2]", "{", '{"compile_seconds": 3}'])
+@pytest.mark.parametrize(
+    "text", ["", "[1, 2]", "{", '{"compile_seconds": 3}', '{"sha256": [1]}', "[" * 9999]
+)
 def test_without_readable_facts_there_is_no_stored_model(tmp_path: Path, text: str) -> None:
     cache = stored(tmp_path)
     cache.path.with_suffix(".json").write_text(text)
     again = ModelCache(str(tmp_path), KEY, ".pt")
     assert again.load(Path.read_text) is None
+
+
+@pytest.mark.parametrize("value", ['"x"', "[3]", "1e999", "true", "null"])
+def test_seconds_that_are_none_save_nothing(tmp_path: Path, value: str) -> None:
+    cache = stored(tmp_path)
+    facts = cache.path.with_suffix(".json")
+    facts.write_text(facts.read_text().replace("40.0", value))
+    again = ModelCache(str(tmp_path), KEY, ".pt")
+    again.load(Path.read_text)
+    assert again.note(1.5) is None
+
+
+def test_files_of_other_folders_are_not_taken_for_damaged_ones(tmp_path: Path) -> None:
+    """A runtime deletes what is damaged."""
+    (tmp_path / "precious").write_text("x")
+    cache = ModelCache(str(tmp_path / "cache"), KEY, ".pt")
+    for name in ("../precious", str(tmp_path / "precious")):
+        cache.path.with_suffix(".json").write_text(json.dumps({"files": {name: "0"}}))
+        assert cache.damaged() == []
+    cache.path.with_suffix(".json").write_text('{"files": ["a"]}')
+    assert cache.damaged() == []
 
 
 def test_a_model_that_could_not_be_written_leaves_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 // The charts, drawn with Plotly in the page's own colours.
 (() => {
   const { data, byId, listeners } = report;
+  // A case may be called like something that every object has: constructor.
+  const details = new Map(Object.entries(data.details));
   const MOST_ROWS = 30;
   const MOST_SERIES = 12;
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "star"];
@@ -273,19 +275,19 @@
 
   function fillChoice() {
     const wanted = report.get("case");
-    const measured = rows.filter((row) => data.details[row.id]);
+    const measured = rows.filter((row) => details.has(row.id));
     choice.textContent = "";
     for (const row of measured) choice.append(new Option(`${row.function} ${row.name}`, row.id));
-    if (wanted && data.details[wanted] && !measured.some((row) => row.id === wanted)) {
+    if (details.has(wanted) && !measured.some((row) => row.id === wanted)) {
       choice.prepend(new Option(byId.get(wanted).name, wanted));
     }
-    if (wanted && data.details[wanted]) choice.value = wanted;
+    if (details.has(wanted)) choice.value = wanted;
     document.getElementById("case").hidden = choice.options.length === 0;
     one();
   }
 
   function one() {
-    const detail = data.details[choice.value];
+    const detail = details.get(choice.value);
     if (!detail) return;
     const row = byId.get(choice.value);
     const colours = css("series").split(" ");
@@ -373,7 +375,7 @@
   choice.addEventListener("change", () => { report.keep("case", choice.value); one(); });
   document.querySelectorAll("#table td.name a").forEach((link) => link.addEventListener("click", (event) => {
     event.preventDefault();
-    report.keep("case", link.dataset.id);
+    report.keep("case", data.rows[link.dataset.row].id);
     fillChoice();
     document.getElementById("case").scrollIntoView();
     choice.focus({ preventScroll: true });

@@ -38,7 +38,7 @@ const report = (() => {
   function show() {
     const rows = [];
     for (const line of order()) {
-      const row = byId.get(line.dataset.id);
+      const row = data.rows[line.dataset.row];
       line.hidden = !matches(row);
       if (!line.hidden) rows.push(row);
       body.append(line);

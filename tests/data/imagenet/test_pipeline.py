@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Tuple
@@ -307,6 +308,21 @@ def test_labels_out_of_range(shards: Shards, label: int) -> None:
     text = message(feed_of(found))
     assert f"record 1 of {found.paths[1]} has the label {label}" in text
     assert "labels are 1 to 100" in text
+
+
+def said_to_be(encoded: bytes, height: int, width: int) -> bytes:
+    """Return a JPEG whose header has another size."""
+    at = encoded.index(b"\xff\xc0") + 5
+    return encoded[:at] + struct.pack(">HH", height, width) + encoded[at + 4 :]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_an_image_too_large_for_memory_is_not_decoded(shards: Shards, training: bool) -> None:
+    huge = said_to_be(jpeg(smooth(64, 64)), 22_000, 22_001)
+    found = shards([1, labelled(tf, huge, 2, image__filename=b"n01_8.JPEG")], split="train")
+    text = message(feed_of(found, training=training))
+    assert f"record 1 of {found.paths[0]} has the image n01_8.JPEG of 22001 x 22000 pixels" in text
+    assert "at most 89478485 are read" in text
 
 
 @pytest.mark.parametrize("training", [False, True])

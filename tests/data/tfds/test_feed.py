@@ -108,11 +108,36 @@ def test_missing_and_truncated_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        ("{", "is not what TensorFlow Datasets writes"),
+        ("{", "dataset_info.json cannot be used: Expecting property name"),
+        ("[" * 999, "dataset_info.json cannot be used: it is nested more than 64 levels deep"),
         ("[]", "is not what TensorFlow Datasets writes"),
         ({"splits": [{}]}, "is not what TensorFlow Datasets writes"),
         ({"splits": [{"name": "train", "shardLengths": ["x"]}]}, "is not what"),
         ({"splits": [{"name": "train", "shardLengths": "1", "filepathTemplate": "{X}"}]}, "is not"),
+        ({"splits": [{"name": "train", "shardLengths": ["1e9"]}]}, "is not what"),
+        ({"splits": [{"name": "train", "shardLengths": [1e300]}]}, "is not what"),
+        ({"splits": [{"name": "train", "shardLengths": ["-1"]}]}, "is not what"),
+        ({"splits": {"name": "train"}}, "is not what"),
+        (
+            {"splits": [{"name": "train", "shardLengths": ["1"], "filepathTemplate": "../x"}]},
+            "names files of other folders",
+        ),
+        (
+            {"splits": [{"name": "train", "shardLengths": ["1"], "filepathTemplate": [1]}]},
+            "is not what",
+        ),
+        (
+            {
+                "splits": [
+                    {
+                        "name": "train",
+                        "shardLengths": ["1"],
+                        "filepathTemplate": "{SPLIT:>999999999}",
+                    }
+                ]
+            },
+            "lacks 1 of its 1 train files: {SPLIT:>999999999}",
+        ),
         ({"splits": [{"name": "test", "shardLengths": []}]}, "has no split train, only test"),
         ({"splits": [{"name": "train"}]}, "says that the split train has no images"),
         ({"fileFormat": "array_record", "splits": []}, "holds array_record files, and TFRecords"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import zipfile
 from pathlib import Path
 from typing import Any, Dict
@@ -39,7 +41,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_holds_arrays_and_text_and_no_pickle(tmp_path: Path) -> None:
-    path = checkpoints.save(tmp_path, 1, ARRAYS, {})
+    path = checkpoints.save(tmp_path, 1, ARRAYS, {"epoch": 1})
     with zipfile.ZipFile(path) as archive:
         for member in archive.namelist():
             assert archive.read(member).startswith(b"\x93NUMPY")
@@ -49,7 +51,7 @@ def test_a_checkpoint_holds_arrays_and_text_and_no_pickle(tmp_path: Path) -> Non
 
 def test_checkpoints_come_in_the_order_of_training(tmp_path: Path) -> None:
     for updates in (200000000, 9, 70):
-        checkpoints.save(tmp_path, updates, ARRAYS, {})
+        checkpoints.save(tmp_path, updates, ARRAYS, {"epoch": 1})
     # What a killed run leaves of a file that it was writing, and another program's file.
     (tmp_path / ".checkpoint-00000100.npz.1.abc").write_bytes(b"half")
     (tmp_path / "notes.npz").write_bytes(b"other")
@@ -59,7 +61,7 @@ def test_checkpoints_come_in_the_order_of_training(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [0.0, 0.5, 0.98])
 def test_a_file_cut_short_is_one_message(tmp_path: Path, kept: float) -> None:
-    path = checkpoints.save(tmp_path, 3, ARRAYS, {})
+    path = checkpoints.save(tmp_path, 3, ARRAYS, {"epoch": 1})
     content = path.read_bytes()
     path.write_bytes(content[: int(kept * len(content))])
     for read in (checkpoints.checkpoints, checkpoints.newest):
@@ -73,7 +75,7 @@ def test_a_file_cut_short_is_one_message(tmp_path: Path, kept: float) -> None:
 def test_the_newest_does_not_need_the_earlier_ones(tmp_path: Path) -> None:
     """The numbers count, not the letters; only a damaged newest one stops a resume."""
     for updates in (9, 70, 200000000):
-        checkpoints.save(tmp_path, updates, ARRAYS, {})
+        checkpoints.save(tmp_path, updates, ARRAYS, {"epoch": 1})
     damaged = tmp_path / "checkpoint-00000009.npz"
     damaged.write_bytes(b"half")
     found = checkpoints.newest(tmp_path)
@@ -95,7 +97,7 @@ def test_the_newest_does_not_need_the_earlier_ones(tmp_path: Path) -> None:
 
 
 def test_a_changed_byte_is_found_when_it_is_read(tmp_path: Path) -> None:
-    path = checkpoints.save(tmp_path, 3, ARRAYS, {})
+    path = checkpoints.save(tmp_path, 3, ARRAYS, {"epoch": 1})
     content = bytearray(path.read_bytes())
     place = bytes(content).index(ARRAYS["weights/0/conv/kernel"].tobytes()) + 10
     content[place] ^= 1
@@ -107,7 +109,7 @@ def test_a_changed_byte_is_found_when_it_is_read(tmp_path: Path) -> None:
 
 def test_damaged_zip_fields_are_one_message(tmp_path: Path) -> None:
     """A flag that says encrypted, and a compression that there is not."""
-    path = checkpoints.save(tmp_path, 3, ARRAYS, {})
+    path = checkpoints.save(tmp_path, 3, ARRAYS, {"epoch": 1})
     content = path.read_bytes()
     directory = content.index(b"PK\x01\x02")
     for place, bit in ((directory + 8, 1), (directory + 11, 1)):
@@ -116,6 +118,79 @@ def test_damaged_zip_fields_are_one_message(tmp_path: Path) -> None:
         path.write_bytes(bytes(damaged))
         with pytest.raises(CaseError, match="is damaged"):
             checkpoints.newest(tmp_path).arrays()
+
+
+def rewritten(path: Path, compression: int = zipfile.ZIP_STORED, **members: bytes) -> None:
+    """Write a checkpoint again with other members."""
+    with zipfile.ZipFile(path) as file:
+        content = {name: file.read(name) for name in file.namelist()}
+    content.update({f"{name.replace('__', '/')}.npy": data for name, data in members.items()})
+    with zipfile.ZipFile(path, "w", compression) as file:
+        for name, data in content.items():
+            file.writestr(name, data)
+
+
+def npy(values: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values, allow_pickle=False)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "[]",
+        "{}",
+        "[" * 500,
+        '{"format": 1, "updates": 1e999, "facts": {"epoch": 1}, "bfloat16": []}',
+        '{"format": 1, "updates": [3], "facts": {"epoch": 1}, "bfloat16": []}',
+        '{"format": 1, "updates": 3, "facts": {"epoch": "x"}, "bfloat16": []}',
+        '{"format": 1, "updates": 3, "facts": [], "bfloat16": []}',
+        '{"format": 1, "updates": 3, "facts": {"epoch": 1}, "bfloat16": {"a": 1}}',
+        '{"format": "1", "updates": 3, "facts": {"epoch": 1}, "bfloat16": []}',
+    ],
+)
+def test_facts_of_another_kind_are_one_message(tmp_path: Path, header: str) -> None:
+    path = checkpoints.save(tmp_path, 3, ARRAYS, {"epoch": 1})
+    facts = npy(np.frombuffer(header.encode(), np.uint8))
+    rewritten(path, **{checkpoints.FACTS: facts})
+    with pytest.raises(CaseError, match="checkpoint-00000003.npz is damaged"):
+        checkpoints.newest(tmp_path)
+
+
+WRONG_ARRAYS = {
+    "text": npy(np.asarray(["a", "b"])),
+    "header": b"\x93NUMPY\x01\x00v\x00{'descr': (((((",
+    "version": b"\x93NUMPY\x09\x09",
+    "shape": npy(np.zeros(3)).replace(b"(3,)", b"(-3,"),
+    "size": npy(np.zeros(3)).replace(b"(3,), }          ", b"(99999999999,), }"),
+    "pickle": npy(np.zeros(3)).replace(b"<f8", b"|O8"),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_ARRAYS)
+def test_an_array_that_is_none_is_one_message(tmp_path: Path, kind: str) -> None:
+    path = checkpoints.save(tmp_path, 3, ARRAYS, {"epoch": 1})
+    rewritten(path, draws=WRONG_ARRAYS[kind])
+    with pytest.raises(CaseError, match="checkpoint-00000003.npz is damaged"):
+        checkpoints.newest(tmp_path).arrays()
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_is_compressed_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, compression: int
+) -> None:
+    path = checkpoints.save(tmp_path, 3, ARRAYS, {"epoch": 1})
+    rewritten(path, compression, zeros=npy(np.zeros(1 << 20)))
+    with pytest.raises(CaseError, match=r"is damaged .*\.npy is compressed"):
+        checkpoints.newest(tmp_path)
+
+
+def test_a_pipe_is_no_checkpoint(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "checkpoint-00000001.npz")
+    with pytest.raises(CaseError, match="checkpoint-00000001.npz: it is no regular file"):
+        checkpoints.newest(tmp_path)
 
 
 def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
@@ -129,7 +204,7 @@ def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
 def test_a_later_format_is_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as later:
         later.setattr(checkpoints, "FORMAT", 2)
-        checkpoints.save(tmp_path, 1, ARRAYS, {})
+        checkpoints.save(tmp_path, 1, ARRAYS, {"epoch": 1})
     with pytest.raises(CaseError, match="has format 2, which this version does not read"):
         checkpoints.checkpoints(tmp_path)
 
@@ -137,7 +212,7 @@ def test_a_later_format_is_not_guessed(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_full_disk_leaves_the_earlier_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = checkpoints.save(tmp_path, 5, ARRAYS, {})
+    path = checkpoints.save(tmp_path, 5, ARRAYS, {"epoch": 1})
     before = path.read_bytes()
 
     def full(file: Any, **_: Any) -> None:
@@ -146,16 +221,16 @@ def test_a_full_disk_leaves_the_earlier_file(
 
     monkeypatch.setattr(np, "savez", full)
     with pytest.raises(CaseError, match="cannot be written: No space left on device; choose"):
-        checkpoints.save(tmp_path, 5, ARRAYS, {})
+        checkpoints.save(tmp_path, 5, ARRAYS, {"epoch": 1})
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_bytes() == before
 
 
 def test_a_run_deletes_its_own_checkpoints_alone(tmp_path: Path) -> None:
-    earlier = checkpoints.save(tmp_path, 1, ARRAYS, {})
+    earlier = checkpoints.save(tmp_path, 1, ARRAYS, {"epoch": 1})
     folder = CheckpointFolder(str(tmp_path), "", keep=False)
-    folder.save(2, ARRAYS, {})
-    folder.save(2, ARRAYS, {})
+    folder.save(2, ARRAYS, {"epoch": 1})
+    folder.save(2, ARRAYS, {"epoch": 1})
     assert [found.updates for found in folder.written()] == [2]
     folder.close()
     assert len(list(tmp_path.iterdir())) == 2  # the user's folder stays as it is
@@ -170,7 +245,7 @@ def test_a_temporary_folder_stays_only_where_asked(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = CheckpointFolder("", "", keep)
     assert not list(tmp_path.iterdir())  # a run without checkpoints makes none
-    folder.save(2, ARRAYS, {})
+    folder.save(2, ARRAYS, {"epoch": 1})
     assert folder.path.parent == tmp_path
     folder.close()
     assert bool(list(tmp_path.iterdir())) == keep
@@ -230,7 +305,7 @@ def test_a_folder_that_cannot_be_written_is_found_before_training(
 def test_the_folder_of_another_run_is_taken_only_to_resume_it(tmp_path: Path, part: str) -> None:
     given, other = tmp_path / "run", tmp_path / "other"
     for path in (given / part, other):
-        checkpoints.save(path, 4, ARRAYS, {})
+        checkpoints.save(path, 4, ARRAYS, {"epoch": 1})
     (tmp_path / "link").symlink_to(given)
     folder = CheckpointFolder(str(given), part, keep=True)
     for resumed_from in ("", str(other), str(tmp_path / "gone")):
