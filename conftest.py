@@ -1,10 +1,36 @@
-"""Registers the plugins and the fixtures, nothing else."""
+"""Registers the plugins and the fixtures; answers Ctrl-C until pytest itself does."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Optional
+
 import pytest
+
+
+def _interrupted(number: int, frame: Optional[FrameType]) -> None:
+    os.write(2, b"\ninterrupted while the suite was loaded: nothing was measured\n")
+    os._exit(pytest.ExitCode.INTERRUPTED)
+
+
+# Pytest answers Ctrl-C from its configuration on; before, Python would print a traceback.
+if (
+    threading.current_thread() is threading.main_thread()
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+):
+    signal.signal(signal.SIGINT, _interrupted)
 
 # Plugins import each other, so one may be there before pytest is told to rewrite it.
 pytest.register_assert_rewrite("ipubench.fixtures", "ipubench.plugins")
 
 pytest_plugins = ["ipubench.plugins"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Leave Ctrl-C to pytest."""
+    if signal.getsignal(signal.SIGINT) is _interrupted:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,12 +9,12 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import List, Set
 
 import pytest
 
+from ipubench.fixtures.machine import scratch
 from ipubench.plugins.baseline.format import BaselineError
 
 VARIABLE = "IPUBENCH_COLLECTED_FILE"
@@ -31,8 +31,8 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
 
 def all_cases(root: Path) -> Set[str]:
     """Return the node ids of the suite in a folder. Raises BaselineError if it cannot collect."""
-    with tempfile.TemporaryDirectory(prefix="ipubench-collected-") as folder:
-        found = Path(folder) / "cases.json"
+    with scratch.folder("collected") as folder:
+        found = folder / "cases.json"
         kept = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
         words = [
             "--collect-only",

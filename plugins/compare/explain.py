@@ -8,12 +8,12 @@ one. A stored baseline cannot run: its operations are known where it was measure
 from __future__ import annotations
 
 import shutil
-import tempfile
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import only_lists
 from ipubench.plugins.compare.against_plugin import against_key
@@ -132,10 +132,10 @@ class Profiler:
         # A resumed run may have left some.
         shutil.rmtree(traces, ignore_errors=True)
         cpus = config.stash[cpus_key]
-        with tempfile.TemporaryDirectory(prefix="ipubench-profile-") as results, running_on(cpus):
+        with scratch.folder("profile") as results, running_on(cpus):
             code, output = run_bounded(
                 [
-                    *fresh_command(config, self._nodeid, results, elsewhere),
+                    *fresh_command(config, self._nodeid, str(results), elsewhere),
                     f"--profile={root}",
                 ],
                 str(folder_of(config, elsewhere)),

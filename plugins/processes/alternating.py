@@ -8,11 +8,8 @@ sides' rounds alike.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import shutil
 import sys
-import tempfile
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +22,7 @@ from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.fixtures.instances.plan import alone, instances_of
 from ipubench.fixtures.instances.protocol import ALTERNATING
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention, per_interval
 from ipubench.plugins.gate.adjacent import AdjacentRounds, block
 from ipubench.plugins.processes import only_from
@@ -81,16 +79,16 @@ class AlternatingProcesses:
     elsewhere: Environment
     progress: Callable[[str], None]
     _sides: Dict[str, Instances] = field(default_factory=dict)
-    _folder: str = ""
+    _folder: Path = Path()  # while it is used
 
     def __enter__(self) -> AlternatingProcesses:
-        self._folder = tempfile.mkdtemp(prefix="ipubench-pair-")
+        self._folder = scratch.make("pair")
         return self
 
     def __exit__(self, *_: object) -> None:
         for side in self._sides.values():
             side.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        scratch.remove(self._folder)
 
     def start(self, here_first: bool) -> None:
         """Start both processes and make their steps ready; what is timed is never side by side.
@@ -158,7 +156,7 @@ class AlternatingProcesses:
     def _process(self, name: str) -> Instances:
         elsewhere = None if name == HERE else self.elsewhere
         ours = fresh_environment()
-        results = os.path.join(self._folder, "results")
+        results = str(self._folder / "results")
         command = fresh_command(self.config, self.nodeid, results, elsewhere)
         plan = alone(
             name,
@@ -167,7 +165,7 @@ class AlternatingProcesses:
         )
         # Nothing is captured: all output belongs into the log.
         program = partial(_obedient, [*command, "-s"])
-        return Instances(plan, program, Path(self._folder) / name.split()[-1])
+        return Instances(plan, program, self._folder / name.split()[-1])
 
     def _order(self, name: str, order: str, argument: Any = None) -> Any:
         with self._blaming(name):

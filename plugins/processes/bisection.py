@@ -11,13 +11,14 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, NoReturn, Optional, Sequence
 
 import pytest
 
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import IMPORT_ROOT
+from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.text import percent, percentage_argument
@@ -73,8 +74,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         where = Path(revision.toplevel(f"git:{given.good}", root))
         good = revision.find_commit(f"git:{given.good}", root)
         bad = revision.find_commit(f"git:{given.bad}", root)
-        with tempfile.TemporaryDirectory(prefix="ipubench-bisect-") as folder:
-            tree = Path(folder) / "worktree"
+        with scratch.folder("bisect") as folder:
+            tree = folder / "worktree"
             revision.add(f"git:{given.bad}", where, tree, bad)
             try:
                 project = tree / root.resolve().relative_to(where.resolve())
@@ -82,7 +83,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
                 return _bisect(tree, project, good, bad, asked)
             finally:
                 revision.remove(tree)
-    except pytest.UsageError as error:
+    except (pytest.UsageError, ScratchError) as error:
         print(f"ipubench-bisect: {error}", file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
@@ -122,9 +123,9 @@ def step(arguments: Sequence[str]) -> int:
     ``arguments``: the project's folder there, the good commit, and words for pytest.
     """
     project, good, *words = arguments
-    with tempfile.TemporaryDirectory(prefix="ipubench-bisect-step-") as results:
-        code = _measure(Path(project), good, words, Path(results))
-        verdicts = _verdicts(Path(results))
+    with scratch.folder("bisect-step") as results:
+        code = _measure(Path(project), good, words, results)
+        verdicts = _verdicts(results)
     if code in INTERRUPTED:
         return ABORT
     found = judged(verdicts)

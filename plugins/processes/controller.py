@@ -12,10 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
-import tempfile
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Set
 
 import pytest
@@ -24,6 +21,8 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import hold
 from ipubench.fixtures.instances.plan import instances_of
+from ipubench.fixtures.machine import scratch
+from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.command_line.words import is_worker, only_lists, only_tests
 from ipubench.plugins.processes.worker import PART, SELECTED, SELECTING, Handover
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -130,10 +129,9 @@ class Controller:
         names = sorted({name for device in made for name in device.leases()})
         try:
             self.held.enter_context(hold(self.config, names))
-        except DeviceError as error:
+            self.folder = self.held.enter_context(scratch.folder("workers"))
+        except (DeviceError, ScratchError) as error:
             raise pytest.UsageError(str(error)) from None
-        self.folder = Path(tempfile.mkdtemp(prefix="ipubench-run-"))
-        self.held.callback(shutil.rmtree, str(self.folder), ignore_errors=True)
         self.selecting = self.held.enter_context((self.folder / SELECTING).open("w"))
         fcntl.flock(self.selecting, fcntl.LOCK_EX)
 

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -20,6 +19,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.words import arguments_of, measuring_arguments
@@ -66,15 +66,15 @@ def measure_again(
     ``elsewhere`` is the environment that it runs in, where that is not ours.
     """
     cpus = config.stash[cpus_key]
-    with tempfile.TemporaryDirectory(prefix="ipubench-fresh-") as folder, running_on(cpus):
+    with scratch.folder("fresh") as folder, running_on(cpus):
         code, output = run_bounded(
-            fresh_command(config, nodeid, folder, elsewhere),
+            fresh_command(config, nodeid, str(folder), elsewhere),
             str(folder_of(config, elsewhere)),
             elsewhere.variables(fresh_environment()) if elsewhere else fresh_environment(),
             most_seconds(config, nodeid),
         )
         results = SessionResults()
-        for journal in Path(folder).glob("run-*.jsonl"):
+        for journal in folder.glob("run-*.jsonl"):
             for line in read_lines(journal):
                 results.take(line)
     refused = code == only_from.USAGE_ERROR and elsewhere is not None

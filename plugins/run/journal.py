@@ -35,6 +35,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, mask_words
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.untrusted import BadFile
 from ipubench.plugins.command_line.words import measures
@@ -64,7 +65,7 @@ def journals(folder: Path) -> List[Path]:
         # Of runs in the same second, the numbers of their processes say nothing.
         return path.name[: len("run-20261121T204357")], path.stat().st_mtime_ns
 
-    return sorted(folder.glob("run-*.jsonl"), key=age)
+    return sorted(filter(Path.is_file, folder.glob("run-*.jsonl")), key=age)
 
 
 def _new_run(config: pytest.Config, folder: Path) -> Run:
@@ -88,7 +89,7 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
     """Return the latest run with the same command line, or None."""
     for path in reversed(journals(folder)):
         journal = JsonLinesFile(path)
-        if not path.is_file() or not journal.claim():
+        if not journal.claim():
             continue
         try:
             lines = read_lines(path)
@@ -114,6 +115,7 @@ def _is_this_run(config: pytest.Config, first: Dict[str, Any]) -> bool:
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     """Open the run's journal; return the items that a resumed run has already done."""
     folder = Path(config.option.results_dir)
+    scratch.remove_left()
     try:
         folder = user_path(config.option.results_dir)
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.run.results import SessionResults
-from tests.support.harness import WITHOUT_OTHERS, Outcome, Project
+from tests.support.harness import ROOT, WITHOUT_OTHERS, Outcome, Project
 
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
@@ -272,3 +272,33 @@ def test_sigterm_at_the_end_of_a_whole_run_keeps_what_it_writes(project: Project
     outcome.line("baseline with 2 cases written to")
     assert len(project.baseline()["benchmarks"]) == 2
     assert "interrupted" not in outcome.text
+
+
+AT_AN_IMPORT = """
+import os, signal, sys
+
+def watch(event, arguments):
+    if event == "import" and arguments[0] == "ipubench.plugins.run.journal":
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(watch)
+"""
+
+
+def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "at_an_import.py").write_text(AT_AN_IMPORT)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "at_an_import", "-k", "dense"],
+        cwd=str(ROOT),
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        check=False,
+    )
+    assert ended.returncode == pytest.ExitCode.INTERRUPTED
+    assert ended.stderr.split("\n") == [
+        "",
+        "interrupted while the suite was loaded: nothing was measured",
+        "",
+    ]
