@@ -36,6 +36,7 @@ MODULES = (
     "plugins.run.progress",
     "plugins.report.terminal",
     "plugins.measure.fixture",
+    "plugins.measure.memory",
     "plugins.measure.instance",
     "plugins.measure.apart",
     "fixtures.pytest_fixtures",

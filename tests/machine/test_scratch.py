@@ -42,7 +42,7 @@ def started() -> subprocess.Popen[str]:
         cwd=str(ROOT),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        universal_newlines=True,
+        text=True,
     )
 
 

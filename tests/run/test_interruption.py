@@ -291,9 +291,8 @@ def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path) -> None:
         [sys.executable, "-m", "pytest", "-p", "at_an_import", "-k", "dense"],
         cwd=str(ROOT),
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
+        capture_output=True,
+        text=True,
         check=False,
     )
     assert ended.returncode == pytest.ExitCode.INTERRUPTED

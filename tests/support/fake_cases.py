@@ -14,6 +14,8 @@ from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.model_cache import ModelCache, options_of
 
+TROUBLES = ("none", "error", "raise", "kill", "memory")
+
 
 @dataclass(frozen=True)
 class Fake(CaseConfig):
@@ -31,7 +33,7 @@ class Fake(CaseConfig):
     loader_seconds: float = option(0.0, "seconds to load a batch", minimum=0)
     model_cache_path: str = option("", "folder of compiled models")
     compile_only: bool = option(False, "compile, and neither run nor measure")
-    trouble: str = option("none", "what goes wrong", choices=("none", "error", "raise", "kill"))
+    trouble: str = option("none", "what goes wrong", choices=TROUBLES)
 
     def check(self) -> None:
         super().check()
@@ -59,6 +61,8 @@ def bench_fake(config: Fake, device: Any, meter: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if config.trouble == "raise":
         raise RuntimeError("an unforeseen error")
+    if config.trouble == "memory":
+        raise MemoryError("Unable to allocate 7.28 TiB for an array")
     kept = config.model_cache_path
     feed = ArrayFeed(config.data, ())
     step = FakeStep(

@@ -120,11 +120,11 @@ def test_damaged_zip_fields_are_one_message(tmp_path: Path) -> None:
             checkpoints.newest(tmp_path).arrays()
 
 
-def rewritten(path: Path, compression: int = zipfile.ZIP_STORED, **members: bytes) -> None:
+def rewritten(path: Path, members: Dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> None:
     """Write a checkpoint again with other members."""
     with zipfile.ZipFile(path) as file:
         content = {name: file.read(name) for name in file.namelist()}
-    content.update({f"{name.replace('__', '/')}.npy": data for name, data in members.items()})
+    content.update({f"{name}.npy": data for name, data in members.items()})
     with zipfile.ZipFile(path, "w", compression) as file:
         for name, data in content.items():
             file.writestr(name, data)
@@ -153,7 +153,7 @@ def npy(values: Any) -> bytes:
 def test_facts_of_another_kind_are_one_message(tmp_path: Path, header: str) -> None:
     path = checkpoints.save(tmp_path, 3, ARRAYS, {"epoch": 1})
     facts = npy(np.frombuffer(header.encode(), np.uint8))
-    rewritten(path, **{checkpoints.FACTS: facts})
+    rewritten(path, {checkpoints.FACTS: facts})
     with pytest.raises(CaseError, match="checkpoint-00000003.npz is damaged"):
         checkpoints.newest(tmp_path)
 
@@ -172,7 +172,7 @@ WRONG_ARRAYS = {
 @pytest.mark.parametrize("kind", WRONG_ARRAYS)
 def test_an_array_that_is_none_is_one_message(tmp_path: Path, kind: str) -> None:
     path = checkpoints.save(tmp_path, 3, ARRAYS, {"epoch": 1})
-    rewritten(path, draws=WRONG_ARRAYS[kind])
+    rewritten(path, {"draws": WRONG_ARRAYS[kind]})
     with pytest.raises(CaseError, match="checkpoint-00000003.npz is damaged"):
         checkpoints.newest(tmp_path).arrays()
 
@@ -182,7 +182,7 @@ def test_what_is_compressed_is_refused_before_it_fills_the_memory(
     tmp_path: Path, compression: int
 ) -> None:
     path = checkpoints.save(tmp_path, 3, ARRAYS, {"epoch": 1})
-    rewritten(path, compression, zeros=npy(np.zeros(1 << 20)))
+    rewritten(path, {"zeros": npy(np.zeros(1 << 20))}, compression)
     with pytest.raises(CaseError, match=r"is damaged .*\.npy is compressed"):
         checkpoints.newest(tmp_path)
 

@@ -1,0 +1,57 @@
+"""A case that needs more memory than there is: one message with what was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipubench.plugins.measure.memory import LONGEST, shortage
+from tests.support.harness import Project
+
+
+class OutOfMemoryError(RuntimeError):
+    """As PyTorch's, which is a RuntimeError too."""
+
+
+class ResourceExhaustedError(Exception):
+    """As TensorFlow's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "MemoryError"),
+        (MemoryError("Unable to allocate 7.28 TiB"), "Unable to allocate 7.28 TiB"),
+        (OutOfMemoryError("CUDA: tried 9 GiB\nmore"), "CUDA: tried 9 GiB"),
+        (ResourceExhaustedError("{{node x}}\nOOM when allocating y"), "OOM when allocating y"),
+        (
+            RuntimeError("a trace\n[enforce fail] . DefaultCPUAllocator: can't allocate memory: 4"),
+            "[enforce fail] . DefaultCPUAllocator: can't allocate memory: 4",
+        ),
+        (RuntimeError("std::bad_alloc"), "std::bad_alloc"),
+        (ValueError("array is too big; more\x1b[2J"), "array is too big; more\\x1b[2J"),
+        (RuntimeError("Out of memory: cannot fit all variable data"), "Out of memory: cannot fit"),
+    ],
+)
+def test_errors_of_missing_memory(error: Exception, said: str) -> None:
+    found = shortage(error)
+    assert found is not None and found.startswith(said) and "\n" not in found
+
+
+@pytest.mark.parametrize("error", [None, ValueError("memory_format is wrong"), KeyError("x")])
+def test_other_errors(error: Exception) -> None:
+    assert shortage(error) is None
+
+
+def test_a_long_reason_is_cut() -> None:
+    assert len(shortage(MemoryError("x" * 9999)) or "") <= LONGEST + 3
+
+
+@pytest.mark.slow
+def test_one_message_and_the_run_goes_on(project: Project) -> None:
+    words = ["-k", "beta-synthetic or alpha-bs8-synthetic", "--set=trouble=memory,none"]
+    outcome = project.run(*words, "--set=batch_size=1000000").assert_code(1)
+    assert "2 failed, 2 passed" in outcome.text
+    assert "Traceback" not in outcome.text
+    line = outcome.line("E   ") if "E   " in outcome.text else outcome.text
+    assert "more memory than there is with batch_size=1000000, trouble=memory" in line
+    assert "(Unable to allocate 7.28 TiB for an array)" in outcome.text
