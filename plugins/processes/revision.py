@@ -19,8 +19,9 @@ from typing import Iterator, List, Optional, Sequence
 
 import pytest
 
-from ipubench.fixtures.case.errors import DataError
+from ipubench.fixtures.case.errors import CaseError, DataError
 from ipubench.fixtures.data.cache import cache_dir
+from ipubench.fixtures.machine.files import require_private
 
 PREFIX = "git:"
 MERGE_BASE = "merge-base:"
@@ -111,7 +112,9 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
     made_by = f"-{hashlib.sha256(setup.encode()).hexdigest()[:8]}" if setup else ""
     tree = folder / f"{commit}{made_by}"
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for place in (folder.parent, folder):
+            require_private(place, "IPUBENCH_CACHE_DIR")
         with FileLock(str(folder / "lock")):
             for old in _unused(folder):
                 remove(old)
@@ -122,6 +125,8 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
                     if setup:
                         _run_setup(setup, tree)
             _stamp(tree).touch()
+    except CaseError as error:
+        raise pytest.UsageError(f"--against={given}: {error}") from None
     except OSError as error:
         raise pytest.UsageError(
             f"--against={given}: no worktree can be made in {folder}: {error}; set "

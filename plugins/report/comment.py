@@ -27,6 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, NoReturn, Optional, Sequence
 
+from ipubench.fixtures.machine.untrusted import has_fields, read_json
+
+MOST_EVENT = 16 << 20  # bytes
 PAGE = 100  # comments in one answer
 MOST_PAGES = 50
 TIMEOUT_SECONDS = 60.0
@@ -63,10 +66,12 @@ class Service:
     def _github(cls, job: Mapping[str, str]) -> Service:
         token, path = _needed(job, "GH_TOKEN"), _needed(job, "GITHUB_EVENT_PATH")
         try:
-            event = json.loads(Path(path).read_text(encoding="utf-8"))
-            number = int(event["pull_request"]["number"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CommentError(f"the job's event {path} names no pull request: {error!r}") from None
+            event = read_json(Path(path), MOST_EVENT)
+        except OSError as error:
+            raise CommentError(f"the job's event cannot be read: {error}") from None
+        if not has_fields(event, {"pull_request.number": int}):
+            raise CommentError(f"the job's event {path} names no pull request")
+        number = event["pull_request"]["number"]
         api = job.get("GITHUB_API_URL", "https://api.github.com")
         issues = f"{api}/repos/{job['GITHUB_REPOSITORY']}/issues"
         headers = {

@@ -129,6 +129,16 @@ def test_a_compiled_model_depends_on_what_changes_it_alone(tmp_path: Path) -> No
     assert json.dumps(options_of(config)) != before
 
 
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    """A kept model is code, and whoever may write there could have it executed."""
+    made = ModelCache(str(tmp_path / "made"), KEY, ".pt").folder
+    assert made.stat().st_mode & 0o777 == 0o700
+    for mode in (0o770, 0o1777):
+        made.chmod(mode)
+        with pytest.raises(CaseError, match=f"made can be written by other users .mode {mode:o}"):
+            ModelCache(str(made), KEY, ".pt")
+
+
 def test_a_folder_of_nobody_is_one_message() -> None:
     with pytest.raises(CaseError, match="~nobody2/x cannot be used: there is no home folder for"):
         ModelCache("~nobody2/x", KEY, ".pt")

@@ -1,0 +1,121 @@
+"""No input ends a reader otherwise than in a value or its own error; no reader is without bounds."""
+
+from __future__ import annotations
+
+import ast
+import random
+from pathlib import Path
+from typing import Iterator, List, Set, Tuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.__main__ import FOUND, attempt, folder_of, main
+from tests.fuzz.mutations import mutated
+from tests.fuzz.readers import READERS, TRUSTED
+from tests.support.harness import ROOT
+
+#: Calls that take a file or a text whole, whatever is in it.
+METHODS = {"read_text", "read_bytes"}
+FUNCTIONS = {
+    *(("json", "load"), ("json", "loads"), ("yaml", "compose"), ("yaml", "safe_load")),
+    *(("yaml", "load"), ("np", "load"), ("torch", "load"), ("pickle", "load"), ("pickle", "loads")),
+    *(("Image", "open"), ("zipfile", "ZipFile"), ("tarfile", "open"), ("csv", "reader")),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_sound_input_is_read(tmp_path: Path, name: str) -> None:
+    """Otherwise the attack would try one refusal again and again."""
+    reader = READERS[name]
+    content = reader.sound(tmp_path)
+    if name == "dataset_info.json":
+        pytest.skip("its shards, which it would look at next, are not there")
+    reader.read(tmp_path, content)
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(seed=st.integers(0, 1 << 32))
+def test_nearly_sound_inputs(tmp_path: Path, name: str, seed: int) -> None:
+    reader = READERS[name]
+    content = mutated(reader.sound(tmp_path), random.Random(seed))
+    assert attempt(reader, tmp_path, content) is None
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(content=st.binary(max_size=300))
+def test_any_bytes(tmp_path: Path, name: str, content: bytes) -> None:
+    assert attempt(READERS[name], tmp_path, content) is None
+
+
+def _found() -> List[Tuple[str, Path]]:
+    return [(name, path) for name in READERS for path in sorted(folder_of(name).glob("*"))]
+
+
+@pytest.mark.parametrize(("name", "path"), _found(), ids=lambda value: str(value)[-30:])
+def test_what_was_found_once(tmp_path: Path, name: str, path: Path) -> None:
+    assert attempt(READERS[name], tmp_path, path.read_bytes()) is None
+
+
+def test_found_inputs_belong_to_a_reader() -> None:
+    folders = {folder_of(name) for name in READERS}
+    assert {path for path in FOUND.iterdir() if path.is_dir()} <= folders
+
+
+def test_the_attack_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seconds=0.5", "--seed=1", "gate.yml"]) == 0
+    seed, reader, total = capsys.readouterr().out.splitlines()
+    assert seed == "seed 1" and total.endswith("inputs, 0 found")
+    assert int(reader.split()[1]) > 10
+    with pytest.raises(SystemExit):
+        main(["nothing"])
+
+
+# ------------------------------------------------------------------ readers that nobody listed
+
+
+def _calls(tree: ast.AST) -> Iterator[Tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            on = node.func.value
+            yield (on.id if isinstance(on, ast.Name) else "", node.func.attr)
+
+
+def unbounded(source: str) -> bool:
+    """Tell whether a module reads something whole."""
+    return any(
+        method in METHODS or (on, method) in FUNCTIONS for on, method in _calls(ast.parse(source))
+    )
+
+
+def _modules() -> Set[str]:
+    paths = [
+        path for top in ("plugins", "fixtures", "models") for path in (ROOT / top).rglob("*.py")
+    ]
+    return {
+        path.relative_to(ROOT).as_posix()
+        for path in paths
+        if unbounded(path.read_text(encoding="utf-8"))
+    }
+
+
+def test_every_reader_is_listed_with_its_bounds_or_the_reason_why_it_needs_none() -> None:
+    listed = {reader.module for reader in READERS.values()}
+    assert _modules() - listed - set(TRUSTED) == set(), "list it in tests/fuzz/readers.py"
+    assert set(TRUSTED) - _modules() == set(), "it reads nothing of that kind any more"
+    assert all((ROOT / module).is_file() for module in listed)
+
+
+@pytest.mark.parametrize(
+    "line", ["json.loads(text)", "path.read_text()", "np.load(file)", "Image.open(file)"]
+)
+def test_a_new_reader_would_be_noticed(line: str) -> None:
+    assert unbounded(f"def read(path):\n    return {line}\n")
+    assert not unbounded("def read(path):\n    return read_json(path)\n")
