@@ -329,7 +329,7 @@ READERS: Dict[str, Reader] = {
 TRUSTED: Dict[str, str] = {
     "fixtures/case/values.py": "the value of --set, on the user's own command line",
     "fixtures/data/build_tfrecords/source.py": "the user's own list of labels",
-    "fixtures/instances/protocol.py": "lines of instances, which have shown that they know the token",
+    "fixtures/instances/protocol.py": "lines of instances, which know the token",
     "fixtures/machine/contention.py": "files of the kernel",
     "fixtures/machine/process.py": "lines of our own supervisor",
     "fixtures/machine/supervisor.py": "the order of our own parent",
@@ -337,7 +337,7 @@ TRUSTED: Dict[str, str] = {
     "fixtures/poplar/options.py": "the user's own --set, or our own YAML",
     "fixtures/runtimes/data_parallel.py": "a variable of our own parent",
     "fixtures/runtimes/model_cache.py": "our own code, for its digest",
-    "fixtures/runtimes/torch/engines.py": "kept models: code, in a folder that only the user may write to",
+    "fixtures/runtimes/torch/engines.py": "kept models: code, in a private folder",
     "fixtures/runtimes/torch/openvino_guard.py": "words of our own parent",
     "fixtures/servers/client.py": "orders of our own parent",
     "fixtures/servers/clients.py": "lines of our own clients",

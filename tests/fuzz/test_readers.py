@@ -1,4 +1,4 @@
-"""No input ends a reader otherwise than in a value or its own error; no reader is without bounds."""
+"""No input ends a reader otherwise than in a value or its own error; none is without bounds."""
 
 from __future__ import annotations
 
