@@ -25,7 +25,7 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench check test test-avx2 test38 tf26 gate-study lint docs format clean
+.PHONY: setup bench check test test-avx2 test38 tf26 gate-study fuzz chaos lint docs format clean
 
 setup: $(STAMP)
 
@@ -100,6 +100,15 @@ gate-study: setup
 			$(if $(QUICK),--passes=10 --seconds=120,--passes=40) || exit 1; \
 	done
 	$(BIN)/python -m scripts.gate_study.beside_others --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
+
+# Nearly sound files and messages for every reader of them; runs that are ended at random moments.
+SECONDS ?= 120
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --seconds=$(SECONDS)
+
+TRIALS ?= 60
+chaos: setup
+	$(BIN)/python -m tests.chaos --trials=$(TRIALS)
 
 # What Python 3.8 has not. Types are not looked at: nothing evaluates annotations.
 VERMIN := --target=3.8- --violations --no-tips --no-eval-annotations --quiet
