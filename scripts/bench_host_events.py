@@ -37,7 +37,7 @@ def bench_host_events(
     steps = {events: built(config, events, tensorflow, data) for events in EVENTS}
     images = config.batches.global_batch_size * UPDATES
     seconds: Dict[Tuple[int, int], List[float]] = {events: [] for events in EVENTS}
-    order = random.Random(0)
+    order = random.Random(0)  # noqa: S311  order
     try:
         for events in EVENTS:
             epoch(steps[events])

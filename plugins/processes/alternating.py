@@ -123,7 +123,7 @@ class AlternatingProcesses:
         rounds, watched = AdjacentRounds(), Contended(self.device)
         while not rounds.stopped_by:
             # Seeded by nothing: a machine with a period of its own must not meet ours twice.
-            for here_first in block(random.random() < 0.5):
+            for here_first in block(random.random() < 0.5):  # noqa: S311  which side begins
                 self._both(here_first, rounds, watched)
             if rounds.looks(steps):
                 watched.complete(rounds)

@@ -117,7 +117,7 @@ def test_no_message_of_a_failure_has_a_secret(shell: Shell) -> None:
 
 def test_another_secret_is_the_same_case(shell: Shell) -> None:
     shell.run("-k", "works_gen").assert_code(0)
-    shell.environment["GITHUB_TOKEN"] = "c4n4ry-another"
+    shell.environment["GITHUB_TOKEN"] = "c4n4ry-another"  # noqa: S105  a canary
     spec = (shell.folder / FILE).read_text()
     (shell.folder / FILE).write_text(spec.replace("c4n4ry-parameter", "c4n4ry-other"))
     shell.run("-k", "works_gen", "--resume").assert_code(0).line("1 cases are done")

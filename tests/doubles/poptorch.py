@@ -186,7 +186,7 @@ class PoplarExecutor:
         if "cache" not in self._values:
             return
         program = f"{sum(p.numel() for p in self._model.parameters())}-{tuple(images.shape)}"
-        path = Path(self._values["cache"]) / f"{hashlib.md5(program.encode()).hexdigest()}.popef"
+        path = Path(self._values["cache"]) / f"{hashlib.md5(program.encode()).hexdigest()}.popef"  # noqa: S324  no secret
         if not path.exists():
             path.write_bytes(b"executable")
 

@@ -98,7 +98,7 @@ def become(request: Dict[str, Any], path: List[str]) -> None:
     else:
         sys.path[:] = ["", *more, *path]
         sys.argv[:] = [kind, *words]
-        exec(program, {"__name__": "__main__"})
+        exec(program, {"__name__": "__main__"})  # noqa: S102  a test's own program
 
 
 def use_files(output_name: str) -> None:

@@ -113,7 +113,7 @@ def test_names_of_the_original_program_work() -> None:
     assert resolve_key(Serving, "batch-size") == "request_batch_size"
     assert resolve_key(Serving, "micro_batch_size") == "micro_batch_size"
     assert resolve_key(Serving, "clients") == "num_threads"
-    for host in ("0.0.0.0", "localhost"):
+    for host in ("0.0.0.0", "localhost"):  # noqa: S104  the refused value
         assert convert(Serving, "host", host) == host
     with pytest.raises(ValueError, match="'10.0.0.1' is not one of"):
         convert(Serving, "host", "10.0.0.1")
