@@ -25,13 +25,14 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench check test test-avx2 test38 tf26 gate-study fuzz chaos lint docs format clean
+.PHONY: setup bench check test test-avx2 test38 tf26 gate-study fuzz chaos lint docs pins format clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+# Every file that is installed has the hash that is written down (scripts/install.py).
+$(STAMP): pyproject.toml constraints.txt constraints-cuda.txt scripts/install.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,onnx,serving,report,dev]'
+	$(BIN)/python scripts/install.py constraints.txt
 	touch $@
 
 bench: setup
@@ -60,9 +61,9 @@ ifneq ($(PYTHON38),)
 test38: $(STAMP38)
 	$(VENV38)/bin/python -m pytest tests -m "$(ON_38)" $(WORKERS)
 
-$(STAMP38): pyproject.toml constraints-py38.txt
+$(STAMP38): pyproject.toml constraints-py38.txt scripts/install.py
 	$(PYTHON38) -m venv $(VENV38)
-	$(VENV38)/bin/python -m pip install --quiet --constraint constraints-py38.txt --editable '.[report]' hypothesis pytest-xdist
+	$(VENV38)/bin/python scripts/install.py constraints-py38.txt
 	touch $@
 else
 test38:
@@ -81,11 +82,10 @@ tf26: $(STAMP26)
 	$(VENV26)/bin/python -m pytest bench_training bench_inference -k "cnn_tensorflow and synthetic" \
 		--precision=32.32 --set=image_size=64 --set=micro_batch_size=2 --budget=0.5
 
-$(STAMP26): pyproject.toml constraints-tf26.txt
+$(STAMP26): pyproject.toml constraints-tf26.txt scripts/install.py
 	@test -n "$(PYTHON38)" || { echo "make tf26 needs a Python 3.8: PYTHON38=PATH names one"; exit 1; }
 	$(PYTHON38) -m venv $(VENV26)
-	$(VENV26)/bin/python -m pip install --quiet --constraint constraints-tf26.txt --editable . \
-		hypothesis tensorflow tensorflow-probability
+	$(VENV26)/bin/python scripts/install.py constraints-tf26.txt
 	touch $@
 
 # How often the gate cries wolf and what it finds: about an hour on a quiet machine; QUICK=1 takes
@@ -120,10 +120,17 @@ lint: setup docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/vermin $(VERMIN) $(PYTHON_CODE)
+	$(BIN)/zizmor --offline --quiet docs/ci/github-actions.yml docs/ci/github-against.yml
 
 # The pages of docs/ as a site in site/; a broken link or a page out of the navigation is an error.
 docs: setup
 	$(BIN)/mkdocs build --strict
+
+# The pinned versions and the hashes of their files. ALSO=WHEEL adds one that is not on the package
+# index, such as PyTorch's for CPUs; UPGRADE=1 takes the newest versions.
+pins: setup
+	$(BIN)/python -m pip install --quiet uv
+	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.pins $(if $(UPGRADE),--upgrade) $(addprefix --also=,$(ALSO))
 
 format: setup
 	$(BIN)/ruff check --fix .

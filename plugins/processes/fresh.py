@@ -134,15 +134,18 @@ def run_bounded(
     Whatever ends the wait, an interruption included, the command and its process group are gone
     when this returns or raises.
     """
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    try:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:  # this user may have no more processes, or the folder is gone
+        return 1, f"no process can be started: {error.strerror}"
     try:
         output = process.communicate(timeout=seconds)[0]
     except subprocess.TimeoutExpired:

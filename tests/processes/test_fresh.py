@@ -84,3 +84,10 @@ def test_a_plugin_of_the_run_is_one_of_its_worker_and_its_fresh_processes(projec
     )
     assert answer.returncode == 0, answer.stdout
     assert (project.folder / "extra.log").read_text() == 3 * "loaded\n"
+
+
+def test_no_process_is_one_line(tmp_path: Path) -> None:
+    """As where the folder is gone, or the user may start no more."""
+    command = [sys.executable, "-c", "print()"]
+    code, output = fresh.run_bounded(command, str(tmp_path / "gone"), {}, 5)
+    assert code == 1 and output == "no process can be started: No such file or directory"
