@@ -8,19 +8,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Set
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import pytest
 
+from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline.entries import why_disturbed
 from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.compare.fresh_processes import most_time
 from ipubench.plugins.compare.policy import policy_of, thresholds_of
-from ipubench.plugins.gate.rule import Measure, Rule, judge
+from ipubench.plugins.gate.rule import (
+    DETECTABLE_CHANGE,
+    Measure,
+    Rule,
+    judge,
+    least_slowdown,
+)
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import with_processes
+from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
+from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, NEW, REGRESSED, Verdict
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key
@@ -85,16 +93,42 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
-    """Say how long saving or gating takes at most."""
+def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+    """Say how long saving or gating takes at most, and which cases are too noisy for the gate."""
     if not measures(config):
         return []
     comparison = config.stash.get(comparison_key, None)
-    cases = set(selected(config))
+    cases = {item.nodeid: item for item in items}
     entries = [] if comparison is None else comparison.entries
     stored = {entry["fullname"]: entry for entry in entries if entry["fullname"] in cases}
-    said = most_time(config, list(stored.values()))
-    return [] if said is None else [said]
+    cap = config.option.gate_cap
+    found = []
+    for name, entry in stored.items():
+        rule = Rule(thresholds_of(cases[name]), len(stored), cap)
+        least = least_slowdown(entry, rule)
+        if least is not None:
+            goal = max(DETECTABLE_CHANGE, 2 * rule.thresholds[THROUGHPUT])
+            found.append((least, goal, str(record_of(entry)["name"])))
+    said = (most_time(config, list(stored.values())), too_noisy(found))
+    return [line for line in said if line]
+
+
+def too_noisy(cases: Sequence[Tuple[float, float, str]]) -> str:
+    """Say which cases differ too much between processes; '' where none does.
+
+    ``cases``: the slow-down that the gate finds in 95% of comparisons, the one that it is meant to
+    find, and the case.
+    """
+    noisy = sorted((one for one in cases if one[0] > one[1]), reverse=True)
+    if not noisy:
+        return ""
+    goals = {goal for _, goal, _ in cases}
+    what = percent(goals.pop(), 0) if len(goals) == 1 else "twice their threshold"
+    shown = some_of([f"{name} from {percent(least)}" for least, _, name in noisy], 3)
+    return (
+        f"{len(noisy)} of {len(cases)} cases differ too much between processes for a slow-down of "
+        f"{what} to be found for certain: {shown}"
+    )
 
 
 def judge_with_baseline(

@@ -114,6 +114,19 @@ def noise_floor(costs: Sequence[float], others: int) -> float:
     return statistics.median(found) * math.sqrt((1 / len(costs) + 1 / others) / of_halves)
 
 
+def least_change(
+    before: Sequence[float], others: int, assumed: float, allowed: float, level: float
+) -> float:
+    """Return the change that the gate finds in 95% of comparisons with ``others`` processes.
+
+    They are taken to differ as much as those ``before``. ``allowed`` and ``level`` are those of
+    :func:`decide`; all changes are logarithms.
+    """
+    noise = effect(before, [before[number % len(before)] for number in range(others)], assumed)
+    certain = noise.error * student_quantile(1 - level, noise.degrees)
+    return max(allowed, certain) + noise.error * student_quantile(CONFIDENCE, noise.degrees)
+
+
 def corrected(false_alarms: float, cases: int) -> float:
     """Return the level of one test so that all of them together keep ``false_alarms`` (Bonferroni).
 

@@ -21,7 +21,14 @@ import math
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ipubench.plugins.gate.inference import Effect, corrected, decide, effect, noise_floor
+from ipubench.plugins.gate.inference import (
+    Effect,
+    corrected,
+    decide,
+    effect,
+    least_change,
+    noise_floor,
+)
 from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, log_cost, typical
 from ipubench.plugins.record.record import (
     METRICS,
@@ -113,6 +120,24 @@ def judge(
     if not comparison.now:
         return _unjudged(INCONCLUSIVE, now, before, comparison.reasons)
     return comparison.verdict()
+
+
+def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
+    """Return the slow-down that is found in 95% of comparisons with a baseline, as a fraction.
+
+    It follows from how much the baseline's processes differ, and the most fresh processes that the
+    rule has. None where throughput is not judged, or no process of the baseline may be judged by.
+    """
+    threshold = rule.thresholds.get(THROUGHPUT, math.inf)
+    stored = _decisive([sample for sample in processes_of(before) if is_clean(sample)])
+    costs = [
+        cost for sample in stored for cost in [log_cost(sample, THROUGHPUT)] if cost is not None
+    ]
+    if not costs or not math.isfinite(threshold):
+        return None
+    metric = MetricRule(THROUGHPUT, costs, threshold, rule.level)
+    allowed = metric.allowed([0.0] * rule.cap)
+    return math.expm1(least_change(costs, rule.cap, ASSUMED[THROUGHPUT], allowed, rule.level))
 
 
 def is_clean(sample: Dict[str, Any]) -> bool:

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.gate import inference
-from ipubench.plugins.gate.inference import corrected, effect, noise_floor, student_quantile
+from ipubench.plugins.gate.inference import (
+    corrected,
+    decide,
+    effect,
+    least_change,
+    noise_floor,
+    student_quantile,
+)
+from ipubench.plugins.record.verdict import REGRESSED
 
 costs = st.lists(st.floats(-1, 1), min_size=2, max_size=9)
 NONE_ASSUMED = 0.0
@@ -124,3 +132,23 @@ def test_the_floor_is_the_median_difference_of_halves() -> None:
 def test_the_level_is_shared_among_the_cases() -> None:
     assert corrected(0.05, 10) == pytest.approx(0.005)
     assert corrected(0.05, 0) == 0.05
+
+
+def test_the_least_change_grows_with_the_noise_and_shrinks_with_processes() -> None:
+    steady, noisy = [0.0, 0.001] * 4, [0.0, 0.1] * 4
+    allowed = math.log1p(0.02)
+    found = [least_change(costs, 16, 0.02, allowed, 0.002) for costs in (steady, noisy)]
+    assert allowed < found[0] < math.log1p(0.05) < found[1]
+    assert least_change(noisy, 4, 0.02, allowed, 0.002) > found[1]
+
+
+def test_the_least_change_is_found_in_most_comparisons() -> None:
+    """By simulation: processes with normal noise, the last look of the gate."""
+    generator, found = random.Random(3), 0
+    allowed, level, trials = math.log1p(0.02), 0.002, 400
+    for _ in range(trials):
+        before = [generator.gauss(0, 0.03) for _ in range(9)]
+        least = least_change(before, 16, 0.02, allowed, level)
+        now = [generator.gauss(least, 0.03) for _ in range(16)]
+        found += decide(effect(before, now, 0.02), allowed, least, level) == REGRESSED
+    assert found / trials > 0.85
