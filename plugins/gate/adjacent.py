@@ -42,6 +42,8 @@ class Side:
     by_others: List[Optional[float]] = field(default_factory=list)
     waited: List[Optional[float]] = field(default_factory=list)
     cpu_seconds: List[Optional[float]] = field(default_factory=list)
+    #: Whether CPUs shared cores just before the round or just after; empty where nothing tells.
+    shared: List[bool] = field(default_factory=list)
 
 
 @dataclass
@@ -69,9 +71,14 @@ class AdjacentRounds:
         return cls(**{**kept, "here": Side(**kept["here"]), "there": Side(**kept["there"])})
 
     def comparable(self) -> List[bool]:
-        """Return of each pair of rounds whether its halves were equally disturbed."""
+        """Return of each pair of rounds whether its halves were equally disturbed.
+
+        Nor did CPUs share cores in one half and not in the other.
+        """
+        ours, theirs = self.here.shared, self.there.shared
         return [
-            equally_disturbed(here, there) for here, there in zip(self.here.lost, self.there.lost)
+            equally_disturbed(here, there) and ours[k : k + 1] == theirs[k : k + 1]
+            for k, (here, there) in enumerate(zip(self.here.lost, self.there.lost))
         ]
 
     @property

@@ -10,7 +10,8 @@ processes decide, one after the other, until the decision is clear or the cap is
 - *inconclusive*: neither, with as many processes as the cap and the time allow, or other programs
   disturbed too many of them.
 
-A process that others disturbed says nothing, on either side. Allowed is the larger of the threshold
+A process that others disturbed says nothing, on either side; nor does one whose CPUs shared cores
+where the baseline's had their own, or the other way round. Allowed is the larger of the threshold
 and the case's own A/A floor. docs/explanation/noise-study.md says what else was tried, and
 scripts/gate_study shows what this finds.
 """
@@ -55,6 +56,7 @@ MOST_DISTURBED = 3
 TIME_OVER = "its share of --gate-time was over before the answer was clear"
 #: Returns None where the time is over.
 Measure = Callable[[int], Optional[Dict[str, Any]]]
+CORES = {False: "had cores of their own", True: "shared cores with each other or with others"}
 WAYS_OUT = "use a quiet machine, --wait-for-quiet=2min, or --against, which measures both in turns"
 
 
@@ -129,7 +131,7 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
     rule has. None where throughput is not judged, or no process of the baseline may be judged by.
     """
     threshold = rule.thresholds.get(THROUGHPUT, math.inf)
-    stored = _decisive([sample for sample in processes_of(before) if is_clean(sample)])
+    stored = _decisive(comparable(processes_of(before)))
     costs = [
         cost for sample in stored for cost in [log_cost(sample, THROUGHPUT)] if cost is not None
     ]
@@ -138,6 +140,18 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
     metric = MetricRule(THROUGHPUT, costs, threshold, rule.level)
     allowed = metric.allowed([0.0] * rule.cap)
     return math.expm1(least_change(costs, rule.cap, ASSUMED[THROUGHPUT], allowed, rule.level))
+
+
+def comparable(processes: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return the processes of a baseline that others are compared with.
+
+    Those that nobody disturbed; and of these, where some had cores of their own and others shared
+    them, whichever are more.
+    """
+    clean = [sample for sample in processes if is_clean(sample)]
+    flags = [sample["shared"] for sample in clean if "shared" in sample]
+    mostly = 2 * sum(flags) > len(flags)
+    return [sample for sample in clean if sample.get("shared", mostly) == mostly]
 
 
 def is_clean(sample: Dict[str, Any]) -> bool:
@@ -180,11 +194,12 @@ class _Comparison:
         self.rule = rule
         self.record = record_of(now)
         self.canary = _canary_kind(self.record) == _canary_kind(record_of(before))
-        self.before = [sample for sample in processes_of(before) if is_clean(sample)]
+        self.before = comparable(processes_of(before))
+        self.shared = self.before[0].get("shared")
         processes = processes_of(now)
         self.own = processes[0]
         self.fresh = [sample for sample in processes if sample["fresh"]]
-        self.now = _decisive([sample for sample in processes if is_clean(sample)])
+        self.now = _decisive(list(filter(self._counts, processes)))
         self.kinds: Dict[str, str] = {}  # by metric; '' where there is none yet
         self.reasons: List[str] = []
 
@@ -197,15 +212,33 @@ class _Comparison:
             self._screen(metrics)
         if measure is not None:
             self._decide(metrics, measure)
+        if not (self.now and all(self.kinds.values())):
+            self.reasons += self._why_not_more()
+
+    def _counts(self, sample: Dict[str, Any]) -> bool:
+        """Tell whether a process may be compared with the baseline's."""
+        return is_clean(sample) and sample.get("shared", self.shared) in (self.shared, None)
+
+    def _why_not_more(self) -> List[str]:
+        """Say what kept processes from counting."""
         everyone = [self.own, *self.fresh]
-        if not all(map(is_clean, everyone)) and not (self.now and all(self.kinds.values())):
-            self.reasons.append(f"{lost_words(everyone)}; {WAYS_OUT}")
+        reasons = []
+        if not all(map(is_clean, everyone)):
+            reasons.append(f"{lost_words(everyone)}; {WAYS_OUT}")
+        others = [one for one in everyone if is_clean(one) and not self._counts(one)]
+        if others:
+            now, before = (CORES[bool(one["shared"])] for one in (others[0], self.before[0]))
+            reasons.append(
+                f"the CPUs of {len(others)} of {len(everyone)} processes {now}, and those of the "
+                f"baseline's {before}: the host decides that; try again later, or use --against"
+            )
+        return reasons
 
     def _decide(self, metrics: Sequence[str], measure: Measure) -> None:
         """Measure fresh processes until every metric has a verdict, or no more may follow."""
         cap = max(self.rule.cap, LEAST_FRESH)
         while not all(self.kinds.values()) and len(self.fresh) < cap:
-            if given_up(list(map(is_clean, self.fresh))):
+            if given_up(list(map(self._counts, self.fresh))):
                 return
             measured = measure(len(self.fresh) + 1)
             if measured is None:
@@ -213,12 +246,12 @@ class _Comparison:
                 return
             self.fresh.append(sample_of(measured, fresh=True))
             clean = self._clean_fresh()
-            if is_clean(self.fresh[-1]) and len(clean) >= LEAST_FRESH:
+            if self._counts(self.fresh[-1]) and len(clean) >= LEAST_FRESH:
                 self.now = clean
                 self._look(metrics)
 
     def _clean_fresh(self) -> List[Dict[str, Any]]:
-        return [sample for sample in self.fresh if is_clean(sample)]
+        return list(filter(self._counts, self.fresh))
 
     def _look(self, metrics: Sequence[str]) -> None:
         """Judge by the processes that there are."""
@@ -235,7 +268,7 @@ class _Comparison:
         for metric in metrics:
             side = self._screening_side(metric)
             kind = self._metric_rule(metric, side).decide(self._log_costs([self.own], metric))
-            self.kinds[metric] = kind if kind == PASS and is_clean(self.own) else ""
+            self.kinds[metric] = kind if kind == PASS and self._counts(self.own) else ""
 
     def _can_judge(self, metric: str) -> bool:
         if not math.isfinite(self.rule.thresholds.get(metric, math.inf)):

@@ -1,19 +1,21 @@
 """Which rounds other programs disturbed, and whether enough clean ones are left.
 
 A round is disturbed where others took more than ``LIMIT`` of its time. It stays in the record, and
-no figure is made of it: docs/explanation/measurement.md says how that limit was chosen.
+no figure is made of it: docs/explanation/measurement.md says how that limit was chosen. Nor is one
+made of rounds whose CPUs shared cores together with rounds whose CPUs did not.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.contention import Contention, Taken, between, per_interval
+from ipubench.fixtures.machine.shared_cores import LIMIT as SHARED
 
 #: The share of a round's time that others may take from a clean round.
 LIMIT = 0.02
@@ -30,30 +32,52 @@ UNKNOWN = "this system does not count how long threads wait"
 
 @dataclass
 class Disturbance:
-    """What others took from each round of one case."""
+    """What others took from each round of one case, and whether its CPUs shared cores."""
 
     contention: Optional[Contention]
+    #: Returns how much longer all CPUs take together than one alone (SharedCores.read).
+    cores: Optional[Callable[[], float]] = None
+    #: Of each reading.
+    ratios: List[float] = field(default_factory=list)
 
     @classmethod
     def of(cls, device: Device) -> Disturbance:
         """Watch the host of a device."""
-        return cls(device.contention())
+        return cls(device.contention(), device.shared_cores())
 
     def read(self) -> None:
         """Read the counters: before the first round and after each."""
         if self.contention is not None:
             self.contention.read()
+        if self.cores is not None:
+            self.ratios.append(self.cores())
 
     def taken(self) -> List[Taken]:
         """Return what was taken from each round; empty where nothing is known."""
         return [] if self.contention is None else per_interval(self.contention.readings)
 
+    def sharing(self, rounds: int) -> List[bool]:
+        """Tell of each round whether CPUs shared cores just before it or just after."""
+        around = list(zip(self.ratios, self.ratios[1:]))
+        found = [max(pair) > SHARED for pair in around][:rounds]
+        return found + [False] * (rounds - len(found))
+
+    def kept(self, rounds: int) -> List[bool]:
+        """Tell of each round whether figures are made of it.
+
+        Not of those that others disturbed; of the rest, of those with cores of their own or of
+        those that shared them, whichever are more: the two take different times.
+        """
+        lost = [one.lost for one in self.taken()]
+        lost += [0.0] * (rounds - len(lost))
+        left_alone = [share <= LIMIT for share in lost[:rounds]]
+        sharing = self.sharing(rounds)
+        shared = _mostly([one for one, alone in zip(sharing, left_alone) if alone])
+        return [alone and one == shared for alone, one in zip(left_alone, sharing)]
+
     def clean(self, seconds: Sequence[float]) -> List[float]:
-        """Return the seconds of the rounds that were not disturbed: all where nothing is known."""
-        taken = self.taken()
-        if not taken:
-            return list(seconds)
-        return [value for value, one in zip(seconds, taken) if one.lost <= LIMIT]
+        """Return the seconds of the rounds that figures are made of."""
+        return [value for value, kept in zip(seconds, self.kept(len(seconds))) if kept]
 
     def describe_whole(self, rounds: int) -> Dict[str, Any]:
         """Return the same of work that was watched as a whole, for each of its rounds."""
@@ -64,19 +88,22 @@ class Disturbance:
         return {
             **self.describe([0.0], enough),
             "lost": [round(taken.lost, 4)] * rounds,
+            "kept": [enough] * rounds,
             "clean": rounds if enough else 0,
         }
 
     def describe(self, seconds: Sequence[float], enough: bool) -> Dict[str, Any]:
         """Return this part of a record, as shares of the wall time.
 
-        ``lost`` is of each round, and so are ``cpu_seconds``, which all of our processes used.
+        ``lost`` is of each round, and so are ``cpu_seconds``, which all of our processes used, and
+        ``kept``. ``shared``: whether the kept rounds' CPUs shared cores.
         """
         if self.contention is None:
             return {"unknown": UNKNOWN}
         taken = self.taken()[: len(seconds)]
         readings = self.contention.readings
         whole = between(readings[0], readings[-1])
+        kept = self.kept(len(seconds))
         return {
             "limit": LIMIT,
             "lost": [round(one.lost, 4) for one in taken],
@@ -84,7 +111,8 @@ class Disturbance:
                 round(after.ours - before.ours, 6)
                 for before, after in zip(readings, readings[1 : len(taken) + 1])
             ],
-            "clean": sum(one.lost <= LIMIT for one in taken),
+            "kept": kept,
+            "clean": sum(kept),
             "enough": enough,
             "by_others": round(whole.by_others, 4),
             "waited": round(whole.waited, 4),
@@ -92,7 +120,21 @@ class Disturbance:
             "beside": round(whole.beside, 4),
             "throttled": round(whole.throttled, 4),
             "reading_seconds": round(self.contention.seconds, 6),
+            **self._cores(kept),
         }
+
+    def _cores(self, kept: Sequence[bool]) -> Dict[str, Any]:
+        if not self.ratios:
+            return {}
+        sharing = self.sharing(len(kept))
+        return {
+            "core_ratios": [round(ratio, 2) for ratio in self.ratios[: len(kept) + 1]],
+            "shared": _mostly([one for one, is_kept in zip(sharing, kept) if is_kept]),
+        }
+
+
+def _mostly(flags: Sequence[bool]) -> bool:
+    return 2 * sum(flags) > len(flags)
 
 
 def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:

@@ -91,7 +91,10 @@ def clean_rounds(benchmark: Dict[str, Any]) -> List[bool]:
     contention = record_of(benchmark).get("contention", {})
     if not contention.get("enough") or len(contention["lost"]) != rounds:
         return [True] * rounds
-    return [lost <= contention["limit"] for lost in contention["lost"]]
+    kept: List[bool] = contention.get("kept", [])
+    if len(kept) == rounds:
+        return kept
+    return [lost <= contention["limit"] for lost in contention["lost"]]  # an older record
 
 
 def shown_throughput(benchmark: Dict[str, Any], verdict: Optional[Dict[str, Any]]) -> float:
@@ -111,7 +114,8 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     ``fresh``: the process measured this case alone. ``seconds`` are those of each round, and
     ``canaries`` those of the canary; ``compile`` says whether ``compile_seconds`` are comparable.
     ``clean``: whether enough rounds were clean to judge by, and only those are kept. ``lost`` is
-    the mean share of a round's time that others took. Both are missing where nothing tells.
+    the mean share of a round's time that others took; ``shared``: whether its CPUs shared cores.
+    All three are missing where nothing tells.
     """
     record = record_of(benchmark)
     kept = clean_rounds(benchmark)
@@ -122,6 +126,8 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     if record.get("contention", {}).get("lost"):
         contention = record["contention"]
         others = {"clean": contention["enough"], "lost": statistics.fmean(contention["lost"])}
+        if "shared" in contention:
+            others["shared"] = contention["shared"]
     return {
         "fresh": fresh,
         "time": record["time"],

@@ -15,6 +15,7 @@ GATE = [*CASE, "--baseline=main", "--gate=5%"]
 SAVE = [*CASE, "--baseline-save=main", "--processes=4"]
 SLOW = {"IPUBENCH_FAKE_SLOWDOWN": "1.5"}
 BUSY = {"IPUBENCH_FAKE_TAKEN": "0.6"}
+SHARED = {"IPUBENCH_FAKE_SHARED": "2"}
 ON_OFF = {"IPUBENCH_FAKE_TAKEN": "0,0,0.6"}
 
 
@@ -42,6 +43,23 @@ def test_equal_code_beside_a_busy_neighbour_is_inconclusive(stored: Project) -> 
     outcome.line("fresh process 3: 1,600 items/s, disturbed by other programs")
     (record,) = stored.records().values()
     assert record["rounds"]["stopped_by"] == "disturbed"
+
+
+def test_a_run_on_shared_cores_is_not_compared_with_one_on_its_own(
+    stored: Project, tmp_path: Path
+) -> None:
+    """Equal code takes twice as long, and no counter of the system says why."""
+    outcome = stored.run(*GATE, env=SHARED).assert_code(0)
+    outcome.line("1 inconclusive")
+    said = " ".join(outcome.text.split())
+    assert "the CPUs of 4 of 4 processes shared cores with each other or with others" in said
+    assert "those of the baseline's had cores of their own" in said
+    # Where the baseline was measured so too, they are compared.
+    stored.run(*SAVE[:2], "--baseline-save=shared", "--processes=4", env=SHARED).assert_code(0)
+    again = [*CASE, "--baseline=shared", "--gate=5%"]
+    stored.run(*again, env=SHARED).assert_code(0).line("1 pass")
+    stored.run(*again, env={**SHARED, **SLOW}).assert_code(1).line("has become slower")
+    stored.run(*again).assert_code(0).line("1 inconclusive")
 
 
 def test_rounds_between_the_neighbours_turns_are_judged(stored: Project) -> None:

@@ -115,3 +115,35 @@ def test_a_machine_that_is_never_quiet_is_one_message(monkeypatch: pytest.Monkey
     monkeypatch.setattr(disturbance, "LOOK_SECONDS", 0.0)
     with pytest.raises(CaseError, match="others used 100% of its 1 CPUs in the last second"):
         wait_for_quiet(Neighbour(until=1e9), 0.01, lambda text: None)
+
+
+def watched(ratios: List[float]) -> Disturbance:
+    """Return what watched rounds on a quiet machine whose CPUs shared cores now and then."""
+    found = Disturbance(FakeDevice(0).contention(), iter(ratios).__next__)
+    for _ in ratios:
+        found.read()
+    return found
+
+
+def test_rounds_on_shared_cores_are_not_mixed_with_others() -> None:
+    """A look before and after each round: 2 says that two CPUs shared a core."""
+    found = watched([1.1, 1.0, 2.0, 1.9, 1.1, 1.0, 1.2, 1.1])
+    assert found.sharing(7) == [False, True, True, True, False, False, False]
+    assert found.kept(7) == [True, False, False, False, True, True, True]
+    assert found.clean([0.1, 0.2, 0.2, 0.2, 0.11, 0.12, 0.13]) == [0.1, 0.11, 0.12, 0.13]
+    record = found.describe([0.1] * 7, True)
+    assert (record["clean"], record["shared"]) == (4, False)
+    assert record["core_ratios"] == [1.1, 1.0, 2.0, 1.9, 1.1, 1.0, 1.2, 1.1]
+
+
+def test_where_cores_are_mostly_shared_those_rounds_count() -> None:
+    found = watched([2.0, 2.0, 2.1, 1.0, 1.0, 2.0, 2.0])
+    assert found.kept(6) == [True, True, True, False, True, True]
+    assert found.describe([0.1] * 6, True)["shared"] is True
+
+
+def test_without_a_look_at_the_cores_nothing_is_said_of_them() -> None:
+    found = Disturbance(FakeDevice(0).contention())
+    found.read()
+    found.read()
+    assert found.kept(1) == [True] and "shared" not in found.describe([0.1], True)
