@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
@@ -13,6 +14,7 @@ from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.devices.base import Device
 from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import StepMeter
+from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.instance import InstanceMeter, member_key
 from ipubench.plugins.measure.looking_inside import CompileMeter, ProfileMeter
 from ipubench.plugins.measure.meter import Meter
@@ -34,7 +36,7 @@ def peaks(request: pytest.FixtureRequest, device: Device) -> Peaks:
         path: Optional[Path] = cache_dir() / "peaks.json"
     except CaseError:
         path = None
-    return Peaks(path, device.info.fingerprint, device.clock, device.contention)
+    return Peaks(path, device.info.fingerprint, device.clock, partial(Disturbance.of, device))
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import math
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from ipubench.fixtures.machine.contention import Contention
 from ipubench.fixtures.machine.untrusted import read_json
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import Disturbance
@@ -39,12 +38,12 @@ class Peaks:
         path: Optional[Path],
         fingerprint: str,
         clock: Clock,
-        contention: Callable[[], Optional[Contention]] = lambda: None,
+        watch: Callable[[], Disturbance] = lambda: Disturbance(None),
     ) -> None:
         self.path = path
         self.fingerprint = fingerprint
         self.clock = clock
-        self._contention = contention
+        self._watch = watch
         self._session: Dict[str, float] = {}
 
     def get(
@@ -65,11 +64,11 @@ class Peaks:
     def undisturbed(self, name: str, make_work: Callable[[], Optional[Work]]) -> bool:
         """Measure a ceiling again until others leave it alone; tell whether they did."""
         for _ in range(TRIES):
-            watching = Disturbance(self._contention())
+            watching = self._watch()
             watching.read()
             self.get(name, make_work, again=True)
             watching.read()
-            if watching.clean([0.0]):
+            if watching.clean([0.0]) and not any(watching.sharing(1)):
                 return True
         return False
 

@@ -10,9 +10,10 @@ from typing import List, Optional
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
-from ipubench.fixtures.devices.fake import TAKEN_VARIABLE, FakeDevice
+from ipubench.fixtures.devices.fake import SHARED_VARIABLE, TAKEN_VARIABLE, FakeDevice
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.step import Work
+from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.peaks import TRIES, Peaks, describe_compute
 
 
@@ -91,12 +92,15 @@ def test_a_device_without_such_work_has_no_ceiling(path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize(("taken", "implausible"), [("0", True), ("0.5", False)])
+@pytest.mark.parametrize(
+    ("variable", "value", "implausible"),
+    [(TAKEN_VARIABLE, "0", True), (TAKEN_VARIABLE, "0.5", False), (SHARED_VARIABLE, "2", False)],
+)
 def test_a_ceiling_beside_other_programs_accuses_nobody(
-    taken: str, implausible: bool, monkeypatch: pytest.MonkeyPatch
+    variable: str, value: str, implausible: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twice what the ceiling is, where others took half of the time of every try."""
-    monkeypatch.setenv(TAKEN_VARIABLE, taken)
+    """Twice what the ceiling is, where every try took twice its time, and not for the code."""
+    monkeypatch.setenv(variable, value)
     device = FakeDevice(0)
     made: List[float] = []
 
@@ -106,7 +110,7 @@ def test_a_ceiling_beside_other_programs_accuses_nobody(
             return Work(lambda: device.work(1.0), 10.0)
 
     step = Busy(device, ArrayFeed("synthetic", ()), 0.1)
-    peaks = Peaks(None, "cpu/x", device.clock, device.contention)
+    peaks = Peaks(None, "cpu/x", device.clock, lambda: Disturbance.of(device))
     facts, found = describe_compute(peaks, step, 20.0, 1.0)
     assert found is implausible
     assert facts.get("peak_disturbed", False) is not implausible
