@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import sys
 import threading
 from types import FrameType
 from typing import Optional
@@ -12,8 +12,9 @@ import pytest
 
 
 def _interrupted(number: int, frame: Optional[FrameType]) -> None:
-    os.write(2, b"\ninterrupted while the suite was loaded: nothing was measured\n")
-    os._exit(pytest.ExitCode.INTERRUPTED)
+    # Pytest captures while it loads, and shows what it captured once an exception ends that.
+    print("\ninterrupted while the suite was loaded: nothing was measured", file=sys.stderr)
+    raise SystemExit(int(pytest.ExitCode.INTERRUPTED))
 
 
 # Pytest answers Ctrl-C from its configuration on; before, Python would print a traceback.

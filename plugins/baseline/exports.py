@@ -15,7 +15,7 @@ import io
 import json
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from ipubench.fixtures.machine.untrusted import printable
+from ipubench.fixtures.case.untrusted import printable
 from ipubench.plugins.baseline.case_row import row_of
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of

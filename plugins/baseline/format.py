@@ -18,7 +18,7 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Set
 
-from ipubench.fixtures.machine.untrusted import parse_json
+from ipubench.fixtures.case.untrusted import parse_json
 from ipubench.plugins.baseline.entries import Key, key_of
 from ipubench.plugins.record.record import NAMESPACE
 

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from filelock import FileLock, Timeout
 
+from ipubench.fixtures.case.untrusted import BadFile, read_bytes
 from ipubench.fixtures.machine.files import user_path
-from ipubench.fixtures.machine.untrusted import BadFile, read_bytes
 from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
 from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode
 from ipubench.plugins.baseline.format import problems as faults_of

@@ -9,7 +9,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.machine.untrusted import printable
+from ipubench.fixtures.case.untrusted import printable
 from ipubench.plugins.selection.expand import case_of
 
 #: Errors of PyTorch and TensorFlow that say nothing else.

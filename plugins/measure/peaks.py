@@ -10,7 +10,7 @@ import math
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from ipubench.fixtures.machine.untrusted import read_json
+from ipubench.fixtures.case.untrusted import read_json
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.rounds import best_rate

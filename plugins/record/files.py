@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, List, Optional
 
+from ipubench.fixtures.case.untrusted import has_fields, open_regular, parse_json
 from ipubench.fixtures.machine.files import write_atomically
-from ipubench.fixtures.machine.untrusted import has_fields, open_regular, parse_json
 
 #: Bytes of a journal, and of one of its lines: a case with a million rounds has fewer.
 MOST_JOURNAL = 1 << 30

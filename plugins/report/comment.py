@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, NoReturn, Optional, Sequence
 
-from ipubench.fixtures.machine.untrusted import has_fields, read_json
+from ipubench.fixtures.case.untrusted import has_fields, read_json
 
 MOST_EVENT = 16 << 20  # bytes
 PAGE = 100  # comments in one answer

@@ -35,9 +35,9 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, mask_words
+from ipubench.fixtures.case.untrusted import BadFile
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
-from ipubench.fixtures.machine.untrusted import BadFile
 from ipubench.plugins.command_line.words import measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume

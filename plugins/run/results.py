@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.machine.untrusted import has_fields
+from ipubench.fixtures.case.untrusted import has_fields
 from ipubench.plugins.record.files import JsonLinesFile, finite
 
 #: Type of a journal's line -> the parts that it is read for.

@@ -7,18 +7,21 @@ test_readers.py finds readers that are not in this table.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import itertools
 import json
 import os
 import socket
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple, Type
 
 import numpy as np
 from PIL import Image
 
+from ipubench.fixtures.case import untrusted
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.yaml_reader import LARGEST, YamlError
 from ipubench.fixtures.data.build_tfrecords import writer
@@ -28,8 +31,8 @@ from ipubench.fixtures.data.images.preprocess import load_image
 from ipubench.fixtures.data.tfds import find
 from ipubench.fixtures.devices import lease
 from ipubench.fixtures.instances import protocol
-from ipubench.fixtures.machine import untrusted
 from ipubench.fixtures.runtimes.model_cache import ModelCache
+from ipubench.fixtures.runtimes.step import Work
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
 from ipubench.plugins.baseline import format as baseline_format
 from ipubench.plugins.baseline import load_all
@@ -43,6 +46,9 @@ from ipubench.plugins.record.files import write_json
 from ipubench.plugins.report import comment
 from ipubench.plugins.report.comment import CommentError, Service
 from tests.support.baselines import FORMAT_1, document, entry
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105  a token of no run
 
@@ -104,6 +110,7 @@ one_pod4_gen:
   cmd: python3 x.py --batch-size {bs} --n {{1}}
   parameters: {bs: '1,2'}
 two:
+  <<: *common
   cmd: python3 y.py {m}
   parameters: [[m], [a], [b]]
   derived: {double: {expr: throughput * 2}}
@@ -119,7 +126,9 @@ def _peaks(folder: Path) -> bytes:
 
 
 def _read_peaks(path: Path) -> Any:
-    return Peaks(path, "cpu/x", lambda: 0.0).get("copy", lambda: None)
+    # Work that takes a second by its clock: what is kept is read, compared with it and replaced.
+    work = Work(lambda: None, 1e10)
+    return Peaks(path, "cpu/x", itertools.count().__next__).get("copy", lambda: work)
 
 
 def _holder(folder: Path) -> bytes:
@@ -138,7 +147,10 @@ def _read_holder(folder: Path, content: bytes) -> Any:
 
 
 def _checkpoint(folder: Path) -> bytes:
-    arrays = {"weights/0": np.arange(6, dtype=np.float32), "draws": np.asarray(3, np.int64)}
+    arrays: Dict[str, NDArray[Any]] = {
+        "weights/0": np.arange(6, dtype=np.float32),
+        "draws": np.asarray(3, np.int64),
+    }
     return checkpoints.save(folder, 3, arrays, {"epoch": 1}).read_bytes()
 
 
@@ -147,7 +159,12 @@ def _read_checkpoint(path: Path) -> Any:
 
 
 def _model_facts(folder: Path) -> bytes:
-    return b'{"sha256": "00", "files": {"a.popef": "00"}, "compile_seconds": 3.5}'
+    facts = {
+        "sha256": hashlib.sha256(b"model").hexdigest(),
+        "files": {"a.popef": "00"},
+        "compile_seconds": 3.5,
+    }
+    return json.dumps(facts).encode()
 
 
 def _read_model_facts(folder: Path, content: bytes) -> Any:
@@ -160,6 +177,8 @@ def _read_model_facts(folder: Path, content: bytes) -> Any:
 
 
 def _dataset_info(folder: Path) -> bytes:
+    for number in range(2):
+        (folder / f"cifar10-train.tfrecord-{number:05}-of-00002").write_bytes(_records(folder))
     return json.dumps(
         {
             "name": "cifar10",
@@ -327,13 +346,14 @@ READERS: Dict[str, Reader] = {
 
 #: Product modules that read what nobody else writes: why each may read it as it is.
 TRUSTED: Dict[str, str] = {
+    "fixtures/case/untrusted.py": "the bounded reader itself",
     "fixtures/case/values.py": "the value of --set, on the user's own command line",
     "fixtures/data/build_tfrecords/source.py": "the user's own list of labels",
     "fixtures/instances/protocol.py": "lines of instances, which know the token",
     "fixtures/machine/contention.py": "files of the kernel",
     "fixtures/machine/process.py": "lines of our own supervisor",
+    "fixtures/machine/processor.py": "files of the kernel",
     "fixtures/machine/supervisor.py": "the order of our own parent",
-    "fixtures/machine/untrusted.py": "the bounded reader itself",
     "fixtures/poplar/options.py": "the user's own --set, or our own YAML",
     "fixtures/runtimes/data_parallel.py": "a variable of our own parent",
     "fixtures/runtimes/model_cache.py": "our own code, for its digest",
@@ -343,6 +363,7 @@ TRUSTED: Dict[str, str] = {
     "fixtures/servers/clients.py": "lines of our own clients",
     "fixtures/servers/tensorflow_serving/prediction_service.py": "a file that our own parent wrote",
     "fixtures/servers/tensorflow_serving/saved_model.py": "a network that this run exported",
+    "fixtures/servers/tensorflow_serving/server.py": "a file of the kernel",
     "fixtures/servers/triton/classifiers.py": "facts that this run wrote",
     "fixtures/servers/triton/client.py": "images that our own parent wrote",
     "fixtures/servers/triton/network.py": "words of our own parent",
@@ -354,6 +375,9 @@ TRUSTED: Dict[str, str] = {
     "plugins/benchmarks_yml/command.py": "the user's own list of requirements",
     "plugins/command_line/set_option.py": "our own table",
     "plugins/compare/operations.py": "traces that this run wrote",
+    "plugins/processes/other_python.py": "what the user's own interpreter says",
+    "plugins/processes/worker.py": "the order of our own controller",
+    "plugins/record/host_process.py": "a file of the kernel",
     "plugins/record/pytest_benchmark_adapter.py": "a value of this process",
     "plugins/report/comment.py": "answers of the service that the job names, and our own summary",
     "plugins/report/page.py": "our own template",

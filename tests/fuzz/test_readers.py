@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.__main__ import FOUND, attempt, folder_of, main
+from tests.fuzz.__main__ import main
+from tests.fuzz.attack import FOUND, attempt, folder_of
 from tests.fuzz.mutations import mutated
 from tests.fuzz.readers import READERS, TRUSTED
 from tests.support.harness import ROOT
@@ -29,10 +30,7 @@ FUNCTIONS = {
 def test_a_sound_input_is_read(tmp_path: Path, name: str) -> None:
     """Otherwise the attack would try one refusal again and again."""
     reader = READERS[name]
-    content = reader.sound(tmp_path)
-    if name == "dataset_info.json":
-        pytest.skip("its shards, which it would look at next, are not there")
-    reader.read(tmp_path, content)
+    assert reader.read(tmp_path, reader.sound(tmp_path)) is not None or name == "TFRecord"
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipubench.fixtures.machine.untrusted import (
+from ipubench.fixtures.case.untrusted import (
     MOST_LEVELS,
     BadFile,
     has_fields,
