@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 from ipubench.bench_training.application import rules
+from ipubench.bench_training.application.idle import idle_options
 from ipubench.bench_training.application.recipe import recipe_of
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
@@ -56,6 +57,10 @@ class Application(ApplicationOptions):
         if self.training:
             found += [*self.batches.warnings, *self.program.warnings]
         return tuple(found)
+
+    def idle(self) -> Dict[str, str]:
+        """Return the options that change nothing as the others are, each with the reason."""
+        return {**super().idle(), **idle_options(self)}
 
     def check(self) -> None:
         """Raise ValueError where options contradict each other."""

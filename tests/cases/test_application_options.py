@@ -772,10 +772,13 @@ def test_by_default_a_host_runs_a_few_cases() -> None:
 
 
 def test_the_header_says_what_becomes_another_than_asked() -> None:
-    _, text = collected("--set=ckpts_per_epoch=3", "--set=deterministic=yes", "-k", "resnet8_test-")
-    assert "resnet8_test-synthetic-ckptsperepoch3-deterministicTrue and 2 more: " in text
+    _, text = collected("--set=ckpts_per_epoch=3", "-k", "resnet8_test-")
+    assert "resnet8_test-synthetic-ckptsperepoch3 and 2 more: " in text
     updates = RESNET8.weight_updates_per_epoch
     assert f"{updates} weight updates cannot be divided into 3 equal parts; the closest" in text
+    names, text = collected("--set=deterministic=yes", "-k", "resnet8_test-")
+    assert names == ["resnet8_test-real-deterministicTrue"]
+    assert "deterministic=True would change nothing: it is of data=real" in text
     assert "shuffle is off" in text
 
 

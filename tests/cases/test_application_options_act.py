@@ -1,16 +1,19 @@
 """What is accepted acts, or is refused: the options of the TensorFlow 2 application on an IPU.
 
-As tests/cases/test_options_act.py has it. What a case hands to its network, recipe, schedule and
-data is compared first; only where that is the same, the stand-in traces the program and runs it.
+As tests/cases/test_options_act.py has it, and the reverse too: what is declared idle changes
+nothing. What a case hands to its network, recipe, schedule and data is compared first, then how it
+configures the IPUs; only where both are the same, the stand-in traces the program and runs it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import tempfile
+from fractions import Fraction
 from pathlib import Path
-from typing import Any, Dict, Set
+from typing import Any, Dict, List, Set, Tuple
 
 import pytest
 
@@ -19,12 +22,21 @@ from ipubench.bench_training.application.rules import settled
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
-from tests.cases.test_options_act import CHOSEN, RECORDED, changed, plain
+from tests.cases.test_options_act import CHOSEN, RECORDED, others, plain
 from tests.doubles.tensorflow_ipu import recorder
-from tests.runtimes.tensorflow.application.test_on_ipu import PAIR, SMALL, dataset, feed_of
+from tests.runtimes.tensorflow.application.test_on_ipu import (
+    BATCH,
+    PAIR,
+    SMALL,
+    dataset,
+    feed_of,
+    settings_of,
+    start,
+)
 from tests.support.kernels import no_images
 from tests.support.tensorflow_ipu import HARDWARE, install
 
@@ -40,16 +52,36 @@ PARAMETERS: Dict[str, Any] = {
     "norm_layer": Parameters({"name": "custom_batch_norm", "momentum": 0.5}),
     "device_mapping": (1, 0),
     "available_memory_proportion": (15.0,),
+    "first_ckpt_epoch": Fraction(1, 2),
 }
-TRAINING = dataclasses.replace(SMALL, replicas=1, validation=False)
+TRAINING = dataclasses.replace(SMALL, num_epochs=1, validation=False)
+TWO = dataclasses.replace(TRAINING, replicas=2)
 CASES = {
     "training": TRAINING,
-    "pipeline": dataclasses.replace(TRAINING, gradient_accumulation_count=8, **PAIR),
-    "two replicas": dataclasses.replace(TRAINING, replicas=2),
-    "two instances": dataclasses.replace(TRAINING, replicas=2, instances=2),
-    "trained and validated": dataclasses.replace(TRAINING, validation=True),
-    "validation": dataclasses.replace(TRAINING, training=False, validation=True),
+    "pipeline": dataclasses.replace(TRAINING, gradient_accumulation_count=4, **PAIR),
+    "two instances": dataclasses.replace(TWO, instances=2, ckpt_all_instances=True),
+    "trained and validated": dataclasses.replace(TWO, validation=True),
+    "no checkpoints": dataclasses.replace(TWO, validation=True, ckpts_per_epoch=Fraction(0)),
+    "validation": dataclasses.replace(TWO, training=False, validation=True),
 }
+
+#: (option, declared reason) of which a case has found that it is true: once is enough.
+FOUND_IDLE: Set[Tuple[str, str]] = set()
+#: What is idle in other cases: (how they differ from the training, the option, another value).
+IDLE: List[Tuple[Dict[str, Any], str, Any]] = [
+    ({"model_name": "toy_model"}, "norm_layer", PARAMETERS["norm_layer"]),
+    (
+        {"lr_schedule": "const", "lr_schedule_params": Parameters({"initial_learning_rate": 8e-3})},
+        "lr_staircase",
+        True,
+    ),
+    ({"checkpoint_output_dir": "here"}, "clean_dir", False),
+    (
+        {"training": False, "validation": True, "validation_micro_batch_size": BATCH},
+        "micro_batch_size",
+        BATCH + 1,
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -65,69 +97,156 @@ def handed(config: Application) -> str:
     """Return what a case hands over, before any framework is asked."""
     feed = config.feed(Data(no_images))
     validation = config.validation_feed(Data(no_images))() if config.validation else None
-    shared = plan(config, "ipu", frozenset({0, 1}))
-    schedule = config.program if config.training else None
+    # What is shared by replicas is the configuration's of the IPUs.
+    network = dataclasses.replace(config.network, replica_group=1)
     return plain(
-        *(config.classifier(), config.recipe if config.training else None, schedule, shared),
-        *(config.batches, config.validation_batches if config.validation else None),
+        *(network, config.seed, plan(config, "ipu", frozenset({0, 1}))),
+        *(trained(config) if config.training else ()),
+        config.validation_batches if config.validation else None,
         *((one.describe(), one.batch_size, one.image_shape) for one in (feed, validation) if one),
     )
 
 
-def asked(config: Application, folder: Path) -> str:
+def trained(config: Application) -> List[Any]:
+    """Return the recipe, with each update's rate in place of how it is found, and the schedule."""
+    recipe = vars(config.recipe).items()
+    rates = [config.recipe.rate(update) for update in range(config.program.total_updates)]
+    rest = {name: value for name, value in recipe if name != "learning_rate"}
+    return [rates, rest, config.program, config.batches]
+
+
+def configured(config: Application) -> str:
+    """Return how the IPUs are configured for the phases that run."""
+    found = []
+    for training in (True, False):
+        if config.training if training else config.validation:
+            recorder.reset()
+            found.append(settings_of(config, training))
+    return plain(found)
+
+
+def fed(config: Application, training: bool) -> ApplicationFeed:
+    batches = config.batches if training else config.validation_batches
+    return dataclasses.replace(feed_of(config, training), batch_size=batches.micro_batch_size)
+
+
+def asked(config: Application) -> str:
     """Return what the SDK's TensorFlow is asked for, and what the run leaves on the disk."""
     recorder.reset()
-    tempfile.tempdir = str(folder)  # where checkpoints without a folder of their own go
-    try:
-        step: Any = TensorFlowIpu(HARDWARE).application(
-            config.classifier(),
-            config.recipe,
-            config,
-            feed_of(config, config.training),
-            lambda: feed_of(config, training=False),
-        )
-        step.build()
-        step.compile()
-        described = step.describe()
+    step: Any = TensorFlowIpu(HARDWARE).application(
+        config.classifier(),
+        config.recipe,
+        config,
+        fed(config, config.training),
+        lambda: fed(config, training=False),
+    )
+    step.build()
+    step.compile()
+    described = step.describe()
+    step()
+    while config.training and step.progress.left:
         step()
-        while config.training and step.progress.left:
-            step()
-        facts = step.finish()
-        files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.npz"))
-        step.close()
-        files += sorted(str(path.relative_to(folder)) for path in folder.rglob("*.npz"))
-    except (CaseError, DeviceError) as error:
-        return str(error)
+    facts = step.finish()
+    left = [on_disk()]
+    step.close()
+    left.append(on_disk())
     facts.pop("training_seconds", None)
-    found = plain(recorder.calls, recorder.configured, described, facts, files)
+    found = plain(recorder.calls, recorder.configured, described, facts, left)
     # Names of temporary folders, with the date.
     return re.sub(r"ipubench-[a-z]+-[\w-]+", "temporary", found)
 
 
+def on_disk() -> List[str]:
+    """Return what is in the current folder, less what TensorFlow writes as it traces."""
+    return sorted(str(path) for path in Path().rglob("*") if "__autograph" not in path.name)
+
+
+def accepted(config: Application, option: str) -> List[Application]:
+    """Return the case with other values of an option, less those that a rule refuses.
+
+    What a rule takes back, with a sentence for the user, is no other value.
+    """
+    values = [PARAMETERS[option]] if option in PARAMETERS else others(config, option)
+    found = []
+    for value in values:
+        one = dataclasses.replace(config, **{option: value})
+        with contextlib.suppress(ValueError):
+            one.check()
+            found.append(settled(one))
+    return [one for one in found if one != config]
+
+
+class Asked:
+    """What a case asks for, in steps of rising cost; nothing is asked for twice."""
+
+    def __init__(self, config: Application, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.config = config
+        self._folder = folder
+        self._monkeypatch = monkeypatch
+        self._ran = ""
+
+    def same(self, other: Asked) -> bool:
+        """Return whether the other asks for the same; one that is refused does not."""
+        for first in (handed, configured):
+            if first(self.config) != first(other.config):
+                return False
+        try:
+            return self.ran() == other.ran()
+        except (CaseError, DeviceError):
+            return False
+
+    def ran(self) -> str:
+        if not self._ran:
+            self._folder.mkdir(parents=True)
+            self._monkeypatch.chdir(self._folder)
+            self._ran = asked(self.config)
+        return self._ran
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_every_option_of_the_application_acts(name: str, tmp_path: Path) -> None:
+def test_every_option_of_the_application_acts_or_is_declared_idle(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     config = settled(CASES[name])
     config.check()
-    before = {"handed": handed(config), "asked": asked(config, tmp_path)}
-    names = {item.name for item in dataclasses.fields(config)}
-    found: Set[str] = set()
-    for option in sorted(names - CHOSEN - RECORDED - OF_THE_METER):
-        if not _acts(config, option, before, tmp_path):
-            found.add(option)
-    assert found == set()
+    if config.instances > 1:
+        start(monkeypatch, 1, config.instances, config.replicas, config.shards)
+    monkeypatch.setattr(tempfile, "tempdir", ".")  # where checkpoints without a folder go
+    before = Asked(config, tmp_path / "before", monkeypatch)
+    again = Asked(config, tmp_path / "again", monkeypatch)
+    assert before.ran() == again.ran(), "the same case asks for two things"
+    options = {item.name for item in dataclasses.fields(config)} - CHOSEN - RECORDED - OF_THE_METER
+    idle: Set[str] = set()
+    declared: Set[str] = set()
+    for option in sorted(options):
+        ones = accepted(config, option)
+        reasons = {one.idle().get(option, "") for one in ones}
+        if ones and "" not in reasons:
+            if {(option, reason) for reason in reasons} <= FOUND_IDLE:
+                continue
+            declared.add(option)
+            ones = ones[:1]  # enough to find that it acts
+        folder = tmp_path / option
+        others = (Asked(one, folder / str(n), monkeypatch) for n, one in enumerate(ones))
+        if ones and all(before.same(other) for other in others):
+            idle.add(option)
+            FOUND_IDLE.update((option, reason) for reason in reasons)
+    assert (sorted(idle - declared), sorted(declared - idle)) == ([], [])
 
 
-def _acts(config: Application, option: str, before: Dict[str, str], folder: Path) -> bool:
-    ones = changed(config, option)
-    if option in PARAMETERS:
-        ones = [dataclasses.replace(config, **{option: PARAMETERS[option]})]
-    # What a rule takes back, with a sentence for the user, is declared.
-    ones = [one for one in ones if settled(one) != config]
-    if not ones or any(handed(one) != before["handed"] for one in ones):
-        return True
-    for number, one in enumerate(ones):
-        place = folder / option / str(number)
-        place.mkdir(parents=True)
-        if asked(one, place) != before["asked"]:
-            return True
-    return False
+@pytest.mark.parametrize(("changes", "option", "value"), IDLE, ids=lambda one: str(one)[:20])
+def test_more_that_is_declared_changes_nothing(
+    changes: Dict[str, Any],
+    option: str,
+    value: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    config = dataclasses.replace(TRAINING, **changes)
+    other = dataclasses.replace(config, **{option: value})
+    other.check()
+    assert option in other.idle()
+    assert option not in TRAINING.idle()
+    monkeypatch.setattr(tempfile, "tempdir", ".")
+    one, two = (Asked(c, tmp_path / n, monkeypatch) for c, n in ((config, "one"), (other, "two")))
+    assert one.ran() == two.ran()

@@ -1,0 +1,62 @@
+"""Which options of the application change nothing as the others are.
+
+The command line refuses to change them. Presets keep them: they say more than one phase needs.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, Tuple
+
+from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
+from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
+from ipubench.models.tensorflow.cnn.named_blocks import norm_channels
+
+#: What training alone reads.
+OF_TRAINING = (
+    *("gradient_accumulation_count", "global_batch_size", "num_epochs"),
+    *("weight_updates_per_epoch", "logs_per_epoch", "ckpts_per_epoch", "first_ckpt_epoch"),
+    *("checkpoint_output_dir", "ckpt_all_instances", "clean_dir", "shuffle"),
+    *("optimizer", "optimizer_params", "loss_scaling", "auto_loss_scaling", "weight_decay"),
+    *("l2_regularization", "label_smoothing"),
+    *("lr_schedule", "lr_schedule_params", "lr_warmup_params", "lr_staircase"),
+    *("dbn_replica_group_size", "recomputation", "optimizer_state_offloading"),
+    *("stochastic_rounding", "accelerator_side_reduction"),
+)
+#: What validation alone reads.
+OF_VALIDATION = (
+    "validation_micro_batch_size",
+    "validation_num_replicas",
+    "pipeline_validation_model",
+)
+OF_CHECKPOINTS = ("first_ckpt_epoch", "ckpt_all_instances", "clean_dir")
+
+
+def idle_options(config: ApplicationOptions) -> Dict[str, str]:
+    """Return the options that change nothing, each with the reason."""
+    found: Dict[str, str] = {}
+    for names, reason in _groups(config):
+        for name in names:
+            found.setdefault(name, reason)
+    return found
+
+
+def _groups(config: ApplicationOptions) -> Iterator[Tuple[Tuple[str, ...], str]]:
+    if not config.training:
+        yield OF_TRAINING, "it is of training=true"
+        if config.validation_micro_batch_size:
+            yield ("micro_batch_size",), "validation has a size of its own, and nothing trains"
+    if not config.validation:
+        yield OF_VALIDATION, "it is of validation=true"
+    if not config.ckpts_per_epoch:
+        yield OF_CHECKPOINTS, "with ckpts_per_epoch=0 there are no checkpoints"
+    elif config.checkpoint_output_dir and not config.validation:
+        yield ("clean_dir",), "checkpoints in checkpoint_output_dir are kept with validation=false"
+    if not (config.pipeline_splits and (config.training or config.pipelines_validation)):
+        yield ("pipeline_schedule",), "it is of a pipeline, and what is measured has one stage"
+    if not norm_channels(config.model_name):
+        yield ("norm_layer",), f"{config.model_name} has no norms"
+    if config.lr_schedule == "const" and not config.lr_warmup_params:
+        yield ("lr_staircase",), "the rate is the same throughout"
+    prepared = config.data == "real" and config.dataset in PREPARED_DATASETS
+    if prepared and not (config.training and config.shuffle):
+        yield ("deterministic",), f"images of {config.dataset} that are not shuffled have one order"
