@@ -30,7 +30,7 @@ STAMP26 := $(VENV26)/.installed
 setup: $(STAMP)
 
 # Every file that is installed has the hash that is written down (scripts/install.py).
-$(STAMP): pyproject.toml constraints.txt constraints-cuda.txt scripts/install.py
+$(STAMP): pyproject.toml constraints.txt constraints-cpu.txt constraints-cuda.txt scripts/install.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python scripts/install.py constraints.txt
 	touch $@
@@ -126,8 +126,8 @@ lint: setup docs
 docs: setup
 	$(BIN)/mkdocs build --strict
 
-# The pinned versions and the hashes of their files. ALSO=WHEEL adds one that is not on the package
-# index, such as PyTorch's for CPUs; UPGRADE=1 takes the newest versions.
+# The pinned versions and the hashes of their files. ALSO=WHEEL is PyTorch's build for CPUs, which is
+# not on the package index; UPGRADE=1 takes the newest versions.
 pins: setup
 	$(BIN)/python -m pip install --quiet uv
 	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.pins $(if $(UPGRADE),--upgrade) $(addprefix --also=,$(ALSO))

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import List
 
 ROOT = Path(__file__).resolve().parents[1]
-CUDA_FILE = ROOT / "constraints-cuda.txt"
+CUDA_FILE, CPU_FILE = ROOT / "constraints-cuda.txt", ROOT / "constraints-cpu.txt"
+PIP = (sys.executable, "-m", "pip", "install", "--quiet")
 EXTRAS = "torch,tensorflow,onnx,serving,report,dev"
 
 
 def pip(*words: str) -> None:
     """Run pip; end with its exit code where it fails."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", *words]
-    code = subprocess.run(command, cwd=str(ROOT), check=False).returncode
+    code = subprocess.run([*PIP, *words], cwd=str(ROOT), check=False).returncode
     if code:
         sys.exit(code)
 
@@ -33,6 +33,12 @@ def hashed(file: Path) -> None:
     """Install exactly what a file pins."""
     # It is complete, and looking for what else is needed would find nothing.
     pip("--require-hashes", "--no-deps", "--requirement", str(file))
+
+
+def hashed_where_found(file: Path) -> None:
+    """Install what a file pins, unless pip finds none of it: PyTorch's smaller build for CPUs."""
+    words = [*PIP, "--require-hashes", "--no-deps", "--requirement", str(file)]
+    subprocess.run(words, cwd=str(ROOT), stderr=subprocess.DEVNULL, check=False)
 
 
 def main() -> None:
@@ -48,6 +54,8 @@ def main() -> None:
         )
         without_hashes(text)
         return
+    if re.search("^torch==", text, re.MULTILINE):
+        hashed_where_found(CPU_FILE)
     hashed(file)
     if needs_cuda():
         hashed(CUDA_FILE)

@@ -3,8 +3,9 @@
     python -m scripts.pins [--upgrade] [--also=WHEEL ...]
 
 Each file of constraints keeps its versions unless ``--upgrade`` is given, and gets what
-pyproject.toml needs besides. ``--also`` adds the hash of a wheel that is not on the package index:
-PyTorch's builds for CPUs are on an index of their own. Needs uv, which `make pins` installs.
+pyproject.toml needs besides. ``--also`` names wheels that are not on the package index and are
+taken where pip finds them: PyTorch's builds for CPUs, whose hashes constraints-cpu.txt keeps. Needs
+uv, which `make pins` installs.
 """
 
 from __future__ import annotations
@@ -24,11 +25,10 @@ from ipubench.fixtures.machine.files import write_atomically
 ROOT = Path(__file__).resolve().parents[1]
 #: Installed where PyTorch is the build of the package index, which needs them: no build for CPUs.
 CUDA = re.compile(r"(nvidia-(?!pytriton)|cuda-|triton=)")
-CUDA_FILE = "constraints-cuda.txt"
+CUDA_FILE, CPU_FILE = "constraints-cuda.txt", "constraints-cpu.txt"
 #: A pin and its hashes are one entry over several lines.
 ENTRY = re.compile(r"^\S.*?(?<!\\)$", re.MULTILINE | re.DOTALL)
 PIN = re.compile(r"^[A-Za-z0-9_.-]+==[^\s;\\]+", re.MULTILINE)
-NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
@@ -76,26 +76,14 @@ def pins(file: str) -> List[str]:
     return PIN.findall((ROOT / file).read_text(encoding="utf-8"))
 
 
-def with_hashes(entries: Sequence[str], wheels: Sequence[Path]) -> List[str]:
-    """Return entries with the hashes of wheels besides, each at the pin of its package."""
+def of_wheels(wheels: Sequence[Path]) -> List[str]:
+    """Return the entries of wheels, each by its own version and hash."""
     found: Dict[str, List[str]] = {}
     for wheel in wheels:
+        name, version, *_ = wheel.name.split("-")
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        found.setdefault(wheel.name.split("-")[0].lower(), []).append(digest)
-    return [
-        entry
-        + "".join(
-            f" \\\n    --hash=sha256:{digest}"
-            for digest in found.get(_name(entry), [])
-            if digest not in entry
-        )
-        for entry in entries
-    ]
-
-
-def _name(entry: str) -> str:
-    match = NAME.match(entry)
-    return match.group().lower().replace("-", "_") if match else ""
+        found.setdefault(f"{name}=={version}", []).append(f" \\\n    --hash=sha256:{digest}")
+    return [pin + "".join(hashes) for pin, hashes in sorted(found.items())]
 
 
 def write(file: str, python: str, entries: Sequence[str]) -> None:
@@ -113,13 +101,15 @@ def main() -> None:
     given = parser.parse_args()
     for environment in ENVIRONMENTS:
         try:
-            found = with_hashes(compiled(environment, given.upgrade), given.also)
+            found = compiled(environment, given.upgrade)
         except (OSError, subprocess.CalledProcessError) as error:
             sys.exit(f"{environment.file} was not renewed: {error}")
         cuda = [entry for entry in found if CUDA.match(entry)]
         if cuda:
             write(CUDA_FILE, environment.python, cuda)
         write(environment.file, environment.python, [one for one in found if one not in cuda])
+    if given.also:
+        write(CPU_FILE, ENVIRONMENTS[0].python, of_wheels(given.also))
 
 
 if __name__ == "__main__":
