@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -145,3 +146,33 @@ def test_the_public_names_are_there_and_cost_nothing_until_asked_for() -> None:
         ipubench.case  # noqa: B018
     lines = collecting(ROOT, "import sys, ipubench; print('pytest' in sys.modules)")
     assert lines == ["False"]
+
+
+CONSTRAINTS = sorted(ROOT.glob("constraints*.txt"))
+
+
+@pytest.mark.parametrize("path", CONSTRAINTS, ids=lambda path: str(path.name))
+def test_every_pinned_package_has_hashes(path: Path) -> None:
+    first, *lines = path.read_text(encoding="utf-8").splitlines()
+    assert first.startswith("# For Python 3.")
+    entries = re.split(r"\n(?=\S)", "\n".join(lines))
+    for entry in entries:
+        assert re.match(r"[A-Za-z0-9_.-]+==[^\s;]+", entry), entry
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}(\s|$)", entry), entry
+
+
+def test_what_pyproject_names_is_pinned() -> None:
+    pinned = {
+        re.split("==", line)[0].lower().replace("_", "-")
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    }
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    wanted = text[text.index("dependencies = [") : text.index("[project.scripts]")]
+    names = {
+        name.lower().replace("_", "-")
+        for name in re.findall(r'"([A-Za-z0-9_.-]+)(?:\[\w+\])?[><=;"]', wanted)
+    }
+    # Of the datasets nothing is installed by `make setup`.
+    assert names - pinned <= {"tensorflow-datasets", "importlib-resources"}
+    assert {"torch", "tensorflow", "pytest", "ruff"} <= names
