@@ -69,6 +69,8 @@ def load(framework: str, words: List[str]) -> None:
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
         code = pytest.main(["-VV", *words])
     assert code == 0, f"pytest -VV ended with {code}"
+    # It configures nothing, so conftest.py's answer to Ctrl-C remained.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in (*LATER, *([framework] if framework else [])):
         with contextlib.suppress(ImportError):  # not everything is installed everywhere
             importlib.import_module(name)
