@@ -3,7 +3,8 @@
 images [micro_batch_size, H, W, C] and their labels -> weight updates in device calls, and between
 these what the host does: lines of the training log, checkpoints. One batch of the meter is one
 weight update. A configuration with training=false measures validation. The presets of the original
-program are the cases of ipu, pod4 and pod16, each with a variant for a host.
+program are the cases of ipu, pod4 and pod16, each with a variant for a host; toy_model has the
+defaults that its bare command line runs.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ POD4 = load_presets(PRESETS, "pod4", Application)
 POD16 = load_presets(PRESETS, "pod16", Application)
 HOST = load_presets(PRESETS, "host", Application)
 LOGS = load_presets(PRESETS, "logs", Application)
+BARE = load_presets(PRESETS, "bare", Application)
+BARE_HOST = load_presets(PRESETS, "bare_host", Application)
 ALL_MODES = ("synthetic", "generated", "real")
 LARGE = ("resnet50_16ipus_8k_bn_pipeline", "resnet50_infer_bs16")
 USUAL = ("resnet8_test", *LARGE)
@@ -31,6 +34,8 @@ EACH_32_4_1_UPDATES = (Fraction(1), Fraction(8), Fraction(32))
 # The first of two cases with one identifier counts, and pytest reads these from the last line up:
 # so --data=real turns a usual case into a real one, and does not leave it out.
 @cases(*IPU.values(), *POD4.values(), *POD16.values())
+@cases(*BARE.values(), tier=NAMED)
+@cases(*BARE_HOST.values(), data=ALL_MODES, quick=(), tier=NAMED)
 @cases(
     *(config for name, config in HOST.items() if name not in USUAL),
     data=ALL_MODES,

@@ -18,7 +18,15 @@ from ipubench.bench_training.application.rules import (
     UnallowedConfigurationError,
     settled,
 )
-from ipubench.bench_training.bench_application import HOST, IPU, LOGS, POD4, POD16
+from ipubench.bench_training.bench_application import (
+    BARE,
+    BARE_HOST,
+    HOST,
+    IPU,
+    LOGS,
+    POD4,
+    POD16,
+)
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.options import option_types, plain_options, resolve_key
 from ipubench.fixtures.case.values import Parameters
@@ -769,6 +777,22 @@ def test_by_default_a_host_runs_a_few_cases() -> None:
         "resnet50_infer_bs16-synthetic",
     ]
     assert "further configurations: --sweep, or -k with a full name" in text
+
+
+def test_the_bare_command_line_is_a_case_under_its_full_name() -> None:
+    config = BARE["toy_model"]
+    config.check()
+    facts = (config.model_name, config.dataset, config.batches.global_batch_size, config.num_epochs)
+    assert facts == ("toy_model", "cifar10", 1, 1)
+    assert (config.precision, config.optimizer, config.lr_schedule) == ("16.16", "sgd", "const")
+    assert config == Application(name="toy_model", system="ipu")
+    host = BARE_HOST["toy_model"]
+    host.check()
+    assert (host.batches.global_batch_size, host.program.calls, host.warnings) == (1, 20, ())
+    names, _ = collected("-k", "toy_model", "--data=synthetic")
+    assert names == ["toy_model-synthetic"]
+    names, _ = collected()
+    assert not [name for name in names if name.startswith("toy_model")]
 
 
 def test_the_header_says_what_becomes_another_than_asked() -> None:
