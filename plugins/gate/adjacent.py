@@ -13,6 +13,7 @@ import statistics
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Optional, Sequence
 
+from ipubench.fixtures.machine.shared_cores import same_state
 from ipubench.plugins.gate.inference import Effect, Trimmed
 
 #: Two adjacent rounds of which others took so much more from one than from the other, or so much
@@ -42,8 +43,8 @@ class Side:
     by_others: List[Optional[float]] = field(default_factory=list)
     waited: List[Optional[float]] = field(default_factory=list)
     cpu_seconds: List[Optional[float]] = field(default_factory=list)
-    #: Whether CPUs shared cores just before the round or just after; empty where nothing tells.
-    shared: List[bool] = field(default_factory=list)
+    #: How much longer all CPUs took together than one alone, round each; empty where unknown.
+    core_ratios: List[float] = field(default_factory=list)
 
 
 @dataclass
@@ -75,11 +76,13 @@ class AdjacentRounds:
 
         Nor did CPUs share cores in one half and not in the other.
         """
-        ours, theirs = self.here.shared, self.there.shared
-        return [
-            equally_disturbed(here, there) and ours[k : k + 1] == theirs[k : k + 1]
-            for k, (here, there) in enumerate(zip(self.here.lost, self.there.lost))
+        equally = [
+            equally_disturbed(here, there) for here, there in zip(self.here.lost, self.there.lost)
         ]
+        if not self.here.core_ratios:
+            return equally
+        states = map(same_state, self.here.core_ratios, self.there.core_ratios)
+        return [one and state for one, state in zip(equally, states)]
 
     @property
     def enough(self) -> bool:

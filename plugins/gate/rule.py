@@ -19,9 +19,11 @@ scripts/gate_study shows what this finds.
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
+from ipubench.fixtures.machine.shared_cores import same_state
 from ipubench.plugins.gate.inference import (
     Effect,
     corrected,
@@ -56,7 +58,6 @@ MOST_DISTURBED = 3
 TIME_OVER = "its share of --gate-time was over before the answer was clear"
 #: Returns None where the time is over.
 Measure = Callable[[int], Optional[Dict[str, Any]]]
-CORES = {False: "had cores of their own", True: "shared cores with each other or with others"}
 WAYS_OUT = "use a quiet machine, --wait-for-quiet=2min, or --against, which measures both in turns"
 
 
@@ -145,13 +146,17 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
 def comparable(processes: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Return the processes of a baseline that others are compared with.
 
-    Those that nobody disturbed; and of these, where some had cores of their own and others shared
-    them, whichever are more.
+    Those that nobody disturbed; and of these not the few whose CPUs shared cores where the others'
+    had their own, or the other way round.
     """
     clean = [sample for sample in processes if is_clean(sample)]
-    flags = [sample["shared"] for sample in clean if "shared" in sample]
-    mostly = 2 * sum(flags) > len(flags)
-    return [sample for sample in clean if sample.get("shared", mostly) == mostly]
+    usual = _usual_ratio(clean)
+    return [one for one in clean if same_state(one.get("core_ratio", usual), usual)]
+
+
+def _usual_ratio(processes: Sequence[Dict[str, Any]]) -> float:
+    found = [sample["core_ratio"] for sample in processes if "core_ratio" in sample]
+    return statistics.median_low(found) if found else 1.0
 
 
 def is_clean(sample: Dict[str, Any]) -> bool:
@@ -195,7 +200,7 @@ class _Comparison:
         self.record = record_of(now)
         self.canary = _canary_kind(self.record) == _canary_kind(record_of(before))
         self.before = comparable(processes_of(before))
-        self.shared = self.before[0].get("shared")
+        self.usual = _usual_ratio(self.before)
         processes = processes_of(now)
         self.own = processes[0]
         self.fresh = [sample for sample in processes if sample["fresh"]]
@@ -217,7 +222,7 @@ class _Comparison:
 
     def _counts(self, sample: Dict[str, Any]) -> bool:
         """Tell whether a process may be compared with the baseline's."""
-        return is_clean(sample) and sample.get("shared", self.shared) in (self.shared, None)
+        return is_clean(sample) and same_state(sample.get("core_ratio", self.usual), self.usual)
 
     def _why_not_more(self) -> List[str]:
         """Say what kept processes from counting."""
@@ -227,10 +232,11 @@ class _Comparison:
             reasons.append(f"{lost_words(everyone)}; {WAYS_OUT}")
         others = [one for one in everyone if is_clean(one) and not self._counts(one)]
         if others:
-            now, before = (CORES[bool(one["shared"])] for one in (others[0], self.before[0]))
+            now = median([one["core_ratio"] for one in others])
             reasons.append(
-                f"the CPUs of {len(others)} of {len(everyone)} processes {now}, and those of the "
-                f"baseline's {before}: the host decides that; try again later, or use --against"
+                f"all CPUs together were {now:.1f} times as slow as one alone in {len(others)} of "
+                f"{len(everyone)} processes, and {self.usual:.1f} times in the baseline's: they "
+                "shared cores, which the host decides; try again later, or use --against"
             )
         return reasons
 

@@ -8,6 +8,7 @@ made of rounds whose CPUs shared cores together with rounds whose CPUs did not.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -15,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.contention import Contention, Taken, between, per_interval
-from ipubench.fixtures.machine.shared_cores import LIMIT as SHARED
+from ipubench.fixtures.machine.shared_cores import same_state
 
 #: The share of a round's time that others may take from a clean round.
 LIMIT = 0.02
@@ -56,24 +57,23 @@ class Disturbance:
         """Return what was taken from each round; empty where nothing is known."""
         return [] if self.contention is None else per_interval(self.contention.readings)
 
-    def sharing(self, rounds: int) -> List[bool]:
-        """Tell of each round whether CPUs shared cores just before it or just after."""
-        around = list(zip(self.ratios, self.ratios[1:]))
-        found = [max(pair) > SHARED for pair in around][:rounds]
-        return found + [False] * (rounds - len(found))
+    def around(self, rounds: int) -> List[float]:
+        """Return of each round the larger ratio of just before it and just after; 1 if unknown."""
+        found = [max(pair) for pair in zip(self.ratios, self.ratios[1:])][:rounds]
+        return found + [1.0] * (rounds - len(found))
 
     def kept(self, rounds: int) -> List[bool]:
         """Tell of each round whether figures are made of it.
 
-        Not of those that others disturbed; of the rest, of those with cores of their own or of
-        those that shared them, whichever are more: the two take different times.
+        Not of those that others disturbed; nor of those whose CPUs shared cores where most had
+        their own, or the other way round: the two take different times.
         """
         lost = [one.lost for one in self.taken()]
         lost += [0.0] * (rounds - len(lost))
         left_alone = [share <= LIMIT for share in lost[:rounds]]
-        sharing = self.sharing(rounds)
-        shared = _mostly([one for one, alone in zip(sharing, left_alone) if alone])
-        return [alone and one == shared for alone, one in zip(left_alone, sharing)]
+        ratios = self.around(rounds)
+        usual = _usual(ratios, left_alone)
+        return [alone and same_state(one, usual) for alone, one in zip(left_alone, ratios)]
 
     def clean(self, seconds: Sequence[float]) -> List[float]:
         """Return the seconds of the rounds that figures are made of."""
@@ -96,7 +96,7 @@ class Disturbance:
         """Return this part of a record, as shares of the wall time.
 
         ``lost`` is of each round, and so are ``cpu_seconds``, which all of our processes used, and
-        ``kept``. ``shared``: whether the kept rounds' CPUs shared cores.
+        ``kept``. ``core_ratio`` is that of the kept rounds.
         """
         if self.contention is None:
             return {"unknown": UNKNOWN}
@@ -126,15 +126,16 @@ class Disturbance:
     def _cores(self, kept: Sequence[bool]) -> Dict[str, Any]:
         if not self.ratios:
             return {}
-        sharing = self.sharing(len(kept))
         return {
             "core_ratios": [round(ratio, 2) for ratio in self.ratios[: len(kept) + 1]],
-            "shared": _mostly([one for one, is_kept in zip(sharing, kept) if is_kept]),
+            "core_ratio": round(_usual(self.around(len(kept)), kept), 2),
         }
 
 
-def _mostly(flags: Sequence[bool]) -> bool:
-    return 2 * sum(flags) > len(flags)
+def _usual(ratios: Sequence[float], chosen: Sequence[bool]) -> float:
+    """Return the middle one of the chosen ratios, never one between two states."""
+    found = [ratio for ratio, is_chosen in zip(ratios, chosen) if is_chosen]
+    return statistics.median_low(found) if found else 1.0
 
 
 def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:

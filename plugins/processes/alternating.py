@@ -25,7 +25,6 @@ from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention, per_interval
 from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.fixtures.machine.shared_cores import LIMIT as SHARED
 from ipubench.fixtures.machine.shared_cores import SharedCores
 from ipubench.plugins.gate.adjacent import AdjacentRounds, block
 from ipubench.plugins.processes import only_from
@@ -242,7 +241,7 @@ class Contended:
         del readings[-1]
         # The latest round has not been looked at from its end yet.
         around = list(zip(self._ratios, [*self._ratios[1:], 0.0]))
-        shared = [max(pair) > SHARED for pair in around]
+        ratios = [max(pair) for pair in around]
         for number, side in enumerate(sides):
             mine = [
                 2 * k + (number if first else 1 - number)
@@ -252,7 +251,7 @@ class Contended:
             side.by_others = [taken[k].by_others for k in mine]
             side.waited = [taken[k].waited for k in mine]
             side.cpu_seconds = [used[k] for k in mine]
-            side.shared = [shared[k] for k in mine] if shared else []
+            side.core_ratios = [round(ratios[k], 2) for k in mine] if ratios else []
 
 
 def steps_of(item: pytest.Item) -> Optional[int]:

@@ -213,10 +213,13 @@ def test_what_is_shown_is_what_is_compared() -> None:
 # --- other programs ---
 
 
-def watched(seconds: float, clean: bool) -> Dict[str, Any]:
-    """Return a benchmark of nine rounds, of which others took a third or nothing."""
+def watched(seconds: float, clean: bool, core_ratio: float = 1.1) -> Dict[str, Any]:
+    """Return a benchmark of nine rounds, of which others took a third or nothing.
+
+    ``core_ratio``: 2 where CPUs shared cores.
+    """
     contention = {"enough": clean, "lost": [0.0 if clean else 0.3] * 9, "limit": 0.02}
-    return benchmark([seconds] * 9, contention=contention)
+    return benchmark([seconds] * 9, contention={**contention, "core_ratio": core_ratio})
 
 
 def in_turns(found: List[Dict[str, Any]], asked: List[int]) -> gate.Measure:
@@ -260,6 +263,28 @@ def test_disturbed_processes_are_replaced_by_clean_ones() -> None:
     assert (verdict.kind, asked) == (REGRESSED, [1, 2, 3, 4])
     assert verdict.processes == 3 and verdict.now == pytest.approx(10 / 0.11)
     assert not verdict.reasons
+
+
+def test_processes_on_shared_cores_are_replaced_too() -> None:
+    """Equal code that took twice as long there, among others."""
+    asked: List[int] = []
+    shared, fine = watched(0.2, True, 2.0), watched(0.1, True)
+    verdict = gate.judge(
+        shared, baseline_of(CALM), Rule(LIMIT), in_turns([fine, shared, fine, fine], asked)
+    )
+    assert (verdict.kind, asked) == (PASS, [1, 2, 3, 4])
+    only = gate.judge(shared, baseline_of(CALM), Rule(LIMIT), in_turns([shared], asked))
+    assert only.kind == INCONCLUSIVE
+    assert "2.0 times as slow as one alone in 4 of 4 processes, and 1.1 times" in only.reasons[0]
+
+
+def test_of_a_baseline_with_both_the_state_counts_that_more_processes_have() -> None:
+    before = [watched(value, True) for value in CALM]
+    mixed = with_processes(before[0], [*before[1:], *[watched(0.2, True, 2.0)] * 3])
+    asked: List[int] = []
+    verdict = gate.judge(watched(0.1, True), mixed, Rule(LIMIT), processes(CALM, asked))
+    assert (verdict.kind, asked) == (PASS, [])
+    assert verdict.processes_before == len(CALM) - 1 and verdict.before == pytest.approx(100, 0.02)
 
 
 def test_a_disturbed_process_clears_no_case() -> None:

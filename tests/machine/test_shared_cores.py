@@ -9,7 +9,7 @@ import pytest
 
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.fixtures.machine.shared_cores import LIMIT, SharedCores
+from ipubench.fixtures.machine.shared_cores import BAND, SharedCores, same_state
 
 pytestmark = pytest.mark.skipif(len(allowed_cpus()) < 2, reason="needs two CPUs")
 
@@ -18,7 +18,7 @@ def test_one_cpu_for_two_threads_is_not_taken_for_a_shared_core() -> None:
     """Threads that take turns on one CPU wait, and each has the CPU's whole speed."""
     cpu = min(allowed_cpus())
     cores = SharedCores([cpu, cpu])
-    assert min(cores.read() for _ in range(20)) < LIMIT
+    assert min(cores.read() for _ in range(20)) < BAND
     cores.close()
 
 
@@ -40,3 +40,8 @@ def test_a_cpu_device_keeps_one_look_and_one_cpu_needs_none(
     assert first == second is not None
     monkeypatch.setattr(device, "allowed", frozenset({0}))
     assert device.shared_cores() is None
+
+
+def test_states_are_told_apart() -> None:
+    assert same_state(1.0, 1.2) and same_state(2.0, 1.9) and same_state(1.5, 1.45)
+    assert not same_state(1.1, 2.0) and not same_state(2.0, 1.1)

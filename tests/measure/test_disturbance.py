@@ -128,22 +128,26 @@ def watched(ratios: List[float]) -> Disturbance:
 def test_rounds_on_shared_cores_are_not_mixed_with_others() -> None:
     """A look before and after each round: 2 says that two CPUs shared a core."""
     found = watched([1.1, 1.0, 2.0, 1.9, 1.1, 1.0, 1.2, 1.1])
-    assert found.sharing(7) == [False, True, True, True, False, False, False]
+    assert found.around(7) == [1.1, 2.0, 2.0, 1.9, 1.1, 1.2, 1.2]
     assert found.kept(7) == [True, False, False, False, True, True, True]
     assert found.clean([0.1, 0.2, 0.2, 0.2, 0.11, 0.12, 0.13]) == [0.1, 0.11, 0.12, 0.13]
     record = found.describe([0.1] * 7, True)
-    assert (record["clean"], record["shared"]) == (4, False)
+    assert (record["clean"], record["core_ratio"]) == (4, 1.1)
     assert record["core_ratios"] == [1.1, 1.0, 2.0, 1.9, 1.1, 1.0, 1.2, 1.1]
 
 
 def test_where_cores_are_mostly_shared_those_rounds_count() -> None:
     found = watched([2.0, 2.0, 2.1, 1.0, 1.0, 2.0, 2.0])
     assert found.kept(6) == [True, True, True, False, True, True]
-    assert found.describe([0.1] * 6, True)["shared"] is True
+    assert found.describe([0.1] * 6, True)["core_ratio"] == 2.0
+
+
+def test_a_core_alone_with_a_faster_clock_is_one_state() -> None:
+    assert watched([1.45, 1.5, 1.55, 1.4, 1.6]).kept(4) == [True] * 4
 
 
 def test_without_a_look_at_the_cores_nothing_is_said_of_them() -> None:
     found = Disturbance(FakeDevice(0).contention())
     found.read()
     found.read()
-    assert found.kept(1) == [True] and "shared" not in found.describe([0.1], True)
+    assert found.kept(1) == [True] and "core_ratio" not in found.describe([0.1], True)
