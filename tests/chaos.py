@@ -38,6 +38,8 @@ VARIABLE = "IPUBENCH_CHAOS"
 END_SECONDS = 60.0
 ORPHAN_SECONDS = 15.0
 MEASURED = re.compile(r"\[\d+/\d+\] \w+\[(\S+)\] ")
+#: A place in the suite's code, in a traceback.
+OURS = re.compile(r'File "[^"]*(/conftest\.py|/ipubench/[^"]*)"')
 FAKE = ("bench_fake.py", "--device=fake", "--budget=4", "-k", "bs8 or beta or delta")
 SERVING = (
     f"{ROOT}/bench_inference/bench_tensorflow_serving.py",
@@ -131,7 +133,7 @@ class Trial:
             os.killpg(process.pid, signal.SIGKILL)
             yield "the run did not end"
         shown = set(MEASURED.findall(self.said))
-        if "INTERNALERROR" in self.said or "Traceback (most recent" in self.said:
+        if self._has_traceback(fault):
             yield f"a traceback:\n{self.said[-1500:]}"
         yield from self._files(shown)
         yield from self._orphans()
@@ -148,6 +150,11 @@ class Trial:
         left = sorted(path.name for path in self._left())
         if left:
             yield f"left in the temporary folder: {', '.join(left)}"
+
+    def _has_traceback(self, fault: str) -> bool:
+        """Tell whether the run ended in one; until our code is loaded, Ctrl-C is Python's."""
+        late = fault != "Ctrl-C" or OURS.search(self.said)
+        return "INTERNALERROR" in self.said or bool(late and "Traceback (most rec" in self.said)
 
     @property
     def _output(self) -> Path:

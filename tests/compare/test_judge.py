@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 from typing import List
@@ -64,6 +66,22 @@ def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) 
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     outcome.line("wrong result")
     assert kinds(stored) == ["run", "selected", "case", "outcome", "end"]
+
+
+def test_a_baseline_that_is_too_noisy_is_named_before_anything_is_measured(stored: Project) -> None:
+    """Its three processes take equally long, or times that differ by a fifth."""
+    noisy = "1 of 1 cases differ too much between processes for a slow-down of 10%"
+    assert noisy not in " ".join(stored.run(*GATE).assert_code(0).text.split())
+    path = stored.folder / "baselines" / "main.json"
+    document = json.loads(path.read_text())
+    (entry,) = document["benchmarks"]
+    for number, process in enumerate(entry["extra_info"]["ipubench"]["processes"]):
+        process["seconds"] = [value * (1 + 0.1 * number) for value in process["seconds"]]
+    path.write_text(json.dumps(document))
+    text = " ".join(stored.run(*GATE).text.split())
+    found = re.search(rf"{noisy} to be found for certain: beta-synthetic from ([\d.]+)%", text)
+    assert found and float(found[1]) > 10
+    assert text.index(noisy) < text.index("[1/1]")
 
 
 def test_nothing_holds_the_step_of_a_judged_case(stored: Project) -> None:
