@@ -45,12 +45,17 @@ def _groups(config: ApplicationOptions) -> Iterator[Tuple[Tuple[str, ...], str]]
         yield OF_TRAINING, "it is of training=true"
         if config.validation_micro_batch_size:
             yield ("micro_batch_size",), "validation has a size of its own, and nothing trains"
+    # Training with synthetic data on IPUs has no validation after it: nothing comes back.
+    unseen = config.training and config.system != "host" and config.data == "synthetic"
     if not config.validation:
         yield OF_VALIDATION, "it is of validation=true"
+    elif unseen:
+        # Not the pipeline: instances need it, or validation=false, with any data.
+        yield OF_VALIDATION[:2], "of synthetic data nothing comes back that could be validated"
     if not config.ckpts_per_epoch:
         yield OF_CHECKPOINTS, "with ckpts_per_epoch=0 there are no checkpoints"
-    elif config.checkpoint_output_dir and not config.validation:
-        yield ("clean_dir",), "checkpoints in checkpoint_output_dir are kept with validation=false"
+    elif config.checkpoint_output_dir and (unseen or not config.validation):
+        yield ("clean_dir",), "checkpoints in checkpoint_output_dir that are not validated are kept"
     if not (config.pipeline_splits and (config.training or config.pipelines_validation)):
         yield ("pipeline_schedule",), "it is of a pipeline, and what is measured has one stage"
     if not norm_channels(config.model_name):
