@@ -186,6 +186,15 @@ def test_a_case_is_not_asked_for_more_than_its_own_noise_allows() -> None:
     assert verdict.allowed == pytest.approx(math.expm1(floor))
 
 
+def test_the_least_slowdown_follows_from_the_processes_of_the_baseline() -> None:
+    rule = Rule(LIMIT, 1)
+    even, noisy = stored([0.01] * 9), stored([0.01, 0.011, 0.012] * 3)
+    found = [gate.least_slowdown(before, rule) for before in (even, noisy)]
+    assert found[0] is not None and found[1] is not None
+    assert LIMIT[THROUGHPUT] < found[0] < gate.DETECTABLE_CHANGE < found[1]
+    assert gate.least_slowdown(noisy, Rule({THROUGHPUT: math.inf}, 1)) is None
+
+
 def costs_of(seconds: Sequence[float]) -> List[float]:
     return [math.log(value) for value in seconds]
 
