@@ -153,6 +153,7 @@ def asked(config: Application) -> str:
     step.build()
     step.compile()
     described = step.describe()
+    del described["options"]  # as they were given, whoever reads them
     step()
     while config.training and step.progress.left:
         step()
