@@ -101,10 +101,9 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     cases = {item.nodeid: item for item in items}
     entries = [] if comparison is None else comparison.entries
     stored = {entry["fullname"]: entry for entry in entries if entry["fullname"] in cases}
-    cap = config.option.gate_cap
     found = []
     for name, entry in stored.items():
-        rule = Rule(thresholds_of(cases[name]), len(stored), cap)
+        rule = _rule(cases[name])
         least = least_slowdown(entry, rule)
         if least is not None:
             goal = max(DETECTABLE_CHANGE, 2 * rule.thresholds[THROUGHPUT])
@@ -142,12 +141,17 @@ def judge_with_baseline(
     before = comparison.find(benchmark)
     if before is None:
         return Verdict(NEW)
-    thresholds = thresholds_of(item)
-    cases = len(comparison.stored.intersection(selected(item.config)))
-    rule = Rule(thresholds, cases, item.config.option.gate_cap)
+    rule = _rule(item)
     measured = with_processes(benchmark, fresh)
     # Without a threshold the change is shown and judged by nothing.
-    return judge(measured, before, rule, measure if thresholds else None)
+    return judge(measured, before, rule, measure if rule.thresholds else None)
+
+
+def _rule(item: pytest.Item) -> Rule:
+    """Return what a case of this run is judged by; all cases of the run share the false alarms."""
+    config = item.config
+    cases = len(config.stash[comparison_key].stored.intersection(selected(config)))
+    return Rule(thresholds_of(item), cases, config.option.gate_cap)
 
 
 def missing_cases(config: pytest.Config) -> List[str]:
