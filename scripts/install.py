@@ -49,8 +49,8 @@ def main() -> None:
     version = sys.version_info[:2]
     if pinned_for is not None and version < tuple(map(int, pinned_for.groups())):
         print(
-            f"{file.name} is for Python {'.'.join(pinned_for.groups())}; on this older one the "
-            "same versions are installed where they can be, without a look at their hashes"
+            f"{file.name} is for Python {'.'.join(pinned_for.groups())}; on this older one "
+            "pip looks for the same versions, and not at their hashes"
         )
         without_hashes(text)
         return

@@ -59,7 +59,8 @@ def compiled(environment: Environment, upgrade: bool) -> List[str]:
     words += [f"--extra={extra}" for extra in environment.extras]
     with tempfile.TemporaryDirectory() as place:
         kept, wanted = Path(place) / "kept.txt", Path(place) / "wanted.in"
-        kept.write_text("" if upgrade else "\n".join(pins(environment.file)), encoding="utf-8")
+        now = [] if upgrade else [*pins(environment.file), *pins(CUDA_FILE)]
+        kept.write_text("\n".join(now), encoding="utf-8")
         # What builds and installs the project itself is pinned like the rest.
         wanted.write_text("\n".join(("setuptools", "wheel", *environment.more)), encoding="utf-8")
         answer = subprocess.run(
