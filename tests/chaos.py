@@ -200,6 +200,8 @@ class Trial:
     def _left(self) -> List[Path]:
         """Return what the next run would not remove."""
         scratch.NEW_SECONDS = -1.0
+        # Not what other runs of this machine have there.
+        scratch.SHARED_MEMORY = self.project.folder / "temporary"
         tempfile.tempdir = str(self.project.folder / "temporary")
         scratch.remove_left()
         tempfile.tempdir = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -71,6 +72,13 @@ def test_its_commands_have_their_options(name: str) -> None:
         text = help_of(module, *subcommand)
         for option in re.findall(r"(?<!\S)(--[a-z-]+)", words):
             assert re.search(rf"{option}(?![\w-])", text), f"{module} has no {option}"
+
+
+def test_what_comments_on_github_needs_python_alone() -> None:
+    """Its machine is one of GitHub's, on which nothing is installed."""
+    words = [sys.executable, "-S", "-m", "ipubench.plugins.report.comment", "--help"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(words, cwd=str(ROOT), env=environment, stdout=subprocess.DEVNULL, check=True)
 
 
 def test_github_measures_on_own_machines_and_says_what_exit_code_6_is() -> None:

@@ -301,3 +301,12 @@ def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path) -> None:
         "interrupted while the suite was loaded: nothing was measured",
         "",
     ]
+
+
+@pytest.mark.slow
+def test_chaos_finds_no_loss() -> None:
+    """At three random moments; `make chaos` takes more of them, and more kinds of runs."""
+    words = [sys.executable, "-m", "tests.chaos", "--trials=3", "plain"]
+    ended = subprocess.run(words, cwd=str(ROOT), capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.endswith("3 trials, 0 with a loss\n")
