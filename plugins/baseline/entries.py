@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from ipubench.plugins.gate.rule import LEAST_FRESH, Rule, is_clean, judge, lost_words
+from ipubench.plugins.gate.countable import is_clean, lost_words
+from ipubench.plugins.gate.rule import LEAST_FRESH, Rule, judge
 from ipubench.plugins.record.record import (
     NAMESPACE,
     THROUGHPUT,

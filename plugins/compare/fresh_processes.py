@@ -9,7 +9,8 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from ipubench.plugins.command_line.words import worker_count
-from ipubench.plugins.gate.rule import LEAST_FRESH, given_up
+from ipubench.plugins.gate.countable import given_up
+from ipubench.plugins.gate.rule import LEAST_FRESH
 from ipubench.plugins.processes.fresh import measure_again
 from ipubench.plugins.record.record import record_of, rounds_of, was_disturbed
 from ipubench.plugins.record.text import short_number

@@ -13,7 +13,7 @@ import statistics
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Optional, Sequence
 
-from ipubench.fixtures.machine.shared_cores import same_state
+from ipubench.fixtures.machine.state import same_state
 from ipubench.plugins.gate.inference import Effect, Trimmed
 
 #: Two adjacent rounds of which others took so much more from one than from the other, or so much
@@ -43,8 +43,8 @@ class Side:
     by_others: List[Optional[float]] = field(default_factory=list)
     waited: List[Optional[float]] = field(default_factory=list)
     cpu_seconds: List[Optional[float]] = field(default_factory=list)
-    #: How much longer all CPUs took together than one alone, round each; empty where unknown.
-    core_ratios: List[float] = field(default_factory=list)
+    #: Milliseconds of a copy round each round: the machine's state; empty where unknown.
+    copies_ms: List[float] = field(default_factory=list)
 
 
 @dataclass
@@ -74,15 +74,15 @@ class AdjacentRounds:
     def comparable(self) -> List[bool]:
         """Return of each pair of rounds whether its halves were equally disturbed.
 
-        Nor did CPUs share cores in one half and not in the other.
+        Both halves also found the machine in one state.
         """
         equally = [
             equally_disturbed(here, there) for here, there in zip(self.here.lost, self.there.lost)
         ]
-        if not self.here.core_ratios:
+        if not self.here.copies_ms:
             return equally
-        states = map(same_state, self.here.core_ratios, self.there.core_ratios)
-        return [one and state for one, state in zip(equally, states)]
+        same = map(same_state, self.here.copies_ms, self.there.copies_ms)
+        return [one and state for one, state in zip(equally, same)]
 
     @property
     def enough(self) -> bool:

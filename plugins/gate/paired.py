@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ipubench.plugins.gate.adjacent import AdjacentRounds
+from ipubench.plugins.gate.countable import is_clean
 from ipubench.plugins.gate.inference import Effect, corrected, decide
 from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, log_cost, typical
-from ipubench.plugins.gate.rule import DETECTABLE_CHANGE, is_clean
+from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, differences, record_of, sample_of
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import INCONCLUSIVE, UNJUDGED, Verdict

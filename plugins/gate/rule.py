@@ -10,8 +10,8 @@ processes decide, one after the other, until the decision is clear or the cap is
 - *inconclusive*: neither, with as many processes as the cap and the time allow, or other programs
   disturbed too many of them.
 
-A process that others disturbed says nothing, on either side; nor does one whose CPUs shared cores
-where the baseline's had their own, or the other way round. Allowed is the larger of the threshold
+A process that others disturbed says nothing, on either side; nor does one that found the machine in
+another state than the baseline's did. Allowed is the larger of the threshold
 and the case's own A/A floor. docs/explanation/noise-study.md says what else was tried, and
 scripts/gate_study shows what this finds.
 """
@@ -19,11 +19,17 @@ scripts/gate_study shows what this finds.
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ipubench.fixtures.machine.shared_cores import same_state
+from ipubench.plugins.gate.countable import (
+    comparable,
+    given_up,
+    is_clean,
+    lost_words,
+    same_copy,
+    usual_copy,
+)
 from ipubench.plugins.gate.inference import (
     Effect,
     corrected,
@@ -41,8 +47,6 @@ from ipubench.plugins.record.record import (
     record_of,
     sample_of,
 )
-from ipubench.plugins.record.statistics import median
-from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, PASS, UNJUDGED, Verdict
 
 #: Standard deviation between processes of equal code that is assumed before any is measured.
@@ -53,8 +57,6 @@ DETECTABLE_CHANGE = 0.05
 #: together. A case has several looks; scripts/gate_study shows what this comes to.
 LEVEL, LEVEL_OF_ALL = 0.002, 0.025
 LEAST_FRESH = 3
-#: So many disturbed processes one after the other: the machine is not ours, and no more follow.
-MOST_DISTURBED = 3
 TIME_OVER = "its share of --gate-time was over before the answer was clear"
 #: Returns None where the time is over.
 Measure = Callable[[int], Optional[Dict[str, Any]]]
@@ -143,42 +145,6 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
     return math.expm1(least_change(costs, rule.cap, ASSUMED[THROUGHPUT], allowed, rule.level))
 
 
-def comparable(processes: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the processes of a baseline that others are compared with.
-
-    Those that nobody disturbed; and of these not the few whose CPUs shared cores where the others'
-    had their own, or the other way round.
-    """
-    clean = [sample for sample in processes if is_clean(sample)]
-    usual = _usual_ratio(clean)
-    return [one for one in clean if same_state(one.get("core_ratio", usual), usual)]
-
-
-def _usual_ratio(processes: Sequence[Dict[str, Any]]) -> float:
-    found = [sample["core_ratio"] for sample in processes if "core_ratio" in sample]
-    return statistics.median_low(found) if found else 1.0
-
-
-def is_clean(sample: Dict[str, Any]) -> bool:
-    """Tell whether a process may be judged by; those of older results do not say, and may."""
-    return sample.get("clean") is not False
-
-
-def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
-    """Say how much others took from the disturbed ones of some processes."""
-    disturbed = [sample for sample in processes if not is_clean(sample)]
-    share = median([sample["lost"] for sample in disturbed])
-    return (
-        f"other programs disturbed {len(disturbed)} of {len(processes)} processes, which waited "
-        f"for {percent(share, 0)} of their time"
-    )
-
-
-def given_up(clean: Sequence[bool]) -> bool:
-    """Tell whether the latest processes were all disturbed, so that no more should follow."""
-    return len(clean) >= MOST_DISTURBED and not any(clean[-MOST_DISTURBED:])
-
-
 def _unjudged(
     kind: str, now: Dict[str, Any], before: Dict[str, Any], reasons: Sequence[str]
 ) -> Verdict:
@@ -200,7 +166,7 @@ class _Comparison:
         self.record = record_of(now)
         self.canary = _canary_kind(self.record) == _canary_kind(record_of(before))
         self.before = comparable(processes_of(before))
-        self.usual = _usual_ratio(self.before)
+        self.copy = usual_copy(self.before)
         processes = processes_of(now)
         self.own = processes[0]
         self.fresh = [sample for sample in processes if sample["fresh"]]
@@ -222,7 +188,7 @@ class _Comparison:
 
     def _counts(self, sample: Dict[str, Any]) -> bool:
         """Tell whether a process may be compared with the baseline's."""
-        return is_clean(sample) and same_state(sample.get("core_ratio", self.usual), self.usual)
+        return is_clean(sample) and same_copy(sample, self.copy)
 
     def _why_not_more(self) -> List[str]:
         """Say what kept processes from counting."""
@@ -232,11 +198,10 @@ class _Comparison:
             reasons.append(f"{lost_words(everyone)}; {WAYS_OUT}")
         others = [one for one in everyone if is_clean(one) and not self._counts(one)]
         if others:
-            now = median([one["core_ratio"] for one in others])
             reasons.append(
-                f"all CPUs together were {now:.1f} times as slow as one alone in {len(others)} of "
-                f"{len(everyone)} processes, and {self.usual:.1f} times in the baseline's: they "
-                "shared cores, which the host decides; try again later, or use --against"
+                f"{len(others)} of {len(everyone)} processes found the machine in another state: a "
+                f"copy in memory took {usual_copy(others):.2f} ms, and {self.copy:.2f} in the "
+                "baseline; other machines of its host do that: try again later, or use --against"
             )
         return reasons
 

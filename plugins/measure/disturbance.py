@@ -2,13 +2,12 @@
 
 A round is disturbed where others took more than ``LIMIT`` of its time. It stays in the record, and
 no figure is made of it: docs/explanation/measurement.md says how that limit was chosen. Nor is one
-made of rounds whose CPUs shared cores together with rounds whose CPUs did not.
+made of rounds that found the machine in another state than most (fixtures/machine/state.py).
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -16,7 +15,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.contention import Contention, Taken, between, per_interval
-from ipubench.fixtures.machine.shared_cores import same_state
+from ipubench.fixtures.machine.state import same_state, usual
 
 #: The share of a round's time that others may take from a clean round.
 LIMIT = 0.02
@@ -33,47 +32,53 @@ UNKNOWN = "this system does not count how long threads wait"
 
 @dataclass
 class Disturbance:
-    """What others took from each round of one case, and whether its CPUs shared cores."""
+    """What others took from each round of one case, and in which state each found the machine."""
 
     contention: Optional[Contention]
-    #: Returns how much longer all CPUs take together than one alone (SharedCores.read).
-    cores: Optional[Callable[[], float]] = None
+    #: Looks at the state of the machine: the milliseconds of a copy in memory (copy_look).
+    look: Optional[Callable[[], float]] = None
     #: Of each reading.
-    ratios: List[float] = field(default_factory=list)
+    copies: List[float] = field(default_factory=list)
 
     @classmethod
     def of(cls, device: Device) -> Disturbance:
         """Watch the host of a device."""
-        return cls(device.contention(), device.shared_cores())
+        return cls(device.contention(), device.look())
 
     def read(self) -> None:
         """Read the counters: before the first round and after each."""
         if self.contention is not None:
             self.contention.read()
-        if self.cores is not None:
-            self.ratios.append(self.cores())
+        if self.look is not None:
+            self.copies.append(self.look())
 
     def taken(self) -> List[Taken]:
         """Return what was taken from each round; empty where nothing is known."""
         return [] if self.contention is None else per_interval(self.contention.readings)
 
     def around(self, rounds: int) -> List[float]:
-        """Return of each round the larger ratio of just before it and just after; 1 if unknown."""
-        found = [max(pair) for pair in zip(self.ratios, self.ratios[1:])][:rounds]
-        return found + [1.0] * (rounds - len(found))
+        """Return of each round the slower copy of just before it and just after, where known."""
+        return [max(pair) for pair in zip(self.copies, self.copies[1:])][:rounds]
 
     def kept(self, rounds: int) -> List[bool]:
         """Tell of each round whether figures are made of it.
 
-        Not of those that others disturbed; nor of those whose CPUs shared cores where most had
-        their own, or the other way round: the two take different times.
+        Not of those that others disturbed; nor of those that found the machine in another state
+        than most did: they take other times.
         """
         lost = [one.lost for one in self.taken()]
         lost += [0.0] * (rounds - len(lost))
-        left_alone = [share <= LIMIT for share in lost[:rounds]]
-        ratios = self.around(rounds)
-        usual = _usual(ratios, left_alone)
-        return [alone and same_state(one, usual) for alone, one in zip(left_alone, ratios)]
+        kept = [share <= LIMIT for share in lost[:rounds]]
+        copy = self.copy(kept)
+        if copy is None:
+            return kept
+        same = [one and same_state(now, copy) for one, now in zip(kept, self.around(rounds))]
+        return same + kept[len(same) :]
+
+    def copy(self, chosen: Sequence[bool]) -> Optional[float]:
+        """Return the usual copy's time round the chosen rounds, None where nothing is known."""
+        found = [now for now, one in zip(self.around(len(chosen)), chosen) if one]
+        return usual(found) if found else None
 
     def clean(self, seconds: Sequence[float]) -> List[float]:
         """Return the seconds of the rounds that figures are made of."""
@@ -96,7 +101,7 @@ class Disturbance:
         """Return this part of a record, as shares of the wall time.
 
         ``lost`` is of each round, and so are ``cpu_seconds``, which all of our processes used, and
-        ``kept``. ``core_ratio`` is that of the kept rounds.
+        ``kept``. ``copies_ms`` show the machine's state round each, ``copy_ms`` in the kept rounds.
         """
         if self.contention is None:
             return {"unknown": UNKNOWN}
@@ -120,22 +125,17 @@ class Disturbance:
             "beside": round(whole.beside, 4),
             "throttled": round(whole.throttled, 4),
             "reading_seconds": round(self.contention.seconds, 6),
-            **self._cores(kept),
+            **self._copies(kept),
         }
 
-    def _cores(self, kept: Sequence[bool]) -> Dict[str, Any]:
-        if not self.ratios:
+    def _copies(self, kept: Sequence[bool]) -> Dict[str, Any]:
+        if not self.copies:
             return {}
+        copy = self.copy(kept)
         return {
-            "core_ratios": [round(ratio, 2) for ratio in self.ratios[: len(kept) + 1]],
-            "core_ratio": round(_usual(self.around(len(kept)), kept), 2),
+            "copies_ms": [round(one, 4) for one in self.copies[: len(kept) + 1]],
+            **({} if copy is None else {"copy_ms": round(copy, 4)}),
         }
-
-
-def _usual(ratios: Sequence[float], chosen: Sequence[bool]) -> float:
-    """Return the middle one of the chosen ratios, never one between two states."""
-    found = [ratio for ratio, is_chosen in zip(ratios, chosen) if is_chosen]
-    return statistics.median_low(found) if found else 1.0
 
 
 def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:

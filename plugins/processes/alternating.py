@@ -24,8 +24,7 @@ from ipubench.fixtures.instances.plan import alone, instances_of
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention, per_interval
-from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.fixtures.machine.shared_cores import SharedCores
+from ipubench.fixtures.machine.state import copy_look
 from ipubench.plugins.gate.adjacent import AdjacentRounds, block
 from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.fresh import (
@@ -123,16 +122,13 @@ class AlternatingProcesses:
     def measure(self, budget: float, precision: float, steps: Optional[int]) -> AdjacentRounds:
         """Have both sides take turns until the rule ends it; return all rounds."""
         rounds, watched = AdjacentRounds(), Contended(self.device)
-        try:
-            while not rounds.stopped_by:
-                # Seeded by nothing: a machine with a period of its own must not meet ours twice.
-                for here_first in block(random.random() < 0.5):  # noqa: S311  which side begins
-                    self._both(here_first, rounds, watched)
-                if rounds.looks(steps):
-                    watched.complete(rounds)
-                    rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
-        finally:
-            watched.close()
+        while not rounds.stopped_by:
+            # Seeded by nothing: a machine with a period of its own must not meet ours twice.
+            for here_first in block(random.random() < 0.5):  # noqa: S311  which side begins
+                self._both(here_first, rounds, watched)
+            if rounds.looks(steps):
+                watched.complete(rounds)
+                rounds.stopped_by = rounds.stop_reason(budget, precision, steps)
         return rounds
 
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
@@ -203,28 +199,22 @@ class Contended:
     """What other programs took from each round, in the order in which they were run.
 
     This process reads it, of which both sides are descendants: neither is the other's neighbour. It
-    also looks whether CPUs share cores, where the device is the CPU.
+    also looks at the state of the machine, where the device is the CPU.
     """
 
     def __init__(self, device: str) -> None:
         self._contention = Contention()
         # A fake device's time is not the machine's.
         self._available = device != "fake" and self._contention.available
-        cpus = sorted(allowed_cpus())
-        self._cores = SharedCores(cpus) if device == "cpu" and len(cpus) > 1 else None
-        self._ratios: List[float] = []
+        self._look = copy_look() if device == "cpu" else None
+        self._copies: List[float] = []
 
     def begin(self) -> None:
         """Note that a round begins, and that the one before has ended."""
         if self._available:
             self._contention.read()
-        if self._cores is not None:
-            self._ratios.append(self._cores.read())
-
-    def close(self) -> None:
-        """End what was started to look at the cores."""
-        if self._cores is not None:
-            self._cores.close()
+        if self._look is not None:
+            self._copies.append(self._look())
 
     def complete(self, rounds: AdjacentRounds) -> None:
         """Give all rounds so far the shares that others took of them."""
@@ -240,8 +230,8 @@ class Contended:
         used = [after.ours - before.ours for before, after in zip(readings, readings[1:])]
         del readings[-1]
         # The latest round has not been looked at from its end yet.
-        around = list(zip(self._ratios, [*self._ratios[1:], 0.0]))
-        ratios = [max(pair) for pair in around]
+        after = [*self._copies[1:], *self._copies[-1:]]
+        copies = [round(max(pair), 4) for pair in zip(self._copies, after)]
         for number, side in enumerate(sides):
             mine = [
                 2 * k + (number if first else 1 - number)
@@ -251,7 +241,7 @@ class Contended:
             side.by_others = [taken[k].by_others for k in mine]
             side.waited = [taken[k].waited for k in mine]
             side.cpu_seconds = [used[k] for k in mine]
-            side.core_ratios = [round(ratios[k], 2) for k in mine] if ratios else []
+            side.copies_ms = [copies[k] for k in mine] if copies else []
 
 
 def steps_of(item: pytest.Item) -> Optional[int]:

@@ -114,8 +114,8 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     ``fresh``: the process measured this case alone. ``seconds`` are those of each round, and
     ``canaries`` those of the canary; ``compile`` says whether ``compile_seconds`` are comparable.
     ``clean``: whether enough rounds were clean to judge by, and only those are kept. ``lost`` is
-    the mean share of a round's time that others took; ``core_ratio``: how much longer
-    arithmetic took on all CPUs than on one.
+    the mean share of a round's time that others took; ``copy_ms``: of a
+    copy in memory in the rounds that count, which shows the machine's state.
     All three are missing where nothing tells.
     """
     record = record_of(benchmark)
@@ -127,8 +127,8 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     if record.get("contention", {}).get("lost"):
         contention = record["contention"]
         others = {"clean": contention["enough"], "lost": statistics.fmean(contention["lost"])}
-        if "core_ratio" in contention:
-            others["core_ratio"] = contention["core_ratio"]
+        if "copy_ms" in contention:
+            others["copy_ms"] = contention["copy_ms"]
     return {
         "fresh": fresh,
         "time": record["time"],

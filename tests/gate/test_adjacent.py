@@ -183,9 +183,10 @@ def test_an_open_answer_says_how_the_cpu_time_changed() -> None:
 def test_rounds_in_two_states_of_the_machine_are_not_compared() -> None:
     rounds = AdjacentRounds()
     rounds.here_first = [True] * 4
-    for side, ratios in ((rounds.here, [1.0, 2.0, 2.0, 1.1]), (rounds.there, [1.1, 2.1, 1.0, 2.0])):
-        side.seconds, side.lost, side.core_ratios = [1.0] * 4, [0.0] * 4, ratios
+    rounds.here.copies_ms, rounds.there.copies_ms = [0.5, 1.0, 1.0, 0.5], [0.6, 1.1, 0.5, 1.0]
+    for side in (rounds.here, rounds.there):
+        side.seconds, side.lost = [1.0] * 4, [0.0] * 4
     assert rounds.comparable() == [True, True, False, False]
-    # Where nobody has looked at the cores, all are comparable.
-    rounds.here.core_ratios = rounds.there.core_ratios = []
+    # Where nobody has looked at the machine, all are comparable.
+    rounds.here.copies_ms = rounds.there.copies_ms = []
     assert rounds.comparable() == [True] * 4

@@ -28,6 +28,7 @@ class Counters(Contention):
 def test_each_round_has_what_was_taken_from_it_on_its_own_side() -> None:
     """Here, there; there, here."""
     watched = Contended("cpu")
+    watched._look = lambda: 0.5
     watched._contention = Counters([0.1, 0.2, 0.4, 0.3], [1.1, 1.2, 1.4, 1.3])
     watched._available = True
     rounds = AdjacentRounds()

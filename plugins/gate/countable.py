@@ -1,0 +1,53 @@
+"""Which processes of a comparison count: undisturbed ones, in one state of the machine."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence
+
+from ipubench.fixtures.machine.state import same_state, usual
+from ipubench.plugins.record.statistics import median
+from ipubench.plugins.record.text import percent
+
+#: So many disturbed processes one after the other: the machine is not ours, and no more follow.
+MOST_DISTURBED = 3
+
+
+def comparable(processes: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return the processes of a baseline that others are compared with.
+
+    Those that nobody disturbed, less the few that found the machine in another state than most.
+    """
+    clean = [sample for sample in processes if is_clean(sample)]
+    copy = usual_copy(clean)
+    return [one for one in clean if same_copy(one, copy)]
+
+
+def usual_copy(processes: Sequence[Dict[str, Any]]) -> Optional[float]:
+    """Return the usual milliseconds of a copy in some processes, None where nothing is known."""
+    found = [sample["copy_ms"] for sample in processes if "copy_ms" in sample]
+    return usual(found) if found else None
+
+
+def same_copy(sample: Dict[str, Any], copy: Optional[float]) -> bool:
+    """Tell whether a process found the machine in the state of a copy; unknown, it may have."""
+    return copy is None or "copy_ms" not in sample or same_state(sample["copy_ms"], copy)
+
+
+def is_clean(sample: Dict[str, Any]) -> bool:
+    """Tell whether a process may be judged by; those of older results do not say, and may."""
+    return sample.get("clean") is not False
+
+
+def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
+    """Say how much others took from the disturbed ones of some processes."""
+    disturbed = [sample for sample in processes if not is_clean(sample)]
+    share = median([sample["lost"] for sample in disturbed])
+    return (
+        f"other programs disturbed {len(disturbed)} of {len(processes)} processes, which waited "
+        f"for {percent(share, 0)} of their time"
+    )
+
+
+def given_up(clean: Sequence[bool]) -> bool:
+    """Tell whether the latest processes were all disturbed, so that no more should follow."""
+    return len(clean) >= MOST_DISTURBED and not any(clean[-MOST_DISTURBED:])
