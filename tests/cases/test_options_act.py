@@ -22,7 +22,10 @@ from ipubench.bench_inference.bench_cnn_torch import IPU as TORCH
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.bench_kernels.bench_dense import Dense, dense
 from ipubench.bench_kernels.bench_grouped_conv import GroupedConv, grouped_conv
+from ipubench.bench_kernels.bench_gru import Gru, gru
 from ipubench.bench_kernels.bench_lstm import Lstm, lstm
+from ipubench.bench_kernels.bench_lstm_multi import LstmMulti, lstm_multi
+from ipubench.bench_kernels.bench_rnn import Rnn, rnn
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, check_value, option_types
 from ipubench.fixtures.data.provider import Data
@@ -185,15 +188,28 @@ def program_in(path: Path) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("mode", ["inference", "training"])
+INFERENCE, TRAINING = "inference", "training"
+CONVOLUTION = (
+    grouped_conv,
+    GroupedConv(filter_in=4, filter_out=4, input_size=4, block_repeats=2),
+)
+
+
 @pytest.mark.parametrize(
-    ("kernel", "config"),
+    ("kernel", "config", "mode"),
     [
-        (dense, Dense(size=4)),
-        (lstm, Lstm(hidden_size=4, timesteps=2)),
-        (grouped_conv, GroupedConv(filter_in=4, filter_out=4, input_size=4, block_repeats=2)),
+        (dense, Dense(size=4), INFERENCE),
+        (dense, Dense(size=4), TRAINING),
+        (lstm, Lstm(hidden_size=4, timesteps=2), INFERENCE),
+        (lstm, Lstm(hidden_size=4, timesteps=2), TRAINING),
+        (CONVOLUTION[0], CONVOLUTION[1], INFERENCE),
+        (CONVOLUTION[0], CONVOLUTION[1], TRAINING),
+        # As the LSTM, so once each.
+        (gru, Gru(hidden_size=4, input_size=4, timesteps=2), TRAINING),
+        (rnn, Rnn(hidden_size=4, timesteps=2), TRAINING),
+        (lstm_multi, LstmMulti(hidden_size=4, timesteps=2), TRAINING),
     ],
-    ids=["dense", "lstm", "grouped_conv"],
+    ids=lambda value: getattr(value, "name", value if isinstance(value, str) else ""),
 )
 def test_every_option_of_a_kernel_acts(
     kernel: Any, config: CaseConfig, mode: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
