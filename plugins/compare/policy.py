@@ -101,6 +101,8 @@ def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
     return path if path.exists() else None
 
 
+# Before what the run says of its baseline, which takes them as they are.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Judge the markers of the selected cases: a bad one must not cost a measurement."""
     if policy_of(session.config) is None:
