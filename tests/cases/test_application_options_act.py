@@ -169,7 +169,9 @@ def asked(config: Application) -> str:
 
 def on_disk() -> List[str]:
     """Return what is in the current folder, less what TensorFlow writes as it traces."""
-    return sorted(str(path) for path in Path().rglob("*") if "__autograph" not in path.name)
+    # TensorFlow writes Python there, and Python compiles it.
+    ours = (path for path in Path().rglob("*") if "__" not in str(path))
+    return sorted(map(str, ours))
 
 
 def accepted(config: Application, option: str) -> List[Application]:
