@@ -135,9 +135,7 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
     """
     threshold = rule.thresholds.get(THROUGHPUT, math.inf)
     stored = _decisive(comparable(processes_of(before)))
-    costs = [
-        cost for sample in stored for cost in [log_cost(sample, THROUGHPUT)] if cost is not None
-    ]
+    costs = _log_costs(stored, THROUGHPUT)
     if not costs or not math.isfinite(threshold):
         return None
     metric = MetricRule(THROUGHPUT, costs, threshold, rule.level)
@@ -256,8 +254,7 @@ class _Comparison:
             self.reasons.append(reason)
 
     def _log_costs(self, side: Sequence[Dict[str, Any]], metric: str) -> List[float]:
-        found = (log_cost(sample, metric, self.canary) for sample in side)
-        return [value for value in found if value is not None]
+        return _log_costs(side, metric, self.canary)
 
     def _screening_side(self, metric: str) -> List[Dict[str, Any]]:
         # A session that measured other cases before holds more memory than a fresh process, and
@@ -294,6 +291,11 @@ class _Comparison:
             typical(self.now, metric),
             rule.threshold,
         )
+
+
+def _log_costs(side: Sequence[Dict[str, Any]], metric: str, canary: bool = True) -> List[float]:
+    found = (log_cost(sample, metric, canary) for sample in side)
+    return [value for value in found if value is not None]
 
 
 def _decisive(processes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:

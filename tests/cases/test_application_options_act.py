@@ -26,7 +26,6 @@ from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.cases.test_options_act import CHOSEN, RECORDED, others, plain
 from tests.doubles.tensorflow_ipu import recorder
 from tests.runtimes.tensorflow.application.test_on_ipu import (
@@ -37,9 +36,10 @@ from tests.runtimes.tensorflow.application.test_on_ipu import (
     feed_of,
     settings_of,
     start,
+    step_of,
 )
 from tests.support.kernels import no_images
-from tests.support.tensorflow_ipu import HARDWARE, SYNTHETIC, install
+from tests.support.tensorflow_ipu import SYNTHETIC, install
 
 pytestmark = pytest.mark.framework
 
@@ -143,14 +143,7 @@ def fed(config: Application, training: bool) -> ApplicationFeed:
 def asked(config: Application) -> str:
     """Return what the SDK's TensorFlow is asked for, and what the run leaves on the disk."""
     recorder.reset()
-    step: Any = TensorFlowIpu(HARDWARE).application(
-        config.classifier(),
-        config.recipe,
-        config,
-        fed(config, config.training),
-        lambda: fed(config, training=False),
-    )
-    step.build()
+    step = step_of(config, feed=fed)
     step.compile()
     described = step.describe()
     del described["options"]  # as they were given, whoever reads them

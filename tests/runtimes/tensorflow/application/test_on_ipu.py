@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -115,15 +115,19 @@ def feed_of(config: Application, training: bool = True) -> ApplicationFeed:
     )
 
 
-def step_of(config: Application, device: Any = HARDWARE) -> Any:
-    """Return the step of a configuration, built."""
+def step_of(
+    config: Application,
+    device: Any = HARDWARE,
+    feed: Callable[[Application, bool], ApplicationFeed] = feed_of,
+) -> Any:
+    """Return the step of a configuration, built; ``feed(config, training)`` makes its images."""
     runtime: Any = TensorFlowIpu(device) if config.system != "host" else TensorFlowHost(device)
     step = runtime.application(
         config.classifier(),
         config.recipe,
         config,
-        feed_of(config, config.training),
-        lambda: feed_of(config, training=False),
+        feed(config, config.training),
+        lambda: feed(config, False),
     )
     step.build()
     return step
