@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 from dataclasses import asdict
 from typing import Any, Dict, List, Optional, Sequence, Set
@@ -24,9 +25,8 @@ from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.command_line.words import is_worker, only_lists, only_tests
-from ipubench.plugins.processes.worker import PART, SELECTED, SELECTING, Handover
+from ipubench.plugins.processes.worker import PART, Handover
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.files import write_json
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.selection.expand import case_of, selection_key
@@ -122,18 +122,18 @@ class Controller:
         return list(found[: self.count])
 
     def pytest_sessionstart(self) -> None:
-        """Take the devices before xdist starts the workers, and make the folder of the run."""
+        """Take the devices before xdist starts the workers, and make the files that all share."""
         pin = self.config.option.affinity == "cores"
         numbers = self.free or [self.config.option.device_id]
         made = [devices.make(self.device, number, pin) for number in numbers]
         names = sorted({name for device in made for name in device.leases()})
         try:
             self.held.enter_context(hold(self.config, names))
-            self.folder = self.held.enter_context(scratch.folder("workers"))
+            self.selection = self.held.enter_context(scratch.nameless_file())
+            self.host = self.held.enter_context(scratch.nameless_file())
         except (DeviceError, ScratchError) as error:
             raise pytest.UsageError(str(error)) from None
-        self.selecting = self.held.enter_context((self.folder / SELECTING).open("w"))
-        fcntl.flock(self.selecting, fcntl.LOCK_EX)
+        fcntl.flock(self.selection, fcntl.LOCK_EX)
 
     def pytest_configure_node(self, node: Any) -> None:
         """Hand over what a worker needs to become one; also to one that replaces another."""
@@ -147,7 +147,8 @@ class Controller:
         device = self.config.option.device_id
         if self.free:
             device = self.taken[node.workerinput["workerid"]] = self.free.pop(0)
-        given = Handover(str(self.folder), os.getpid(), device, self.shared)
+        selection, host = scratch.path_of(self.selection), scratch.path_of(self.host)
+        given = Handover(selection, host, os.getpid(), device, self.shared)
         node.workerinput[PART] = asdict(given)
 
     @pytest.hookimpl(tryfirst=True)
@@ -168,9 +169,10 @@ class Controller:
                 "journal": str(run.journal.path) if run is not None else None,
                 "order": selected(self.config),
             }
-            write_json(self.folder / SELECTED, chosen)
+            self.selection.write(json.dumps(chosen).encode())
+            self.selection.flush()
         finally:
-            fcntl.flock(self.selecting, fcntl.LOCK_UN)
+            fcntl.flock(self.selection, fcntl.LOCK_UN)
         return True
 
     def pytest_testnodeready(self, node: Any) -> None:

@@ -1,7 +1,7 @@
 """A worker of `-n N`: measures the cases that the controller selected, on the device it holds.
 
 What the controller hands over travels in xdist's ``workerinput``, and which cases are to run in a
-file of the run's own folder; what a worker finds comes back in its reports, as plain data.
+file of the controller's; what a worker finds comes back in its reports, as plain data.
 """
 
 from __future__ import annotations
@@ -23,19 +23,14 @@ from ipubench.plugins.run.results import Run, SessionResults, run_key
 
 #: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
 PART = "ipubench"
-#: Names what the controller selected.
-SELECTED = "selected.json"
-#: The controller locks it until it has selected.
-SELECTING = "selecting"
-# Locked by the worker that runs a case, where workers share the host.
-HOST = "host"
 
 
 @dataclass(frozen=True)
 class Handover:
     """What a worker needs to become one, as plain data: it travels between processes."""
 
-    folder: str  # of the run
+    selection: str  # a file: names what the controller selected, which locks it until then
+    host: str  # a file: locked by the worker that runs a case, where workers share the host
     lease_holder: int  # the process that holds the devices
     device_id: Optional[int]
     shared: bool  # whether all workers have the same device, and so must run one case at a time
@@ -66,7 +61,7 @@ class Worker:
 
     def __init__(self, config: pytest.Config, given: Handover) -> None:
         self.config = config
-        self.folder = Path(given.folder)
+        self.selection = Path(given.selection)
         self.output: Dict[str, Any] = {}
         self.nodeids: List[Tuple[pytest.Item, str]] = []
         config.workeroutput[PART] = self.output  # type: ignore[attr-defined]
@@ -79,16 +74,16 @@ class Worker:
         if given.device_id is not None:
             config.option.device_id = given.device_id
         self.shared = given.shared
-        self.host = (self.folder / HOST).open("a")
+        self.host = Path(given.host).open("rb+")  # noqa: SIM115  open as long as the session
         config.add_cleanup(self.host.close)
         pytest_benchmark_adapter.leave_files_alone(config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: List[pytest.Item]) -> None:
         """Wait until the controller has selected, and keep exactly its cases, in its order."""
-        with (self.folder / SELECTING).open("r") as file:
+        with self.selection.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
-        chosen = json.loads((self.folder / SELECTED).read_text(encoding="utf-8"))
+            chosen = json.load(file)
         if chosen["journal"] is not None:
             relay = Relay(Path(chosen["journal"]))
             self.config.stash[run_key] = Run(relay, SessionResults(), chosen["order"])
