@@ -199,7 +199,7 @@ class Comparison:
         """Measure a pair whose rounds alternate."""
         option = self.config.option
         processes = AlternatingProcesses(
-            self.config, self.item.nodeid, self.device, self.against.environment, self._say
+            self.device, self._say, self.config, self.item.nodeid, self.against.environment
         )
         with processes:
             processes.start(first)

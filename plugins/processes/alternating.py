@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple, TypeVar
 
 import pytest
 
@@ -46,6 +47,7 @@ SHARED_DEVICES = ("cpu", "fake")
 #: Fixtures of servers, which are processes of their own.
 SERVERS = ("triton", "tensorflow_serving")
 HERE, THERE = "the process here", "the process there"
+Processes = TypeVar("Processes", bound="TwoProcesses")
 
 
 class UnfitError(Exception):
@@ -71,41 +73,37 @@ def why_not_alternating(item: pytest.Item, device: str, elsewhere: Environment) 
 
 
 @dataclass
-class AlternatingProcesses:
-    """The two processes of a pair. Use it in a ``with`` statement, which ends them."""
+class TwoProcesses(ABC):
+    """Processes here and there that take turns. Use it in a ``with`` statement, which ends them."""
 
-    config: pytest.Config
-    nodeid: str
     device: str
-    elsewhere: Environment
     progress: Callable[[str], None]
-    _sides: Dict[str, Instances] = field(default_factory=dict)
-    _folder: Path = Path()  # while it is used
+    _sides: Dict[str, Instances] = field(default_factory=dict, init=False)
 
-    def __enter__(self) -> AlternatingProcesses:
-        self._folder = scratch.make("pair")
+    def __enter__(self: Processes) -> Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
         for side in self._sides.values():
             side.stop()
-        scratch.remove(self._folder)
 
-    def start(self, here_first: bool) -> None:
-        """Start both processes and make their steps ready; what is timed is never side by side.
-
-        Raises FreshError where one does not start, UnfitError where the step cannot take turns.
-        """
-        order = [HERE, THERE] if here_first else [THERE, HERE]
+    def launch(self, here_first: bool) -> None:
+        """Start both processes and return once both have introduced themselves."""
         self.progress("starting both sides")
-        with running_on(self.config.stash[cpus_key]):
-            for name in order:
-                self._sides[name] = self._process(name)
-                with self._blaming(name):
-                    self._sides[name].launch()
-            for name in order:
-                with self._blaming(name):
-                    self._sides[name].meet()
+        for name in _names(here_first):
+            self._sides[name] = self._process(name)
+            with self._blaming(name):
+                self._sides[name].launch()
+        for name in _names(here_first):
+            with self._blaming(name):
+                self._sides[name].meet()
+
+    def prepare(self, here_first: bool) -> None:
+        """Make both steps of a case ready; what is timed is never side by side.
+
+        Raises UnfitError where the step cannot take turns.
+        """
+        order = _names(here_first)
         for name in order:
             self._order(name, "ready")
         ready = {}
@@ -132,12 +130,59 @@ class AlternatingProcesses:
         return rounds
 
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
-        names = [HERE, THERE] if here_first else [THERE, HERE]
-        for name in names:
+        for name in _names(here_first):
             watched.begin()
             seconds = float(self._order(name, "round"))
             (rounds.here if name == HERE else rounds.there).seconds.append(seconds)
         rounds.here_first.append(here_first)
+
+    def _order(self, name: str, order: str, argument: Any = None) -> Any:
+        """Give one side an order; return its answer."""
+        with self._blaming(name):
+            return self._sides[name].order(order, argument, self._most_seconds())[0]
+
+    @abstractmethod
+    def _process(self, name: str) -> Instances:
+        """Return the process of a side, not started yet."""
+
+    @abstractmethod
+    def _most_seconds(self) -> float:
+        """Return how long one order may take."""
+
+    @abstractmethod
+    def _blaming(self, name: str) -> ContextManager[None]:
+        """Return what says of an InstanceError which side it is of."""
+
+
+def _names(here_first: bool) -> Tuple[str, str]:
+    return (HERE, THERE) if here_first else (THERE, HERE)
+
+
+@dataclass
+class AlternatingProcesses(TwoProcesses):
+    """The two processes of a pair of one case."""
+
+    config: pytest.Config
+    nodeid: str
+    elsewhere: Environment
+    _folder: Path = field(default=Path(), init=False)  # while it is used
+
+    def __enter__(self) -> AlternatingProcesses:
+        self._folder = scratch.make("pair")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        scratch.remove(self._folder)
+
+    def start(self, here_first: bool) -> None:
+        """Start both processes and make their steps ready.
+
+        Raises FreshError where one does not start, UnfitError where the step cannot take turns.
+        """
+        with running_on(self.config.stash[cpus_key]):
+            self.launch(here_first)
+        self.prepare(here_first)
 
     def benchmarks(self, rounds: AdjacentRounds) -> List[Dict[str, Any]]:
         """End both processes; return the benchmark of the one here and of the one there."""
@@ -168,10 +213,8 @@ class AlternatingProcesses:
         program = partial(_obedient, [*command, "-s"])
         return Instances(plan, program, self._folder / name.split()[-1])
 
-    def _order(self, name: str, order: str, argument: Any = None) -> Any:
-        with self._blaming(name):
-            seconds = most_seconds(self.config, self.nodeid)
-            return self._sides[name].order(order, argument, seconds)[0]
+    def _most_seconds(self) -> float:
+        return most_seconds(self.config, self.nodeid)
 
     @contextlib.contextmanager
     def _blaming(self, name: str) -> Iterator[None]:

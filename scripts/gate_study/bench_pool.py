@@ -8,6 +8,8 @@ order. What was measured is one line of type ``pool`` in the run's journal.
 
 Two canaries are timed before each round, so that the study can tell which one follows the cases
 better: the suite's own, which is arithmetic in the cache, and a copy in memory.
+
+In a process of a pair (collect_pairs.py) the cases are measured by pair_meter.py instead.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Union
 
 import numpy as np
 import pytest
@@ -34,9 +36,12 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
 from ipubench.plugins.measure.disturbance import STRETCH, Disturbance, is_enough
+from ipubench.plugins.measure.instance import member_key
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.run.results import run_key
+from scripts.gate_study.extra_work import LEVELS, ExtraWork
+from scripts.gate_study.pair_meter import PairMeter
 
 # Pytest collects the functions of the suite from this module, with the meter of this module.
 __all__ = [
@@ -52,41 +57,8 @@ __all__ = [
     "meter",
 ]
 
-#: Extra work as a share of a round; 0 is the code as it is.
-LEVELS = (0.0, 0.01, 0.02, 0.05, 0.10)
 #: Rounds of one level: about a second, of the five that a case may take.
 ROUNDS = 8
-#: The extra work is a number of square roots of so many float32 values: a few microseconds each.
-ELEMENTS = 4096
-CALLS_FOR_UNIT = 2000
-
-
-class ExtraWork:
-    """Arithmetic on a small array that takes a share of a round.
-
-    NumPy runs it on the calling thread. A matrix product would wake its own pool of threads, which
-    goes on spinning and slows the next round down by far more than the product took.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._values = np.linspace(0.5, 1.5, ELEMENTS, dtype=np.float32)
-        self._run(CALLS_FOR_UNIT)
-        times = [timed(lambda: self._run(CALLS_FOR_UNIT), clock) for _ in range(9)]
-        self.unit_seconds = statistics.median(times) / CALLS_FOR_UNIT
-
-    def _run(self, count: int) -> None:
-        for _ in range(count):
-            np.sqrt(self._values, out=self._values)
-
-    def after(self, step: Step, round_seconds: float, share: float) -> Callable[[], None]:
-        """Return ``step`` followed by work that takes ``share`` of its ``round_seconds``."""
-        count = round(share * round_seconds / self.unit_seconds)
-
-        def slowed() -> None:
-            step()
-            self._run(count)
-
-        return slowed
 
 
 def memory_canary() -> Callable[[], None]:
@@ -179,6 +151,14 @@ def meter(
     case: Case,
     device: Device,
     conditions: Dict[str, Any],
-) -> Iterator[PoolMeter]:
-    """The pool's meter in place of the suite's; the process is tuned in the same way."""
-    yield PoolMeter(request.node, case, benchmark, device)
+) -> Iterator[Union[PoolMeter, PairMeter]]:
+    """The study's meter in place of the suite's; the process is tuned in the same way."""
+    member = request.config.stash.get(member_key, None)
+    if member is None:
+        yield PoolMeter(request.node, case, benchmark, device)
+        return
+    measuring = PairMeter(member, request.node, case, benchmark, device)
+    try:
+        yield measuring
+    finally:
+        measuring.close()

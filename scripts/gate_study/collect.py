@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 from ipubench.plugins.record.files import read_lines
 from scripts.gate_study.neighbours import LOADS, neighbours
@@ -69,20 +69,23 @@ def load_of(line: Dict[str, Any]) -> str:
     return str(line.get("load", "quiet"))
 
 
-def collect(path: Path, cases: Sequence[str], passes: int, seconds: float, load: str) -> None:
-    """Measure until every case has ``passes`` processes, or no further pass fits into the time."""
+def write_line(path: Path, line: Dict[str, Any]) -> None:
+    """Add what a process or a pair measured to a pool."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def counts(path: Path, load: str) -> Dict[str, int]:
+    """Return how many lines a pool has of each case beside a load."""
+    return collections.Counter(line["case"] for line in read_pool(path) if load_of(line) == load)
+
+
+def passes_within(passes: int, seconds: float) -> Iterator[int]:
+    """Yield the number of each pass, until no further one fits into the time."""
     started = time.monotonic()
-    lines = read_pool(path)
-    done = collections.Counter(line["case"] for line in lines if load_of(line) == load)
     for number in range(passes):
         begun = time.monotonic()
-        for case in random.sample(cases, len(cases)):
-            if done[case] > number:
-                continue
-            with neighbours(LOADS[load]):
-                line = measure(case)
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({**line, "load": load}) + "\n")
+        yield number
         spent = time.monotonic() - started
         print(f"pass {number + 1} of {passes}, {spent:.0f} s", flush=True)
         if spent + (time.monotonic() - begun) > seconds:
@@ -90,14 +93,31 @@ def collect(path: Path, cases: Sequence[str], passes: int, seconds: float, load:
             return
 
 
-def main() -> None:
-    """Read the command line and collect."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def collect(path: Path, cases: Sequence[str], passes: int, seconds: float, load: str) -> None:
+    """Measure until every case has ``passes`` processes, or no further pass fits into the time."""
+    done = counts(path, load)
+    for number in passes_within(passes, seconds):
+        for case in random.sample(cases, len(cases)):
+            if done.get(case, 0) > number:
+                continue
+            with neighbours(LOADS[load]):
+                line = measure(case)
+            write_line(path, {**line, "load": load})
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that every collector has."""
     parser.add_argument("--pool", type=Path, required=True, help="file of JSON lines")
     parser.add_argument("--passes", type=int, default=40, help="processes per case (40)")
     parser.add_argument("--cases", type=int, default=len(CASES), help="so many of them (all)")
     parser.add_argument("--seconds", type=float, default=5400.0, help="longest time (5400)")
     parser.add_argument("--load", choices=LOADS, default="quiet", help="neighbours (quiet)")
+
+
+def main() -> None:
+    """Read the command line and collect."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add_options(parser)
     options = parser.parse_args()
     cases = CASES[: options.cases]
     collect(options.pool, cases, options.passes, options.seconds, options.load)

@@ -1,0 +1,177 @@
+"""Fill the gate study's pool of pairs: two fresh processes of equal code that take turns.
+
+    python -m scripts.gate_study.collect_pairs --pool=FILE --passes=40 [--load=one-on-off]
+
+Both sides of `--against` are imitated by the suite's own classes: the orders in blocks, what others
+took from each round, the rule that ends them. In each pass one pair of processes measures all cases
+one after another, because starting takes longer than measuring; a line of the pool says what ran
+before it in the same processes. Within a case the levels of extra work, all on the side here,
+follow each other in random order. A pool that exists is continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ContextManager, Dict, Iterator, List, Sequence
+
+from ipubench.fixtures.devices.lease import lease
+from ipubench.fixtures.instances.controller import Instances
+from ipubench.fixtures.instances.failures import InstanceError
+from ipubench.fixtures.instances.plan import alone
+from ipubench.plugins.gate.adjacent import AdjacentRounds
+from ipubench.plugins.processes.alternating import HERE, THERE, TwoProcesses
+from ipubench.plugins.processes.fresh import fresh_environment
+from scripts.gate_study.collect import (
+    CASES,
+    ROOT,
+    add_options,
+    counts,
+    passes_within,
+    write_line,
+)
+from scripts.gate_study.extra_work import LEVELS
+from scripts.gate_study.neighbours import LOADS, neighbours
+
+#: Of one order; the longest are those that build a network, beside neighbours.
+MOST_SECONDS = 600.0
+#: --target-precision of the suite: it may end the rounds of a level before their budget does.
+PRECISION = 0.01
+#: What a run of the suite waits for the host, and longer.
+LEASE_SECONDS = 3600.0
+
+
+@dataclass
+class PoolPair(TwoProcesses):
+    """Two processes that measure the same cases, one after another."""
+
+    cases: Sequence[str]
+    folder: Path
+
+    def next_case(self) -> str:
+        """Return the name of the case whose turn it is, the same one on both sides."""
+        here, there = (str(self._order(name, "case")) for name in (HERE, THERE))
+        if here != there:
+            raise RuntimeError(f"one side is about to measure {here} and the other one {there}")
+        return here
+
+    def measure_level(self, share: float, budget: float) -> AdjacentRounds:
+        """Return rounds of which those here have extra work of this share."""
+        self._order(THERE, "level", 0.0)
+        self._order(HERE, "level", share)
+        return self.measure(budget, PRECISION, None)
+
+    def level_facts(self) -> Dict[str, Any]:
+        """Return the items of a round and their unit."""
+        facts: Dict[str, Any] = self._order(HERE, "level", 0.0)
+        return facts
+
+    def close_case(self) -> None:
+        """Let both sides close their step."""
+        for name in (HERE, THERE):
+            self._order(name, "close")
+
+    def _process(self, name: str) -> Instances:
+        program = partial(_command, self.cases, str(self.folder / "results"))
+        plan = alone(name, ROOT, fresh_environment())
+        return Instances(plan, program, self.folder / name.split()[-1])
+
+    def _most_seconds(self) -> float:
+        return MOST_SECONDS
+
+    def _blaming(self, name: str) -> ContextManager[None]:
+        return contextlib.nullcontext()  # an InstanceError says it itself
+
+
+def _command(cases: Sequence[str], results: str, address: str) -> List[str]:
+    return [
+        *(sys.executable, "-m", "pytest", "-q", "-s", "-o", "addopts="),
+        *("-p", "no:cacheprovider", "-p", "no:unraisableexception"),
+        f"--results-dir={results}",
+        f"--instance={address}",
+        *(f"scripts/gate_study/bench_pool.py::{case}" for case in cases),
+    ]
+
+
+def measure_pair(
+    cases: Sequence[str], here_first: bool, budget: float, folder: Path
+) -> Iterator[Dict[str, Any]]:
+    """Yield a line of the pool for each case. Raises InstanceError where a side fails."""
+    before: List[str] = []
+    with PoolPair("cpu", lambda text: None, cases, folder) as pair:
+        pair.launch(here_first)
+        for _ in cases:
+            begun = time.monotonic()
+            case = pair.next_case()
+            pair.prepare(here_first)
+            facts, prepared = pair.level_facts(), time.monotonic()
+            levels = {
+                str(share): pair.measure_level(share, budget).as_dict()
+                for share in random.sample(LEVELS, len(LEVELS))
+            }
+            pair.close_case()
+            yield {
+                "type": "pair",
+                "case": case,
+                **facts,
+                "time": time.time(),
+                "prepare_seconds": prepared - begun,
+                "seconds": time.monotonic() - begun,
+                "here_first": here_first,
+                "ran_before": list(before),
+                "levels": levels,
+            }
+            before.append(case)
+
+
+def in_some_order(cases: Sequence[str]) -> List[str]:
+    """Return the cases in random order, those of PyTorch first.
+
+    Once XLA has compiled many kernels, OpenVINO takes minutes to convert a network; a run of the
+    suite has this order, too.
+    """
+    return sorted(random.sample(cases, len(cases)), key=lambda case: "cnn_torch" not in case)
+
+
+def collect(
+    path: Path, cases: Sequence[str], passes: int, seconds: float, load: str, budget: float
+) -> None:
+    """Measure until every case has ``passes`` pairs, or no further pass fits into the time."""
+    done = counts(path, load)
+    for number in passes_within(passes, seconds):
+        wanted = [case for case in in_some_order(cases) if done.get(case, 0) <= number]
+        if not wanted:
+            continue
+        with neighbours(LOADS[load]), tempfile.TemporaryDirectory(prefix="ipubench-pair-") as own:
+            for line in measure_pair(wanted, number % 2 == 0, budget, Path(own)):
+                write_line(path, {**line, "load": load})
+
+
+def main() -> None:
+    """Read the command line and collect."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add_options(parser)
+    parser.add_argument(
+        "--budget", type=float, default=1.0, help="seconds of both sides' rounds at a level (1)"
+    )
+    options = parser.parse_args()
+    cases = CASES[: options.cases]
+    given = (options.pool, cases, options.passes, options.seconds, options.load, options.budget)
+    try:
+        with lease(("cpu",), LEASE_SECONDS, print):
+            collect(*given)
+    except InstanceError as error:
+        raise SystemExit(
+            f"{error}\nthe pool has what was measured before; run this again"
+        ) from None
+
+
+if __name__ == "__main__":
+    main()

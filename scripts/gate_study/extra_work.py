@@ -1,0 +1,45 @@
+"""Real extra work of a known share of a round: the slow-downs that the study's gate has to find."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Callable
+
+import numpy as np
+
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.measure.rounds import timed
+
+#: Extra work as a share of a round; 0 is the code as it is.
+LEVELS = (0.0, 0.01, 0.02, 0.05, 0.10)
+#: The extra work is a number of square roots of so many float32 values: a few microseconds each.
+ELEMENTS = 4096
+CALLS_FOR_UNIT = 2000
+
+
+class ExtraWork:
+    """Arithmetic on a small array that takes a share of a round.
+
+    NumPy runs it on the calling thread. A matrix product would wake its own pool of threads, which
+    goes on spinning and slows the next round down by far more than the product took.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._values = np.linspace(0.5, 1.5, ELEMENTS, dtype=np.float32)
+        self._run(CALLS_FOR_UNIT)
+        times = [timed(lambda: self._run(CALLS_FOR_UNIT), clock) for _ in range(9)]
+        self.unit_seconds = statistics.median(times) / CALLS_FOR_UNIT
+
+    def _run(self, count: int) -> None:
+        for _ in range(count):
+            np.sqrt(self._values, out=self._values)
+
+    def after(self, step: Step, round_seconds: float, share: float) -> Callable[[], None]:
+        """Return ``step`` followed by work that takes ``share`` of its ``round_seconds``."""
+        count = round(share * round_seconds / self.unit_seconds)
+
+        def slowed() -> None:
+            step()
+            self._run(count)
+
+        return slowed

@@ -1,0 +1,70 @@
+"""One side of a pair in the gate study's pool: obeys collect_pairs.py, one case after another.
+
+The orders are those of plugins/measure/alternating.py, with three more. Before them comes ``case``,
+answered with the case's name once it is its turn; ``level``, with a share of extra work, comes
+before the rounds of that level; ``close`` ends the case, without a record.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from typing import Any, Callable
+
+import pytest
+
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.instances.instance import Instance
+from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.measure import rounds
+from ipubench.plugins.measure.alternating import Orders, why_unfit
+from ipubench.plugins.measure.base import BatchFacts, StepMeter
+from ipubench.plugins.record import pytest_benchmark_adapter
+from scripts.gate_study.extra_work import ExtraWork
+
+#: Rounds of the warm-up, the last ones, that tell how long a round takes.
+LAST_ROUNDS = 3
+
+
+class PairMeter(StepMeter):
+    """Measures each case in turns with the other side, with the extra work that is ordered."""
+
+    def __init__(
+        self, member: Instance, item: pytest.Item, case: Case, benchmark: Any, device: Device
+    ) -> None:
+        super().__init__(item, case, benchmark, device)
+        self._orders = Orders(member)
+
+    def work_on(self, step: Step, facts: BatchFacts) -> None:
+        """Obey until the collector has what it wants of this case."""
+        orders, clock = self._orders, self.device.clock
+        pytest_benchmark_adapter.leave_out(self.benchmark)
+        orders.wait("case")
+        orders.answer(self.item.nodeid.split("::")[-1])
+        orders.wait("ready")
+        orders.answer(None)
+        orders.wait("prepare")
+        self.build(step)
+        step.batches_per_step = 1
+        step()
+        rounds.calibrate(step, clock)
+        orders.answer({"batches": step.batches_per_step, "unfit": why_unfit(step)})
+        step.batches_per_step = orders.wait("warm_up")
+        dropped = rounds.warm_up(step, clock)
+        extra, usual = ExtraWork(clock), statistics.median(dropped[-LAST_ROUNDS:])
+        items = facts.items * step.counted_processes * step.batches_per_step
+        orders.answer(None)
+        slowed: Callable[[], None] = step
+        while True:
+            order, argument = orders.wait_for_any("level", "round", "close")
+            if order == "close":
+                break
+            if order == "level":
+                slowed = extra.after(step, usual, argument)
+                orders.answer({"items_per_round": items, "unit": facts.unit})
+            else:
+                orders.answer(rounds.timed(slowed, clock))
+        self.close()
+        gc.collect()  # The next case must not find what this one has left.
+        orders.last_answer(None)
