@@ -40,8 +40,6 @@ from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
 from ipubench.plugins.selection.expand import selection_key
 
-#: After so many pairs that others disturbed, and more of them than of others, a case is given up.
-MOST_DISTURBED = 4
 Progress = Callable[[str], None]
 
 
@@ -132,7 +130,9 @@ class Comparison:
         tests = len(selected(self.config)) * max(1, len(self.thresholds))
         level = paired.level_of_a_look(self.cap, tests)
         reasons: List[str] = []
-        while len(self.measured) < self.cap and not self._given_up():
+        while len(self.measured) < self.cap:
+            if paired.given_up(len(self.usable), len(self.measured)):
+                break
             if not self._time.allows(self._expected):
                 reasons.append(TIME_OVER)
                 break
@@ -151,10 +151,6 @@ class Comparison:
             return paired.undecided(self.measured, reasons)
         found = paired.compare(self.usable, self.thresholds, level)
         return paired.verdict_on_pairs(self.usable, found, reasons)
-
-    def _given_up(self) -> bool:
-        disturbed = len(self.measured) - len(self.usable)
-        return disturbed >= MOST_DISTURBED and disturbed > len(self.usable)
 
     def _pair(self) -> Sides:
         """Measure one pair; first comes the side that was first less often in those that count."""

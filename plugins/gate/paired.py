@@ -31,6 +31,8 @@ LEAST_PAIRS = 3
 FIRST_LOOK = 4
 #: How often equal code is called slower, in one run over all its cases.
 FALSE_ALARMS = 0.025
+#: After so many pairs that others disturbed, and more of them than of others, a case is given up.
+MOST_DISTURBED = 4
 #: Without a threshold pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
 Benchmark = Dict[str, Any]
@@ -97,6 +99,12 @@ def level_of_a_look(cap: int, tests: int) -> float:
     return corrected(FALSE_ALARMS, tests * len(looks(cap)))
 
 
+def given_up(usable: int, measured: int) -> bool:
+    """Tell whether no more pairs are tried, because others disturb too many of them."""
+    disturbed = measured - usable
+    return disturbed >= MOST_DISTURBED and disturbed > usable
+
+
 def precise(effect: Effect) -> bool:
     """Tell whether the 95% interval is narrow enough to be shown."""
     low, high = effect.interval()
@@ -129,7 +137,7 @@ def compare(
         pairs = pairs_of(measured, metric)
         if pairs:
             effect, threshold = paired_effect(pairs), thresholds.get(metric)
-            kind = UNJUDGED if threshold is None else _kind(effect, threshold, level)
+            kind = UNJUDGED if threshold is None else kind_of(effect, threshold, level)
             here = [_sample(sides.here) for sides in measured]
             there = [_sample(sides.there) for sides in measured]
             now, before = typical(here, metric), typical(there, metric)
@@ -137,7 +145,8 @@ def compare(
     return found
 
 
-def _kind(effect: Effect, threshold: float, level: float) -> str:
+def kind_of(effect: Effect, threshold: float, level: float) -> str:
+    """Return the verdict on the effect of some pairs, at the level of one look."""
     allowed = math.log1p(threshold)
     detectable_change = max(2 * allowed, math.log1p(DETECTABLE_CHANGE))
     return decide(effect, allowed, detectable_change, level) or INCONCLUSIVE

@@ -1,0 +1,242 @@
+"""How often does `--against` call equal code slower, and how often does it find what is slower?
+
+    python -m scripts.gate_study.pairs --pool=FILE [--variants] [--order]
+
+The pool is of pairs that took turns (collect_pairs.py). Beside the time of a round, the CPU time
+that it used is tried as a witness: alone, either of the two, or both together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import statistics
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ipubench.plugins.record.text import markdown_row
+from scripts.gate_study.neighbours import LOADS
+from scripts.gate_study.pair_trials import (
+    CPU,
+    JUDGES,
+    TIME,
+    Figures,
+    Judge,
+    PairStudy,
+    Setting,
+    figures_of,
+)
+from scripts.gate_study.study import (
+    SLOWDOWNS,
+    Tally,
+    processes_of_cases,
+    share_text,
+    short_name,
+    sum_of,
+)
+
+EQUAL, MUCH_SLOWER = SLOWDOWNS[0], SLOWDOWNS[-1]
+Pool = Dict[str, List[Dict[str, Any]]]
+#: Case -> level -> its trials.
+Studies = Dict[str, Dict[str, PairStudy]]
+Tallies = Dict[str, Dict[str, Tally]]
+SHOWN = [f"{100 * float(level):g}%" for level in SLOWDOWNS]
+
+
+def studies_of(pool: Pool, setting: Setting) -> Studies:
+    """Return the trials over every case's pairs."""
+    return {
+        case: {
+            level: PairStudy([figures_of(line, level) for line in lines], setting)
+            for level in SLOWDOWNS
+        }
+        for case, lines in pool.items()
+    }
+
+
+def tallies_of(studies: Studies, judge: Judge, trials: int) -> Tallies:
+    """Return case -> slow-down -> what one judge said."""
+    generator = random.Random(0)  # noqa: S311  draws
+    return {
+        case: {level: study.run(judge, trials, generator) for level, study in levels.items()}
+        for case, levels in studies.items()
+    }
+
+
+def independent(study: PairStudy, tally: Tally) -> float:
+    """Return how many independent trials the pool's pairs amount to, at the least."""
+    return len(study.pairs) / (tally.processes / tally.trials)
+
+
+def shares(studies: Studies, tallies: Tallies, level: str, counted: str) -> str:
+    """Return the share of all cases' trials that were ``counted``, with its interval."""
+    total = sum_of(found[level] for found in tallies.values())
+    alone = math.fsum(independent(studies[case][level], tallies[case][level]) for case in tallies)
+    return share_text(getattr(total, counted), total.trials, alone)
+
+
+def change(figures: Figures, witness: str) -> Optional[float]:
+    """Return the difference of a pair, where the witness says anything of it."""
+    figure = figures[witness]
+    return None if figure is None else figure.effect.change
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table in Markdown, and an empty line."""
+    for cells in (head, ["---"] * len(head), *rows):
+        print(markdown_row(cells))
+    print()
+
+
+def case_rows(studies: Studies, tallies: Tallies) -> List[List[str]]:
+    """Return a row for each case: how it varies, and how often it was judged slower."""
+    rows = []
+    for case, levels in studies.items():
+        found = tallies[case]
+        cells = [
+            share_text(tally.regressed, tally.trials, independent(levels[level], tally))
+            for level, tally in found.items()
+        ]
+        spreads = [spread(levels[EQUAL], witness) for witness in (TIME, CPU)]
+        equal = found[EQUAL]
+        cost = f"{equal.inconclusive / equal.trials:.0%} open, {mean_pairs(equal)} pairs"
+        rows.append([short_name(case), *spreads, *cells, cost])
+    return rows
+
+
+def spread(study: PairStudy, witness: str) -> str:
+    """Return the standard deviation between pairs of what a witness says."""
+    found = (change(figures, witness) for _, figures in study.pairs)
+    values = [value for value in found if value is not None]
+    return f"{statistics.stdev(values):.1%}" if len(values) > 1 else "-"
+
+
+def mean_pairs(tally: Tally) -> str:
+    """Return how many pairs a trial took."""
+    return f"{tally.processes / tally.trials:.1f}"
+
+
+def judge_rows(studies: Studies, found: Mapping[str, Tallies]) -> List[List[str]]:
+    """Return a row for each judge, over all cases."""
+    rows = []
+    for name, tallies in found.items():
+        equal = sum_of(levels[EQUAL] for levels in tallies.values())
+        cells = [shares(studies, tallies, level, "regressed") for level in SLOWDOWNS]
+        still = f"{equal.inconclusive / equal.trials:.0%} open, {mean_pairs(equal)} pairs"
+        rows.append([name, *cells, still])
+    return rows
+
+
+def cost_rows(studies: Studies) -> List[List[str]]:
+    """Return what the extra work cost within the same pairs, in time and in CPU time."""
+    rows = []
+    for witness in (TIME, CPU):
+        cells = []
+        for level in SLOWDOWNS:
+            found = []
+            for levels in studies.values():
+                for (_, after), (_, before) in zip(levels[level].pairs, levels[EQUAL].pairs):
+                    slower, equal = change(after, witness), change(before, witness)
+                    if slower is not None and equal is not None:
+                        found.append(slower - equal)
+            cells.append(f"{math.expm1(statistics.median(found)):.1%}" if found else "-")
+        rows.append([f"what the extra work cost in {witness}", *cells, ""])
+    return rows
+
+
+def load_rows(pools: Mapping[str, Pool], setting: Setting, trials: int) -> List[List[str]]:
+    """Return the two wrong answers beside each load and by each judge."""
+    rows = []
+    for load, pool in pools.items():
+        studies = studies_of(pool, setting)
+        for judge in JUDGES:
+            tallies = tallies_of(studies, judge, trials)
+            decided = []
+            for level in (EQUAL, MUCH_SLOWER):
+                total = sum_of(levels[level] for levels in tallies.values())
+                decided.append(f"{1 - total.inconclusive / total.trials:.0%}")
+            false_alarms = shares(studies, tallies, EQUAL, "regressed")
+            passed = shares(studies, tallies, MUCH_SLOWER, "passed")
+            rows.append([load, judge.name, false_alarms, passed, *decided])
+    return rows
+
+
+def order_rows(pool: Pool) -> List[List[str]]:
+    """Return for each case whether its figures depend on what ran before it in its processes."""
+    rows = []
+    for case, lines in pool.items():
+        places = [len(line["ran_before"]) for line in lines]
+        middle = statistics.median_low(places)
+        halves: List[List[Tuple[float, float]]] = [[], []]
+        for place, line in zip(places, lines):
+            difference = change(figures_of(line, EQUAL)[1], TIME)
+            seconds = statistics.median(line["levels"][EQUAL]["there"]["seconds"])
+            if difference is not None:
+                item = math.log(seconds / line["items_per_round"])
+                halves[place > middle].append((item, difference))
+        if min(map(len, halves)) < 2:
+            rows.append([short_name(case), f"{len(lines)}", "-", "-", "-"])
+            continue
+        early, late = ([item for item, _ in half] for half in halves)
+        error = math.sqrt(sum(statistics.variance(half) / len(half) for half in (early, late)))
+        longer = statistics.fmean(late) - statistics.fmean(early)
+        spreads = [f"{statistics.stdev(value for _, value in half):.1%}" for half in halves]
+        rows.append([short_name(case), f"{len(lines)}", f"{longer:+.1%} ± {error:.1%}", *spreads])
+    return rows
+
+
+def main() -> None:
+    """Read the command line, make the trials, print the tables in Markdown."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pool", type=Path, required=True, help="file of collect_pairs.py")
+    parser.add_argument("--trials", type=int, default=400, help="per case and slow-down (400)")
+    parser.add_argument("--gate", type=float, default=2.0, help="percent (2)")
+    parser.add_argument("--cap", type=int, default=16, help="pairs at most (16)")
+    parser.add_argument("--cases", type=int, default=25, help="compared in a run (25)")
+    parser.add_argument("--load", choices=LOADS, default="quiet", help="of the tables (quiet)")
+    parser.add_argument(
+        "--witness", choices=[judge.name for judge in JUDGES], default=TIME, help="of each case"
+    )
+    parser.add_argument("--variants", action="store_true", help="compare estimators and limits")
+    parser.add_argument("--order", action="store_true", help="what ran before in a process")
+    options = parser.parse_args()
+    setting = Setting(options.gate / 100, options.cap, options.cases)
+    pools = {load: processes_of_cases(options.pool, load) for load in LOADS}
+    pools = {load: pool for load, pool in pools.items() if pool}
+    pool = pools.get(options.load, {})
+    short = [short_name(case) for case, lines in pool.items() if len(lines) < setting.cap]
+    if short or not pool:
+        parser.error(f"{options.pool} needs {setting.cap} pairs of each case; too few of {short}")
+    if options.variants:
+        from scripts.gate_study.pair_variants import HEADINGS, variant_rows
+
+        print_table(HEADINGS, variant_rows(pool, setting, options.trials))
+    elif options.order:
+        later = "an item takes longer in later places"
+        head = ["case", "pairs", later, "spread in earlier places", "in later ones"]
+        print_table(head, order_rows(pool))
+    else:
+        report(pool, setting, options)
+        if len(pools) > 1:
+            head = ["load", "judge", "equal called slower", "10% slower passed"]
+            head += ["equal decided", "10% slower decided"]
+            print_table(head, load_rows(pools, setting, options.trials))
+
+
+def report(pool: Pool, setting: Setting, options: argparse.Namespace) -> None:
+    """Print what was found of each case by one judge, and of all cases by each."""
+    studies = studies_of(pool, setting)
+    found = {judge.name: tallies_of(studies, judge, options.trials) for judge in JUDGES}
+    sizes = sorted(len(lines) for lines in pool.values())
+    print(f"{setting}; judged by {options.witness}; {sizes[0]} to {sizes[-1]} pairs a case,")
+    print(f"{options.trials} trials each, load: {options.load}\n")
+    slower = [f"{text} slower" for text in SHOWN]
+    head = ["case", "spread", "of CPU time", *slower, "of equal code"]
+    print_table(head, case_rows(studies, found[options.witness]))
+    head = ["judged slower, all cases", *SHOWN, "of equal code"]
+    print_table(head, [*judge_rows(studies, found), *cost_rows(studies)])
+
+
+if __name__ == "__main__":
+    main()
