@@ -1,7 +1,13 @@
-"""A case that needs more memory than there is fails with one message, and the run goes on."""
+"""A case that needs more memory than there is fails with one message, and the run goes on.
+
+On the host an allocation beyond the machine's memory fails while a case runs, where Linux would
+grant it and kill this process later. What a library does then is its own: where it ends the process
+all the same, a resumed run measures the case in a process of its own (plugins/measure/apart.py).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any, Generator, Optional
 
@@ -10,7 +16,11 @@ import pytest
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.untrusted import printable
-from ipubench.plugins.selection.expand import case_of
+from ipubench.fixtures.machine import memory
+from ipubench.plugins.selection.expand import case_of, selection_key
+
+#: Devices whose memory is the host's, and whose drivers reserve no address space of it.
+HOST_KINDS = ("cpu", "fake")
 
 #: Errors of PyTorch and TensorFlow that say nothing else.
 NAMES = frozenset({"OutOfMemoryError", "ResourceExhaustedError"})
@@ -28,11 +38,16 @@ LONGEST = 200
 @pytest.hookimpl(hookwrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None]:
     """Say what was asked for, instead of the framework's pages."""
-    outcome = yield
     case = case_of(pyfuncitem)
+    if case is None:
+        yield
+        return
+    kind = pyfuncitem.config.stash[selection_key].device
+    with memory.bounded() if kind in HOST_KINDS else contextlib.nullcontext():
+        outcome = yield
     error = outcome.excinfo[1] if outcome.excinfo else None
-    reason = None if case is None or isinstance(error, CaseError) else shortage(error)
-    if case is not None and reason is not None:
+    reason = None if isinstance(error, CaseError) else shortage(error)
+    if reason is not None:
         outcome.force_exception(too_large(case, reason))
 
 

@@ -93,6 +93,7 @@ def _journal(folder: Path) -> bytes:
         },
         {"type": "selected", "cases": ["bench_x.py::bench_x[a]"]},
         {"type": "case", "benchmark": entry("a")},
+        {"type": "begin", "case": "bench_x.py::bench_x[a]"},
         {"type": "outcome", "case": "bench_x.py::bench_x[a]", "outcome": "passed"},
         {"type": "end", "exit_code": 0, "ended": 2.0},
     ]
@@ -350,7 +351,9 @@ TRUSTED: Dict[str, str] = {
     "fixtures/case/values.py": "the value of --set, on the user's own command line",
     "fixtures/data/build_tfrecords/source.py": "the user's own list of labels",
     "fixtures/instances/protocol.py": "lines of instances, which know the token",
+    "fixtures/machine/cgroup.py": "files of the kernel",
     "fixtures/machine/contention.py": "files of the kernel",
+    "fixtures/machine/memory.py": "files of the kernel",
     "fixtures/machine/process.py": "lines of our own supervisor",
     "fixtures/machine/processor.py": "files of the kernel",
     "fixtures/machine/supervisor.py": "the order of our own parent",

@@ -96,7 +96,7 @@ def proc(tmp_path: Path) -> Path:
 
 def test_every_thread_and_child_of_ours_counts(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    contention = Contention(proc, cgroup=proc / "cpu.stat")
+    contention = Contention(proc, cgroup=proc)
     assert contention.available
     first = contention.read()
     assert (first.used, first.stolen) == (11.10, 0.70)  # user, nice and system; 10 ms a tick
@@ -113,7 +113,7 @@ def test_every_thread_and_child_of_ours_counts(proc: Path, monkeypatch: pytest.M
 
 
 def test_threads_and_processes_may_vanish(proc: Path) -> None:
-    contention = Contention(proc, cgroup=proc / "cpu.stat")
+    contention = Contention(proc, cgroup=proc)
     first = contention.read()
     for name in ("children", "schedstat"):
         (proc / "4194305" / "task" / "4194305" / name).unlink()

@@ -55,3 +55,18 @@ def test_one_message_and_the_run_goes_on(project: Project) -> None:
     text = " ".join(outcome.text.split())
     assert "more memory than there is with batch_size=1000000, trouble=memory" in text
     assert "(Unable to allocate 7.28 TiB for an array)" in text
+
+
+def test_what_the_machine_has_not_fails_one_case(project: Project) -> None:
+    """As where Linux would promise the memory and kill the run once a case uses it."""
+    small = (
+        "from ipubench.fixtures.machine import memory\n"
+        "memory.available = lambda: 0\n"
+        "memory.UNUSED = 256 << 20\n"
+    )
+    with (project.folder / "conftest.py").open("a") as conftest:
+        conftest.write(small)
+    outcome = project.run("-k", "beta-synthetic", "--set=trouble=greed,none").assert_code(1)
+    assert "1 failed, 1 passed" in outcome.text
+    text = " ".join(outcome.text.split())
+    assert "more memory than there is with trouble=greed; give less with --set" in text

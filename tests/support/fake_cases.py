@@ -14,7 +14,7 @@ from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.model_cache import ModelCache, options_of
 
-TROUBLES = ("none", "error", "raise", "kill", "memory")
+TROUBLES = ("none", "error", "raise", "kill", "memory", "greed")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ def bench_fake(config: Fake, device: Any, meter: Any) -> None:
         raise RuntimeError("an unforeseen error")
     if config.trouble == "memory":
         raise MemoryError("Unable to allocate 7.28 TiB for an array")
+    if config.trouble == "greed":
+        bytearray(4 << 30)  # none of which is ever touched
     kept = config.model_cache_path
     feed = ArrayFeed(config.data, ())
     step = FakeStep(

@@ -1,0 +1,90 @@
+"""What the machine can still give, and the limit that keeps a process within it."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Mapping, Optional
+
+import pytest
+
+from ipubench.fixtures.machine import memory
+from tests.support.harness import ROOT
+
+MEMINFO = "MemTotal: 16000 kB\nMemAvailable:    8000 kB\nSwapFree: 500 kB\nHugePages_Total: 0\n"
+V2 = {"memory.max": "9000000", "memory.current": "4000000", "memory.stat": "inactive_file 100\n"}
+V1 = {
+    "memory.limit_in_bytes": "3000000",
+    "memory.usage_in_bytes": "2000000",
+    "memory.stat": "inactive_file 9\ntotal_inactive_file 30\ntotal_active_file 5\n",
+}
+# A machine that has nothing left but a quarter of a GiB; what is asked for is never touched.
+PROGRAM = """
+import resource, subprocess, sys
+from ipubench.fixtures.machine import memory
+memory.available = lambda: 0
+memory.UNUSED, memory.UNUSED_PER_CPU = 256 << 20, 0
+before = resource.getrlimit(resource.RLIMIT_DATA)
+try:
+    with memory.bounded():
+        bytearray(100 << 20)
+        subprocess.run([sys.executable, "-c", "bytearray(100 << 20)"], check=True)
+        bytearray(1 << 30)
+except MemoryError:
+    print("refused")
+bytearray(1 << 30)
+print(resource.getrlimit(resource.RLIMIT_DATA) == before)
+"""
+
+
+def write(folder: Path, files: Mapping[str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "left"),
+    [
+        ("", {}, 8_000 * 1024),
+        ("0::/own/group", {"own/group": V2}, 5_000_100),
+        ("0::/own/group", {"own/group": {**V2, "memory.max": "max"}}, 8_000 * 1024),
+        ("0::/own/group", {"own/group": {**V2, "memory.max": "max"}, "own": V2}, 5_000_100),
+        ("0::/own/group", {"own/group": {**V2, "memory.current": "9500000"}}, 0),
+        ("4:memory:/own\n0::/", {"memory/own": V1}, 1_000_035),
+        ("4:memory:/of/the/host\n0::/", {"memory": V1}, 1_000_035),
+    ],
+)
+def test_the_machine_and_each_group_above_limit_what_is_left(
+    tmp_path: Path, group: str, files: Mapping[str, Mapping[str, str]], left: int
+) -> None:
+    write(tmp_path / "proc/self", {"cgroup": group + "\n" if group else ""})
+    write(tmp_path / "proc", {"meminfo": MEMINFO})
+    for folder, content in files.items():
+        write(tmp_path / "cgroup" / folder, content)
+    assert memory.available(tmp_path / "proc", tmp_path / "cgroup") == left + 500 * 1024
+
+
+@pytest.mark.parametrize("meminfo", [None, "MemTotal: 16000 kB\n"])
+def test_a_system_that_does_not_say_limits_nothing(tmp_path: Path, meminfo: Optional[str]) -> None:
+    if meminfo is not None:
+        write(tmp_path, {"meminfo": meminfo})
+    assert memory.available(tmp_path, tmp_path) is None
+
+
+def test_within_the_limit_all_is_as_ever_and_beyond_it_an_allocation_fails() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=str(ROOT), stdout=subprocess.PIPE, check=True
+    )
+    assert answer.stdout.split() == [b"refused", b"True"]
+
+
+def test_an_error_in_the_block_leaves_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available", lambda: 1 << 40)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with pytest.raises(KeyError), memory.bounded():
+        assert resource.getrlimit(resource.RLIMIT_DATA) != before
+        raise KeyError
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
