@@ -254,8 +254,10 @@ def main(words: Optional[Sequence[str]] = None) -> int:
             shutil.rmtree(folder, ignore_errors=True)
             trials[kind] += 1
             lost[kind] += bool(found)
+            said = f"{number + 1}. {kind}, {fault} after {after:.2f} s"
+            print(f"{said}: {len(found)} lost", flush=True)
             for loss in found:
-                print(f"{kind}, {fault} after {after:.2f} s: {loss}", flush=True)
+                print(f"  {loss}", flush=True)
     for kind in kinds:
         print(f"{kind}: {trials[kind]} trials, {lost[kind]} with a loss")
     print(f"{sum(trials.values())} trials, {sum(lost.values())} with a loss")

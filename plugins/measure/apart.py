@@ -1,8 +1,11 @@
-"""Cases that need other TF_POPLAR_FLAGS than the rest of the run, each in a process of its own.
+"""Cases that cannot share this process, each in a process of its own.
 
-The SDK's TensorFlow reads its flags once a process, and cases with synthetic data need others than
-those with host data. The flags that most cases of a run need are this process's. Any other case is
-measured by a process that it starts, and its result counts as if it had been measured here.
+The SDK's TensorFlow reads its flags (TF_POPLAR_FLAGS) once a process, and cases with synthetic data
+need others than those with host data. The flags that most cases of a run need are this process's.
+A case that ran when the run was killed that is now resumed may be why, and would end this one too.
+
+Such a case is measured by a process that this one starts, and its result counts as if it had been
+measured here.
 """
 
 from __future__ import annotations
@@ -61,10 +64,15 @@ def flags_of(item: pytest.Item) -> Optional[Flags]:
     return tuple(sorted(needed.items()))
 
 
-def is_apart(item: pytest.Item) -> bool:
-    """Tell whether a selected case is measured in a process of its own."""
+def why_apart(item: pytest.Item) -> str:
+    """Return why a selected case is measured in a process of its own, or ''."""
+    run = item.config.stash.get(run_key, None)
+    if run is not None and item.nodeid in run.results.suspects:
+        return f"the resumed run was killed while {item.nodeid} ran"
     flags = flags_of(item)
-    return flags is not None and flags != item.config.stash[flags_key]
+    if flags is not None and flags != item.config.stash[flags_key]:
+        return "TensorFlow reads once whether data is synthetic"
+    return ""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -80,19 +88,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
-    """Say how many cases get a process of their own."""
-    count = sum(map(is_apart, items))
-    if not count:
-        return []
-    what = "1 case is measured in a process of its" if count == 1 else ""
-    what = what or f"{count} cases are measured in processes of their"
-    return [f"{what} own, because TensorFlow reads once whether data is synthetic"]
+    """Say how many cases get a process of their own, and why."""
+    lines = []
+    for why, count in sorted(collections.Counter(filter(None, map(why_apart, items))).items()):
+        what = "1 case is measured in a process of its" if count == 1 else ""
+        what = what or f"{count} cases are measured in processes of their"
+        lines.append(f"{what} own, because {why}")
+    return lines
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Optional[bool]:
     """Measure a case apart instead of calling its bench function here."""
-    if not is_apart(pyfuncitem):
+    if not why_apart(pyfuncitem):
         return None
     _measure(pyfuncitem)
     return True
@@ -102,9 +110,10 @@ def _measure(item: pytest.Function) -> None:
     """Let another process run the case; take over its record, its lines and how it ended."""
     config, run = item.config, item.config.stash[run_key]
     config.stash[progress_key].phase("measuring in a process of its own")
-    benchmark_fixture: Any = item.funcargs["benchmark"]
-    disabled = benchmark_fixture.disabled
-    pytest_benchmark_adapter.leave_out(benchmark_fixture)
+    fixture: Any = item.funcargs.get("benchmark")  # a function without a meter has none
+    disabled = fixture is not None and fixture.disabled
+    if fixture is not None:
+        pytest_benchmark_adapter.leave_out(fixture)
     with _results_folder(item) as folder, running_on(config.stash[cpus_key]):
         words = [*fresh_command(config, item.nodeid, str(folder)), *_looking_inside(config)]
         code, output = run_bounded(

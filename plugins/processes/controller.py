@@ -168,6 +168,7 @@ class Controller:
                 "nodeids": [item.nodeid for item in session.items],
                 "journal": str(run.journal.path) if run is not None else None,
                 "order": selected(self.config),
+                "suspects": run.results.suspects if run is not None else [],
             }
             self.selection.write(json.dumps(chosen).encode())
             self.selection.flush()
@@ -193,8 +194,11 @@ class Controller:
             raise pytest.UsageError(f"the worker {name} could not start: {' '.join(words)}")
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Show that a case has begun in a worker."""
+        """Note and show that a case has begun in a worker."""
+        run = self.config.stash.get(run_key, None)
         if nodeid in self.known:
+            if run is not None:
+                run.add({"type": "begin", "case": nodeid})
             self.config.stash[progress_key].begin(nodeid)
 
     @pytest.hookimpl(tryfirst=True)

@@ -86,7 +86,8 @@ class Worker:
             chosen = json.load(file)
         if chosen["journal"] is not None:
             relay = Relay(Path(chosen["journal"]))
-            self.config.stash[run_key] = Run(relay, SessionResults(), chosen["order"])
+            results = SessionResults(suspects=chosen["suspects"])
+            self.config.stash[run_key] = Run(relay, results, chosen["order"])
         found = {item.nodeid: item for item in items}
         items[:] = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
         self.nodeids = [(item, item.nodeid) for item in items]  # an item's hash is its node id's

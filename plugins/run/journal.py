@@ -11,6 +11,7 @@ One JSON-lines file per run under the results folder. Line types:
 - ``verdict``: what the gate said of a case;
 - ``resume``: a later run goes on here; its process, its circumstances, and the cases that it kept;
   what the lines before it say of others no longer holds;
+- ``begin``: a case starts; without an outcome after it, the run was killed while the case ran;
 - ``outcome``: how the case's test ended (passed, failed, skipped), why in one line, and what a user
   can mend as its whole message;
 - ``selected``: the cases that the run is about, before the first of them;
@@ -38,7 +39,7 @@ from ipubench.fixtures.case.masking import mask_text, mask_words
 from ipubench.fixtures.case.untrusted import BadFile
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.command_line.words import measures
+from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
 from ipubench.plugins.run.results import Run, SessionResults, run_key
@@ -154,6 +155,14 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     if run is None:
         return []
     return [line for line in (run.note, f"results: {run.journal.path}") if line]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Note that a case starts; of a worker's cases its controller does."""
+    run = item.config.stash.get(run_key, None)
+    if run is not None and case_of(item) is not None and not is_worker(item.config):
+        run.add({"type": "begin", "case": item.nodeid})
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -17,6 +17,7 @@ PARTS: Dict[str, Dict[str, Any]] = {
     "pair": {"case": str, "here": dict, "there": dict},
     # A damaged verdict stays, for the check of whoever relies on it: without one a case is new.
     "verdict": {"case": str, "verdict": (object, bool)},
+    "begin": {"case": str},
     "outcome": {"case": str, "outcome": str},
     "profile": {"case": str, "profile": dict},
     "selected": {"cases": list},
@@ -43,6 +44,10 @@ class SessionResults:
     #: What the run was about, and how it ended; empty where a journal does not say so.
     selected: List[str] = field(default_factory=list)
     end: Dict[str, Any] = field(default_factory=dict)
+    #: Cases that have begun and not ended, in a run that has not ended either; and those that did
+    #: so before the run was resumed.
+    running: List[str] = field(default_factory=list)
+    suspects: List[str] = field(default_factory=list)
     resumed: List[str] = field(default_factory=list)
 
     def take(self, line: Dict[str, Any]) -> None:
@@ -66,7 +71,10 @@ class SessionResults:
             self.pairs.setdefault(line["case"], []).append(pair)
         elif line["type"] == "verdict":
             self.verdicts[line["case"]] = line["verdict"]
+        elif line["type"] == "begin":
+            self.running.append(line["case"])
         elif line["type"] == "outcome":
+            self.running = [nodeid for nodeid in self.running if nodeid != line["case"]]
             self.outcomes[line["case"]] = line["outcome"]
             if isinstance(line.get("why"), str):
                 self.reasons[line["case"]] = line["why"]
@@ -76,12 +84,15 @@ class SessionResults:
             self.selected = list(line["cases"])
         elif line["type"] == "end":
             self.end = dict(line)
+            self.running = []
         elif line["type"] == "resume":
             self.end = {}
-            self.keep(line["kept"])
+            self.resume(line["kept"])
 
-    def keep(self, nodeids: List[str]) -> None:
-        """Forget all cases but these."""
+    def resume(self, nodeids: List[str]) -> None:
+        """Forget all cases but these, as the run goes on after its end."""
+        self.suspects += self.running
+        self.running = []
         self.forget([nodeid for part in self._parts() for nodeid in part if nodeid not in nodeids])
 
     def forget(self, nodeids: List[str]) -> None:

@@ -128,7 +128,7 @@ def go_on(
     changed.update(dict.fromkeys(lost, "the journal has no result of them"))
     changed.update(dict.fromkeys(damaged, "their results in the journal are damaged"))
     results.resumed = [i.nodeid for i in finished if not changed[i.nodeid]]
-    results.keep(results.resumed)
+    results.resume(results.resumed)
     run.note = f"resuming {run.journal.path}: {len(results.resumed)} cases are done"
     reasons = sorted({reason for reason in changed.values() if reason})
     if reasons:

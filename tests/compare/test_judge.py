@@ -48,8 +48,8 @@ def kinds(project: Project) -> List[str]:
 def test_the_record_comes_first_then_fresh_processes_then_the_verdict(stored: Project) -> None:
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     found = kinds(stored)
-    fresh = ["fresh"] * (len(found) - 6)
-    assert found == ["run", "selected", "case", *fresh, "verdict", "outcome", "end"]
+    fresh = ["fresh"] * (len(found) - 7)
+    assert found == ["run", "selected", "begin", "case", *fresh, "verdict", "outcome", "end"]
     outcome.line("beta-synthetic has become slower")
     assert "Traceback" not in outcome.text and "judge_plugin" not in outcome.text
 
@@ -65,7 +65,7 @@ def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) 
     at_the_end(stored, "raise RuntimeError('wrong result')")
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     outcome.line("wrong result")
-    assert kinds(stored) == ["run", "selected", "case", "outcome", "end"]
+    assert kinds(stored) == ["run", "selected", "begin", "case", "outcome", "end"]
 
 
 def test_a_baseline_that_is_too_noisy_is_named_before_anything_is_measured(stored: Project) -> None:

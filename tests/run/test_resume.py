@@ -21,6 +21,7 @@ from tests.support.harness import ROOT, Project
 pytestmark = pytest.mark.slow
 
 CASE = "bench_fake.py::bench_fake[one]"
+BETA = "bench_fake.py::bench_fake[beta-synthetic"
 
 
 def rewrite(journal: Path, change: Callable[[Dict[str, Any]], None]) -> None:
@@ -395,3 +396,25 @@ def test_a_damaged_run_is_promoted_with_one_message_or_without_the_case(
     assert "Traceback" not in text
     assert "is damaged: " in text or "measured no case" in text, text
     assert done.returncode == 4
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_case_that_ended_the_run_does_not_end_the_next_one(
+    project: Project, workers: List[str]
+) -> None:
+    """Not even where it would each time: it fails alone, and the rest is measured."""
+    words = ("-k", "beta-synthetic", "--set=trouble=kill,none", *workers)
+    first = project.run(*words)
+    if workers:  # whose controller survives: as if the kernel had chosen it too
+        journal = project.journals()[-1]
+        kept = [line for line in read_lines(journal) if line["type"] != "end"]
+        kept = [line for line in kept if line.get("outcome") != "failed"]
+        journal.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    else:
+        assert first.code == -9
+    outcome = project.run(*words, "--resume").assert_code(1)
+    why = f"because the resumed run was killed while {BETA}-troublekill] ran"
+    outcome.line(why)
+    assert "exit code -9" in outcome.text
+    assert list(project.records()) == ["beta-synthetic-troublenone"]
+    project.run(*words, "--resume").assert_code(1).line(why)

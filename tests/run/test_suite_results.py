@@ -42,7 +42,7 @@ def test_a_run_ends_in_a_table_and_leaves_a_journal(project: Project) -> None:
     assert outcome.line("  alpha-bs8-generated  ").split()[1:3] == ["800.0", "0.0%"]
     assert all(len(line) <= 80 for line in outcome.lines if line.startswith("  "))
     kinds = [line["type"] for line in project.journal()]
-    assert kinds == ["run", "selected", "case", "outcome", "case", "outcome", "end"]
+    assert kinds == ["run", "selected", *2 * ["begin", "case", "outcome"], "end"]
 
 
 def test_the_record_holds_every_number_of_the_case(project: Project) -> None:
@@ -287,11 +287,12 @@ def test_a_half_written_line_is_cut_off(project: Project) -> None:
     project.run("-k", "beta").assert_code(0)
     journal = project.journals()[0]
     lines = journal.read_text().splitlines(keepends=True)
-    journal.write_text("".join(lines[:4]) + lines[4][: len(lines[4]) // 2])
+    journal.write_text("".join(lines[:6]) + lines[6][: len(lines[6]) // 2])
     outcome = project.run("-k", "beta", "--resume").assert_code(0)
     outcome.line("1 cases are done")
     assert [line["type"] for line in project.journal()] == [
-        "run", "selected", "case", "outcome", "resume", "selected", "case", "outcome", "end",
+        "run", "selected", "begin", "case", "outcome", "begin",
+        "resume", "selected", "begin", "case", "outcome", "end",
     ]  # fmt: skip
 
 
@@ -398,8 +399,8 @@ def test_a_last_line_without_its_end_is_cut_off(project: Project) -> None:
     journal.write_text("".join(lines).rstrip("\n"))
     project.run("-k", "beta", "--resume").assert_code(0).line("1 cases are done")
     assert [line["type"] for line in project.journal()] == [
-        "run", "selected", "case", "outcome", "case",
-        "resume", "selected", "case", "outcome", "end",
+        "run", "selected", "begin", "case", "outcome", "begin", "case",
+        "resume", "selected", "begin", "case", "outcome", "end",
     ]  # fmt: skip
 
 
