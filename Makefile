@@ -25,7 +25,7 @@ STAMP38 := $(VENV38)/.installed
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench check test test-avx2 test38 tf26 gate-study fuzz chaos lint docs pins format clean
+.PHONY: setup bench check test test-avx2 test38 tf26 gate-study gate-study-asv fuzz chaos lint docs pins format clean
 
 setup: $(STAMP)
 
@@ -88,18 +88,34 @@ $(STAMP26): pyproject.toml constraints-tf26.txt scripts/install.py
 	$(VENV26)/bin/python scripts/install.py constraints-tf26.txt
 	touch $@
 
-# How often the gate cries wolf and what it finds: about an hour on a quiet machine; QUICK=1 takes
-# ten minutes and says little. A pool that exists is continued; delete the file to begin anew.
+# How often the gate cries wolf and what it finds: about an hour on a quiet machine for stored
+# baselines, as much again beside neighbours, and both once more for --against; QUICK=1 says little,
+# sooner. A pool that exists is continued; delete the file to begin anew.
 POOL ?= results/gate-study$(if $(QUICK),-quick,).jsonl
+PAIRS ?= results/gate-study-pairs$(if $(QUICK),-quick,).jsonl
+LOADS := one two one-on-off two-on-off
 gate-study: setup
-	mkdir -p $(dir $(POOL))
+	mkdir -p $(dir $(POOL)) $(dir $(PAIRS))
 	$(BIN)/python -m scripts.gate_study.collect --pool=$(POOL) $(if $(QUICK),--cases=4 --passes=13 --seconds=540,--passes=40)
 	$(BIN)/python -m scripts.gate_study.study --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
-	for load in one two one-on-off two-on-off; do \
+	for load in $(LOADS); do \
 		$(BIN)/python -m scripts.gate_study.collect --pool=$(POOL) --load=$$load --cases=4 \
 			$(if $(QUICK),--passes=10 --seconds=120,--passes=40) || exit 1; \
 	done
 	$(BIN)/python -m scripts.gate_study.beside_others --pool=$(POOL) $(if $(QUICK),--processes=5 --cap=4,)
+	for load in quiet $(LOADS); do \
+		$(BIN)/python -m scripts.gate_study.collect_pairs --pool=$(PAIRS) --load=$$load \
+			$(if $(QUICK),--cases=4 --passes=6 --seconds=240,--passes=40) || exit 1; \
+	done
+	for more in "" --order --variants; do \
+		$(BIN)/python -m scripts.gate_study.pairs --pool=$(PAIRS) $(if $(QUICK),--cap=4,) $$more || exit 1; \
+	done
+
+# What asv says of the same cases, with asv from the package index: some 40 s for each of 3 x TIMES
+# comparisons of a case. ONLY=dense takes the cases with that in their names.
+TIMES ?= 20
+gate-study-asv: setup
+	$(BIN)/python -m scripts.gate_study.with_asv --repetitions=$(TIMES) --only=$(ONLY)
 
 # Nearly sound files and messages for every reader of them; runs that are ended at random moments.
 SECONDS ?= 120

@@ -101,7 +101,7 @@ class PoolMeter:
         usual = statistics.median(timed(step, clock) for _ in range(5))
         levels: Dict[str, Any] = {}
         for share in random.sample(LEVELS, len(LEVELS)):
-            slowed = extra.after(step, usual, share)
+            slowed = extra.after(step, extra.calls(usual, share))
             slowed()
             levels[str(share)] = _rounds(slowed, canaries, self.device)
         step.close()

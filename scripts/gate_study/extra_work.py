@@ -34,12 +34,15 @@ class ExtraWork:
         for _ in range(count):
             np.sqrt(self._values, out=self._values)
 
-    def after(self, step: Step, round_seconds: float, share: float) -> Callable[[], None]:
-        """Return ``step`` followed by work that takes ``share`` of its ``round_seconds``."""
-        count = round(share * round_seconds / self.unit_seconds)
+    def calls(self, round_seconds: float, share: float) -> int:
+        """Return how many calls take ``share`` of a round."""
+        return round(share * round_seconds / self.unit_seconds)
+
+    def after(self, step: Step, calls: int) -> Callable[[], None]:
+        """Return ``step`` followed by so many calls."""
 
         def slowed() -> None:
             step()
-            self._run(count)
+            self._run(calls)
 
         return slowed

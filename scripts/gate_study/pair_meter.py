@@ -61,7 +61,7 @@ class PairMeter(StepMeter):
             if order == "close":
                 break
             if order == "level":
-                slowed = extra.after(step, usual, argument)
+                slowed = extra.after(step, extra.calls(usual, argument))
                 orders.answer({"items_per_round": items, "unit": facts.unit})
             else:
                 orders.answer(rounds.timed(slowed, clock))
