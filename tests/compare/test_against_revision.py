@@ -14,7 +14,7 @@ import pytest
 
 from tests.run.test_interruption import is_running
 from tests.support.harness import ROOT, Project
-from tests.support.repository import FAST, Repository
+from tests.support.repository import FAST, PYTEST, Repository
 
 pytestmark = pytest.mark.slow
 
@@ -124,7 +124,7 @@ def test_modules_of_another_checkout_are_refused(repository: Repository, tmp_pat
     )
     path = f"{site}{os.pathsep}{ROOT}"
     words = [*CASE, "--against=git:HEAD", "--gate=5%"]
-    outcome = repository.run(*words, env={"PYTHONPATH": path}).assert_code(4)
+    outcome = repository.python_alone(*PYTEST, *words, env={"PYTHONPATH": path}).assert_code(4)
     line = outcome.line("refused, because ipubench comes from")
     assert f"{ROOT / 'ipubench' / '__init__.py'}, outside {worktrees(repository)[0]}" in line
     assert not repository.journals()

@@ -18,7 +18,7 @@ import yaml
 from ipubench.plugins.record.record import record_of
 from tests.support.baselines import load
 from tests.support.comments import Comments
-from tests.support.harness import ROOT, Project
+from tests.support.harness import ROOT, Project, SuiteServer
 
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
@@ -138,8 +138,7 @@ class Machine:
         assert {"BASELINE", "HISTORY"} <= set(kept)
         python = project.folder / ".venv" / "bin" / "python"
         python.parent.mkdir(parents=True)
-        python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-        python.chmod(0o755)
+        SuiteServer.python(python)
         event = project.folder / "event.json"
         event.write_text(json.dumps({"pull_request": {"number": 7}}))
         address = f"http://127.0.0.1:{service.server_address[1]}"

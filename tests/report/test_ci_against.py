@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 
 import pytest
 
 from tests.report.test_ci import help_of, scripts, workflow
+from tests.support.harness import SuiteServer
+from tests.support.process_starter import NO_SUITE
 from tests.support.repository import Repository
 
 pytestmark = pytest.mark.slow
@@ -51,8 +52,9 @@ def test_a_change_that_slows_a_case_fails(
         r"pytest (\$\{\{ \S+ \}\}|\S+) -m quick",
         "pytest bench_fake.py --device=fake -k beta-synthetic --gate-cap=3",
         gate_of(name),
-    ).replace(".venv/bin/python", sys.executable)
+    ).replace(".venv/bin/python", "./python")
     assert "bench_fake" in text
+    SuiteServer.python(repository.folder / "python", NO_SUITE)
     answer = subprocess.run(
         ["bash", "-e", "-c", text],
         cwd=str(repository.folder),

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Dict, List, Mapping, Optional
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
 
 from ipubench.plugins.run.journal import journals
+from tests.support.process_starter import NO_SUITE, small_program
 
 ROOT = Path(__file__).resolve().parents[2]
 # Plugins of other packages, which take longer to import than the suite and pytest itself, and one
@@ -51,7 +53,7 @@ class Outcome:
 class SuiteServer:
     """The processes that start runs of the suite: tests/support/suite_server.py."""
 
-    _started: ClassVar[Dict[str, subprocess.Popen[str]]] = {}
+    _started: ClassVar[Dict[str, Tuple[subprocess.Popen[str], str]]] = {}
 
     @classmethod
     def run(
@@ -61,9 +63,7 @@ class SuiteServer:
 
         The server of a framework starts with its first run.
         """
-        server = cls._started.get(framework)
-        if server is None or server.poll() is not None:
-            server = cls._started[framework] = cls._start(framework)
+        server, _ = cls._server(framework)
         assert server.stdin and server.stdout
         with tempfile.NamedTemporaryFile() as output:
             request = {
@@ -78,6 +78,28 @@ class SuiteServer:
             text = output.read().decode(errors="replace")
         assert code, f"tests/support/suite_server.py ended during the run:\n{text}"
         return Outcome(int(code), text)
+
+    @classmethod
+    def python(cls, path: Path, framework: str = "") -> None:
+        """Write a program that stands for Python's interpreter; the server runs what it is given.
+
+        As a starter of a run's own processes does it, so it is for ``-m``, ``-c`` and no more.
+        """
+        _, address = cls._server(framework)
+        words = shlex.join(small_program(address))
+        path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        path.chmod(0o755)
+
+    @classmethod
+    def _server(cls, framework: str) -> Tuple[subprocess.Popen[str], str]:
+        """Return the process of a framework and the address of its starter."""
+        found = cls._started.get(framework)
+        if found is None or found[0].poll() is not None:
+            server = cls._start(framework)
+            assert server.stdout
+            found = cls._started[framework] = (server, server.stdout.readline().strip())
+            assert found[1], "tests/support/suite_server.py did not start"
+        return found
 
     @staticmethod
     def _start(framework: str) -> subprocess.Popen[str]:
@@ -103,6 +125,11 @@ def run_pytest(
 def run_command(folder: Path, environment: Mapping[str, str], module: str, *words: str) -> Outcome:
     """Run ``python -m MODULE WORDS``, a command of the suite, in a process of its own."""
     return SuiteServer.run(folder, _cleaned(environment), "-m", module, *words)
+
+
+def run_elsewhere(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
+    """Run ``python WORDS`` with the suite of another checkout, which that process imports."""
+    return SuiteServer.run(folder, _cleaned(environment), *words, framework=NO_SUITE)
 
 
 def run_program(

@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the small program imports no more than it needs
     from typing import Any, Dict, Sequence
 
+#: Names the server of runs in another checkout, in place of a framework.
+NO_SUITE = "no-suite"
 FILES = (0, 1, 2)
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LENGTH = 4  # bytes of a number between the two
@@ -31,9 +33,19 @@ def by_starter(address: str, words: Any) -> Any:
     if not isinstance(words, (list, tuple)) or words[0] != sys.executable:
         return words
     wanted = [word for word in words[1:] if word not in ("-u", "-B")]
-    if wanted[:2] != ["-m", "pytest"] and wanted[:1] != ["-c"]:
+    if wanted[:2] != ["-m", "pytest"] and wanted[:1] != ["-c"] and not _is_suites(wanted[0]):
         return words
-    return [sys.executable, "-I", "-S", os.path.abspath(__file__), address, *wanted]
+    return [*small_program(address), *wanted]
+
+
+def small_program(address: str) -> Sequence[str]:
+    """Return the words that stand for Python: what follows them is run by the starter."""
+    return [sys.executable, "-I", "-S", os.path.abspath(__file__), address]
+
+
+def _is_suites(program: str) -> bool:
+    """Tell whether a program is the one that runs a checkout's suite and no other."""
+    return os.path.basename(program) == "only_from.py"
 
 
 def stand_for(address: str, words: Sequence[str]) -> None:

@@ -9,10 +9,11 @@ import sys
 from pathlib import Path
 from typing import List, Mapping, Optional
 
-from tests.support.harness import QUIETLY, ROOT, Outcome, Project
+from tests.support.harness import QUIETLY, ROOT, Outcome, Project, run_elsewhere
 
 #: How a fake case gets slower without another configuration.
 FAST = "        config.batch_seconds,\n"
+PYTEST = ("-m", "pytest", *QUIETLY, "bench_fake.py", "--device=fake")
 IGNORED = "__pycache__/\nresults/\nleases/\ncache/\n.venv/\n"
 
 
@@ -35,11 +36,14 @@ class Repository(Project):
 
     def run(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
         """Run ``pytest bench_fake.py --device=fake WORDS`` with the repository's own modules."""
-        named = ("bench_fake.py", "--device=fake")
-        return self.python("-m", "pytest", *QUIETLY, *named, *words, env=env)
+        return self.python(*PYTEST, *words, env=env)
 
     def python(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
-        """Run ``python WORDS`` as a user does: nothing has imported another checkout before."""
+        """Run ``python WORDS``: nothing has imported another checkout before."""
+        return run_elsewhere(self.folder, {**self.environment, **(env or {})}, *words)
+
+    def python_alone(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
+        """Run ``python WORDS`` as a user does, with what Python itself imports at its start."""
         answer = subprocess.run(
             [sys.executable, *words],
             cwd=str(self.folder),

@@ -2,15 +2,18 @@
 
 The imports are more than half of a short run. `python tests/support/suite_server.py FRAMEWORK
 PYTEST'S WORDS` imports pytest with these words, the suite's plugins and the framework, if one is
-named: its threads start with its first computation, which a fork does. It reads a request a line
-(JSON: folder, environment, words, output), forks itself for each, and answers with the run's exit
-code. Nothing but imports happens before a run. What a run starts in turn:
-tests/support/process_starter.py.
+named: its threads start with its first computation, which a fork does. With ``no-suite`` instead it
+imports what other packages have and no module of this checkout, for runs in another one. It says
+the address of its starter, then reads a request a line (JSON: folder, environment, words, output),
+forks itself for each, and answers with the run's exit code. Nothing but imports happens before a
+run. What a run starts in turn: tests/support/process_starter.py.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import importlib.metadata
@@ -22,20 +25,23 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NoReturn
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)  # instead of this file's folder
-from tests.support.process_starter import by_starter, serve  # noqa: E402
+from tests.support.process_starter import NO_SUITE, by_starter, serve  # noqa: E402
 
+PR_SET_PDEATHSIG = 1
 SECONDS = 300  # that a run may take before SIGALRM ends it
 # What a run imports that reads a baseline, judges, writes a report or has workers, and some of
 # pytest's own.
 LATER = (
-    "ipubench.plugins.baseline.promote",
+    "filelock",
     "jsonschema",
     "scipy.special",
     "plotly.offline",
@@ -44,6 +50,7 @@ LATER = (
     "xdist.workermanage",
     "faulthandler",
     "pdb",
+    "yaml",
 )
 
 
@@ -67,12 +74,15 @@ class Installed:
 def load(framework: str, words: List[str]) -> None:
     """Import what every run would, as pytest imports it."""
     os.chdir(ROOT)
+    alone = framework == NO_SUITE
+    unconfigured = ["--noconftest", "-c", os.devnull] if alone else []
     with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
-        code = pytest.main(["-VV", *words])
+        code = pytest.main(["-VV", *words, *unconfigured])
     assert code == 0, f"pytest -VV ended with {code}"
     # It configures nothing, so conftest.py's answer to Ctrl-C remained.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for name in (*LATER, *([framework] if framework else [])):
+    ours = [] if alone else ["ipubench.plugins.baseline.promote", *filter(None, [framework])]
+    for name in (*LATER, *ours):
         with contextlib.suppress(ImportError):  # not everything is installed everywhere
             importlib.import_module(name)
     # py-cpuinfo takes up to a second, and this remains the same machine.
@@ -82,7 +92,37 @@ def load(framework: str, words: List[str]) -> None:
     installed = [Installed(part) for part in importlib.metadata.distributions()]
     patched: Any = importlib.metadata
     patched.distributions = lambda: installed
+    found_here = [name for name in sys.modules if name.split(".")[0] == "ipubench"]
+    assert not (alone and found_here), f"{found_here} would be another checkout's"
     gc.freeze()  # so that a fork need not copy what is never collected
+
+
+def run(request: Dict[str, Any], path: List[str]) -> NoReturn:
+    """Turn this process into ``python WORDS``, and end it as Python would.
+
+    What Python frees at its end is left out: memory of this server, which a fork would copy first.
+    """
+    code: Any = 0
+    try:
+        become(request, path)
+    except SystemExit as end:
+        code = end.code
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(int(code or 0) & 0xFF)
 
 
 def become(request: Dict[str, Any], path: List[str]) -> None:
@@ -99,6 +139,10 @@ def become(request: Dict[str, Any], path: List[str]) -> None:
         sys.path[:] = [request["folder"], *more, *path]
         sys.argv[:] = [program, *words]
         runpy.run_module(program, run_name="__main__", alter_sys=True)
+    elif kind != "-c":
+        sys.path[:] = [os.path.dirname(kind), *more, *path]
+        sys.argv[:] = [kind, program, *words]
+        runpy.run_path(kind, run_name="__main__")
     else:
         sys.path[:] = ["", *more, *path]
         sys.argv[:] = [kind, *words]
@@ -114,11 +158,8 @@ def use_files(output_name: str) -> None:
     os.closerange(3, 1 + max(nothing, output))
 
 
-def start_starter(path: List[str]) -> bool:
-    """Have ``subprocess.Popen`` use a starter from now on; return whether this process is it."""
-    from ipubench.plugins.record.host_process import end_with_parent  # after pytest's rewriting
-
-    address = f"ipubench-tests-{os.getpid()}"
+def start_starter(address: str, path: List[str]) -> None:
+    """Start a starter, and have ``subprocess.Popen`` use it from now on."""
 
     class Popen(subprocess.Popen):  # type: ignore[type-arg]
         def __init__(self, args: Any, *more: Any, **named: Any) -> None:
@@ -131,29 +172,28 @@ def start_starter(path: List[str]) -> bool:
     listening.listen()
     if os.fork():
         listening.close()
-        return False
-    end_with_parent()
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     nothing = os.open(os.devnull, os.O_RDWR)
     for target in (0, 1):
         os.dup2(nothing, target)
     os.close(nothing)
-    become(serve(listening), path)
-    return True
+    run(serve(listening), path)
 
 
 def main() -> None:
     path = sys.path[1:]
     load(sys.argv[1], sys.argv[2:])
-    if start_starter(path):
-        return
+    address = f"ipubench-tests-{os.getpid()}"
+    start_starter(address, path)
+    print(address, flush=True)
     for line in sys.stdin:
         child = os.fork()
         if not child:
             request = json.loads(line)
             use_files(request["output"])
             signal.alarm(SECONDS)
-            become(request, path)
-            return
+            run(request, path)
         _, status = os.waitpid(child, 0)
         code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         print(code, flush=True)
