@@ -10,11 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Dict
 
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.cases import Sweep, cases, load_presets
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.servers.options import TritonOptions
+from ipubench.fixtures.servers.options import COMPILE_ONLY, TritonOptions
+
+#: Options of the network that is built here, and of its program.
+OF_THE_NETWORK = (
+    *("random_weights", "weights", "engine", "input_image_padding"),
+    *("norm_type", "norm_num_groups", "norm_eps", "enable_fast_groupnorm"),
+    *("efficientnet_expand_ratio", "efficientnet_group_dim"),
+    *("half_partial", "pipeline_splits", "exchange_memory_target", "exchange_prefetch"),
+    *("num_io_tiles", "popef_iterations"),
+)
 
 
 @dataclass(frozen=True)
@@ -30,8 +40,18 @@ class TritonClassifier(TritonOptions, Classifier):
     eight_bit_io: bool = option(True, "requests carry uint8 images")
     normalization_location: str = option("device", "in the server", choices=("device", "ipu"))
 
+    def idle(self) -> Dict[str, str]:
+        """A given repository has its own network; requests are ready before anything is timed."""
+        idle = super().idle()
+        idle["dataloader_rebatch_size"] = "the images of requests are decoded one by one"
+        if self.model_repository and (self.benchmark_only or self.system != "host"):
+            idle.update(dict.fromkeys(OF_THE_NETWORK, "what runs is in model_repository"))
+        return idle
+
     def check(self) -> None:
         """Refuse what a server cannot do."""
+        if self.compile_only and self.system != "host":
+            raise ValueError(COMPILE_ONLY)
         if self.instances != 1:
             raise ValueError(
                 f"instances={self.instances}: one server answers all clients; set clients"

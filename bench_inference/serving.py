@@ -7,7 +7,7 @@ from typing import Any, Dict, Tuple
 
 from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.servers.options import ServingOptions
+from ipubench.fixtures.servers.options import COMPILE_ONLY, ServingOptions
 
 BATCHING: Tuple[str, ...] = ("batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
 # Options of the application that do nothing for a served network.
@@ -59,10 +59,7 @@ class Serving(ServingOptions, Application):
             if getattr(self, item) != default(item):
                 raise ValueError(f"{item} has no effect: {reason}")
         if self.compile_only and self.system != "host":
-            raise ValueError(
-                "compile_only: a served network is compiled with its IPU attached, for a server "
-                "that is gone after the run; measure it instead"
-            )
+            raise ValueError(COMPILE_ONLY)
         if self.request_batch_size > self.micro_batch_size:
             raise ValueError(
                 f"request_batch_size={self.request_batch_size}: a request has at most the images "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict
 
-from ipubench.bench_kernels.kernel import TensorFlowKernel
+from ipubench.bench_kernels.kernel import NO_CONVOLUTION, TensorFlowKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
@@ -20,6 +20,8 @@ from ipubench.fixtures.data.provider import Data
 @dataclass(frozen=True)
 class Dense(TensorFlowKernel):
     """Options of the layer; defaults of the original program."""
+
+    unplanned = NO_CONVOLUTION
 
     name: str = option("dense", "first part of the case's identifier")
     batch_size: int = option(32, "items of one batch", minimum=1)

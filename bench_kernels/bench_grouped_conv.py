@@ -28,6 +28,8 @@ XLA_LIMIT = 1 << 19
 class GroupedConv(TensorFlowKernel):
     """Options of the convolutions; defaults of the original program."""
 
+    unplanned = {"matmul_options": "it has no matrix product, set convolution_options"}
+
     name: str = option("grouped_conv", "first part of the case's identifier")
     batch_size: int = option(1, "images of one batch", minimum=1)
     filter_in: int = option(64, "channels of the input", minimum=1)
@@ -56,13 +58,6 @@ class GroupedConv(TensorFlowKernel):
     def shifts(self) -> bool:
         """Whether sums of shifted images can take the convolutions' place."""
         return self.filter_in == self.filter_out == self.groups and self.stride == 1
-
-    def idle(self) -> Dict[str, str]:
-        """Nothing is multiplied but in convolutions."""
-        return {
-            **super().idle(),
-            "matmul_options": "it has no matrix product, set convolution_options",
-        }
 
     def check(self) -> None:
         """Refuse channels that do not divide into groups."""

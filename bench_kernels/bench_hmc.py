@@ -17,6 +17,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.runtimes.kernel_options import ONE_COMPILER
 
 STEP_SIZE = 1.0
 START = 1.0
@@ -49,6 +50,10 @@ class Hmc(CaseConfig):
     def use_xla(self) -> bool:
         """Whether XLA compiles the chain of scalars, which was measured to be 300 times as fast."""
         return self.xla != "off"
+
+    def idle(self) -> Dict[str, str]:
+        """An IPU has no choice of compilers."""
+        return {**super().idle(), **({} if self.system == "host" else ONE_COMPILER)}
 
     def check(self) -> None:
         """Refuse what a single chain without input cannot have."""

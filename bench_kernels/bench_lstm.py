@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict
 
-from ipubench.bench_kernels.kernel import TensorFlowKernel
+from ipubench.bench_kernels.kernel import NO_CONVOLUTION, TensorFlowKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
@@ -23,6 +23,8 @@ from ipubench.models.tensorflow.recurrent import form_for, sequence_loss, xla_is
 @dataclass(frozen=True)
 class Lstm(TensorFlowKernel):
     """Options of the layer; defaults of the original program."""
+
+    unplanned = NO_CONVOLUTION
 
     name: str = option("lstm", "first part of the case's identifier")
     batch_size: int = option(1, "sequences of one batch", minimum=1)

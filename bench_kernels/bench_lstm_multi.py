@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict
 
-from ipubench.bench_kernels.kernel import TensorFlowKernel
+from ipubench.bench_kernels.kernel import NO_CONVOLUTION, TensorFlowKernel
 from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
@@ -25,6 +25,8 @@ from ipubench.models.tensorflow.recurrent import form_for, xla_is_faster
 @dataclass(frozen=True)
 class LstmMulti(TensorFlowKernel):
     """Options of the network; defaults of the original program."""
+
+    unplanned = NO_CONVOLUTION
 
     name: str = option("lstm_multi", "first part of the case's identifier")
     batch_size: int = option(1, "sequences of one batch", minimum=1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ipubench.bench_kernels.kernel import NO_CONVOLUTION
 from ipubench.bench_kernels.popart_kernel import PopartKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
@@ -21,6 +22,8 @@ from ipubench.fixtures.data.provider import Data
 @dataclass(frozen=True)
 class PopartLstm(PopartKernel):
     """Options of the layer; defaults of the original program."""
+
+    unplanned = NO_CONVOLUTION
 
     name: str = option("popart-lstm", "first part of the case's identifier")
     batch_size: int = option(1, "sequences of one batch", minimum=1)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Dict, Mapping
 
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.poplar.options import PARTIALS, parse_options
 from ipubench.fixtures.runtimes.kernel_options import KernelOptions, LoopOptions
 
+#: What a layer of matrix products says for ``unplanned``.
+NO_CONVOLUTION = {"convolution_options": "it has no convolution"}
+
 
 @dataclass(frozen=True)
 class Kernel(KernelOptions):
     """What the drivers of both frameworks refuse."""
+
+    #: Options of planners that nothing in this kernel asks, each with the reason.
+    unplanned: ClassVar[Mapping[str, str]] = {}
+
+    def idle(self) -> Dict[str, str]:
+        """A planner of other operations than the kernel's plans nothing."""
+        return {**super().idle(), **self.unplanned}
 
     @property
     def ipus(self) -> int:

@@ -26,7 +26,6 @@ from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
-from tests.cases.test_options_act import CHOSEN, RECORDED, others, plain
 from tests.doubles.tensorflow_ipu import recorder
 from tests.runtimes.tensorflow.application.test_on_ipu import (
     BATCH,
@@ -39,6 +38,7 @@ from tests.runtimes.tensorflow.application.test_on_ipu import (
     step_of,
 )
 from tests.support.kernels import no_images
+from tests.support.options_act import CHOSEN, RECORDED, others, plain
 from tests.support.tensorflow_ipu import SYNTHETIC, install
 
 pytestmark = pytest.mark.framework

@@ -15,14 +15,12 @@ from ipubench.bench_inference.bench_cnn_tensorflow import IPU
 from ipubench.bench_inference.validation import Validation
 from ipubench.bench_training.bench_cnn_tensorflow import M2000
 from ipubench.bench_training.training import Training
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
-from tests.cases.test_options_act import plain, without_effect
 from tests.doubles.tensorflow_ipu import recorder
 from tests.support.kernels import no_images
+from tests.support.options_act import plain, without_effect
 from tests.support.tensorflow_cnn import network
 from tests.support.tensorflow_ipu import HARDWARE, SPLITS, feed, install
 
@@ -44,12 +42,9 @@ def asked(config: Any, make: Callable[[TensorFlowIpu], Any]) -> str:
     shared = plan(config, "ipu", frozenset({0, 1}))
     handed = [config.classifier(), getattr(config, "recipe", None)]
     handed += [data.describe(), data.image_shape, data.workers]
-    try:
-        step = make(TensorFlowIpu(HARDWARE))
-        step.build()
-        step.compile()
-    except (CaseError, DeviceError) as error:
-        return str(error)
+    step = make(TensorFlowIpu(HARDWARE))
+    step.build()
+    step.compile()
     found = plain(recorder.calls, recorder.configured, step.describe(), *handed, shared)
     step.close()
     return found

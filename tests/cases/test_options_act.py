@@ -11,10 +11,9 @@ import dataclasses
 import hashlib
 import re
 import sys
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Set
+from typing import Any, Dict, Set, Tuple
 
 import pytest
 
@@ -23,83 +22,20 @@ from ipubench.bench_inference.classifier import Classifier
 from ipubench.bench_kernels.bench_dense import Dense, dense
 from ipubench.bench_kernels.bench_grouped_conv import GroupedConv, grouped_conv
 from ipubench.bench_kernels.bench_gru import Gru, gru
+from ipubench.bench_kernels.bench_hmc import Hmc, hmc
 from ipubench.bench_kernels.bench_lstm import Lstm, lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti, lstm_multi
 from ipubench.bench_kernels.bench_rnn import Rnn, rnn
-from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.case.options import CaseConfig, check_value, option_types
+from ipubench.fixtures.case.options import CaseConfig
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from tests.support.kernels import no_images
+from tests.support.options_act import plain, without_effect
+from tests.support.tensorflow_ipu import SYNTHETIC
 
 pytestmark = pytest.mark.framework
-
-#: Recorded only: they name the case or say how long it is measured, and no runtime reads them.
-RECORDED = {"name", "steps"}
-#: Chosen by other options of the command line; a case of each is there.
-CHOSEN = {"mode", "system", "data"}
-#: Text and parameters that a runtime accepts.
-TEXTS: Dict[str, List[Any]] = {
-    "convolution_options": ['{"use128BitConvUnitLoad": "true"}'],
-    "matmul_options": ['{"use128BitConvUnitLoad": "true"}'],
-    "pipeline_splits": [("layer1", "layer2"), ("layer1/0/conv1",)],
-}
-
-
-def others(config: CaseConfig, name: str) -> Iterator[Any]:
-    """Yield other values of an option, those that its declaration accepts."""
-    (field,) = [item for item in dataclasses.fields(config) if item.name == name]
-    now, kind = getattr(config, name), option_types(type(config))[name]
-    found: List[Any] = list(TEXTS.get(name, ()))
-    found += list(field.metadata.get("choices") or ())
-    if kind is bool:
-        found.append(not now)
-    elif kind in (int, float, Fraction):
-        found += [now + 1, now * 2, now + 32, now / 2 if kind is float else now // 2]
-    elif kind is str and not found:
-        found.append("other")
-    for value in found:
-        try:
-            check_value(type(config), name, value)
-        except ValueError:
-            continue
-        if value != now:
-            yield value
-
-
-def changed(config: CaseConfig, name: str) -> List[CaseConfig]:
-    """Return the case with other values of an option, less those that are refused."""
-    found = []
-    for value in others(config, name):
-        one = dataclasses.replace(config, **{name: value})
-        try:
-            one.check()
-        except ValueError:
-            continue
-        if name not in one.idle():
-            found.append(one)
-    return found
-
-
-def without_effect(config: CaseConfig, asked: Callable[[Any], str], known: Set[str]) -> Set[str]:
-    """Return the options of which no accepted value changes what the runtime is asked for."""
-    before = asked(config)
-    assert asked(config) == before, "the same case asks for two things"
-    names = {item.name for item in dataclasses.fields(config)} - CHOSEN - RECORDED - known
-    found = set()
-    for name in sorted(names):
-        ones = changed(config, name)
-        if ones and all(asked(one) == before for one in ones):
-            found.add(name)
-    return found
-
-
-def plain(*parts: Any) -> str:
-    """Return the parts as text, without addresses."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(parts))
 
 
 def torch_asked(config: Classifier, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -112,17 +48,19 @@ def torch_asked(config: Classifier, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setitem(sys.modules, "poptorch", double.as_module())
     feed = config.feed(Data(no_images))
     torch.manual_seed(0)
-    try:
-        step = PopTorchIpu(IpuDevice("ipu", None)).inference(config.network(), config, feed)
-        step.build()
-    except (CaseError, DeviceError) as error:
-        return str(error)
+    step = PopTorchIpu(IpuDevice("ipu", None)).inference(config.network(), config, feed)
+    step.build()
     model = double.recorder.arguments("inferenceModel")["model"]
     state = model.state_dict().items()
     weights = {name: (tuple(v.shape), float(v.double().sum())) for name, v in state}
     calls = double.recorder.calls
     shared = plan(config, "ipu", frozenset({0, 1}))
     return plain(calls, weights, feed, shared, config.batches_per_step, config.model_cache_path)
+
+
+def known(config: Classifier) -> Set[str]:
+    """Return what the meter does, and what eight bits leave two words for: on the device."""
+    return {"compile_only"} | ({"normalization_location"} if config.eight_bit_io else set())
 
 
 def changed_case(name: str, **changes: Any) -> Classifier:
@@ -134,7 +72,9 @@ def changed_case(name: str, **changes: Any) -> Classifier:
     [
         changed_case("common", data="generated", random_weights=True),
         changed_case("common", data="synthetic", random_weights=True, norm_type="group"),
-        changed_case("efficientnet-b0-g16-gn", data="generated", micro_batch_size=1),
+        changed_case(
+            "efficientnet-b0-g16-gn", data="generated", micro_batch_size=1, eight_bit_io=False
+        ),
     ],
     ids=lambda config: f"{config.name}-{config.data}",
 )
@@ -142,7 +82,7 @@ def test_every_option_of_a_pytorch_case_acts(
     config: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    found = without_effect(config, lambda one: torch_asked(one, monkeypatch), {"compile_only"})
+    found = without_effect(config, lambda one: torch_asked(one, monkeypatch), known(config))
     assert found == set()
 
 
@@ -151,7 +91,7 @@ def test_options_that_change_nothing_are_found(monkeypatch: pytest.MonkeyPatch) 
     config = changed_case("common", random_weights=True, data="generated")
     idle = config.idle()
     monkeypatch.setattr(Classifier, "idle", lambda self: {})
-    found = without_effect(config, lambda one: torch_asked(one, monkeypatch), {"compile_only"})
+    found = without_effect(config, lambda one: torch_asked(one, monkeypatch), known(config))
     assert found < set(idle)
     # Two more are said of a layer and of a feed, and not used then: no comparison shows it.
     assert set(idle) - found == {"batchnorm_momentum", "dataloader_rebatch_size"}
@@ -166,26 +106,47 @@ def kernel_asked(kernel: Any, config: Any, folder: Path) -> str:
     feed = config.feed(Data(no_images))
     fused = partial(kernel, config, fused=True) if getattr(config, "popnn", False) else None
     runtime = TensorFlowIpu(IpuDevice("ipu", None))
-    try:
-        step = runtime.loop(partial(kernel, config), config, feed, fused)
-        step.build()
-        step.compile()
-    except (CaseError, DeviceError) as error:
-        return str(error)
+    step = runtime.loop(partial(kernel, config), config, feed, fused)
+    step.build()
+    step.compile()
     step.save_graph(folder)
     shapes = [(weight.name, tuple(weight.shape)) for weight in step.layer.trainable_variables]
-    calls, configured = list(recorder.calls), dict(recorder.configured)
+    digest, operations = program_in(folder / "graph.pb")
+    calls = list(recorder.calls)
+    settings = planned(recorder.configured, operations | {name for name, _ in calls})
     step.close()
-    return plain(calls, configured, shapes, program_in(folder / "graph.pb"), feed)
+    return plain(calls, settings, shapes, digest, feed)
 
 
-def program_in(path: Path) -> str:
-    """Return a digest of a graph, without the numbers of what TensorFlow has traced so far."""
+#: Which planner's options are asked for by which operations of a program, and by which layers.
+PLANNED = {
+    "convolutions.poplar_options": {"Conv2D", "DepthwiseConv2dNative"},
+    "matmuls.poplar_options": {
+        "MatMul",
+        "BatchMatMulV2",
+        "PopnnLSTM.__init__",
+        "PopnnGRU.__init__",
+    },
+}
+
+
+def planned(configured: Dict[str, Any], operations: Set[str]) -> Dict[str, Any]:
+    """Return how the IPUs are configured, less the options that no operation asks its planner."""
+    return {
+        name: value
+        for name, value in configured.items()
+        if PLANNED.get(name, operations) & operations
+    }
+
+
+def program_in(path: Path) -> Tuple[str, Set[str]]:
+    """Return a graph's digest, without numbers of what was traced before, and its operations."""
     from tensorflow.core.framework import graph_pb2
 
     text = str(graph_pb2.GraphDef.FromString(path.read_bytes()))
+    operations = set(re.findall(r'\bop: "(\w+)"', text))
     lines = sorted(re.sub(r"[_-]+[0-9]+", "", text).splitlines())
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest(), operations
 
 
 INFERENCE, TRAINING = "inference", "training"
@@ -208,6 +169,7 @@ CONVOLUTION = (
         (gru, Gru(hidden_size=4, input_size=4, timesteps=2), TRAINING),
         (rnn, Rnn(hidden_size=4, timesteps=2), TRAINING),
         (lstm_multi, LstmMulti(hidden_size=4, timesteps=2), TRAINING),
+        (hmc, Hmc(hmc_steps=3, leapfrog_steps=2), INFERENCE),
     ],
     ids=lambda value: getattr(value, "name", value if isinstance(value, str) else ""),
 )
@@ -220,6 +182,11 @@ def test_every_option_of_a_kernel_acts(
     for name, module in double.modules().items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.delenv(TF_FLAGS, raising=False)
-    changes: Dict[str, Any] = {"system": "ipu", "data": "generated", "batches_per_step": 2}
+    changes: Dict[str, Any] = {"system": "ipu", "batches_per_step": 2}
+    if isinstance(config, Hmc):  # has no other data
+        pytest.importorskip("tensorflow_probability", reason="needs TensorFlow Probability")
+        monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
+    else:
+        changes["data"] = "generated"
     config = dataclasses.replace(config, mode=mode, precision="32.32", **changes)
     assert without_effect(config, lambda one: kernel_asked(kernel, one, tmp_path), set()) == set()

@@ -1,0 +1,117 @@
+"""What is accepted acts, or is refused: changes every option of a case to find those that do not.
+
+Tests say what a case asks of its runtime or server, as a text; tests/cases/test_*options_act.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from fractions import Fraction
+from typing import Any, Callable, Dict, Iterator, List, Set
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.options import CaseConfig, check_value, option_types
+from ipubench.fixtures.case.values import Parameters
+from ipubench.fixtures.devices.base import DeviceError
+
+#: Recorded only: they name the case or say how long it is measured, and no runtime reads them.
+RECORDED = {"name", "steps"}
+#: Chosen by other options of the command line; a case of each is there.
+CHOSEN = {"mode", "system", "data"}
+#: Other values of options that a number, a word or "the other one" is not: those that fit count.
+TEXTS: Dict[str, List[Any]] = {
+    "available_memory_proportion": [(0.15,), (15.0,)],
+    "device_mapping": [(0,), (1, 0)],
+    "lars_skip_list": [("beta",)],
+    "learning_rate_schedule": [(0.5, 0.75)],
+    "lr_schedule_params": [Parameters({"initial_learning_rate": 4e-3})],
+    "lr_warmup_params": [Parameters({"warmup_mode": "shift", "warmup_epochs": 1})],
+    "optimizer_params": [Parameters({"momentum": 0.5})],
+    "norm_layer": [
+        Parameters({"name": "custom_batch_norm", "momentum": 0.5}),
+        Parameters({"name": "group_norm", "num_groups": 4}),
+    ],
+    "convolution_options": ['{"use128BitConvUnitLoad": "true"}'],
+    "matmul_options": ['{"use128BitConvUnitLoad": "true"}'],
+    "pipeline_splits": [("layer1", "layer2"), ("layer1/0/conv1",)],
+}
+
+
+def others(config: CaseConfig, name: str) -> Iterator[Any]:
+    """Yield other values of an option, those that its declaration accepts."""
+    (field,) = [item for item in dataclasses.fields(config) if item.name == name]
+    now, kind = getattr(config, name), option_types(type(config))[name]
+    found: List[Any] = list(TEXTS.get(name, ()))
+    found += list(field.metadata.get("choices") or ())
+    if kind is bool:
+        found.append(not now)
+    elif kind in (int, float, Fraction):
+        found += [now + 1, now * 2, now + 32, now / 2 if kind is float else now // 2]
+    elif kind is str and not found:
+        found.append("other")
+    for value in found:
+        try:
+            check_value(type(config), name, value)
+        except ValueError:
+            continue
+        if value != now:
+            yield value
+
+
+def changed(config: CaseConfig, name: str) -> List[CaseConfig]:
+    """Return the case with other values of an option, less those that are refused."""
+    found = []
+    for value in others(config, name):
+        one = dataclasses.replace(config, **{name: value})
+        try:
+            one.check()
+        except ValueError:
+            continue
+        if name not in one.idle():
+            found.append(one)
+    return found
+
+
+def without_effect(config: CaseConfig, asked: Callable[[Any], str], known: Set[str]) -> Set[str]:
+    """Return the options of which no accepted value changes what the runtime is asked for.
+
+    ``known`` are those that need not; on a host, those of IPUs are recorded only as well.
+    """
+    before = asked(config)
+    assert asked(config) == before, "the same case asks for two things"
+    options = [item for item in dataclasses.fields(config) if config.ipus or not _of_ipus(item)]
+    names = {item.name for item in options} - CHOSEN - RECORDED - known
+    found = set()
+    for name in sorted(names):
+        assert list(others(config, name)) or _one_value(config, name), f"no other value of {name}"
+        if _same(changed(config, name), asked, before):
+            found.add(name)
+    return found
+
+
+def _same(ones: List[CaseConfig], asked: Callable[[Any], str], before: str) -> bool:
+    """Whether some case runs, and all that run ask for the same; the others are refused."""
+    ran = False
+    for one in ones:
+        with contextlib.suppress(CaseError, DeviceError):
+            if asked(one) != before:
+                return False
+            ran = True
+    return ran
+
+
+def _of_ipus(field: Any) -> bool:
+    return bool(field.metadata.get("ipu_only"))
+
+
+def _one_value(config: CaseConfig, name: str) -> bool:
+    """Whether an option accepts nothing but what it is."""
+    (field,) = [item for item in dataclasses.fields(config) if item.name == name]
+    return set(field.metadata.get("choices") or ()) == {getattr(config, name)}
+
+
+def plain(*parts: Any) -> str:
+    """Return the parts as text, without addresses."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(parts))
