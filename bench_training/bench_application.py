@@ -23,6 +23,7 @@ POD4 = load_presets(PRESETS, "pod4", Application)
 POD16 = load_presets(PRESETS, "pod16", Application)
 HOST = load_presets(PRESETS, "host", Application)
 LOGS = load_presets(PRESETS, "logs", Application)
+EVENTS = load_presets(PRESETS, "events", Application)
 BARE = load_presets(PRESETS, "bare", Application)
 BARE_HOST = load_presets(PRESETS, "bare_host", Application)
 ALL_MODES = ("synthetic", "generated", "real")
@@ -34,7 +35,7 @@ EACH_32_4_1_UPDATES = (Fraction(1), Fraction(8), Fraction(32))
 # The first of two cases with one identifier counts, and pytest reads these from the last line up:
 # so --data=real turns a usual case into a real one, and does not leave it out.
 @cases(*IPU.values(), *POD4.values(), *POD16.values())
-@cases(*BARE.values(), tier=NAMED)
+@cases(*BARE.values(), *EVENTS.values(), tier=NAMED)
 @cases(*BARE_HOST.values(), data=ALL_MODES, quick=(), tier=NAMED)
 @cases(
     *(config for name, config in HOST.items() if name not in USUAL),

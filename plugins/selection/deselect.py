@@ -71,12 +71,20 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
     unfit = _unfit(case, device)
     if unfit:
         return unfit
-    if case.tier == SWEEP and not option.sweep:
-        return "inner points of a batch-size sweep: --sweep"
-    named = any(case.config.name in text for text in (option.keyword, *option.file_or_dir))
+    texts = (option.keyword, *option.file_or_dir)
+    if case.tier == SWEEP and not option.sweep and not _spelled(case, texts):
+        return "inner points of a batch-size sweep: --sweep, or -k with a full name"
+    named = any(case.config.name in text for text in texts)
     if case.tier == NAMED and not option.sweep and not named:
         return "further configurations: --sweep, or -k with a full name"
     return ""
+
+
+def _spelled(case: Case, texts: Sequence[str]) -> bool:
+    """Whether a text has a case's identifier, of which the last part, its data, may be left out."""
+    words = {word for text in texts for word in re.findall(r"[\w.-]+", text)}
+    names = {case.id, case.base_id}
+    return not words.isdisjoint(names | {name.rpartition("-")[0] for name in names})
 
 
 def _unfit(case: Case, device: str) -> str:

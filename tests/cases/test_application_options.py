@@ -21,6 +21,7 @@ from ipubench.bench_training.application.rules import (
 from ipubench.bench_training.bench_application import (
     BARE,
     BARE_HOST,
+    EVENTS,
     HOST,
     IPU,
     LOGS,
@@ -793,6 +794,24 @@ def test_the_bare_command_line_is_a_case_under_its_full_name() -> None:
     assert names == ["toy_model-synthetic"]
     names, _ = collected()
     assert not [name for name in names if name.startswith("toy_model")]
+
+
+def test_the_documents_example_of_host_events_is_a_case() -> None:
+    config = EVENTS["cifar_resnet8"]
+    config.check()
+    assert config == Application(
+        name="cifar_resnet8",
+        system="ipu",
+        model_name="cifar_resnet8",
+        precision="16.16",
+        micro_batch_size=8,
+        gradient_accumulation_count=8,
+        num_epochs=6,
+        half_partials=True,
+        validation=False,
+        ckpts_per_epoch=Fraction(0),
+    )
+    assert config.program.calls == 6
 
 
 def test_the_header_says_what_becomes_another_than_asked() -> None:

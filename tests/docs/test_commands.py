@@ -100,4 +100,32 @@ def test_the_rows_of_logs_give_the_numbers_of_the_text(project: Project) -> None
     outcome = selects(project, command)
     outcome.line("logs_per_epoch=2: 781 weight updates cannot be divided into 2 equal parts; the")
     outcome.line("the closest possible logs_per_epoch is 11")
-    assert outcome.text.count("::bench_application[resnet8_test-ipu-real-") == 5
+    assert outcome.text.count("::bench_application[cifar_resnet8-ipu-real-") == 5
+
+
+#: The programs and networks of the original documents, as their users would name them.
+NAMES = (
+    *("grouped_conv", "gru", "hmc", "lstm", "lstm_multi", "rnn", "dense", "popart_lstm"),
+    *("popart_conv", "resnet50-m2000", "resnet50-pod16", "resnext101-m2000", "resnext101-pod16"),
+    *("efficientnet-b4-m2000", "efficientnet-b4-pod16", "efficientnet-b4-g16-m2000"),
+    *("efficientnet-b4-g16-pod16", "toy_model", "cifar_resnet8", "resnet50_infer_bs16"),
+    *("resnet50_16ipus_8k_bn_pipeline", "resnet18", "resnet34", "resnet50", "resnet101"),
+    *("resnet152", "resnext50", "resnext101", "mobilenet", "mobilenet-v3-small"),
+    *("mobilenet-v3-large", "efficientnet-b0", "efficientnet-b4", "efficientnet-b0-g16-gn"),
+    *("efficientnet-b4-g16-gn", "triton and efficientnet-b4", "tensorflow_serving"),
+    *(f"resnet50-ipu-bs{size}-synthetic" for size in (1, 4, 16, 32, 64, 90)),
+    *(f"resnext101-ipu-bs{size}-synthetic" for size in (1, 2, 4, 8, 16)),
+    *(f"efficientnet-b0-ipu-bs{size}-synthetic" for size in (1, 8, 16, 32)),
+    *(f"resnet50-m2000-bs{size}" for size in (1, 4, 16, 32, 64, 80)),
+    *(f"resnext101-m2000-bs{size}" for size in (1, 2, 4, 8, 16)),
+    *(f"efficientnet-b0-m2000-bs{size}" for size in (1, 8, 16, 32)),
+)
+
+
+def test_names_of_the_documents_select_cases_of_an_ipu(project: Project) -> None:
+    """Without --sweep: one run for all names says which of them would find nothing."""
+    words = ["--device=ipu", "--collect-only", "-q", "-k", " or ".join(f"({n})" for n in NAMES)]
+    found = run_pytest(ROOT, project.environment, *words).assert_code(0).text.splitlines()
+    cases = [line for line in found if "::" in line]
+    lacking = [n for n in NAMES if not any(all(w in c for w in n.split(" and ")) for c in cases)]
+    assert lacking == []

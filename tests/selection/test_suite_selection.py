@@ -26,7 +26,7 @@ def test_a_host_leaves_out_what_it_cannot_run_and_says_what_it_needs(project: Pr
         "delta-synthetic",
     ]
     outcome.line("2 cases need 4 IPUs: --device=ipu")
-    outcome.line("2 cases inner points of a batch-size sweep: --sweep")
+    outcome.line("2 cases inner points of a batch-size sweep: --sweep, or -k with a full name")
 
 
 @pytest.mark.entry_point
@@ -35,6 +35,22 @@ def test_sweep_runs_the_inner_points(project: Project) -> None:
     assert collected(outcome) == [
         f"alpha-bs{size}-{data}" for size in (1, 4, 8) for data in ("synthetic", "generated")
     ]
+
+
+@pytest.mark.parametrize(
+    ("keyword", "names"),
+    [
+        ("alpha-bs4-generated", ["alpha-bs4-generated"]),
+        ("alpha-bs4", ["alpha-bs4-synthetic", "alpha-bs4-generated"]),
+        ("alpha-bs4 and synthetic", ["alpha-bs4-synthetic"]),
+        ("alpha-bs and synthetic", ["alpha-bs1-synthetic", "alpha-bs8-synthetic"]),
+    ],
+)
+def test_a_point_of_a_sweep_runs_under_its_full_name(
+    keyword: str, names: List[str], project: Project
+) -> None:
+    outcome = project.run("--collect-only", "-q", "-k", keyword).assert_code(0)
+    assert collected(outcome) == names
 
 
 @pytest.mark.entry_point
