@@ -17,6 +17,7 @@ import random
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,6 +62,12 @@ class PoolPair(TwoProcesses):
         if here != there:
             raise RuntimeError(f"one side is about to measure {here} and the other one {there}")
         return here
+
+    def build(self) -> None:
+        """Let both sides build and compile, side by side: nothing of it is timed."""
+        with ThreadPoolExecutor(2) as both:
+            for built in [both.submit(self._order, name, "build") for name in (HERE, THERE)]:
+                built.result()
 
     def measure_level(self, share: float, budget: float) -> AdjacentRounds:
         """Return rounds of which those here have extra work of this share."""
@@ -110,6 +117,7 @@ def measure_pair(
         for _ in cases:
             begun = time.monotonic()
             case = pair.next_case()
+            pair.build()
             pair.prepare(here_first)
             facts, prepared = pair.level_facts(), time.monotonic()
             levels = {

@@ -1,8 +1,9 @@
 """One side of a pair in the gate study's pool: obeys collect_pairs.py, one case after another.
 
-The orders are those of plugins/measure/alternating.py, with three more. Before them comes ``case``,
-answered with the case's name once it is its turn; ``level``, with a share of extra work, comes
-before the rounds of that level; ``close`` ends the case, without a record.
+The orders are those of plugins/measure/alternating.py, with four more. Before them come ``case``,
+answered with the case's name once it is its turn, and ``build``, which both sides may do at a time;
+``level``, with a share of extra work, comes before the rounds of that level; ``close`` ends the
+case, without a record.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ class PairMeter(StepMeter):
         pytest_benchmark_adapter.leave_out(self.benchmark)
         orders.wait("case")
         orders.answer(self.item.nodeid.split("::")[-1])
-        orders.wait("ready")
-        orders.answer(None)
-        orders.wait("prepare")
+        orders.wait("build")
         self.build(step)
         step.batches_per_step = 1
         step()
+        orders.answer(None)
+        orders.wait("ready")
+        orders.answer(None)
+        orders.wait("prepare")
         rounds.calibrate(step, clock)
         orders.answer({"batches": step.batches_per_step, "unfit": why_unfit(step)})
         step.batches_per_step = orders.wait("warm_up")

@@ -14,10 +14,11 @@ import pytest
 from ipubench.plugins.gate import adjacent, paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds, Side
 from ipubench.plugins.gate.inference import Effect
+from ipubench.plugins.processes.alternating import HERE, THERE
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
 from scripts.gate_study import pairs
 from scripts.gate_study.collect import CASES, passes_within
-from scripts.gate_study.collect_pairs import in_some_order
+from scripts.gate_study.collect_pairs import PoolPair, in_some_order
 from scripts.gate_study.pair_trials import (
     CPU,
     JUDGES,
@@ -194,3 +195,27 @@ def test_networks_of_pytorch_come_before_what_xla_compiles() -> None:
 def test_passes_end_when_no_further_one_fits() -> None:
     assert list(passes_within(3, math.inf)) == [0, 1, 2]
     assert list(passes_within(3, 0.0)) == [0]
+
+
+class Scripted(PoolPair):
+    """Sides that take a second and the extra work that was ordered, and are at different cases."""
+
+    def _order(self, name: str, order: str, argument: Any = None) -> Any:
+        work: Dict[str, float] = self.__dict__.setdefault("work", {})
+        if order == "level":
+            work[name] = argument
+        return f"case of {name}" if order == "case" else 1.0 + work.get(name, 0.0)
+
+
+def test_extra_work_is_here_alone(tmp_path: Path) -> None:
+    sides = Scripted("fake", lambda text: None, [], tmp_path)
+    for share in (0.05, 0.0):
+        found = sides.measure_level(share, budget=60.0)
+        assert found.stopped_by == "precision"
+        assert found.effect().change == pytest.approx(math.log1p(share))
+    assert sides.__dict__["work"] == {HERE: 0.0, THERE: 0.0}
+
+
+def test_both_sides_measure_one_case_at_a_time(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="one side is about to measure case of the process here"):
+        Scripted("fake", lambda text: None, [], tmp_path).next_case()
