@@ -111,7 +111,7 @@ gate-study: setup
 		$(BIN)/python -m scripts.gate_study.pairs --pool=$(PAIRS) $(if $(QUICK),--cap=4,) $$more || exit 1; \
 	done
 
-# What asv says of the same cases, with asv from the package index: some 40 s for each of 3 x TIMES
+# What asv says of the same cases, with asv from the package index: about a minute for each of 3 x TIMES
 # comparisons of a case. ONLY=dense takes the cases with that in their names.
 TIMES ?= 20
 gate-study-asv: setup
