@@ -94,6 +94,7 @@ class IPUStrategyV1:
         else:
             # XLA on a CPU takes no data sets, so the same program runs without it.
             self._programs[fn] = tf.function(fn.python_function, autograph=False)
+        recorder.programs.append(self._programs[fn])
         return self._programs[fn]
 
     def _compile(self, fn: Any, args: Any, kwargs: Dict[str, Any]) -> Any:

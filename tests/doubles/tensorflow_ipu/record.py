@@ -35,6 +35,8 @@ class Recorder(Calls):
     kept: List[Any] = field(default_factory=list)
     #: Weak references to the variables that the IPUs hold.
     held: List[Any] = field(default_factory=list)
+    #: The functions that stand for programs that were run.
+    programs: List[Any] = field(default_factory=list)
     #: Queues made so far.
     queues: List[Any] = field(default_factory=list)
     #: The stand-in's clock in seconds. The IPUs work beside the host: it moves where that waits.
