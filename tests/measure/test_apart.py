@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -108,6 +109,28 @@ def test_workers_measure_both_data_modes(tmp_path: Path) -> None:
     flags = {"lstm-ipu-inference-synthetic": SYNTHETIC, "lstm-ipu-inference-generated": MODEL}
     assert measured(tmp_path) == flags
     assert len([line for line in journal(tmp_path) if line["type"] == "case"]) == 2
+
+
+def test_one_command_has_every_case_of_an_ipu_once(tmp_path: Path) -> None:
+    """The whole suite, of which no case is measured: who would measure it is noted."""
+    given = {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "POPLAR_SDK_ENABLED": "/sdk"}
+    given.pop(TF_FLAGS, None)
+    log = tmp_path / "log"
+    words = ["-p", "tests.support.hollow_plugin", "--device=ipu", "--sweep"]
+    outcome = run_pytest(
+        ROOT, {**given, LOG: str(log)}, *words, f"--results-dir={tmp_path / 'results'}"
+    ).assert_code(0)
+    # What is left out needs another device: nothing does for its kind of data.
+    reasons = [line for line in outcome.lines if re.match(r"\d+ cases? (?!are|is)", line)]
+    assert [re.sub(r"\d+", "N", line) for line in reasons] == [
+        "N cases for a host: --device=cpu or --device=cuda"
+    ]
+    ran = json.loads(log.read_text())
+    listed = run_pytest(ROOT, given, *words[2:], "--collect-only", "-q").assert_code(0).lines
+    assert sorted(case for _, case, _ in ran) == sorted(line for line in listed if "::" in line)
+    here = {str(flags) for where, _, flags in ran if where == "here" and flags}
+    apart = {str(flags) for where, _, flags in ran if where == "apart"}
+    assert len(here) == 1 and apart and here.isdisjoint(apart)
 
 
 def test_what_a_user_can_mend_is_one_message(tmp_path: Path) -> None:
