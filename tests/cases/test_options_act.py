@@ -8,7 +8,6 @@ data, another schedule. The SDK is the stand-in of tests/doubles.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
 import sys
 from functools import partial
@@ -31,7 +30,7 @@ from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from tests.support.kernels import no_images
-from tests.support.options_act import plain, without_effect
+from tests.support.options_act import digest_of, plain, without_effect
 from tests.support.tensorflow_ipu import SYNTHETIC
 
 pytestmark = pytest.mark.framework
@@ -142,8 +141,7 @@ def program_in(graph: Any) -> Tuple[str, Set[str]]:
     """Return a graph's digest, without numbers of what was traced before, and its operations."""
     text = str(graph.as_graph_def())
     operations = set(re.findall(r'\bop: "(\w+)"', text))
-    lines = sorted(re.sub(r"[_-]+[0-9]+", "", text).splitlines())
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest(), operations
+    return digest_of(text), operations
 
 
 INFERENCE, TRAINING = "inference", "training"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import re
 from fractions import Fraction
 from typing import Any, Callable, Dict, Iterator, List, Set
@@ -115,3 +116,13 @@ def _one_value(config: CaseConfig, name: str) -> bool:
 def plain(*parts: Any) -> str:
     """Return the parts as text, without addresses."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(parts))
+
+
+#: Numbers of what TensorFlow made before: in names, as names, and in a data set's own name.
+COUNTED = re.compile(r'[_:-]+[0-9]+|"[0-9]+"|"\\n\\.*"')
+
+
+def digest_of(graph: str) -> str:
+    """Return a digest of a graph's text, without numbers of what TensorFlow made before."""
+    lines = sorted(COUNTED.sub("", graph).splitlines())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

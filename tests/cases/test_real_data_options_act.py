@@ -1,0 +1,179 @@
+"""What is accepted acts, or is refused: the options of files, in what an IPU's infeed is given.
+
+As tests/cases/test_options_act.py has it, on a few files. The data set of the queue is compared,
+with everything that it is made of, and the order of its batches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any, Callable, List, Set
+
+import pytest
+
+from ipubench.bench_training.application.case import Application
+from ipubench.bench_training.application.rules import settled
+from ipubench.bench_training.bench_cnn_tensorflow import M2000
+from ipubench.bench_training.training import Training
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.data.tfds.find import find_prepared
+from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from tests.doubles.tensorflow_ipu import recorder
+from tests.support.examples import learnable_cifar
+from tests.support.kernels import no_images
+from tests.support.options_act import digest_of, without_effect
+from tests.support.records import jpeg, labelled, smooth, write_shards
+from tests.support.tensorflow_cnn import network
+from tests.support.tensorflow_ipu import HARDWARE, install
+
+pytestmark = pytest.mark.framework
+
+IMAGES = 50
+APPLICATION = Application(
+    name="small",
+    system="ipu",
+    data="real",
+    model_name="toy_model_bn",
+    precision="32.32",
+    micro_batch_size=5,
+    num_epochs=1,
+    validation=False,
+    eight_bit_transfer=True,
+    accelerator_side_preprocess=True,
+    pipeline_num_parallel=1,
+)
+#: What is of files alone; tests of generated data have the others.
+OF_FILES = {"deterministic", "shuffle", "seed", "pipeline_num_parallel", "dataset_cache"}
+
+
+@pytest.fixture(autouse=True)
+def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
+    # A machine of some cores, wherever the tests run.
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    return install(monkeypatch)
+
+
+@pytest.fixture
+def data(tf: Any, tmp_path: Path) -> Data:
+    """CIFAR-10 of 50 images, and seven of ImageNet's in two files a split."""
+    learnable_cifar(tmp_path / "cifar", IMAGES, 10, shards=2)
+
+    def shards(split: str) -> Any:
+        picture = jpeg(smooth(40, 60))
+        contents = [[labelled(tf, picture, n) for n in some] for some in ((1, 2, 3, 4), (5, 6, 7))]
+        return write_shards(tf, tmp_path, split, *contents)
+
+    def prepared(dataset: str, split: str) -> Any:
+        return find_prepared(tmp_path / "cifar", dataset, split)
+
+    return Data(no_images, shards, prepared=prepared)
+
+
+def opened(step: Any, look: Callable[[Any], Any]) -> Any:
+    """Return what can be seen of the data set that a step has given to its infeed."""
+    try:
+        step.build()
+        return look(recorder.queues[-1]._dataset)
+    finally:
+        step.close()
+
+
+def of_application(config: Application, data: Data, look: Callable[[Any], Any]) -> Any:
+    recorder.reset()
+    config = settled(config)
+    runtime = TensorFlowIpu(HARDWARE)
+    feed, validation = config.feed(data), config.validation_feed(data)
+    step = runtime.application(config.classifier(), config.recipe, config, feed, validation)
+    return opened(step, look)
+
+
+def of_training(config: Training, data: Data, look: Callable[[Any], Any]) -> Any:
+    recorder.reset()
+    runtime = TensorFlowIpu(HARDWARE)
+    step = runtime.training(network("group"), config.recipe, config, config.feed(data))
+    return opened(step, look)
+
+
+def made_of(tf: Any, dataset: Any) -> str:
+    """Return a digest of the graph that a data set is: operations, their options and constants."""
+    graph = tf.raw_ops.DatasetToGraphV2(input_dataset=dataset._variant_tensor)
+    return digest_of(str(tf.compat.v1.GraphDef.FromString(graph.numpy())))
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "imagenet"])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_every_option_of_the_applications_files_acts(
+    dataset: str, shuffle: bool, data: Data, tf: Any
+) -> None:
+    config = dataclasses.replace(APPLICATION, dataset=dataset, shuffle=shuffle)
+    if dataset == "imagenet":
+        config = dataclasses.replace(config, micro_batch_size=1, gradient_accumulation_count=2)
+    others = {item.name for item in dataclasses.fields(config)} - OF_FILES
+
+    def request(one: Application) -> str:
+        return str(of_application(one, data, lambda found: made_of(tf, found)))
+
+    assert without_effect(config, request, others) == set()
+
+
+def test_every_option_of_a_trainings_files_acts(data: Data, tf: Any) -> None:
+    config = dataclasses.replace(
+        M2000["resnet50"],
+        precision="32.32",
+        shards=1,
+        replicas=1,
+        pipeline=False,
+        pipeline_splits=(),
+        available_memory_proportion=(),
+        micro_batch_size=2,
+        gradient_accumulation_count=2,
+    )
+    assert config.data == "real"
+    others = {item.name for item in dataclasses.fields(config)} - OF_FILES
+
+    def request(one: Training) -> str:
+        return str(of_training(one, data, lambda found: made_of(tf, found)))
+
+    assert without_effect(config, request, others) == set()
+
+
+def test_the_infeed_has_the_order_that_was_asked_for(
+    data: Data, tf: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The images of CIFAR-10 differ: each pass has them all, shuffled anew, or as they are."""
+    monkeypatch.setattr("ipubench.fixtures.data.tfds.pipeline.PADDING", 0)  # whole images
+
+    def order(**changes: Any) -> List[List[int]]:
+        config = dataclasses.replace(APPLICATION, **changes)
+        found = of_application(config, data, lambda batches: list(batches.take(20)))
+        sums = [int(tf.reduce_sum(tf.cast(i, tf.int64))) for batch in found for i in batch[0]]
+        return [sums[:IMAGES], sums[IMAGES:]]
+
+    first, second = order(shuffle=False)
+    assert first == second
+    assert order(deterministic=True) == [first, first]  # which turns shuffling off
+    shuffled, again = order(shuffle=True)
+    assert sorted(shuffled) == sorted(again) == sorted(first)
+    assert len({tuple(one) for one in (first, shuffled, again)}) == 3
+    assert order(shuffle=True) == [shuffled, again]
+    assert order(shuffle=True, seed=5)[0] != shuffled
+
+
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_imagenets_images_keep_their_order_only_if_asked(
+    deterministic: bool, data: Data, tf: Any
+) -> None:
+    config = dataclasses.replace(
+        APPLICATION, dataset="imagenet", micro_batch_size=1, deterministic=deterministic
+    )
+
+    def parallel(dataset: Any) -> Set[str]:
+        graph = tf.raw_ops.DatasetToGraphV2(input_dataset=dataset._variant_tensor)
+        nodes = tf.compat.v1.GraphDef.FromString(graph.numpy()).node
+        named = [n for n in nodes if "Parallel" in n.op and "deterministic" in n.attr]
+        assert {n.op.split("Dataset")[0] for n in named} >= {"ParallelInterleave", "ParallelMap"}
+        return {n.attr["deterministic"].s.decode() for n in named}
+
+    assert of_application(config, data, parallel) == {"true" if deterministic else "false"}
