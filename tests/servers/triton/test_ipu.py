@@ -10,13 +10,13 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Dict
 
 import numpy as np
 import pytest
 
 from ipubench.bench_inference.bench_triton import IPU, TritonClassifier
-from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.errors import CaseError, OptionError
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
@@ -90,6 +90,29 @@ def test_the_network_is_compiled_once_run_exported_and_the_ipu_given_back(
 def test_full_precision_answers_in_full_precision(poptorch: ModuleType) -> None:
     assert classifier().model({}).output_type == "FP16"
     assert classifier(dataclasses.replace(SMALL, precision="32.32")).model({}).output_type == "FP32"
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"precision": "16.32"}, "precision 16.32 is for training"),
+        (
+            {"pipeline_splits": ("layer2/0/conv1",), "popef_iterations": 1},
+            "popef_iterations is 1: a pipeline of 2 stages needs at least 2 batches",
+        ),
+    ],
+)
+def test_what_an_executable_cannot_have_is_refused(
+    changes: Dict[str, Any], said: str, poptorch: ModuleType
+) -> None:
+    with pytest.raises(OptionError, match=said):
+        classifier(dataclasses.replace(SMALL, **changes))
+
+
+def test_compile_only_is_refused_before_an_ipu_is_asked_for() -> None:
+    with pytest.raises(ValueError, match="compile_only: a served network is compiled with its IPU"):
+        dataclasses.replace(SMALL, compile_only=True).check()
 
 
 @pytest.mark.framework
