@@ -20,6 +20,7 @@ from typing import Iterator, List, Optional, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError, DataError
+from ipubench.fixtures.case.masking import masker, secrets_in
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.machine.files import require_private
 
@@ -185,17 +186,18 @@ def _unused(folder: Path) -> List[Path]:
 
 def _run_setup(setup: str, tree: Path) -> None:
     """Run the command that makes an environment; UsageError with its last lines if it fails."""
+    mask = masker(secrets_in(setup.split()))
     try:
-        words = shlex.split(setup)
-        answer = _run(words, tree, SETUP_SECONDS)
+        answer = _run(shlex.split(setup), tree, SETUP_SECONDS)
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-        raise pytest.UsageError(f"--against-setup={setup}: it cannot be run: {error}") from None
+        raise pytest.UsageError(
+            mask(f"--against-setup={setup}: it cannot be run: {error}")
+        ) from None
     if answer.returncode:
         lines = answer.stdout.decode(errors="replace").strip().splitlines()
-        raise pytest.UsageError(
-            f"--against-setup={setup}: exit code {answer.returncode} in {tree}; its last lines:\n"
-            + "\n".join(lines[-LAST_LINES:])
-        )
+        said = f"exit code {answer.returncode} in {tree}; its last lines:"
+        said = "\n".join([f"--against-setup={setup}: {said}", *lines[-LAST_LINES:]])
+        raise pytest.UsageError(mask(said))
 
 
 def _git(given: str, folder: Path, *words: str) -> str:

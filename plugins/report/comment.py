@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, NoReturn, Optional, Sequence
 
+from ipubench.fixtures.case.masking import mask_text
 from ipubench.fixtures.case.untrusted import has_fields, read_json
 
 MOST_EVENT = 16 << 20  # bytes
@@ -116,11 +117,11 @@ class Service:
             ) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
-            said = error.read(300).decode(errors="replace")
-            why = f"{error.code} {error.reason}: {said}"
+            why = f"{error.code} {error.reason}: {error.read(300).decode(errors='replace')}"
         except (OSError, ValueError) as error:
             why = str(error)
-        raise CommentError(f"{method} {address}: {why}; may the job's token write comments?", 1)
+        said = mask_text(f"{method} {address}: {why}")  # services repeat what they were sent
+        raise CommentError(f"{said}; may the job's token write comments?", 1)
 
 
 def _needed(job: Mapping[str, str], name: str) -> str:

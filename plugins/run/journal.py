@@ -35,13 +35,15 @@ from typing import Any, Dict, Generator, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.case.masking import mask_text, mask_words
+from ipubench.fixtures.case.masking import mask_words, masker
+from ipubench.fixtures.case.options import secrets_of
 from ipubench.fixtures.case.untrusted import BadFile
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
+from ipubench.plugins.run.masked_report import mask_report
 from ipubench.plugins.run.results import Run, SessionResults, run_key
 from ipubench.plugins.selection.expand import case_of
 
@@ -174,12 +176,15 @@ def pytest_runtest_makereport(
     An error that the user can mend is shown as its message, without a traceback.
     """
     report = (yield).get_result()
+    case = case_of(item)
     message = {}
     if call.excinfo is not None and isinstance(call.excinfo.value, CaseError):
-        report.longrepr = mask_text(str(call.excinfo.value))
+        report.longrepr = str(call.excinfo.value)
+    mask_report(report, masker(secrets_of(case.config) if case is not None else ()))
+    if call.excinfo is not None and isinstance(call.excinfo.value, CaseError):
         message = {"message": report.longrepr}
     run = item.config.stash.get(run_key, None)
-    if run is None or case_of(item) is None:
+    if run is None or case is None:
         return
     if report.when == "call" or report.outcome != "passed":
         why = {} if report.outcome == "passed" else {"why": _why(report)}
@@ -194,7 +199,7 @@ def _why(report: pytest.TestReport) -> str:
         said = said[2]
     crash = getattr(said, "reprcrash", None)
     lines = str(crash.message if crash is not None else said).splitlines()
-    return mask_text(lines[0]) if lines else ""
+    return lines[0] if lines else ""
 
 
 @pytest.hookimpl(tryfirst=True)

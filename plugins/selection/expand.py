@@ -11,6 +11,7 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import USUAL, Case, Family
+from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, resolve_key
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
 
@@ -195,7 +196,8 @@ def _overridden(
         try:
             values[name] = convert(type(config), name, text)
         except ValueError as problem:
-            error = error or f"--set={name}={text}: {problem}"
+            shown = mask_value(name, text)
+            error = error or f"--set={name}={shown}: {str(problem).replace(text, shown)}"
     before, config = config, dataclasses.replace(config, **values)
     try:
         config.check()
@@ -220,5 +222,6 @@ def _idle(before: CaseConfig, config: CaseConfig, names: Sequence[str]) -> str:
     for name, why in config.idle().items():
         changed = name in names and getattr(config, name) != getattr(before, name)
         if changed and name not in declared:
-            return f"{config.name}: {name}={getattr(config, name)} would change nothing: {why}"
+            value = mask_value(name, str(getattr(config, name)))
+            return f"{config.name}: {name}={value} would change nothing: {why}"
     return ""

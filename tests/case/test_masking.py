@@ -20,7 +20,9 @@ def test_names_of_secrets(name: str) -> None:
     assert is_secret(name)
 
 
-@pytest.mark.parametrize("name", ["tokenizer", "tokens", "num_keys", "KEYS", "KeyError", "size"])
+@pytest.mark.parametrize(
+    "name", ["tokenizer", "tokens", "num_keys", "KEYS", "KeyError", "size", "PWD"]
+)
 def test_names_of_other_things(name: str) -> None:
     assert not is_secret(name)
 

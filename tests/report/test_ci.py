@@ -154,14 +154,14 @@ class Machine:
                 "GITHUB_REPOSITORY": "me/suite",
                 "GITHUB_API_URL": address,
                 "GITHUB_EVENT_PATH": str(event),
-                "GH_TOKEN": "secret",
+                "GH_TOKEN": "one-secret",
             }
             if self.github
             else {
                 "CI_API_V4_URL": address,
                 "CI_PROJECT_ID": "5",
                 "CI_MERGE_REQUEST_IID": "7",
-                "BENCHMARK_TOKEN": "secret",
+                "BENCHMARK_TOKEN": "one-secret",
             }
         )
         self.git("init", "-q")

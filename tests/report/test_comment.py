@@ -29,13 +29,13 @@ def job(
             "GITHUB_REPOSITORY": "me/suite",
             "GITHUB_API_URL": address,
             "GITHUB_EVENT_PATH": str(event),
-            "GH_TOKEN": "secret",
+            "GH_TOKEN": "one-secret",
         },
         "gitlab": {
             "CI_API_V4_URL": address,
             "CI_PROJECT_ID": "5",
             "CI_MERGE_REQUEST_IID": "7",
-            "BENCHMARK_TOKEN": "secret",
+            "BENCHMARK_TOKEN": "one-secret",
         },
     }
     for name, value in variables[request.param].items():

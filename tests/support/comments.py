@@ -31,8 +31,8 @@ class Handler(BaseHTTPRequestHandler):
         server, url = self.server, urlsplit(self.path)
         server.asked.append((self.command, url.path))
         token = self.headers["Authorization"] or self.headers["PRIVATE-TOKEN"]
-        if server.refuses or token not in ("Bearer secret", "secret"):
-            self.send(403, {"message": "Resource not accessible"})
+        if server.refuses or token not in ("Bearer one-secret", "one-secret"):
+            self.send(403, {"message": f"Resource not accessible with {token}"})
             return
         one = ONE.fullmatch(url.path)
         if self.command == "GET" and COMMENTS.fullmatch(url.path):
