@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
 import pytest
 
@@ -100,30 +100,44 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     comparison = config.stash.get(comparison_key, None)
     cases = {item.nodeid: item for item in items}
     entries = [] if comparison is None else comparison.entries
-    stored = {entry["fullname"]: entry for entry in entries if entry["fullname"] in cases}
-    found = []
-    for name, entry in stored.items():
-        rule = _rule(cases[name])
-        least = least_slowdown(entry, rule)
-        if least is not None:
-            goal = max(DETECTABLE_CHANGE, 2 * rule.thresholds[THROUGHPUT])
-            found.append((least, goal, str(record_of(entry)["name"])))
-    said = (most_time(config, list(stored.values())), too_noisy(found))
+    stored = [entry for entry in entries if entry["fullname"] in cases]
+    by_case = {entry["fullname"]: entry for entry in stored}
+    # A file may have the entries of several machines; which of them is this one is not known yet.
+    noise: Dict[str, Noise] = {}
+    for entry in stored:
+        name = entry["fullname"]
+        found = noise_of(entry, _rule(cases[name]))
+        if found is not None:
+            noise[name] = min(found, noise.get(name, found))
+    said = (most_time(config, list(by_case.values())), too_noisy(list(noise.values())))
     return [line for line in said if line]
 
 
-def too_noisy(cases: Sequence[Tuple[float, float, str]]) -> str:
-    """Say which cases differ too much between processes; '' where none does.
+class Noise(NamedTuple):
+    """How noisy a case is: slow-downs as fractions."""
 
-    ``cases``: the slow-down that the gate finds in 95% of comparisons, the one that it is meant to
-    find, and the case.
-    """
-    noisy = sorted((one for one in cases if one[0] > one[1]), reverse=True)
+    least: float  # that the gate finds in 95% of comparisons
+    goal: float  # that it is meant to find
+    name: str
+
+
+def noise_of(entry: Dict[str, Any], rule: Rule) -> Optional[Noise]:
+    """Return what a baseline's entry says of that; None where its throughput is not judged."""
+    least = least_slowdown(entry, rule)
+    if least is None:
+        return None
+    goal = max(DETECTABLE_CHANGE, 2 * rule.thresholds[THROUGHPUT])
+    return Noise(least, goal, str(record_of(entry)["name"]))
+
+
+def too_noisy(cases: Sequence[Noise]) -> str:
+    """Say which cases differ too much between processes; '' where none does."""
+    noisy = sorted((one for one in cases if one.least > one.goal), reverse=True)
     if not noisy:
         return ""
-    goals = {goal for _, goal, _ in cases}
+    goals = {one.goal for one in cases}
     what = percent(goals.pop(), 0) if len(goals) == 1 else "twice their threshold"
-    shown = some_of([f"{name} from {percent(least)}" for least, _, name in noisy], 3)
+    shown = some_of([f"{one.name} from {percent(one.least)}" for one in noisy], 3)
     return (
         f"{len(noisy)} of {len(cases)} cases differ too much between processes for a slow-down of "
         f"{what} to be found for certain: {shown}"
