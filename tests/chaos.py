@@ -37,7 +37,8 @@ VARIABLE = "IPUBENCH_CHAOS"
 #: Seconds that a run may take to end once it was asked to, and its processes after it.
 END_SECONDS = 60.0
 ORPHAN_SECONDS = 15.0
-MEASURED = re.compile(r"\[\d+/\d+\] \w+\[(\S+)\] ")
+#: A case's line with its throughput; one that failed has a word there.
+MEASURED = re.compile(r"\[\d+/\d+\] \w+\[(\S+)\] [\d,.]+ \S+/s ")
 #: A place in the suite's code, in a traceback.
 OURS = re.compile(r'File "[^"]*(/conftest\.py|/ipubench/[^"]*)"')
 FAKE = ("bench_fake.py", "--device=fake", "--budget=4", "-k", "bs8 or beta or delta")
@@ -152,9 +153,14 @@ class Trial:
             yield f"left in the temporary folder: {', '.join(left)}"
 
     def _has_traceback(self, fault: str) -> bool:
-        """Tell whether the run ended in one; until our code is loaded, Ctrl-C is Python's."""
-        late = fault != "Ctrl-C" or OURS.search(self.said)
-        return "INTERNALERROR" in self.said or bool(late and "Traceback (most rec" in self.said)
+        """Tell whether the run ended in one.
+
+        Until our code is loaded, Ctrl-C is Python's, and so is the broken pipe of a worker that
+        was starting when its controller was killed.
+        """
+        late = fault not in ("Ctrl-C", "SIGKILL") or OURS.search(self.said)
+        shown = "Traceback (most rec" in self.said or re.search("^E   ", self.said, re.MULTILINE)
+        return "INTERNALERROR" in self.said or bool(late and shown)
 
     @property
     def _output(self) -> Path:
