@@ -1,0 +1,59 @@
+"""A server that is kept between cases: for the same options, and as long as its folder is there."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipubench.fixtures.machine.loopback import LocalServer
+from ipubench.fixtures.servers.kept_server import KeptServer
+
+
+class Device:
+    """A host."""
+
+    kind = "cpu"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is served, and how it is asked."""
+
+    model: str = "one"
+    clients: int = 1
+
+
+class Kept(KeptServer[LocalServer]):
+    """Serves nothing."""
+
+    request_options = frozenset({"clients"})
+
+    def canary(self) -> None:
+        return None
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    server: Any = Kept(Device(), tmp_path, False)  # type: ignore[arg-type]
+    server._config = Options()
+    yield server
+    server.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_network_is_served_by_the_same_server(kept: Any) -> None:
+    assert kept.serves(Options(clients=2))
+    assert not kept.serves(Options(model="two"))
+
+
+def test_a_folder_that_somebody_removed_is_made_again(kept: Any) -> None:
+    before = kept.scratch
+    shutil.rmtree(before)
+    assert not kept.serves(Options())
+    assert kept.scratch != before and kept.scratch.is_dir()
+    assert kept.serves(Options())
