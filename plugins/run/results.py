@@ -46,7 +46,7 @@ class SessionResults:
     end: Dict[str, Any] = field(default_factory=dict)
     #: Cases that have begun and not ended, in a run that has not ended either; and those that did
     #: so before the run was resumed.
-    running: List[str] = field(default_factory=list)
+    running: Dict[str, None] = field(default_factory=dict)
     suspects: List[str] = field(default_factory=list)
     resumed: List[str] = field(default_factory=list)
 
@@ -72,9 +72,9 @@ class SessionResults:
         elif line["type"] == "verdict":
             self.verdicts[line["case"]] = line["verdict"]
         elif line["type"] == "begin":
-            self.running.append(line["case"])
+            self.running[line["case"]] = None
         elif line["type"] == "outcome":
-            self.running = [nodeid for nodeid in self.running if nodeid != line["case"]]
+            self.running.pop(line["case"], None)
             self.outcomes[line["case"]] = line["outcome"]
             if isinstance(line.get("why"), str):
                 self.reasons[line["case"]] = line["why"]
@@ -84,7 +84,7 @@ class SessionResults:
             self.selected = list(line["cases"])
         elif line["type"] == "end":
             self.end = dict(line)
-            self.running = []
+            self.running = {}
         elif line["type"] == "resume":
             self.end = {}
             self.resume(line["kept"])
@@ -92,7 +92,7 @@ class SessionResults:
     def resume(self, nodeids: List[str]) -> None:
         """Forget all cases but these, as the run goes on after its end."""
         self.suspects += self.running
-        self.running = []
+        self.running = {}
         self.forget([nodeid for part in self._parts() for nodeid in part if nodeid not in nodeids])
 
     def forget(self, nodeids: List[str]) -> None:
