@@ -10,11 +10,12 @@ from typing import Any, Dict
 
 import pytest
 
-from ipubench.bench_inference.bench_cnn_torch import POD4
+from ipubench.bench_inference.bench_cnn_torch import IPU, POD4
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import poprun, rank
 from ipubench.fixtures.runtimes.data_parallel import join, local_replicas, popdist_instance
+from ipubench.fixtures.runtimes.torch.ipu_options import _start as start_options
 from tests.doubles import popdist as double
 from tests.doubles import poptorch as poptorch_double
 from tests.support.sdk_api import description
@@ -61,6 +62,16 @@ def test_an_instance_takes_its_number_and_its_replicas_from_popdist(job: double.
     assert [name for name in job.names() if name != "isPopdistEnvSet"] == [
         *("getNumLocalReplicas", "init", "getInstanceIndex")
     ]
+
+
+def test_poptorch_is_told_the_ipus_of_a_pipeline(job: double.Job) -> None:
+    """PopDist refuses another number than poprun's."""
+    config = dataclasses.replace(IPU["resnet50"], replicas=4, pipeline_splits=("layer2/0/conv1",))
+    job.ipus_per_replica = 2
+    start_options(None, config)
+    job.ipus_per_replica = 1
+    with pytest.raises(AssertionError, match="poprun was told another number"):
+        start_options(None, config)
 
 
 def test_a_process_that_poprun_has_not_started_is_alone(

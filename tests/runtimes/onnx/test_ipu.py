@@ -110,7 +110,7 @@ def test_the_default_case_leaves_popart_as_it_is(popart: ModuleType) -> None:
             {"recompute": True, "pipeline": True, "shards": 2},
             {"autoRecomputation": double.RecomputationType.Pipeline},
         ),
-        ({"replicas": 2}, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
+        ({"replicas": 4}, {"enableReplicatedGraphs": True, "replicatedGraphCount": 4}),
         ({"report_hw_cycle_count": True}, {"instrumentWithHardwareCycleCounter": True}),
         (
             {"convolution_options": '{"availableMemoryProportion": 0.2}'},
@@ -525,3 +525,14 @@ def test_the_stand_in_reads_arrays_as_strictly_as_the_sdk(popart: ModuleType) ->
     made._device.detach()
     with pytest.raises(popart.popart_exception, match="attached"):
         made.run(popart.PyStepIO({"inputs": np.zeros((3, 2, 4), np.float16)}, outputs))
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"), [("_written", "weightsFromHost first"), ("_prepared", "prepareDevice")]
+)
+def test_the_stand_in_refuses_to_run_before_its_time(lacking: str, said: str) -> None:
+    """As PopART does: a training session has its weights first, and every one its device."""
+    made = ready(dataclasses.replace(SMALL_LSTM, mode="training"))
+    setattr(recorder.sessions[-1], lacking, False)
+    with pytest.raises(double.popart_exception, match=said):
+        made()
