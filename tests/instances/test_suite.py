@@ -73,7 +73,7 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     assert not (together.folder / "results" / "instances").exists()
     assert len(together.journals()) == 1
     assert [line["type"] for line in together.journal()] == [
-        "run", "selected", "case", "outcome", "end",
+        "run", "selected", "begin", "case", "outcome", "end",
     ]  # fmt: skip
 
 
