@@ -21,6 +21,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.doubles.tensorflow_ipu import recorder
+from tests.runtimes.tensorflow.application.test_on_ipu import start
 from tests.support.examples import learnable_cifar
 from tests.support.kernels import no_images
 from tests.support.options_act import digest_of, without_effect
@@ -177,3 +178,15 @@ def test_imagenets_images_keep_their_order_only_if_asked(
         return {n.attr["deterministic"].s.decode() for n in named}
 
     assert of_application(config, data, parallel) == {"true" if deterministic else "false"}
+
+
+@pytest.mark.parametrize(("index", "labels"), [(0, {0, 1, 2, 3}), (1, {4, 5, 6})])
+def test_an_instance_reads_its_own_part_of_the_files(
+    index: int, labels: Set[int], data: Data, tf: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(monkeypatch, index, 2, 2, 1)
+    config = dataclasses.replace(
+        APPLICATION, dataset="imagenet", micro_batch_size=1, replicas=2, instances=2
+    )
+    found = of_application(config, data, lambda batches: list(batches.take(14)))
+    assert {int(batch[1][0]) for batch in found} == labels
