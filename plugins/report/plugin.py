@@ -10,7 +10,7 @@ from typing import Any, Dict, Generator
 import pytest
 
 from ipubench.fixtures.case.masking import mask_words
-from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.command_line.words import is_worker, only_lists
@@ -25,15 +25,24 @@ started_key = pytest.StashKey[float]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a folder that cannot be written before anything is measured."""
+    """Refuse a place that cannot be written before anything is measured."""
     config.stash[started_key] = time.time()
-    folder = config.option.report
-    if folder is None or only_lists(config) or is_worker(config):
+    if only_lists(config) or is_worker(config):
         return
+    folder, document = config.option.report, config.option.benchmark_json
     try:
-        check(user_path(folder))
+        if folder is not None:
+            check(user_path(folder))
     except (ReportError, OSError) as error:
         raise pytest.UsageError(f"--report={folder}: {error}") from None
+    try:
+        if isinstance(document, Path):  # pytest-benchmark 4 has opened the file by now
+            check_writable(document)
+    except OSError as error:
+        raise pytest.UsageError(
+            f"--benchmark-json={document}: it cannot be written there ({error.strerror or error}); "
+            "name a file in a folder that exists"
+        ) from None
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -398,6 +398,21 @@ def test_a_folder_that_cannot_be_written_costs_no_measurement(project: Project) 
     assert "Traceback" not in outcome.text and not project.journals()
 
 
+@pytest.mark.parametrize("name", ["nowhere/out.json", ".", "bench_fake.py/out.json"])
+def test_a_document_that_cannot_be_written_costs_no_measurement(
+    project: Project, name: str
+) -> None:
+    outcome = project.run("-k", "beta", f"--benchmark-json={name}").assert_code(4)
+    outcome.line(f"--benchmark-json={name}: it cannot be written there (")
+    assert "Traceback" not in outcome.text and not project.journals()
+
+
+def test_a_document_that_is_there_is_written_anew(project: Project) -> None:
+    (project.folder / "out.json").write_text("old")
+    project.run("-k", "beta-synthetic", "--benchmark-json=out.json").assert_code(0)
+    assert len(json.loads((project.folder / "out.json").read_text())["benchmarks"]) == 1
+
+
 @pytest.mark.parametrize("folder", ["~nobody2/out", "x" * 300])
 def test_a_folder_that_cannot_be_looked_at_costs_no_measurement(
     project: Project, folder: str
