@@ -99,6 +99,35 @@ def figures_of(
     return first, found
 
 
+def together(line: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a line of the pool whose levels all have the rounds of all its levels.
+
+    The extra work is divided out of the rounds here by its nominal share, and the share of each
+    level multiplied in. So a pair has as many rounds as one of a comparison, for the time that the
+    pool took; slow-downs are not real any more.
+    """
+    measured = [(float(level), AdjacentRounds.of(one)) for level, one in line["levels"].items()]
+    levels = {}
+    for level in line["levels"]:
+        joined = AdjacentRounds(items_here=measured[0][1].items_here)
+        joined.items_there = measured[0][1].items_there
+        for share, rounds in measured:
+            slower = (1 + float(level)) / (1 + share)
+            joined.here_first += rounds.here_first
+            for side, more, factor in (
+                (joined.here, rounds.here, slower),
+                (joined.there, rounds.there, 1.0),
+            ):
+                side.seconds += [factor * value for value in more.seconds]
+                side.cpu_seconds += [v and factor * v for v in more.cpu_seconds]
+                side.lost += more.lost
+                side.by_others += more.by_others
+                side.waited += more.waited
+                side.copies_ms += more.copies_ms
+        levels[level] = joined.as_dict()
+    return {**line, "levels": levels}
+
+
 class Trial:
     """One comparison of a case, as it goes on from pair to pair."""
 

@@ -86,6 +86,20 @@ def weighted_mean(figures: Sequence[Figure]) -> Effect:
     return Effect(statistics.fmean(means), math.sqrt(scale) / 2, plain.degrees)
 
 
+def moderated_mean(figures: Sequence[Figure], assumed: float, degrees: int) -> Effect:
+    """Return the plain mean, its variance pooled with an assumed one that counts for ``degrees``.
+
+    As plugins/gate/inference.py does with processes: few pairs that happen to agree are not sure.
+    """
+    plain = plain_mean(figures)
+    orders = [sum(one.here_first == first for one in figures) for first in (True, False)]
+    own = 4 * plain.error**2 / math.fsum(1 / count for count in orders)  # of one pair
+    together = plain.degrees + degrees
+    variance = (plain.degrees * own + degrees * assumed**2) / together
+    error = math.sqrt(variance * math.fsum(1 / count for count in orders)) / 2
+    return Effect(plain.change, error, together)
+
+
 @dataclass(frozen=True)
 class Variant:
     """Another estimate of a pair or of several, other constants, or another judge."""
@@ -118,6 +132,14 @@ VARIANTS = (
     Variant("ratio of 10% quantiles", partial(of_quantile, q=0.1)),
     Variant("ratio of minima", partial(of_quantile, q=0.0)),
     Variant("weighted by inverse variance", combine=weighted_mean),
+    *(
+        Variant(
+            f"spread of {assumed:.1%} assumed for {degrees}",
+            combine=partial(moderated_mean, assumed=assumed, degrees=degrees),
+        )
+        for assumed in (0.01, 0.015, 0.02, 0.03)
+        for degrees in (3, 6)
+    ),
     Variant("mean of rounds not trimmed", constants=((inference, "TRIMMED", 1 << 30),)),
     Variant("mean trimmed by a third", constants=((inference, "TRIMMED", 3),)),
     *(

@@ -26,6 +26,7 @@ from scripts.gate_study.pair_trials import (
     PairStudy,
     Setting,
     figures_of,
+    together,
 )
 from scripts.gate_study.study import (
     SLOWDOWNS,
@@ -198,12 +199,20 @@ def main() -> None:
     parser.add_argument(
         "--witness", choices=[judge.name for judge in JUDGES], default=TIME, help="of each case"
     )
+    parser.add_argument(
+        "--together", action="store_true", help="all levels' rounds of a pair as one comparison's"
+    )
     parser.add_argument("--variants", action="store_true", help="compare estimators and limits")
     parser.add_argument("--order", action="store_true", help="what ran before in a process")
     options = parser.parse_args()
     setting = Setting(options.gate / 100, options.cap, options.cases)
     pools = {load: processes_of_cases(options.pool, load) for load in LOADS}
     pools = {load: pool for load, pool in pools.items() if pool}
+    if options.together:
+        pools = {
+            load: {case: list(map(together, lines)) for case, lines in pool.items()}
+            for load, pool in pools.items()
+        }
     pool = pools.get(options.load, {})
     short = [short_name(case) for case, lines in pool.items() if len(lines) < setting.cap]
     if short or not pool:

@@ -28,10 +28,12 @@ from scripts.gate_study.pair_trials import (
     Setting,
     figures_of,
     plain_mean,
+    together,
 )
 from scripts.gate_study.pair_variants import (
     HEADINGS,
     VARIANTS,
+    moderated_mean,
     of_quantile,
     variant_rows,
     weighted_mean,
@@ -140,6 +142,31 @@ def test_weights_are_those_of_precision() -> None:
     vague = [figure(0.05, 0.002, k % 2 == 0) for k in range(6)]
     vague += [figure(0.15, 0.1, first) for first in (True, False)]
     assert 0.05 < weighted_mean(vague).change < 0.06 < plain_mean(vague).change
+
+
+def test_an_assumed_spread_counts_for_as_many_pairs_as_it_has_degrees() -> None:
+    figures = [Figure(Effect(0.01 * n, 0.0, 1), n % 2 == 0) for n in (1, 2, 4, 5, 7, 8)]
+    plain = plain_mean(figures)
+    assert moderated_mean(figures, assumed=0.5, degrees=0) == plain
+    spread = plain.error * math.sqrt(len(figures))
+    assert moderated_mean(figures, spread, 50).error == pytest.approx(plain.error)
+    surely = moderated_mean(figures, assumed=0.06, degrees=10**9)
+    assert surely.error == pytest.approx(0.06 / math.sqrt(len(figures)))
+
+
+def test_all_rounds_of_a_pair_make_one_of_a_comparison() -> None:
+    line = pair(0, random.Random(1))
+    joined = together(line)
+    changes = []
+    for level in SLOWDOWNS:
+        figure = figures_of(joined, level)[1][TIME]
+        assert figure is not None
+        changes.append(figure.effect.change)
+        count = len(joined["levels"][level]["here_first"])
+        assert count == sum(len(one["here_first"]) for one in line["levels"].values())
+    assert abs(changes[0]) < 0.03  # nothing is left of the extra work
+    expected = [math.log1p(float(level)) for level in SLOWDOWNS]
+    assert [change - changes[0] for change in changes] == pytest.approx(expected, abs=1e-9)
 
 
 def test_ratios_of_quantiles_are_per_item_and_without_the_cost_of_being_first() -> None:
