@@ -6,12 +6,13 @@ file of the controller's; what a worker finds comes back in its reports, as plai
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Tuple
+from typing import Any, Dict, Generator, Iterator, List, Optional, Tuple
 
 import pytest
 
@@ -44,6 +45,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Worker(config, Handover(**given)), "ipubench-worker")
 
 
+@contextlib.contextmanager
+def of_a_run_that_goes_on() -> Iterator[None]:
+    """End this worker in a line where the controller's files are gone: so is the run."""
+    try:
+        yield
+    except FileNotFoundError:
+        pytest.exit("the run that this worker belongs to has ended", pytest.ExitCode.INTERRUPTED)
+
+
 class Relay(JsonLinesFile):
     """Stands in for the journal in a worker: its lines travel to the controller."""
 
@@ -74,14 +84,15 @@ class Worker:
         if given.device_id is not None:
             config.option.device_id = given.device_id
         self.shared = given.shared
-        self.host = Path(given.host).open("rb+")  # noqa: SIM115  open as long as the session
+        with of_a_run_that_goes_on():
+            self.host = Path(given.host).open("rb+")  # noqa: SIM115  open as long as the session
         config.add_cleanup(self.host.close)
         pytest_benchmark_adapter.leave_files_alone(config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: List[pytest.Item]) -> None:
         """Wait until the controller has selected, and keep exactly its cases, in its order."""
-        with self.selection.open(encoding="utf-8") as file:
+        with of_a_run_that_goes_on(), self.selection.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             chosen = json.load(file)
         if chosen["journal"] is not None:

@@ -383,3 +383,17 @@ def test_ordinary_tests_may_run_in_workers(project: Project) -> None:
     )
     assert answer.returncode == 0, answer.stdout
     assert not os.path.exists(str(project.folder / "results"))
+
+
+def test_a_worker_whose_run_has_ended_says_so_in_a_line(project: Project) -> None:
+    """Where the controller was, its files are no more."""
+    with (project.folder / "conftest.py").open("a") as conftest:
+        conftest.write(
+            "import pytest\n"
+            "@pytest.hookimpl(trylast=True)\n"
+            "def pytest_configure_node(node):\n"
+            "    node.workerinput['ipubench']['host'] = '/proc/0/fd/1'\n"
+        )
+    outcome = project.run("-k", "beta", "-n", "2")
+    assert "the run that this worker belongs to has ended" in outcome.text
+    assert "INTERNALERROR" not in outcome.text and "Traceback" not in outcome.text
