@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from filelock import FileLock, Timeout
 
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
-from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
 from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
 from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode
 from ipubench.plugins.baseline.format import problems as faults_of
@@ -46,9 +45,7 @@ def exists(path: Path) -> bool:
 def check_writable(path: Path) -> None:
     """See whether a baseline can be written, of which nothing is made. Raises BaselineError."""
     try:
-        folder = next(folder for folder in path.parents if folder.exists())
-        with tempfile.TemporaryFile(dir=str(folder)):
-            pass
+        check_files_can_be_made(next(folder for folder in path.parents if folder.exists()))
     except OSError as error:
         raise BaselineError(
             f"the baseline {path} cannot be written: {error.strerror or error}; name another "

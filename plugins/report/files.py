@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
-from ipubench.fixtures.machine.files import write_atomically
+from ipubench.fixtures.machine.files import check_files_can_be_made, write_atomically
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline.entries import complete
 from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
@@ -29,8 +28,7 @@ def check(folder: Path) -> None:
         raise ReportError(NO_PLOTLY)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=str(folder)):
-            pass
+        check_files_can_be_made(folder)
     except OSError as error:
         raise ReportError(
             f"{folder}: a report cannot be written there ({error.strerror or error}); name another "

@@ -177,12 +177,12 @@ def pytest_runtest_makereport(
     """
     report = (yield).get_result()
     case = case_of(item)
-    message = {}
-    if call.excinfo is not None and isinstance(call.excinfo.value, CaseError):
-        report.longrepr = str(call.excinfo.value)
+    error = call.excinfo.value if call.excinfo is not None else None
+    mendable = isinstance(error, CaseError)
+    if mendable:
+        report.longrepr = str(error)
     mask_report(report, masker(secrets_of(case.config) if case is not None else ()))
-    if call.excinfo is not None and isinstance(call.excinfo.value, CaseError):
-        message = {"message": report.longrepr}
+    message = {"message": report.longrepr} if mendable else {}
     run = item.config.stash.get(run_key, None)
     if run is None or case is None:
         return

@@ -93,7 +93,8 @@ class SessionResults:
         """Forget all cases but these, as the run goes on after its end."""
         self.suspects += self.running
         self.running = {}
-        self.forget([nodeid for part in self._parts() for nodeid in part if nodeid not in nodeids])
+        known = {nodeid for part in self._parts() for nodeid in part}
+        self.forget(list(known.difference(nodeids)))
 
     def forget(self, nodeids: List[str]) -> None:
         """Forget these cases: they are measured anew."""

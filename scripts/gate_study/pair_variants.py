@@ -63,6 +63,12 @@ def of_quantile(rounds: AdjacentRounds, q: float) -> Optional[Effect]:
     return Effect(statistics.fmean(found) - items, math.nan, 1)
 
 
+def _error_of_one(figures: Sequence[Figure]) -> float:
+    """Return the error of the pairs' mean where one pair has a standard deviation of 1."""
+    counts = [sum(one.here_first == first for one in figures) for first in (True, False)]
+    return math.sqrt(math.fsum(1 / count for count in counts)) / 2
+
+
 def weighted_mean(figures: Sequence[Figure]) -> Effect:
     """Return the mean of pairs weighted by their inverse variance.
 
@@ -72,8 +78,7 @@ def weighted_mean(figures: Sequence[Figure]) -> Effect:
     """
     plain = plain_mean(figures)
     orders = [[one for one in figures if one.here_first == first] for first in (True, False)]
-    inverse = math.fsum(1 / len(order) for order in orders)
-    total = 4 * plain.error**2 / inverse  # the variance of one pair
+    total = plain.error**2 / _error_of_one(figures) ** 2  # the variance of one pair
     own = statistics.fmean(one.effect.error**2 for one in figures)
     between = max(0.0, total - own)
     weights = [[1 / (between + one.effect.error**2 + 1e-12) for one in order] for order in orders]
@@ -92,12 +97,10 @@ def moderated_mean(figures: Sequence[Figure], assumed: float, degrees: int) -> E
     As plugins/gate/inference.py does with processes: few pairs that happen to agree are not sure.
     """
     plain = plain_mean(figures)
-    orders = [sum(one.here_first == first for one in figures) for first in (True, False)]
-    own = 4 * plain.error**2 / math.fsum(1 / count for count in orders)  # of one pair
+    unit = _error_of_one(figures)
     together = plain.degrees + degrees
-    variance = (plain.degrees * own + degrees * assumed**2) / together
-    error = math.sqrt(variance * math.fsum(1 / count for count in orders)) / 2
-    return Effect(plain.change, error, together)
+    squares = plain.degrees * plain.error**2 + degrees * (unit * assumed) ** 2
+    return Effect(plain.change, math.sqrt(squares / together), together)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import argparse
 import math
 import random
 import statistics
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ipubench.plugins.record.text import markdown_row
@@ -31,6 +30,7 @@ from scripts.gate_study.pair_trials import (
 from scripts.gate_study.study import (
     SLOWDOWNS,
     Tally,
+    add_trial_options,
     processes_of_cases,
     share_text,
     short_name,
@@ -190,11 +190,7 @@ def order_rows(pool: Pool) -> List[List[str]]:
 def main() -> None:
     """Read the command line, make the trials, print the tables in Markdown."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--pool", type=Path, required=True, help="file of collect_pairs.py")
-    parser.add_argument("--trials", type=int, default=400, help="per case and slow-down (400)")
-    parser.add_argument("--gate", type=float, default=2.0, help="percent (2)")
-    parser.add_argument("--cap", type=int, default=16, help="pairs at most (16)")
-    parser.add_argument("--cases", type=int, default=25, help="compared in a run (25)")
+    add_trial_options(parser, "collect_pairs.py", "pairs")
     parser.add_argument("--load", choices=LOADS, default="quiet", help="of the tables (quiet)")
     parser.add_argument(
         "--witness", choices=[judge.name for judge in JUDGES], default=TIME, help="of each case"

@@ -222,15 +222,20 @@ def short_name(case: str) -> str:
     return case.split("[")[1].rstrip("]").replace("-synthetic", "") + framework
 
 
+def add_trial_options(parser: argparse.ArgumentParser, collector: str, capped: str) -> None:
+    """Add the options of trials over the pool of a collector; ``capped`` is what --cap counts."""
+    parser.add_argument("--pool", type=Path, required=True, help=f"file that {collector} wrote")
+    parser.add_argument("--trials", type=int, default=400, help="per case and slow-down (400)")
+    parser.add_argument("--gate", type=float, default=2.0, help="percent (2)")
+    parser.add_argument("--cap", type=int, default=16, help=f"{capped} at most (16)")
+    parser.add_argument("--cases", type=int, default=25, help="compared in a run (25)")
+
+
 def main() -> None:
     """Read the command line, make the trials, print the tables in Markdown."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--pool", type=Path, required=True, help="file that collect.py wrote")
-    parser.add_argument("--trials", type=int, default=400, help="per case and slow-down (400)")
-    parser.add_argument("--gate", type=float, default=2.0, help="percent (2)")
+    add_trial_options(parser, "collect.py", "fresh processes")
     parser.add_argument("--processes", type=int, default=9, help="of the baseline (9)")
-    parser.add_argument("--cap", type=int, default=16, help="fresh processes at most (16)")
-    parser.add_argument("--cases", type=int, default=25, help="compared in a run (25)")
     parser.add_argument("--canary", default="arithmetic", help="arithmetic, memory, none")
     options = parser.parse_args()
     setting = Setting(options.gate / 100, options.processes, options.cap, options.cases)

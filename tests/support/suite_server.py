@@ -36,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)  # instead of this file's folder
 from tests.support.process_starter import NO_SUITE, by_starter, serve  # noqa: E402
 
+# As plugins/record/host_process.py has it, which the server of another checkout must not import.
 PR_SET_PDEATHSIG = 1
 SECONDS = 300  # that a run may take before SIGALRM ends it
 # What a run imports that reads a baseline, judges, writes a report or has workers, and some of
