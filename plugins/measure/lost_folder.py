@@ -1,7 +1,12 @@
-"""A case whose temporary folder somebody removes fails with one message, and the run goes on."""
+"""Temporary folders that somebody removes: one message, from the case or from the run that starts.
+
+A case whose folder is gone fails, and the run goes on.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any, Generator
 
 import pytest
@@ -12,6 +17,21 @@ from ipubench.fixtures.machine import scratch
 from ipubench.plugins.selection.expand import case_of
 
 LONGEST = 200
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Generator[None, Any, None]:
+    """End a run whose temporary files have no place any more: pytest-xdist makes some here."""
+    outcome = yield
+    error = outcome.excinfo[1] if outcome.excinfo else None
+    place = Path(tempfile.gettempdir())
+    if isinstance(error, FileNotFoundError) and place in Path(str(error.filename)).parents:
+        outcome.force_exception(
+            pytest.UsageError(
+                f"the temporary folder {place} was removed while the run started; start it again, "
+                "or set TMPDIR to a folder that nobody cleans up"
+            )
+        )
 
 
 @pytest.hookimpl(hookwrapper=True)

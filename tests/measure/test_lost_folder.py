@@ -21,3 +21,17 @@ def test_one_message_and_the_run_goes_on(project: Project, error: str) -> None:
     outcome.line("the temporary folder /")
     outcome.line("was removed while the run used it")
     assert "place.rmdir" not in outcome.text  # no traceback
+
+
+def test_run_that_starts_says_it(project: Project) -> None:
+    with (project.folder / "conftest.py").open("a") as conftest:
+        conftest.write(
+            "\n\nimport os, shutil\n\n\ndef pytest_sessionstart(session):\n"
+            "    shutil.rmtree(os.environ['TMPDIR'], ignore_errors=True)\n"
+        )
+    temporary = project.folder / "temporary"
+    temporary.mkdir()
+    outcome = project.run("-k", "beta", "-n", "2", env={"TMPDIR": str(temporary)}).assert_code(4)
+    outcome.line(f"ERROR: the temporary folder {temporary} was removed while the run started")
+    assert "INTERNALERROR" not in outcome.text
+    assert "Traceback" not in outcome.text
