@@ -29,6 +29,7 @@ from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.run.conditions import describe_conditions
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.time_spent import spent_key
 
 #: What a record says of its compilation: it is part of the command.
 WITHIN = "within the command"
@@ -71,10 +72,13 @@ class CommandMeter:
         option = self.config.option
         environ = self._environment(config)
         measured = not config.compile_only and option.profile is None
-        wait_for_quiet(self.device, option.wait_for_quiet, self.progress)
+        spent = self.config.stash[spent_key]
+        with spent.during("quiet"):
+            wait_for_quiet(self.device, option.wait_for_quiet, self.progress)
         others = Disturbance.of(self.device)
         others.read()
-        ran = command.run(self.entry, config, environ, self._logs(), self.progress)
+        with spent.during("command"):
+            ran = command.run(self.entry, config, environ, self._logs(), self.progress)
         others.read()
         try:
             results = results_of(self.entry, config, ran) if measured else None

@@ -18,6 +18,7 @@ from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED, message
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.time_spent import spent_key
 
 
 @pytest.hookimpl(trylast=True)
@@ -30,7 +31,8 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     measured = item.stash.get(measured_key, None)
     if measured is not None:
         del item.stash[measured_key]  # it holds the step
-        conclude(item, measured, item.config.stash[progress_key].phase)
+        with item.config.stash[spent_key].during("compare"):
+            conclude(item, measured, item.config.stash[progress_key].phase)
 
 
 def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], None]) -> None:

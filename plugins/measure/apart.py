@@ -34,9 +34,10 @@ from ipubench.plugins.processes.fresh import (
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import read_lines
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import record_of, spent_of
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import SessionResults, run_key
+from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.expand import case_of, selection_key
 
 #: The flags of a case that differ between cases, in a stable order.
@@ -130,6 +131,7 @@ def _measure(item: pytest.Function) -> None:
     run.closing += [line for line in results.end.get("closing", ()) if line not in run.closing]
     benchmark = results.benchmarks.get(item.nodeid)
     if benchmark is not None:
+        config.stash[spent_key].split(spent_of(benchmark))
         run.add({"type": "case", "benchmark": benchmark})
         pytest_benchmark_adapter.adopt(config, benchmark)
         fail_where_implausible(record_of(benchmark), f"; the record is in {run.journal.path}")

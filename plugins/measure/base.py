@@ -20,6 +20,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import NAMESPACE
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.time_spent import spent_key
 
 
 class StepMeter(ABC):
@@ -61,16 +62,17 @@ class StepMeter(ABC):
             step, self._step = self._step, None
             step.close()
 
-    def phase(self, text: str) -> None:
-        """Show what the case is doing now."""
+    def phase(self, part: str, text: str) -> None:
+        """Show what the case is doing now, and count it to a part of its time."""
+        self.config.stash[spent_key].enter(part)
         self.config.stash[progress_key].phase(text)
 
     def build(self, step: Step) -> Built:
         """Build and compile the step; return what that took."""
         clock = self.device.clock
-        self.phase("building")
+        self.phase("build", "building")
         build_seconds = timed(step.build, clock)
-        self.phase("compiling")
+        self.phase("compile", "compiling")
         start = clock()
         compiled = step.compile()
         seconds = clock() - start
@@ -132,7 +134,8 @@ def finish(
 
     An implausible result fails here, with its record written.
     """
-    plain = plain_benchmark(benchmark, record)
+    spent = item.config.stash[spent_key]
+    plain = plain_benchmark(benchmark, {**record, "spent": spent.of_case()})
     run = item.config.stash[run_key]
     run.add({"type": "case", "benchmark": plain})
     fail_where_implausible(record, f"; the record is in {run.journal.path}")

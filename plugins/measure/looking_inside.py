@@ -44,7 +44,7 @@ def save_graph(meter: StepMeter, step: Step) -> None:
     """With ``--save-graph``: write the graph of a compiled step into the case's folder."""
     root = meter.config.option.save_graph
     if root is not None:
-        meter.phase("saving the graph")
+        meter.phase("profile", "saving the graph")
         step.save_graph(folder_of("--save-graph", root, meter.case))
 
 
@@ -56,7 +56,7 @@ class ProfileMeter(StepMeter):
         root = self.config.option.profile
         folder = folder_of("--profile", root, self.case)
         with device_reports(self.device, folder):
-            self.phase("building")
+            self.phase("build", "building")
             step.build()
             step.compile()
             save_graph(self, step)
@@ -64,7 +64,7 @@ class ProfileMeter(StepMeter):
                 given = "batches_per_step" in self.case.overrides
                 step.batches_per_step = self.case.config.batches_per_step if given else 1
             step()
-            self.phase("profiling")
+            self.phase("profile", "profiling")
             step.profile(folder)
             self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)

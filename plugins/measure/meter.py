@@ -8,6 +8,7 @@ Work is timed in this folder, and nowhere else.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Dict, List
 
 import pytest
@@ -64,12 +65,14 @@ class Meter(StepMeter):
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
-        wait_for_quiet(self.device, self.config.option.wait_for_quiet, self.phase)
-        self.phase("measuring the device's peak")
+        most = self.config.option.wait_for_quiet
+        wait_for_quiet(self.device, most, partial(self.phase, "quiet"))
+        self.phase("peak", "measuring the device's peak")
         ceilings(self.peaks, step)
         memory = host_process.PeakMemory()
         built = self.build(step)
         save_graph(self, step)
+        self.phase("record", "noting what runs")
         start = {
             "format": 1,
             **describe_case(self.case),
@@ -82,7 +85,9 @@ class Meter(StepMeter):
         rounds = self._rounds(warm, step)
         seconds = self._run(rounds, step)
         measured = self._describe(step, facts, warm, rounds, seconds, memory) if seconds else {}
+        self.phase("close", "closing")
         self.close()
+        self.phase("record", "recording")
         if measured:  # else --benchmark-disable: the step ran, nothing is to be recorded
             self._record({**start, **measured}, step)
 
@@ -95,7 +100,7 @@ class Meter(StepMeter):
         clock = self.device.clock
         around = CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
         canaries = canary_times(step.canary(), clock, around)
-        self.phase("warming up")
+        self.phase("warm_up", "warming up")
         given = "batches_per_step" in self.case.overrides
         if step.calibrated:  # an IPU's step knows its own
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
@@ -120,7 +125,7 @@ class Meter(StepMeter):
 
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
         """Return the seconds of the rounds."""
-        self.phase(f"measuring ({rounds.limits.budget:g} s at most)")
+        self.phase("rounds", f"measuring ({rounds.limits.budget:g} s at most)")
         return pytest_benchmark_adapter.run_rounds(
             self.benchmark,
             step,
@@ -147,6 +152,7 @@ class Meter(StepMeter):
         enough = is_enough(clean, len(seconds), rounds.limits.budget)
         kept = clean if enough else seconds
         throughput = describe_throughput(kept, per_round, facts.unit)
+        self.phase("latency", "measuring latency")
         latency = describe_latency(
             step,
             kept,
@@ -155,6 +161,7 @@ class Meter(StepMeter):
             clock,
             self.config.option.budget,
         )
+        self.phase("peak", "comparing with the device's peak")
         compute, implausible = describe_compute(self.peaks, step, facts.flops, throughput["median"])
         return {
             "first_step_seconds": warm.first_step_seconds,
@@ -193,7 +200,7 @@ class Meter(StepMeter):
 
     def _finished(self, step: Step) -> Dict[str, Any]:
         """Let the step do what belongs to the case and is not timed; return its facts."""
-        self.phase("finishing")
+        self.phase("finish", "finishing")
         facts = step.finish()
         if not facts:
             return {}
@@ -202,5 +209,5 @@ class Meter(StepMeter):
         return {"finish": facts}
 
     def _input(self, step: Step, items: float, unit: str) -> Any:
-        self.phase("measuring what limits")
+        self.phase("input", "measuring what limits")
         return describe_input(step, items, unit, self.device.clock)

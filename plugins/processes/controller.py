@@ -29,6 +29,7 @@ from ipubench.plugins.processes.worker import PART, Handover
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
+from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.expand import case_of, selection_key
 
 # After a crash these hand the same test out again, and may wait for ever (pytest-xdist up to 3.8,
@@ -187,6 +188,8 @@ class Controller:
         if name in self.taken:
             self.free.append(self.taken.pop(name))
         found = getattr(node, "workeroutput", {}).get(PART, {})
+        if "spent" in found:
+            self.config.stash[spent_key].workers.append(found["spent"])
         if "exit" in found:
             pytest.exit(found["exit"]["message"], returncode=found["exit"]["code"])
         if error and name not in self.started:

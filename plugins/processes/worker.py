@@ -21,6 +21,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.run.results import Run, SessionResults, run_key
+from ipubench.plugins.run.time_spent import spent_key
 
 #: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
 PART = "ipubench"
@@ -150,6 +151,7 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Leave all that is done once at the end of a run to the controller."""
+        """Leave all that is done once at the end of a run to the controller; tell of our time."""
+        self.output["spent"] = self.config.stash[spent_key].of_run()
         if run_key in self.config.stash:
             del self.config.stash[run_key]

@@ -70,6 +70,12 @@ def record_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
+def spent_of(benchmark: Dict[str, Any]) -> Dict[str, float]:
+    """Return the seconds of each part of a case's time; empty in older records."""
+    spent = record_of(benchmark).get("spent", {})
+    return {str(part): float(seconds) for part, seconds in spent.items()}
+
+
 def rounds_of(benchmark: Dict[str, Any]) -> List[float]:
     """Return the seconds of each round; the format has seconds per iteration, ours are batches."""
     iterations = benchmark["stats"].get("iterations", 1)

@@ -20,6 +20,7 @@ from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
 from ipubench.plugins.run.results import Run, run_key
+from ipubench.plugins.run.time_spent import spent_key
 
 started_key = pytest.StashKey[float]()
 
@@ -102,6 +103,7 @@ def _end_of(session: pytest.Session) -> Dict[str, Any]:
         "baseline": compared_with(config),
         "gate": judged_by(config),
         "missing": missing_cases(config),
+        "spent": config.stash[spent_key].of_run(),
         "closing": list(config.stash[run_key].closing),
     }
 

@@ -20,6 +20,7 @@ from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Run, run_key
+from ipubench.plugins.run.time_spent import spent_key, time_in_words
 
 LARGEST_PRECISE_SPREAD = 0.05
 MOST_LINES = 6  # of one kind of note
@@ -47,6 +48,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     lines = [] if terse else summary(run, terminalreporter._tw.fullwidth)
     lines += gate_lines(config, run)
     lines += [Row((line,)) for line in run.closing]
+    if run.results.benchmarks and not terse:
+        width = terminalreporter._tw.fullwidth
+        lines += [Row((line,)) for line in time_in_words(config.stash[spent_key], width)]
     if lines and not terse:
         terminalreporter.section("benchmarks")
     for line in lines:

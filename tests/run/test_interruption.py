@@ -53,7 +53,7 @@ EXIT_CODES = {
 }
 MOMENTS_EACH = 3
 # What differs between two runs that measured the same.
-PASSING = ("time", "memory", "memory_bytes", "timer")
+PASSING = ("time", "spent", "memory", "memory_bytes", "timer")
 # pytest-benchmark's counts of outliers among rounds that are equal but for the last digits.
 OF_THE_LAST_DIGITS = ("outliers", "iqr_outliers", "stddev_outliers", "ld15iqr", "hd15iqr")
 

@@ -1,0 +1,106 @@
+"""What a run says of where its time went."""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, List, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.fixtures.devices.fake import FakeClock
+from ipubench.plugins.run.time_spent import WORDS, TimeSpent, seconds_of_start, time_in_words
+from tests.support.harness import Project
+
+PARTS = st.tuples(st.sampled_from(sorted(WORDS)), st.floats(0, 1e4))
+
+
+def spent_on(clock: FakeClock, parts: List[Tuple[str, float]]) -> TimeSpent:
+    """Return a count of parts that followed each other, on a clock that starts at zero."""
+    spent = TimeSpent(clock)
+    for part, seconds in parts:
+        spent.enter(part)
+        clock.advance(seconds)
+    return spent
+
+
+@given(st.lists(PARTS))
+def test_the_parts_add_up_to_the_time_that_passed(parts: List[Tuple[str, float]]) -> None:
+    clock = FakeClock()
+    found = spent_on(clock, parts).of_run()
+    assert math.fsum(found.values()) == pytest.approx(clock.now, abs=1e-3)
+
+
+def test_a_part_within_a_part_counts_once() -> None:
+    clock = FakeClock()
+    spent = TimeSpent(clock, before=3.0)
+    clock.advance(1.0)
+    with spent.during("build"):
+        clock.advance(2.0)
+        with spent.during("import"):
+            clock.advance(5.0)
+        clock.advance(4.0)
+    assert spent.of_run() == {"start": 4.0, "build": 6.0, "import": 5.0}
+
+
+def test_a_case_has_the_parts_since_it_began() -> None:
+    clock = FakeClock()
+    spent = spent_on(clock, [("start", 7.0), ("rounds", 2.0), ("between", 1.0)])
+    spent.begin_case()
+    clock.advance(0.5)
+    with spent.during("rounds"):
+        clock.advance(3.0)
+    assert spent.of_case() == {"other": 0.5, "rounds": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ({"compile": 6.0, "rounds": 3.0}, {"compile": 6.0, "rounds": 3.0, "start": 1.0}),
+        ({"rounds": 11.0}, {"build": 10.0}),  # of more than there was
+        ({}, {"start": 10.0}),
+    ],
+)
+def test_another_process_tells_what_it_did(told: Dict[str, float], found: Dict[str, float]) -> None:
+    clock = FakeClock()
+    spent = spent_on(clock, [("build", 10.0)])
+    spent.split(told)
+    assert {part: seconds for part, seconds in spent.of_run().items() if seconds} == found
+
+
+def test_the_largest_part_is_said_first_and_tiny_ones_are_not() -> None:
+    parts = {"start": 3.0, "rounds": 170.0, "compile": 44.0, "other": 0.2}
+    spent = spent_on(FakeClock(), list(parts.items()))
+    (line,) = time_in_words(spent, 80)
+    assert line == "time: 217 s: 78% rounds, 20% compiling, 1% starting and collecting"
+    assert time_in_words(TimeSpent(FakeClock()), 80) == []
+
+
+def test_many_parts_are_wrapped() -> None:
+    lines = time_in_words(spent_on(FakeClock(), [(part, 10.0) for part in WORDS]), 80)
+    assert len(lines) > 1
+    assert all(len(line) <= 80 for line in lines)
+    assert all(any(words in line for line in lines) for words in ("commands", "peaks", "quiet"))
+
+
+def test_the_times_of_workers_are_added() -> None:
+    spent = spent_on(FakeClock(), [("start", 100.0)])
+    spent.workers = [{"rounds": 3.0, "between": 1.0}, {"rounds": 6.0}]
+    assert time_in_words(spent, 80) == ["time of 2 workers: 10 s: 90% rounds, 10% between cases"]
+
+
+def test_this_process_has_run_for_a_while() -> None:
+    assert seconds_of_start() >= 0
+
+
+def test_records_and_the_journal_say_where_the_time_went(project: Project) -> None:
+    outcome = project.run("-k", "bs8 and synthetic", "--set=loader_seconds=0.01").assert_code(0)
+    assert outcome.line("time: ").startswith("time: ")
+    (record,) = project.records().values()
+    spent = record["spent"]
+    assert {"build", "warm_up", "rounds", "input", "record"} <= set(spent) <= set(WORDS)
+    end = project.journal()[-1]["spent"]
+    assert {"start", "between", "close"} <= set(end) <= set(WORDS)
+    assert all(end[part] >= seconds for part, seconds in spent.items())
+    project.run("-k", "bs8 and synthetic", "-n", "2").assert_code(0).line("time of 2 workers: ")
