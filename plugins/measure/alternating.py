@@ -123,10 +123,12 @@ class AlternatingMeter(Meter):
         self._orders.wait("close")
         self._orders.last_answer(None)
 
-    def _choose_batches(self, step: Step, calibrated: bool) -> None:
-        super()._choose_batches(step, calibrated)
-        self._orders.answer({"batches": step.batches_per_step, "unfit": why_unfit(step)})
+    def _choose_batches(self, step: Step, calibrated: bool) -> List[float]:
+        before = super()._choose_batches(step, calibrated)
+        chosen = step.batches_per_step
+        self._orders.answer({"batches": chosen, "unfit": why_unfit(step)})
         step.batches_per_step = self._orders.wait("warm_up")
+        return before if step.batches_per_step == chosen else []
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         rounds = OrderedRounds(Limits(self.config.option.budget), self.device.clock, None)

@@ -7,9 +7,10 @@ Work is timed in this folder, and nowhere else.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -23,6 +24,8 @@ from ipubench.plugins.measure.looking_inside import save_graph
 from ipubench.plugins.measure.peaks import Peaks, ceilings, describe_compute
 from ipubench.plugins.measure.rounds import (
     CANARIES_AROUND_BACKGROUND_WORK,
+    WARM_UP_SHARE,
+    Dropped,
     Limits,
     Rounds,
     calibrate,
@@ -42,7 +45,7 @@ class WarmUp:
     """What was timed and dropped, and the canaries before it."""
 
     first_step_seconds: float
-    dropped_seconds: List[float]
+    dropped: Dropped
     canaries: List[float]
     reported: int  # latencies that the step had reported by then
 
@@ -105,20 +108,31 @@ class Meter(StepMeter):
         if step.calibrated:  # an IPU's step knows its own
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
         first = timed_call(step, clock)
-        self._choose_batches(step, calibrated=step.calibrated and not given)
-        dropped = warm_up(step, clock)
+        before = self._choose_batches(step, calibrated=step.calibrated and not given)
+        dropped = warm_up(step, clock, self._most_warm_up(), before)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()))
 
-    def _choose_batches(self, step: Step, calibrated: bool) -> None:
-        """Decide how many batches a round has, where nothing else has decided it."""
-        if calibrated:
-            calibrate(step, self.device.clock)
+    def _most_warm_up(self) -> float:
+        """Return the seconds that rounds may be dropped for; a number of steps knows no budget."""
+        if self._steps() is not None:
+            return math.inf
+        return WARM_UP_SHARE * float(self.config.option.budget)
+
+    def _steps(self) -> Optional[int]:
+        """Return how many rounds were asked for, if a number was."""
+        return self.case.config.steps if "steps" in self.case.overrides else None
+
+    def _choose_batches(self, step: Step, calibrated: bool) -> List[float]:
+        """Decide how many batches a round has, where nothing else has decided it.
+
+        Returns the seconds of the rounds that this has taken.
+        """
+        return calibrate(step, self.device.clock) if calibrated else []
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""
         option = self.config.option
-        steps = self.case.config.steps if "steps" in self.case.overrides else None
-        limits = Limits(option.budget, option.target_precision, steps, step.most_rounds)
+        limits = Limits(option.budget, option.target_precision, self._steps(), step.most_rounds)
         canary = None if step.prefetched_batches else step.canary()
         watching = Disturbance.of(self.device)
         return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries))
@@ -169,7 +183,8 @@ class Meter(StepMeter):
                 "count": len(seconds),
                 "batches_per_step": step.batches_per_step,
                 "stopped_by": rounds.stopped_by,
-                "dropped_seconds": warm.dropped_seconds,
+                "dropped_seconds": warm.dropped.seconds,
+                "warm_up_ended_by": warm.dropped.ended_by,
             },
             "canary": {
                 "kind": self.device.canary_kind,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Sequence
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.step import Step, Work
@@ -25,6 +25,9 @@ MOST_OF_A_DISTURBANCE = 5
 LEAST_ROUNDS_FOR_PRECISION = 20
 # While rounds still get faster, this many more are dropped at most.
 MOST_EXTRA_WARM_UP = 10
+# Calibrating and dropped rounds take this share of the budget at most, but for the round at the end
+# of it. The first call is not bounded, and no part of it: what it prepares has to be prepared.
+WARM_UP_SHARE = 0.5
 CANARY_WARM_UP = 3
 CANARIES_AROUND_BACKGROUND_WORK = 20
 LEAST_LATENCY_SAMPLES = 10
@@ -123,24 +126,26 @@ def stop_reason(
         return "precision"
     if over and is_enough(clean, len(seconds), limits.budget):
         return "budget"
-    if len(seconds) >= 2 * LEAST_ROUNDS and spent >= STRETCH * limits.budget:
+    if len(seconds) >= LEAST_ROUNDS and spent >= STRETCH * limits.budget:
         return "disturbed"
     return ""
 
 
-def calibrate(step: Step, clock: Clock, target: float = TARGET_ROUND_SECONDS) -> None:
+def calibrate(step: Step, clock: Clock, target: float = TARGET_ROUND_SECONDS) -> List[float]:
     """Choose ``batches_per_step`` so that a round takes about ``target`` seconds.
 
     With background workers that hand over batches in bursts it stays a multiple of the burst, or
     rounds would alternate between waiting and not waiting.
+    Returns the seconds of the last calls that ran what was chosen: they were rounds already.
     """
     batches = step.burst
     while True:
         step.batches_per_step = batches
-        seconds = timed(step, clock)
-        if target / 2 <= seconds < MOST_OF_A_DISTURBANCE * target:
+        calls = [timed(step, clock)]
+        if target / 2 <= calls[0] < MOST_OF_A_DISTURBANCE * target:
             # One call that something disturbed must not end the search with far too short rounds.
-            seconds = min(seconds, timed(step, clock))
+            calls.append(timed(step, clock))
+        seconds = min(calls)
         if seconds >= target / 2 or batches >= LARGEST_BATCHES_PER_STEP:
             break
         growth = min(10.0, max(2.0, target / seconds if seconds > 0 else 10.0))
@@ -148,21 +153,42 @@ def calibrate(step: Step, clock: Clock, target: float = TARGET_ROUND_SECONDS) ->
     wanted = batches * target / seconds if seconds > 0 else batches
     bursts = min(LARGEST_BATCHES_PER_STEP, max(1, round(wanted / step.burst)))
     step.batches_per_step = bursts * step.burst
+    return calls if step.batches_per_step == batches else []
 
 
-def warm_up(step: Step, clock: Clock) -> List[float]:
+@dataclass(frozen=True)
+class Dropped:
+    """Rounds that were run and dropped, in seconds, and why no further one was.
+
+    ``ended_by``: 'steady', where none got faster any more; 'most', where as many were dropped as
+    may be; or 'budget', where they had taken their share of it.
+    """
+
+    seconds: List[float]
+    ended_by: str
+
+
+def warm_up(
+    step: Step, clock: Clock, most_seconds: float = math.inf, before: Sequence[float] = ()
+) -> Dropped:
     """Run and drop rounds: as many as the original program drops, and until none gets faster.
 
-    Batches that background workers prepared before the first round are used up as well.
+    Batches that background workers prepared before the first round are used up as well. Without
+    these, after ``most_seconds`` one round is enough. ``before`` are rounds that have been run.
     """
-    seconds: List[float] = []
+    seconds = list(before)
+    prepared = math.ceil(step.prefetched_batches / step.batches_per_step)
     # Two at least: one value shows no trend.
-    least = max(2, step.dropped, math.ceil(step.prefetched_batches / step.batches_per_step))
-    while len(seconds) < least or (
-        len(seconds) < least + MOST_EXTRA_WARM_UP and still_falling(seconds)
-    ):
+    least = max(2, step.dropped, prepared)
+    while True:
+        enough = len(seconds) >= least
+        if enough and not still_falling(seconds):
+            return Dropped(seconds, "steady")
+        if len(seconds) >= least + MOST_EXTRA_WARM_UP:
+            return Dropped(seconds, "most")
+        if len(seconds) >= max(1, prepared) and math.fsum(seconds) >= most_seconds:
+            return Dropped(seconds, "budget")
         seconds.append(timed_call(step, clock))
-    return seconds
 
 
 def canary_times(canary: Optional[Callable[[], None]], clock: Clock, count: int) -> List[float]:

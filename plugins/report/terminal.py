@@ -23,6 +23,8 @@ from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import spent_key, time_in_words
 
 LARGEST_PRECISE_SPREAD = 0.05
+#: A first round that took so many times the median of the others was still part of the warm-up.
+LEAST_COLD = 1.1
 MOST_LINES = 6  # of one kind of note
 COLOURS: Dict[str, Dict[str, bool]] = {
     "regressed": {"red": True},
@@ -68,7 +70,7 @@ def summary(run: Run, width: int) -> List[Row]:
 def _notes(run: Run) -> List[str]:
     lines = []
     corrupt: Dict[str, None] = {}
-    imprecise, disturbed = [], []
+    imprecise, disturbed, cold = [], [], []
     for benchmark in run.results.benchmarks.values():
         record = record_of(benchmark)
         corrupt.update(dict.fromkeys(record["data"].get("corrupt", ())))
@@ -79,6 +81,8 @@ def _notes(run: Run) -> List[str]:
             imprecise.append(benchmark)
         if was_disturbed(record):
             disturbed.append(record)
+        elif _was_cold(benchmark):
+            cold.append(record)
     records = [record_of(benchmark) for benchmark in run.results.benchmarks.values()]
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += [
@@ -91,6 +95,8 @@ def _notes(run: Run) -> List[str]:
         lines.append(_imprecise(imprecise))
     if disturbed:
         lines.append(_disturbed(disturbed))
+    if cold:
+        lines.append(_cold(cold))
     if corrupt:
         names = ", ".join(Path(path).name for path in list(corrupt)[:5])
         more = f" and {len(corrupt) - 5} more" if len(corrupt) > 5 else ""
@@ -171,6 +177,20 @@ def _disturbed(records: List[Dict[str, Any]]) -> str:
         f"{name}: disturbed, other programs took {taken} of the time; "
         "--wait-for-quiet=2min waits for a quiet machine"
     )
+
+
+def _was_cold(benchmark: Dict[str, Any]) -> bool:
+    """Tell whether the warm-up ended with its share of the budget, and too early."""
+    if record_of(benchmark)["rounds"].get("warm_up_ended_by") != "budget":
+        return False
+    first, *later = rounds_of(benchmark)
+    return bool(later) and first > LEAST_COLD * statistics.median(later)
+
+
+def _cold(records: List[Dict[str, Any]]) -> str:
+    """Say whose rounds still got faster when the warm-up had taken its share of the budget."""
+    name = records[0]["name"] if len(records) == 1 else f"{len(records)} cases"
+    return f"{name}: warm-up ended by the budget, and the first round was slower; --budget helps"
 
 
 def _longer_budget(benchmark: Dict[str, Any]) -> float:

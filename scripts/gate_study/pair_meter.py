@@ -54,7 +54,7 @@ class PairMeter(StepMeter):
         rounds.calibrate(step, clock)
         orders.answer({"batches": step.batches_per_step, "unfit": why_unfit(step)})
         step.batches_per_step = orders.wait("warm_up")
-        dropped = rounds.warm_up(step, clock)
+        dropped = rounds.warm_up(step, clock).seconds
         extra, usual = ExtraWork(clock), statistics.median(dropped[-LAST_ROUNDS:])
         items = facts.items * step.counted_processes * step.batches_per_step
         orders.answer(None)

@@ -60,7 +60,9 @@ def test_a_call_that_takes_no_time_is_no_measurement() -> None:
 def test_warm_up_drops_what_the_original_program_drops() -> None:
     step = fake_step(0.1)
     step.dropped = 3
-    assert measure.warm_up(step, step.device.clock) == pytest.approx([0.1] * 3)
+    dropped = measure.warm_up(step, step.device.clock)
+    assert dropped.seconds == pytest.approx([0.1] * 3)
+    assert dropped.ended_by == "steady"
 
 
 def test_warm_up_goes_on_while_rounds_get_faster_and_then_stops() -> None:
@@ -73,14 +75,61 @@ def test_warm_up_goes_on_while_rounds_get_faster_and_then_stops() -> None:
             self.batches.append(1)
 
     step = Settling(device, ArrayFeed("synthetic", ()), 0.0)
-    assert measure.warm_up(step, device.clock) == pytest.approx(times[:5])
+    assert measure.warm_up(step, device.clock).seconds == pytest.approx(times[:5])
+
+
+@pytest.mark.parametrize(
+    ("most_seconds", "before", "dropped", "ended_by"),
+    [
+        (2.5, [], [10.0], "budget"),
+        (2.5, [11.0], [11.0], "budget"),  # calibration has run a round already
+        (19.0, [], [10.0, 9.5], "budget"),
+        (19.0, [9.9], [9.9, 10.0], "steady"),
+        (math.inf, [], [10.0 - 0.5 * number for number in range(12)], "most"),
+    ],
+)
+def test_warm_up_ends_with_its_share_of_the_budget(
+    most_seconds: float, before: List[float], dropped: List[float], ended_by: str
+) -> None:
+    device = FakeDevice(0)
+
+    class Falling(FakeStep):
+        def __call__(self) -> None:
+            device.clock.advance(10.0 - 0.5 * len(self.batches))
+            self.batches.append(1)
+
+    step = Falling(device, ArrayFeed("synthetic", ()), 0.0)
+    found = measure.warm_up(step, device.clock, most_seconds, before)
+    assert found.seconds == pytest.approx(dropped)
+    assert found.ended_by == ended_by
+
+
+@given(st.floats(1e-3, 100), st.floats(0.1, 60), st.integers(0, 9), st.integers(1, 4))
+def test_warm_up_takes_one_round_more_than_its_share_at_most(
+    batch_seconds: float, most_seconds: float, prefetched: int, dropped: int
+) -> None:
+    step = fake_step(batch_seconds)
+    step.dropped, step.prefetched_batches = dropped, prefetched
+    found = measure.warm_up(step, step.device.clock, most_seconds).seconds
+    assert found
+    assert math.fsum(found) <= max(most_seconds + batch_seconds, prefetched * batch_seconds) + 1e-6
+
+
+@given(st.floats(1e-3, 10))
+def test_the_rounds_of_calibration_ran_what_was_chosen(batch_seconds: float) -> None:
+    step = fake_step(batch_seconds)
+    before = measure.calibrate(step, step.device.clock)
+    assert before == pytest.approx([step.batches_per_step * batch_seconds] * len(before))
+    assert step.batches[len(step.batches) - len(before) :] == [step.batches_per_step] * len(before)
+    assert before or batch_seconds < 0.15
 
 
 def test_warm_up_uses_up_what_workers_prepared() -> None:
     step = fake_step(0.1)
     step.prefetched_batches = 10
     step.batches_per_step = 4
-    assert len(measure.warm_up(step, step.device.clock)) == 3
+    assert len(measure.warm_up(step, step.device.clock).seconds) == 3
+    assert len(measure.warm_up(step, step.device.clock, most_seconds=0.1).seconds) == 3
 
 
 @pytest.mark.parametrize(

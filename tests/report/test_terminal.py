@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, List
+import statistics
+from pathlib import Path
+from typing import Dict, List, Optional
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.baseline.rows import interval_text, own_noise
+from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.report.table import HEADINGS, Row, change_text, layout, table_rows
-from ipubench.plugins.report.terminal import verdict_text
+from ipubench.plugins.report.terminal import summary, verdict_text
+from ipubench.plugins.run.results import Run, SessionResults
 from tests.support.harness import Project
 from tests.support.reports import benchmark, verdict
 
@@ -207,3 +211,20 @@ def test_quiet_keeps_the_table_and_twice_quiet_only_the_verdicts(project: Projec
     quieter = project.run("-k", "beta", "--baseline=main", "-qq").assert_code(0)
     quieter.line("(no gate): 2 not judged")
     assert "beta-synthetic" not in quieter.text
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "first", "said"),
+    [("budget", 1.2, True), ("budget", 1.05, False), ("steady", 1.2, False), (None, 1.2, False)],
+)
+def test_a_warm_up_that_the_budget_ended_is_named_where_it_was_too_short(
+    ended_by: Optional[str], first: float, said: bool
+) -> None:
+    one = benchmark("alpha")
+    data = one["stats"]["data"]
+    data[0] = first * statistics.median(data[1:])
+    if ended_by is not None:  # older records do not say it
+        one["extra_info"]["ipubench"]["rounds"]["warm_up_ended_by"] = ended_by
+    run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks={"alpha": one}))
+    lines = [row.cells[0] for row in summary(run, 80)]
+    assert any("alpha: warm-up ended by the budget, and" in line for line in lines) is said
