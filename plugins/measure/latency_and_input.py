@@ -8,6 +8,9 @@ from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
 from ipubench.plugins.record.statistics import latency
 
+#: Beside the model, which shares its cores, a loader takes so many times as long at most.
+SHARED = 3.0
+
 
 def describe_latency(
     step: Step,
@@ -45,13 +48,14 @@ def describe_input(
     parts = step.loader_and_model()
     if parts is None:
         return None
+    ahead = step.prefetched_batches
+    loader = rounds.steady_rate(parts[0], clock, ahead)
     # The loader's queue is empty after its turn; the workers fill it while the model warms up.
-    loader, model = (
-        items * rounds.steady_rate(part, clock, step.prefetched_batches) for part in parts
-    )
+    most = SHARED * ahead / loader
+    model = rounds.steady_rate(parts[1], clock, ahead, most)
     return {
         "unit": f"{unit}/s",
-        "loader": loader,
-        "model": model,
+        "loader": items * loader,
+        "model": items * model,
         "limit": "loader" if loader < model else "model",
     }

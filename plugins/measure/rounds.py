@@ -216,10 +216,13 @@ def batch_latencies(step: Step, clock: Clock, budget: float) -> List[float]:
         step.batches_per_step = chosen
 
 
-def steady_rate(work: Work, clock: Clock, ahead: float) -> float:
-    """Return the amount per second of repeated runs, after the ``ahead`` that was waiting."""
-    waiting = ahead
-    while waiting > 0:
+def steady_rate(work: Work, clock: Clock, ahead: float, most_seconds: float = math.inf) -> float:
+    """Return the amount per second of repeated runs, after the ``ahead`` that was waiting.
+
+    What was waiting is given up after ``most_seconds``, but for the run at their end.
+    """
+    waiting, start = ahead, clock()
+    while waiting > 0 and clock() - start < most_seconds:
         work.run()
         waiting -= work.amount
     runs, spent = 0, 0.0

@@ -1,4 +1,4 @@
-"""The ceilings: once a session, kept on disk, never lowered."""
+"""The ceilings: once a machine, kept on disk, never lowered."""
 
 from __future__ import annotations
 
@@ -43,6 +43,22 @@ def test_a_ceiling_is_measured_once_a_session(path: Path) -> None:
     assert bench.rate(0.5) == pytest.approx(20)
     assert bench.rate(0.1) == pytest.approx(20)
     assert bench.made == [0.5]
+
+
+def test_a_kept_ceiling_is_confirmed_by_one_run(path: Path) -> None:
+    first, later = Bench(path), Bench(path)
+    first.rate(0.1)
+    assert first.device.clock.now > 0.5
+    assert later.rate(0.3) == pytest.approx(100)
+    assert later.device.clock.now == pytest.approx(0.3)
+
+
+def test_one_run_far_below_what_is_kept_is_not_believed(path: Path) -> None:
+    Bench(path).rate(0.1)
+    later = Bench(path)
+    seconds = iter([10.0, *[0.2] * 10])  # the first run compiles
+    work = Work(lambda: later.device.clock.advance(next(seconds)), 10.0)
+    assert later.peaks.get("matmul", lambda: work) == pytest.approx(100)
 
 
 def test_again_measures_once_more(path: Path) -> None:

@@ -200,6 +200,22 @@ def test_a_steady_rate_leaves_out_what_was_waiting() -> None:
     assert rate == pytest.approx(10.0)
 
 
+@pytest.mark.parametrize(("most_seconds", "runs"), [(math.inf, 8 + 2), (0.5, 2 + 2), (0.0, 2)])
+def test_waiting_ends_with_what_was_waiting_or_with_its_time(
+    most_seconds: float, runs: int
+) -> None:
+    device = FakeDevice(0)
+    ran: List[int] = []
+
+    def run() -> None:
+        ran.append(1)
+        device.clock.advance(0.3)
+
+    rate = measure.steady_rate(Work(run, 1.0), device.clock, 8, most_seconds)
+    assert rate == pytest.approx(1 / 0.3)
+    assert len(ran) == runs
+
+
 def test_a_steady_rate_of_bursts_counts_batches() -> None:
     device = FakeDevice(0)
     work = Work(lambda: device.clock.advance(0.2), 4.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,7 @@ def group(project: Project) -> None:
 
 def table(outcome: Outcome) -> List[str]:
     start = outcome.lines.index(outcome.line("case  "))
-    return [line for line in outcome.lines[start:] if line.startswith("  ")]
+    return [line for line in outcome.lines[start:] if re.match("  [^ ]", line)]
 
 
 def figures(
