@@ -14,6 +14,7 @@ from ipubench.fixtures.case.cases import NAMED, Sweep, cases, load_presets
 
 PRESETS = Path(__file__).with_name("configs.yml")
 HOST = load_presets(PRESETS, "host", Classifier)
+OPENVINO = load_presets(PRESETS, "openvino", Classifier)
 IPU = load_presets(PRESETS, "ipu", Classifier)
 IPU_OTHERS = load_presets(PRESETS, "ipu_others", Classifier)
 POD4 = load_presets(PRESETS, "pod4", Classifier)
@@ -47,6 +48,14 @@ def ipu_sweep(name: str, config: Classifier) -> Sweep:
     return Sweep(config, "micro_batch_size", sizes, usual=(own,))
 
 
+@cases(
+    *(
+        Sweep(config, "micro_batch_size", BATCHES.get(config.model, (1, 16)), usual=(1, 16))
+        for config in OPENVINO.values()
+    ),
+    data=("synthetic",),
+    quick=("resnet50-openvino",),
+)
 @cases(
     *(
         Sweep(config, "micro_batch_size", BATCHES.get(name, (1, 16)), usual=(1, 16))

@@ -74,16 +74,26 @@ class TritonClassifier(TritonOptions, Classifier):
 
 PRESETS = Path(__file__).with_name("triton.yml")
 HOST = load_presets(PRESETS, "host", TritonClassifier)
+OPENVINO = load_presets(PRESETS, "openvino", TritonClassifier)
 IPU = load_presets(PRESETS, "ipu", TritonClassifier)
 CLIENTS = (1, 4, 8)
+REQUEST_TYPES = ("sync", "async")
 
 
 @cases(
-    *(
-        Sweep(config, "clients", CLIENTS, usual=CLIENTS)
-        for config in (*HOST.values(), *IPU.values())
-    ),
-    request_type=("sync", "async"),
+    *(Sweep(config, "clients", CLIENTS, usual=(4,)) for config in OPENVINO.values()),
+    request_type=REQUEST_TYPES,
+    quick=(),
+)
+@cases(
+    # More clients than cores only wait longer: 8 of them come with --sweep.
+    *(Sweep(config, "clients", CLIENTS, usual=(1, 4)) for config in HOST.values()),
+    request_type=REQUEST_TYPES,
+    quick=("resnet50",),
+)
+@cases(
+    *(Sweep(config, "clients", CLIENTS, usual=CLIENTS) for config in IPU.values()),
+    request_type=REQUEST_TYPES,
     quick=("resnet50",),
 )
 def bench_triton(config, triton, data, meter):

@@ -100,7 +100,7 @@ class Trial:
         self.project = Project(folder)
         self.kind.prepare(self.project)
         (folder / "temporary").mkdir()
-        self.mark = f"{kind}-{folder.name}"
+        self.mark = str(folder)  # nobody else's, where two of these programs run
         self.environment = {
             **self.project.environment,
             "TMPDIR": str(folder / "temporary"),

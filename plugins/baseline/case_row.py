@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, List, Tuple
 
 from ipubench.plugins.gate.metric_verdict import log_cost
-from ipubench.plugins.record.record import THROUGHPUT, processes_of, record_of
+from ipubench.plugins.record.record import THROUGHPUT, processes_of, ran_by, record_of
 from ipubench.plugins.record.statistics import median
 
 # Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
@@ -80,6 +80,7 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         "mode": config.get("mode"),
         "data": config.get("data"),
         "batch_size": batch_size,
+        "engine": ran_by(record),
         "instances": config.get("instances", 1) if record else None,
         "series": "-".join(word for word in name.split("-") if word != f"bs{batch_size}"),
         **{key: dig(record, *place) for key, place in FIGURES.items()},

@@ -33,6 +33,7 @@ COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("batch size", "batch_size"),
     ("instances", "instances"),
     ("precision", "precision"),
+    ("engine", "engine"),
     ("unit", "unit"),
     ("throughput (items/s)", "throughput"),
     ("throughput low (items/s)", "low"),

@@ -20,6 +20,8 @@ from ipubench.fixtures.case.options import plain_options
 from ipubench.plugins.record.statistics import Throughput
 
 NAMESPACE = "ipubench"
+# What frameworks run a case with by themselves.
+PLAIN_ENGINES = ("", "eager", "tensorflow", "poptorch", "popart", "tensorflow-ipu")
 # A case that claims more than this share of the measured peak did not do its work.
 LARGEST_CREDIBLE_SHARE = 1.25
 
@@ -74,6 +76,23 @@ def spent_of(benchmark: Dict[str, Any]) -> Dict[str, float]:
     """Return the seconds of each part of a case's time; empty in older records."""
     spent = record_of(benchmark).get("spent", {})
     return {str(part): float(seconds) for part, seconds in spent.items()}
+
+
+def ran_by(record: Dict[str, Any]) -> str:
+    """Return what ran a case other than the framework as it is; '' where that did.
+
+    An engine or XLA, and ``f32`` where a CPU that cannot compute with 16 bits took float32.
+    """
+    effective = record.get("effective") or {}
+    engine = str(effective.get("engine") or "")
+    words = [] if engine in PLAIN_ENGINES else [engine]
+    if effective.get("xla") is True:
+        words.append("XLA")
+    asked = str((record.get("config") or {}).get("precision", ""))
+    on_cpu = (record.get("device") or {}).get("kind") == "cpu"
+    if on_cpu and asked.startswith("16") and effective.get("precision") == "float32":
+        words.append("f32")
+    return " ".join(words)
 
 
 def rounds_of(benchmark: Dict[str, Any]) -> List[float]:

@@ -43,6 +43,10 @@ MARKS = {
 }
 
 
+# Columns of text.
+LEFT = ("case", "verdict", "why", "engine")
+
+
 def markdown(report: Report) -> str:
     """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
     rows = report.rows()
@@ -60,7 +64,8 @@ def markdown(report: Report) -> str:
     lines += _profiles(lines, explained(changed))
     noisy = own_noise((row["name"], row) for row in rows)
     lines += [escape(noisy), ""] if noisy else []
-    full = ["case", "throughput", "±", "p50 ms", "p99 ms", "compile s", "peak", "change", "verdict"]
+    full = ["case", "throughput", "engine", "±", "p50 ms", "p99 ms", "compile s", "peak"]
+    full += ["change", "verdict"]
     lines += [f"<details><summary>All {len(rows)} cases</summary>", ""]
     lines += _fitting(lines, full, [_full(row) for row in rows], LARGEST - LAST)
     lines += ["", "</details>", ""]
@@ -78,7 +83,7 @@ def _fitting(
     before: Sequence[str], head: List[str], rows: List[List[str]], largest: int
 ) -> List[str]:
     """Return a table of as many rows as fit, and how many did not."""
-    right = [":--" if name in ("case", "verdict", "why") else "--:" for name in head]
+    right = [":--" if name in LEFT else "--:" for name in head]
     lines = [markdown_row(head), f"|{'|'.join(right)}|"]
     size = _size([*before, *lines])
     for index, row in enumerate(rows):
@@ -109,6 +114,7 @@ def _full(row: Dict[str, Any]) -> List[str]:
     return [
         f"<code>{escape(row['name'])}</code>",
         _rate(row["throughput"], row["unit"]),
+        escape(row["engine"]),
         share_text(row["spread"]),
         number_text(row["p50_ms"]),
         number_text(row["p99_ms"]),

@@ -190,6 +190,7 @@ def _classes() -> List[str]:
 def _contents(number: int, row: Dict[str, Any]) -> List[str]:
     """Return the cells of a row as HTML."""
     name = escape(row["name"])
+    function = " · ".join(filter(None, (row["function"], row["engine"])))
     if row["throughput"] is not None:
         link = f'<a href="#case={quote(row["id"])}" data-row="{number}">{name}</a>'
     else:
@@ -201,7 +202,7 @@ def _contents(number: int, row: Dict[str, Any]) -> List[str]:
     change = change_text(row).partition(" ")
     memory = row["host_memory_bytes"]
     return [
-        f"{link}<small>{escape(row['function'])}</small>",
+        f"{link}<small>{escape(function)}</small>",
         verdict,
         escape(change[0]) + (f"<small>{escape(change[2])}</small>" if change[2] else ""),
         f"{number_text(row['throughput'])} <small>{escape(row['unit'] or '')}</small>",

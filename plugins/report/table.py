@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
-from ipubench.plugins.record.record import record_of, shown_throughput
+from ipubench.plugins.record.record import ran_by, record_of, shown_throughput
 from ipubench.plugins.record.text import aligned, percent, short_number
 
 HEADINGS = (
     "case",
     "throughput",
+    "engine",
     "±",
     "p50 ms",
     "p99 ms",
@@ -22,7 +23,7 @@ HEADINGS = (
 )
 # Left out in this order on a terminal that is too narrow: the interval and the verdict as soon as a
 # name would be cut, the others only where less than this would be left of it.
-FOR_ROOM = ("compile s", "peak", "p99 ms", "p50 ms", "±")
+FOR_ROOM = ("compile s", "peak", "p99 ms", "p50 ms", "±", "engine")
 NARROWEST_NAME = 24
 SHORTEST_NAME = 12
 # In the column of changes, for want of a column of verdicts.
@@ -71,6 +72,7 @@ def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
     cells = (
         f"  {record['name']}",
         short_number(shown_throughput(benchmark, verdict)),
+        ran_by(record) or "-",
         percent(throughput["spread"]),
         short_number(latency["p50_ms"]),
         short_number(latency["p99_ms"]),

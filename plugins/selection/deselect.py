@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import Any, List, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import NAMED, SWEEP, Case
+from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.expand import FRAMEWORKS, Selection, case_of, selection_key
 
@@ -92,7 +93,13 @@ def _unfit(case: Case, device: str) -> str:
     needs = case.config.ipus
     if device in devices.IPU_KINDS:
         return "" if needs else "for a host: --device=cpu or --device=cuda"
-    return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu" if needs else ""
+    if needs:
+        return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu"
+    return (
+        f"need a CPU for {case.config.needs_cpu}"
+        if device == "cuda" and case.config.needs_cpu
+        else ""
+    )
 
 
 def _judge_overrides(
@@ -153,6 +160,17 @@ def _what_would_match(selection: Selection, keyword: str) -> str:
     )
 
 
+def _float32(device: str, cases: Sequence[Optional[Case]]) -> List[str]:
+    """Say which precisions this CPU replaces."""
+    found = sorted({case.config.precision for case in cases if case} - {"32.32"})
+    if device != "cpu" or not found or read_topology().fast_bfloat16:
+        return []
+    return [
+        f"precision {' and '.join(found)}: float32, marked f32, because this CPU has neither "
+        "AVX512_BF16 nor AMX"
+    ]
+
+
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say what was left out and what it needs; of an empty selection, what would match."""
     selection = config.stash[selection_key]
@@ -166,6 +184,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     for warning, cases in selection.warnings.items():
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         lines.append(f"{cases[0]}{more}: {warning}")
+    lines += _float32(selection.device, [case_of(item) for item in items])
     if not items and config.option.keyword and selection.names:
         lines.append(_what_would_match(selection, config.option.keyword))
     return lines

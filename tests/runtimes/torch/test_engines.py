@@ -93,13 +93,10 @@ DEEPER = {
 @pytest.mark.numeric
 @pytest.mark.parametrize("name", [name for name in HOST if name not in DEEPER])
 def test_what_is_measured_is_the_network(name: str, paths: List[str], torch: Any) -> None:
-    from ipubench.fixtures.runtimes.torch.engines import default_engine
-
     config = HOST[name]
     network = config.network()()
     raw = images(paths, config.image_size, torch)
-    # Named, the engine that "auto" prefers is not replaced where its compiler crashes.
-    found = run(network, raw, default_engine("cpu"), DTYPE, torch)
+    found = run(network, raw, "auto", DTYPE, torch)
     agree(found, expected(network, raw, torch), BOUNDS[DTYPE], torch)
 
 
@@ -111,11 +108,13 @@ def test_float32_is_float32(paths: List[str], torch: Any) -> None:
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("engine", ["onednn", "compile"])
+@pytest.mark.parametrize("engine", ["openvino", "compile"])
 def test_every_engine_takes_every_kind_of_layer(
     engine: str, paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """OpenVINO is the one that the networks above are measured with."""
+    """PyTorch's own fastest is the one that the networks above are measured with."""
+    if engine == "openvino":
+        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
     # Compiled kernels of an earlier run would hide one that no longer compiles.
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     # Depthwise and grouped convolutions, squeeze and excitation, hard swish; group norms.

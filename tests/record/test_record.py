@@ -1,0 +1,34 @@
+"""What a record says of a case, in words."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import pytest
+
+from ipubench.plugins.record.record import ran_by
+
+
+@pytest.mark.parametrize(
+    ("effective", "asked", "device", "said"),
+    [
+        ({"engine": "openvino", "precision": "bfloat16"}, "16.16", "cpu", "openvino"),
+        ({"engine": "onednn", "precision": "float32"}, "16.16", "cpu", "onednn f32"),
+        ({"engine": "onednn", "precision": "float32"}, "32.32", "cpu", "onednn"),
+        ({"engine": "eager", "precision": "float32"}, "16.32", "cpu", "f32"),
+        ({"xla": True, "precision": "bfloat16"}, "16.16", "cpu", "XLA"),
+        ({"xla": False, "precision": "bfloat16"}, "16.16", "cpu", ""),
+        ({"engine": "poptorch", "precision": "float16"}, "16.16", "ipu", ""),
+        ({"precision": "float32"}, "16.16", "fake", ""),
+    ],
+)
+def test_an_engine_and_a_replaced_precision_are_named(
+    effective: Dict[str, Any], asked: str, device: str, said: str
+) -> None:
+    config = {"precision": asked}
+    record = {"effective": effective, "config": config, "device": {"kind": device}}
+    assert ran_by(record) == said
+
+
+def test_of_a_benchmark_without_a_record_nothing_is_said() -> None:
+    assert ran_by({}) == ""
