@@ -31,6 +31,8 @@ class Recorder(Calls):
     shards: int = 1
     #: Pipelines record their arguments and run nothing.
     only_arguments: bool = False
+    #: Programs of synthetic data are compiled by XLA, as for an IPU, and run; else only traced.
+    by_xla: bool = True
     #: Variables of the stand-in itself, which a program needs as long as it runs.
     kept: List[Any] = field(default_factory=list)
     #: Weak references to the variables that the IPUs hold.
