@@ -7,7 +7,7 @@ the case. What a case hands to the network, to the recipe and to its instances i
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable
+from typing import Any, Callable, Generator
 
 import pytest
 
@@ -35,19 +35,22 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
     return install(monkeypatch)
 
 
-def asked(config: Any, make: Callable[[TensorFlowIpu], Any]) -> str:
-    """Return what the SDK's TensorFlow, the network, the recipe and the data are asked for."""
+def asked(config: Any, make: Callable[[TensorFlowIpu], Any]) -> Generator[str, None, None]:
+    """Yield what the network, the recipe and the data are asked for; then the SDK's TensorFlow."""
     recorder.reset()
     data = config.feed(Data(no_images))
     shared = plan(config, "ipu", frozenset({0, 1}))
     handed = [config.classifier(), getattr(config, "recipe", None)]
     handed += [data.describe(), data.image_shape, data.workers]
+    yield plain(*handed, shared)
     step = make(TensorFlowIpu(HARDWARE))
-    step.build()
-    step.compile()
-    found = plain(recorder.calls, recorder.configured, step.describe(), *handed, shared)
-    step.close()
-    return found
+    try:
+        step.build()
+        yield plain(recorder.calls, recorder.configured)
+        step.compile()
+        yield plain(recorder.calls, recorder.configured, step.describe())
+    finally:
+        step.close()
 
 
 def small(config: Any, **changes: Any) -> Any:
@@ -58,7 +61,7 @@ def small(config: Any, **changes: Any) -> Any:
 def test_every_option_of_a_validation_acts() -> None:
     config: Validation = small(IPU["resnet50"], batches_per_step=2)
 
-    def request(one: Validation) -> str:
+    def request(one: Validation) -> Generator[str, None, None]:
         return asked(one, lambda ipu: ipu.validation(network("batch"), one, feed(one.data)))
 
     assert without_effect(config, request, OF_THE_METER) == set()
@@ -77,7 +80,7 @@ def test_every_option_of_a_training_acts(shards: int) -> None:
         available_memory_proportion=(),
     )
 
-    def request(one: Training) -> str:
+    def request(one: Training) -> Generator[str, None, None]:
         return asked(
             one,
             lambda ipu: ipu.training(network("group"), one.recipe, one, feed(training=True)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, Generator
 
 import pytest
 
@@ -30,11 +30,12 @@ NETWORKS = {PopartLstm: lstm, PopartConv: conv}
 ASKED_BY = {"convolutionOptions": "Conv"}
 
 
-def asked(config: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return what PopART is asked for: its calls, the graph, the options and the arrays."""
+def asked(config: Any, monkeypatch: pytest.MonkeyPatch) -> Generator[str, None, None]:
+    """Yield what PopART is asked for: the arrays; its calls, the graph and the options."""
     monkeypatch.setitem(sys.modules, "popart", double.as_module())
     network: Any = NETWORKS[type(config)]
     feed = config.feed(Data(no_images))
+    yield plain(feed)
     popart = PopartIpu(IpuDevice("ipu", None))
     step = popart.loop(lambda dtype: network(config, dtype), config, feed)
     step.build()
@@ -47,9 +48,9 @@ def asked(config: Any, monkeypatch: pytest.MonkeyPatch) -> str:
         for name, value in double.recorder.options.items()
         if ASKED_BY.get(name) in {None, *operations}
     }
-    found = plain(double.recorder.calls, options, feed, step.counters())
+    found = plain(double.recorder.calls, options, step.counters())
     step.close()
-    return found
+    yield found
 
 
 @pytest.mark.parametrize("config", [LSTM, CONV], ids=lambda config: config.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any, Callable, List, Set
+from typing import Any, Callable, Generator, List, Set
 
 import pytest
 
@@ -113,8 +113,8 @@ def test_every_option_of_the_applications_files_acts(
         config = dataclasses.replace(config, micro_batch_size=1, gradient_accumulation_count=2)
     others = {item.name for item in dataclasses.fields(config)} - OF_FILES
 
-    def request(one: Application) -> str:
-        return str(of_application(one, data, lambda found: made_of(tf, found)))
+    def request(one: Application) -> Generator[str, None, None]:
+        yield str(of_application(one, data, lambda found: made_of(tf, found)))
 
     assert without_effect(config, request, others) == set()
 
@@ -134,8 +134,8 @@ def test_every_option_of_a_trainings_files_acts(data: Data, tf: Any) -> None:
     assert config.data == "real"
     others = {item.name for item in dataclasses.fields(config)} - OF_FILES
 
-    def request(one: Training) -> str:
-        return str(of_training(one, data, lambda found: made_of(tf, found)))
+    def request(one: Training) -> Generator[str, None, None]:
+        yield str(of_training(one, data, lambda found: made_of(tf, found)))
 
     assert without_effect(config, request, others) == set()
 

@@ -13,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Generator, List, Tuple
 
 import pytest
 
@@ -152,8 +152,8 @@ def scrubbed(*parts: Any) -> str:
 
 def triton_asked(
     config: TritonClassifier, images: ImageFolder, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> str:
-    """Return what PopTorch, the server and the clients are asked for."""
+) -> Generator[str, None, None]:
+    """Yield what PopTorch, the server and the clients are asked for."""
     import torch
 
     from ipubench.fixtures.servers.triton.runtime import TritonRuntime
@@ -177,7 +177,7 @@ def triton_asked(
     if "inferenceModel" in recorder.names():
         state = recorder.arguments("inferenceModel")["model"].state_dict().items()
         weights = {name: (tuple(v.shape), float(v.double().sum())) for name, v in state}
-    return scrubbed(calls, weights, told.said, step.describe()["answers_compared"])
+    yield scrubbed(calls, weights, told.said, step.describe()["answers_compared"])
 
 
 SMALL: Dict[str, Any] = {
@@ -246,8 +246,10 @@ def export(predict_step: Any, export_dir: str, *words: Any, **named: Any) -> Non
     Path(export_dir, "graph").write_text(plain(lines, shapes), encoding="utf-8")
 
 
-def serving_asked(config: Serving, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return what the SDK, the server and the clients are asked for."""
+def serving_asked(
+    config: Serving, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Generator[str, None, None]:
+    """Yield what instances are given; what the SDK, the server and the clients are asked for."""
     from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
     from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 
@@ -257,6 +259,7 @@ def serving_asked(config: Serving, folder: Path, monkeypatch: pytest.MonkeyPatch
     told = Told(monkeypatch, runtime.scratch)
     try:
         feed = config.validation_feed(Data(no_images))()
+        yield scrubbed(config.seed, plan(config, "ipu", frozenset({0, 1})))
         step = runtime.inference(config.classifier(), config, feed)
         step.build()
         step.compile()
@@ -266,8 +269,7 @@ def serving_asked(config: Serving, folder: Path, monkeypatch: pytest.MonkeyPatch
     finally:
         runtime.close()
     double = tensorflow_ipu.recorder
-    shared = plan(config, "ipu", frozenset({0, 1}))
-    return scrubbed(double.calls, double.configured, told.said, counters, config.seed, shared)
+    yield scrubbed(double.calls, double.configured, told.said, counters)
 
 
 def test_every_option_of_a_network_behind_tensorflow_serving_acts(
