@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
 from ipubench.plugins.record.record import ran_by, record_of, shown_throughput
-from ipubench.plugins.record.text import aligned, percent, short_number
+from ipubench.plugins.record.text import aligned, cut_middle, percent, short_number
 
 HEADINGS = (
     "case",
@@ -154,8 +154,11 @@ def _with_verdicts(full: Sequence[Tuple[str, ...]], width: int) -> Optional[Tupl
 
 
 def _without_verdicts(full: Sequence[Tuple[str, ...]], width: int) -> Tuple[List[int], int]:
-    """Return the columns to show and the gap between them, as many as leave room for the names."""
-    widths = _widths(full)
+    """Return the columns to show and the gap between them, as many as leave room for the names.
+
+    Names that are cut stay different from each other where fewer columns can make them so.
+    """
+    widths, names = _widths(full), {cells[0] for cells in full}
     shown = [index for index in _used(full) if HEADINGS[index] not in ("interval", "verdict")]
     for dropped in ("", *FOR_ROOM):
         shown = [index for index in shown if HEADINGS[index] != dropped]
@@ -163,7 +166,7 @@ def _without_verdicts(full: Sequence[Tuple[str, ...]], width: int) -> Tuple[List
             room = _room(shown, widths, gap, width)
             if room >= widths[0]:
                 return shown, gap
-        if room >= NARROWEST_NAME:
+        if room >= NARROWEST_NAME and len({cut_middle(name, room) for name in names}) == len(names):
             break
     return shown, gap
 

@@ -74,6 +74,14 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_figures(
     assert {"207.3", "-9.1%"} <= set(lines[2].split())
 
 
+def test_names_that_are_cut_still_differ() -> None:
+    names = [f"  resnet50-{engine}bs16-synthetic" for engine in ("", "openvino-")]
+    figures = ("18.68", "openvino", "12.5%", "856.7", "1,079", "3.5", "17%", "-", "-", "-")
+    lines = lines_of([Row((name, *figures)) for name in names], 80)
+    assert "engine" in lines[0]
+    assert lines[1].split()[0] != lines[2].split()[0]
+
+
 @given(st.integers(20, 200), st.text("abcdefgh-", min_size=1, max_size=120))
 def test_a_long_name_is_cut_in_its_middle(width: int, name: str) -> None:
     line = lines_of([Row((name, *COMPARED.cells[1:]))], width)[1]
