@@ -123,6 +123,10 @@ class AlternatingMeter(Meter):
         self._orders.wait("close")
         self._orders.last_answer(None)
 
+    def _adapts(self, step: Step) -> bool:
+        """Both sides measure what is configured: neither knows what the other would choose."""
+        return False
+
     def _choose_batches(self, step: Step, calibrated: bool) -> List[float]:
         before = super()._choose_batches(step, calibrated)
         chosen = step.batches_per_step

@@ -67,11 +67,15 @@ class StepMeter(ABC):
         self.config.stash[spent_key].enter(part)
         self.config.stash[progress_key].phase(text)
 
+    def on_built(self, step: Step) -> None:
+        """Decide what has to be decided before the step is compiled."""
+
     def build(self, step: Step) -> Built:
         """Build and compile the step; return what that took."""
         clock = self.device.clock
         self.phase("build", "building")
         build_seconds = timed(step.build, clock)
+        self.on_built(step)
         self.phase("compile", "compiling")
         start = clock()
         compiled = step.compile()

@@ -8,7 +8,7 @@ Work is timed in this folder, and nowhere else.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Dict, List, Optional
 
@@ -24,6 +24,9 @@ from ipubench.plugins.measure.looking_inside import save_graph
 from ipubench.plugins.measure.peaks import Peaks, ceilings, describe_compute
 from ipubench.plugins.measure.rounds import (
     CANARIES_AROUND_BACKGROUND_WORK,
+    LONGEST_BATCH_SECONDS,
+    LONGEST_ROUND_SHARE,
+    USUAL_SHARE_OF_PEAK,
     WARM_UP_SHARE,
     Dropped,
     Limits,
@@ -48,6 +51,7 @@ class WarmUp:
     dropped: Dropped
     canaries: List[float]
     reported: int  # latencies that the step had reported by then
+    shortened: float  # a round's share of the batches that are configured
 
 
 class Meter(StepMeter):
@@ -65,6 +69,8 @@ class Meter(StepMeter):
         super().__init__(item, case, benchmark, device)
         self.conditions = conditions
         self.peaks = peaks
+        #: The share of a batch's items that is left where it was made lighter.
+        self._share = 1.0
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
@@ -87,6 +93,7 @@ class Meter(StepMeter):
         warm = self._warm_up(step)
         rounds = self._rounds(warm, step)
         seconds = self._run(rounds, step)
+        facts = replace(facts, items=self._share * facts.items)
         measured = self._describe(step, facts, warm, rounds, seconds, memory) if seconds else {}
         self.phase("close", "closing")
         self.close()
@@ -108,9 +115,28 @@ class Meter(StepMeter):
         if step.calibrated:  # an IPU's step knows its own
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
         first = timed_call(step, clock)
+        asked = step.batches_per_step
+        self._shorten(step, first)
+        shortened = self._share * step.batches_per_step / asked
         before = self._choose_batches(step, calibrated=step.calibrated and not given)
         dropped = warm_up(step, clock, self._most_warm_up(), before)
-        return WarmUp(first, dropped, canaries, len(step.latencies() or ()))
+        return WarmUp(first, dropped, canaries, len(step.latencies() or ()), shortened)
+
+    def on_built(self, step: Step) -> None:
+        """Make a batch lighter that would take too long on this machine, as far as peaks tell."""
+        peak, _ = ceilings(self.peaks, step)
+        if peak is not None and self._adapts(step):
+            self._share = step.lighten(LONGEST_BATCH_SECONDS * USUAL_SHARE_OF_PEAK * peak)
+
+    def _shorten(self, step: Step, seconds: float) -> None:
+        """Have a round be shorter where its first call took too large a share of the budget."""
+        most = LONGEST_ROUND_SHARE * self.config.option.budget
+        if seconds > most and not step.calibrated and self._adapts(step):
+            step.shorten(seconds / most)
+
+    def _adapts(self, step: Step) -> bool:
+        """Whether the command line leaves it to the machine how long a round is."""
+        return self.case.overrides.isdisjoint(step.round_options)
 
     def _most_warm_up(self) -> float:
         """Return the seconds that rounds may be dropped for; a number of steps knows no budget."""
@@ -185,6 +211,7 @@ class Meter(StepMeter):
                 "stopped_by": rounds.stopped_by,
                 "dropped_seconds": warm.dropped.seconds,
                 "warm_up_ended_by": warm.dropped.ended_by,
+                "shortened": warm.shortened,
             },
             "canary": {
                 "kind": self.device.canary_kind,

@@ -19,6 +19,12 @@ Clock = Callable[[], float]
 # A round is long against the timer and the scheduler, and short enough for many per budget.
 TARGET_ROUND_SECONDS = 0.1
 LARGEST_BATCHES_PER_STEP = 1 << 20
+# Where a call of a fixed number of batches takes a larger share of the budget, it gets fewer.
+LONGEST_ROUND_SHARE = 0.2
+# A batch that can be lighter is, where it would take so long at this share of the peak. It is the
+# same for every budget, because it is a part of what is measured.
+LONGEST_BATCH_SECONDS = 1.0
+USUAL_SHARE_OF_PEAK = 0.3
 # A call that is longer than this many rounds is long by itself.
 MOST_OF_A_DISTURBANCE = 5
 # The gate compares 10% quantiles of rounds: fewer rounds would make them a matter of luck.

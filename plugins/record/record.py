@@ -236,6 +236,9 @@ def differences(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
         for key in sorted({*now[group], *before[group]}):
             if now[group].get(key) != before[group].get(key):
                 found.append(f"{key} {before[group].get(key)} -> {now[group].get(key)}")
+    ours, theirs = _at_once(now), _at_once(before)
+    if ours != theirs:
+        found.append(f"requests sent at once ({theirs} of those configured, now {ours})")
     ours, theirs = _source(now), _source(before)
     if ours != theirs:
         found.append(f"other data ({theirs}, now {ours})")
@@ -244,6 +247,13 @@ def differences(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
     if now["throughput"]["unit"] != before["throughput"]["unit"]:
         found.append(f"unit {before['throughput']['unit']} -> {now['throughput']['unit']}")
     return found
+
+
+def _at_once(record: Dict[str, Any]) -> float:
+    """Return which share of a round's requests wait at once, as each then waits longer; else 1."""
+    asynchronous = record["effective"].get("request_type") == "async"
+    share = record.get("rounds", {}).get("shortened", 1.0) if asynchronous else 1.0
+    return float(share)
 
 
 def _source(record: Dict[str, Any]) -> str:

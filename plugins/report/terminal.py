@@ -95,6 +95,7 @@ def _notes(run: Run) -> List[str]:
         lines.append(_imprecise(imprecise))
     if disturbed:
         lines.append(_disturbed(disturbed))
+    lines += _shortened(records)
     if cold:
         lines.append(_cold(cold))
     if corrupt:
@@ -177,6 +178,18 @@ def _disturbed(records: List[Dict[str, Any]]) -> str:
         f"{name}: disturbed, other programs took {taken} of the time; "
         "--wait-for-quiet=2min waits for a quiet machine"
     )
+
+
+def _shortened(records: List[Dict[str, Any]]) -> List[str]:
+    """Say whose rounds are shorter than configured, because this machine is slow."""
+    shares = {record["name"]: record["rounds"].get("shortened", 1.0) for record in records}
+    found = {name: share for name, share in shares.items() if share < 1}
+    if not found:
+        return []
+    least, most = (percent(share, 0) for share in (min(found.values()), max(found.values())))
+    which = next(iter(found)) if len(found) == 1 else f"{len(found)} cases"
+    what = most if least == most else f"{least} to {most}"
+    return [f"{which}: a round has {what} of the work that is configured, as it takes long here"]
 
 
 def _was_cold(benchmark: Dict[str, Any]) -> bool:

@@ -31,6 +31,7 @@ class Fake(CaseConfig):
     flops: float = option(0.0, "FLOP per item", minimum=0)
     peak: float = option(0.0, "FLOP/s of the device", minimum=0)
     loader_seconds: float = option(0.0, "seconds to load a batch", minimum=0)
+    requests: int = option(0, "batches of a round; 0: calibrated", minimum=0)
     model_cache_path: str = option("", "folder of compiled models")
     compile_only: bool = option(False, "compile, and neither run nor measure")
     trouble: str = option("none", "what goes wrong", choices=TROUBLES)
@@ -75,6 +76,7 @@ def bench_fake(config: Fake, device: Any, meter: Any) -> None:
         first_seconds=0.5,
         peak=config.peak or None,
         loader_seconds=config.loader_seconds,
+        requests=config.requests,
         cache=ModelCache(kept, options_of(config), ".txt") if kept else None,
     )
     meter(step, items=config.batch_size, unit="items", flops=config.flops or None)

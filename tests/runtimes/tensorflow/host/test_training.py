@@ -283,3 +283,30 @@ def test_small_means_without_batch_norms() -> None:
     """The tests above rely on images that do not depend on each other."""
     assert "batch_norm" not in SMALL
     assert not small().batch_norm
+
+
+def test_a_slow_machine_accumulates_fewer_micro_batches() -> None:
+    """An update of fewer micro batches is that of a configuration that has as many."""
+    options = {"abs_learning_rate": 0.1, "data": "generated", "micro_batch_size": 2}
+    step, wanted = (
+        trained(small(**options, gradient_accumulation_count=count)) for count in (4, 2)
+    )
+    try:
+        micro_batch = 2 * step.flops_per_item()
+        assert step.lighten(4.5 * micro_batch) == 1.0
+        assert step.lighten(2.9 * micro_batch) == 0.5
+        assert step.describe()["gradient_accumulation"] == 2
+        for each in (step, wanted):
+            each.compile()
+        assert close(weights(step), weights(wanted))
+    finally:
+        step.close()
+        wanted.close()
+
+
+def test_one_micro_batch_is_left_on_the_slowest_machine() -> None:
+    step = trained(small(data="generated", gradient_accumulation_count=4))
+    try:
+        assert step.lighten(1.0) == 0.25
+    finally:
+        step.close()

@@ -1,0 +1,95 @@
+"""Rounds that would take too long on this machine have fewer batches, and the record says so."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.fixtures.servers.request_step import LEAST_EACH, RequestStep
+from ipubench.plugins.record.record import differences
+from tests.support.harness import Project
+from tests.support.reports import benchmark
+
+
+class Requests(RequestStep):
+    """Requests without a server; the clients are only counted."""
+
+    def __init__(self, clients: int, each: int, on_host: bool = True) -> None:
+        super().__init__()
+        self.clients = [None] * clients  # type: ignore[assignment]
+        self.batches_per_step = clients * each
+        self.on_host = on_host
+
+    def build(self) -> None: ...
+
+    def compile(self) -> bool:
+        return True
+
+    def canary(self) -> Optional[Callable[[], None]]:
+        return None
+
+    def describe(self) -> Any:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("factor", "left"), [(1.0, 32), (1.5, 16), (2.0, 16), (3.0, 8), (100.0, 8)]
+)
+def test_the_requests_of_a_round_are_halved(factor: float, left: int) -> None:
+    step = Requests(clients=4, each=8)
+    step.shorten(factor)
+    assert step.batches_per_step == left
+
+
+def test_an_ipu_keeps_its_requests() -> None:
+    step = Requests(clients=4, each=8, on_host=False)
+    step.shorten(100.0)
+    assert step.batches_per_step == 32
+
+
+@given(st.integers(1, 64), st.integers(1, 500), st.floats(1, 1e6))
+def test_every_client_has_the_same_number_of_requests(
+    clients: int, each: int, factor: float
+) -> None:
+    step = Requests(clients, each)
+    step.shorten(factor)
+    left, rest = divmod(step.batches_per_step, clients)
+    assert not rest
+    assert min(each, LEAST_EACH) <= left <= each
+
+
+FIXED = ["-k", "beta-synthetic", "--set=requests=64", "--set=batch_seconds=0.1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "batches"),
+    [
+        ([], 32),  # a first call of seven seconds, for a budget of five
+        (["--budget=60"], 64),
+        (["--steps=3"], 64),
+    ],
+)
+def test_a_round_is_a_modest_share_of_the_budget(
+    project: Project, words: List[str], batches: int
+) -> None:
+    outcome = project.run(*FIXED, *words).assert_code(0)
+    (record,) = project.records().values()
+    assert record["rounds"]["batches_per_step"] == batches
+    assert record["rounds"]["shortened"] == batches / 64
+    assert record["throughput"]["median"] == pytest.approx(80)
+    said = "a round has 50% of the work that is configured, as it takes long here"
+    assert (said in outcome.text) is (batches == 32)
+
+
+@pytest.mark.parametrize(("how", "comparable"), [("async", False), ("sync", True), (None, True)])
+def test_requests_that_wait_at_once_are_compared_with_as_many(
+    how: Optional[str], comparable: bool
+) -> None:
+    one, other = (benchmark("alpha")["extra_info"]["ipubench"] for _ in range(2))
+    for record in (one, other):
+        record["effective"]["request_type"] = how
+    other["rounds"]["shortened"] = 0.5
+    assert (differences(one, other) == []) is comparable
