@@ -31,7 +31,7 @@ from ipubench.fixtures.runtimes.torch.engines import build_engine, default_engin
 from ipubench.fixtures.runtimes.torch.openvino_guard import import_openvino
 from ipubench.models.torch.architectures import ARCHITECTURES
 from ipubench.plugins.record.statistics import median
-from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.text import duration, short_number
 from ipubench.plugins.run.conditions import tune_allocator
 
 Run = Callable[[], Any]
@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--models", default="resnet50", help="configurations, or all")
     parser.add_argument("--batch-sizes", default="1,16")
     parser.add_argument("--engines", default=",".join(ENGINES), help="ours; auto is the default")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of timing per table")
+    parser.add_argument("--seconds", type=duration, default=20.0, help="of timing per table")
     parser.add_argument("--no-peers", action="store_true", help="compare our engines alone")
     options = parser.parse_args()
     tune_allocator()

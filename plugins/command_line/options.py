@@ -49,7 +49,7 @@ def _add_device_and_data(group: pytest.OptionGroup) -> None:
         type=duration,
         default=600.0,
         metavar="DURATION",
-        help="how long to wait for a device that another run holds (600)",
+        help="how long to wait for a device that another run holds (10min)",
     )
     group.addoption("--data", default=None, choices=DATA_MODES, help="where the input comes from")
     group.addoption(
@@ -124,7 +124,7 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
         type=duration,
         default=5.0,
         metavar="DURATION",
-        help="measured time per case at most (5)",
+        help="measured time per case at most (5s)",
     )
     group.addoption(
         "--target-precision",

@@ -17,8 +17,10 @@ GAP = "  "
 NARROWEST = 12
 # Of a threshold: the largest, and how one is written.
 LARGEST = 10.0  # 1000%: ten times more is another order of magnitude, not a tolerance
-DURATION = re.compile(r"([0-9.]{1,12})\s?(s|min|h|)")
-UNITS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}
+NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})"
+#: Hours, minutes and seconds in this order, each of which may be missing; or seconds alone.
+DURATION = re.compile(rf"(?:{NUMBER} ?h ?)?(?:{NUMBER} ?min ?)?(?:{NUMBER} ?s)?|{NUMBER}")
+UNITS = (3600.0, 60.0, 1.0, 1.0)
 PERCENTAGE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\s?%")
 
 
@@ -115,15 +117,27 @@ def whole_number(minimum: int) -> Callable[[str], int]:
 
 
 def duration(text: str) -> float:
-    """Return the seconds of a duration such as 30s, 2min or 1.5h, as an argparse type.
+    """Return the seconds of a duration such as 30s, 2min, 1.5h or 1h30min, as an argparse type.
 
     A number alone is seconds.
     """
     found = DURATION.fullmatch(text.strip())
-    value = finite_number(found.group(1)) if found else None
-    if found is None or value is None or value <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write it as 30s or 2min")
-    return value * UNITS[found.group(2)]
+    parts = zip(found.groups("0"), UNITS) if found else ()
+    seconds = math.fsum(float(number) * unit for number, unit in parts)
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(
+            f"{shortened(text)} is not a duration; write it as 30s, 10min or 1.5h (a number alone "
+            "is seconds)"
+        )
+    return seconds
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration as it is written on a command line: 30s, 10min or 1.5h."""
+    for unit, length in (("h", UNITS[0]), ("min", UNITS[1])):
+        if seconds >= length and not seconds % (length / 2):
+            return f"{seconds / length:.10g}{unit}"
+    return f"{seconds:.10g}s"
 
 
 def percentage(text: str) -> float:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence
 
 from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.text import duration
 from scripts.gate_study.neighbours import LOADS, neighbours
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,7 +111,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pool", type=Path, required=True, help="file of JSON lines")
     parser.add_argument("--passes", type=int, default=40, help="processes per case (40)")
     parser.add_argument("--cases", type=int, default=len(CASES), help="so many of them (all)")
-    parser.add_argument("--seconds", type=float, default=5400.0, help="longest time (5400)")
+    parser.add_argument("--seconds", type=duration, default=5400.0, help="longest time (1.5h)")
     parser.add_argument("--load", choices=LOADS, default="quiet", help="neighbours (quiet)")
 
 

@@ -30,6 +30,7 @@ from ipubench.fixtures.instances.plan import alone
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.processes.alternating import HERE, THERE, TwoProcesses
 from ipubench.plugins.processes.fresh import fresh_environment
+from ipubench.plugins.record.text import duration
 from scripts.gate_study.collect import (
     CASES,
     ROOT,
@@ -167,7 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_options(parser)
     parser.add_argument(
-        "--budget", type=float, default=1.0, help="seconds of both sides' rounds at a level (1)"
+        "--budget", type=duration, default=1.0, help="seconds of both sides' rounds at a level (1)"
     )
     options = parser.parse_args()
     cases = CASES[: options.cases]

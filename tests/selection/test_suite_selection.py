@@ -108,7 +108,7 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         ),
         (["--gate=5"], "'5' is not a percentage between 0% and 100%; write it as 5%"),
         (["--gate=5%"], "--gate needs something to compare with: add --baseline=NAME"),
-        (["--budget=0"], "'0' is not a duration; write it as 30s or 2min"),
+        (["--budget=0"], "'0' is not a duration; write it as 30s, 10min or 1.5h"),
         (["--steps=0"], "'0' is not a whole number from 1 up"),
         (["--device=tpu"], "invalid choice: 'tpu'"),
         (["--data=fake"], "invalid choice: 'fake'"),

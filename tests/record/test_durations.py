@@ -1,0 +1,85 @@
+"""Durations as people write them, on every option that takes one."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.plugins.record.text import duration, duration_text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30s", 30),
+        ("30 s", 30),
+        ("10min", 600),
+        ("1.5h", 5400),
+        ("1h30min", 5400),
+        ("1h 30min 5s", 5405),
+        ("2min30s", 150),
+        ("45", 45),
+        ("0.5", 0.5),
+        (".5s", 0.5),
+        (" 5. ", 5),
+    ],
+)
+def test_a_duration_says_its_unit_or_is_seconds(text: str, seconds: float) -> None:
+    assert duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "0", "0s", "-3s", "10m", "5 minutes", "1s30min", "1e3", "inf", "nan", "s", "."),
+        *("1h30", "1.2.3s", "9" * 100, "30s 30s"),
+    ],
+)
+def test_anything_else_is_refused_with_the_form(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="write it as 30s, 10min or 1.5h"):
+        duration(text)
+
+
+@given(st.text(alphabet="0123456789. hmins", max_size=20) | st.text(max_size=30))
+def test_any_text_is_a_positive_time_or_refused(text: str) -> None:
+    try:
+        seconds = duration(text)
+    except argparse.ArgumentTypeError as error:
+        assert "\n" not in str(error)
+    else:
+        assert seconds > 0
+        assert math.isfinite(seconds)
+
+
+@given(st.integers(0, 999), st.integers(0, 999), st.integers(1, 999))
+def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, seconds: int) -> None:
+    whole = 3600 * hours + 60 * minutes + seconds
+    assert duration(f"{hours}h{minutes}min{seconds}s") == whole
+    assert duration(f"{hours} h {minutes} min {seconds} s") == whole
+    assert duration(str(whole)) == whole
+
+
+@given(st.integers(1, 10**6) | st.floats(0.01, 1e5).map(lambda value: round(value, 1) or 0.1))
+def test_a_duration_is_read_as_it_is_written(seconds: float) -> None:
+    text = duration_text(seconds)
+    assert duration(text) == pytest.approx(seconds, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (30, "30s"),
+        (600, "10min"),
+        (5400, "1.5h"),
+        (90, "1.5min"),
+        (61, "61s"),
+        (0.5, "0.5s"),
+        (1e6, "1000000s"),
+    ],
+)
+def test_a_duration_is_written_with_the_largest_unit_that_fits(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
