@@ -23,6 +23,7 @@ MODULES = (
     "plugins.selection.datasets",
     "plugins.processes.worker",
     "plugins.processes.controller",
+    "plugins.run.within",
     "plugins.run.journal",
     "plugins.compare.policy",
     "plugins.compare.baseline_plugin",

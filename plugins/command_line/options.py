@@ -127,6 +127,14 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
         help="measured time per case at most (5s)",
     )
     group.addoption(
+        "--within",
+        type=duration,
+        default=None,
+        metavar="DURATION",
+        help="fit the selected cases into this time: first fewer rounds, then fewer cases, which "
+        "are named: 10min",
+    )
+    group.addoption(
         "--target-precision",
         type=percentage,
         default=0.01,

@@ -74,8 +74,9 @@ def record_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
 
 def spent_of(benchmark: Dict[str, Any]) -> Dict[str, float]:
     """Return the seconds of each part of a case's time; empty in older records."""
-    spent = record_of(benchmark).get("spent", {})
-    return {str(part): float(seconds) for part, seconds in spent.items()}
+    spent = record_of(benchmark).get("spent")
+    found = spent.items() if isinstance(spent, dict) else ()
+    return {part: float(seconds) for part, seconds in found if isinstance(seconds, (int, float))}
 
 
 def ran_by(record: Dict[str, Any]) -> str:

@@ -176,6 +176,8 @@ def pytest_report_teststatus(report: Any) -> Optional[Tuple[str, str, str]]:
     """Count a case without a letter: it has its own line."""
     if not getattr(report, "ipubench_case", False):
         return None
+    if report.skipped:
+        return "skipped", "", ""
     # The word is what the short summary calls a failure.
     if report.when in ("setup", "teardown"):
         return ("error", "", "ERROR") if report.failed else None

@@ -1,0 +1,234 @@
+"""`--within=10min`: fit the selection into a time, with fewer rounds and then with fewer cases.
+
+What a case takes is known from the latest journals of the results folder, else it is assumed. While
+the run goes on, each case gets its share of the time that is really left, and the rest is skipped
+where the time is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Generator, List, Optional
+
+import pytest
+
+from ipubench.fixtures.case.untrusted import NUMBER, has_fields
+from ipubench.fixtures.machine.files import user_path
+from ipubench.plugins.command_line.words import is_worker
+from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.record import rounds_of, spent_of
+from ipubench.plugins.record.text import duration_text
+from ipubench.plugins.run.journal import journals
+from ipubench.plugins.run.results import SessionResults, run_key
+from ipubench.plugins.run.time_spent import seconds_of_start
+from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.time_plan import (
+    LEAST_BUDGET,
+    Expected,
+    fitting_budget,
+    fitting_cases,
+)
+
+#: A case that no journal knows imports a framework, builds and compiles in so many seconds.
+UNKNOWN = Expected(15.0)
+#: The journals that are looked at, the latest first.
+MOST_JOURNALS = 5
+#: What the budget decides; and what another run's use of the device did, which says nothing.
+MEASURING = ("warm_up", "rounds", "latency", "device")
+#: Fresh processes that a gate asks for take this share of the time at most, and no case gets it.
+GATE_SHARE = 1 / 3
+
+
+def expected_of(benchmark: Dict[str, Any]) -> Optional[Expected]:
+    """Return what a recorded case took; None where an older record does not say."""
+    if not has_fields(benchmark, {"stats.data": list, "stats.iterations": NUMBER}):
+        return None
+    spent, rounds = spent_of(benchmark), benchmark["stats"]["data"]
+    if not spent or not rounds or not all(isinstance(seconds, float) for seconds in rounds):
+        return None
+    overhead = sum(seconds for part, seconds in spent.items() if part not in MEASURING)
+    return Expected(overhead, statistics.median(rounds_of(benchmark)))
+
+
+class TimeLimit:
+    """The time of a run, what its cases are expected to take, and the budget left to them."""
+
+    def __init__(self, seconds: float, budget: float, clock: Callable[[], float]) -> None:
+        """``seconds`` from now on, for cases of ``budget`` seconds of rounds at most."""
+        self.seconds = seconds
+        self.budget = budget
+        self.known: Dict[str, Expected] = {}
+        #: The cases that are still to come, in order.
+        self.waiting: List[str] = []
+        #: Those that were skipped because the time was over.
+        self.skipped: List[str] = []
+        self._clock = clock
+        self._end = clock() + seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self._end - self._clock()
+
+    def expected(self, nodeid: str) -> Expected:
+        """Return what a case takes."""
+        return self.known.get(nodeid, UNKNOWN)
+
+    def choose(self, nodeids: List[str]) -> List[str]:
+        """Return the cases that fit; the others are left out."""
+        cases = [self.expected(nodeid) for nodeid in nodeids]
+        if fitting_budget(cases, self.left, self.budget) is None:
+            functions = [nodeid.split("[")[0] for nodeid in nodeids]
+            least = min(LEAST_BUDGET, self.budget)
+            nodeids = [nodeids[i] for i in fitting_cases(cases, functions, self.left, least)]
+        self.waiting = list(nodeids)
+        return nodeids
+
+    def share(self) -> float:
+        """Return the budget of each case that waits, the least one where they do not fit."""
+        cases = [self.expected(nodeid) for nodeid in self.waiting]
+        found = fitting_budget(cases, self.left, self.budget)
+        return min(LEAST_BUDGET, self.budget) if found is None else found
+
+    def begin(self, nodeid: str) -> Optional[float]:
+        """Return the budget of a case that is to begin; None where there is no time for it."""
+        budget = self.share()
+        self.waiting = [other for other in self.waiting if other != nodeid]
+        if self.expected(nodeid).seconds(budget) > max(0.0, self.left):
+            self.skipped.append(nodeid)
+            return None
+        return budget
+
+
+limit_key = pytest.StashKey[TimeLimit]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin the time with the process; refuse what measures outside of the run's own cases."""
+    option = config.option
+    if option.within is None:
+        return
+    if is_worker(config) or config.getoption("dist", "no") != "no":
+        raise pytest.UsageError(
+            "--within plans one case after the other, and workers take them as they come: leave "
+            "out -n"
+        )
+    for flag in ("--against", "--baseline-save", "--processes"):
+        if config.getoption(flag) is not None:
+            raise pytest.UsageError(
+                f"{flag} measures every case several times, as often as it must: leave out "
+                "--within, and give --budget and --gate-time"
+            )
+    seconds = option.within
+    if option.baseline is not None:
+        fresh = GATE_SHARE * seconds
+        option.gate_time = fresh if option.gate_time is None else min(fresh, option.gate_time)
+        seconds -= option.gate_time
+    config.stash[limit_key] = TimeLimit(seconds - seconds_of_start(), option.budget, time.monotonic)
+
+
+def _known(config: pytest.Config) -> Dict[str, Expected]:
+    """Return what the cases of the latest journals took, by node id."""
+    known: Dict[str, Expected] = {}
+    with contextlib.suppress(OSError):
+        folder = user_path(config.option.results_dir)
+        for path in journals(folder)[: -MOST_JOURNALS - 1 : -1]:
+            results = _results(path)
+            for nodeid, benchmark in results.benchmarks.items():
+                found = expected_of(benchmark)
+                if found is not None:
+                    known.setdefault(nodeid, found)
+    return known
+
+
+def _results(path: Path) -> SessionResults:
+    results = SessionResults()
+    with contextlib.suppress(OSError):
+        for line in read_lines(path):
+            results.take(line)
+    return results
+
+
+# After plugins/selection/deselect.py and before plugins/run/journal.py, all of them trylast.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Leave out the cases for which there is no time."""
+    limit = config.stash.get(limit_key, None)
+    if limit is None:
+        return
+    limit.known = _known(config)
+    cases = [item.nodeid for item in items if case_of(item) is not None]
+    kept = set(limit.choose(cases))
+    dropped = [item for item in items if case_of(item) is not None and item.nodeid not in kept]
+    if dropped:
+        reason = f"for which --within={duration_text(config.option.within)} has no time"
+        config.stash[selection_key].left_out[reason] += len(dropped)
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Plan for the cases that are to run: a resumed run has done some."""
+    limit = session.config.stash.get(limit_key, None)
+    if limit is not None:
+        limit.waiting = [item.nodeid for item in session.items if case_of(item) is not None]
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
+    """Say how much of their budget the cases get, where it is not all of it."""
+    limit = config.stash.get(limit_key, None)
+    if limit is None or not limit.waiting:
+        return []
+    share = limit.share()
+    if share >= limit.budget:
+        return []
+    return [
+        f"--within={duration_text(config.option.within)}: a case gets about "
+        f"{duration_text(round(share, 1))} of rounds instead of {duration_text(limit.budget)}"
+    ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give a case its share of what is left; skip it where that is too little."""
+    limit = item.config.stash.get(limit_key, None)
+    if limit is None or case_of(item) is None:
+        return
+    left = limit.left
+    budget = limit.begin(item.nodeid)
+    if budget is None:
+        needed = limit.expected(item.nodeid).seconds(LEAST_BUDGET)
+        pytest.skip(
+            f"--within={duration_text(item.config.option.within)}: {max(0.0, left):.0f} s are "
+            f"left, and the case takes about {needed:.0f} s"
+        )
+    item.config.option.budget = budget
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
+    """Learn from a case what those like it will take that no journal knows."""
+    yield
+    limit = item.config.stash.get(limit_key, None)
+    run = item.config.stash.get(run_key, None)
+    benchmark = run.results.benchmarks.get(item.nodeid) if run is not None else None
+    if limit is None or benchmark is None:
+        return
+    found = expected_of(benchmark)
+    for nodeid in limit.waiting:
+        if found is not None and nodeid.split("[")[0] == item.nodeid.split("[")[0]:
+            limit.known.setdefault(nodeid, found)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Name below the table how many cases were skipped because the time was over."""
+    limit = session.config.stash.get(limit_key, None)
+    run = session.config.stash.get(run_key, None)
+    if limit is not None and limit.skipped and run is not None:
+        count = len(limit.skipped)
+        what = "1 case was" if count == 1 else f"{count} cases were"
+        within = duration_text(session.config.option.within)
+        run.closing.append(f"{what} skipped: the time of --within={within} was over")

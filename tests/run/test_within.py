@@ -1,0 +1,121 @@
+"""`--within`: what a run leaves out, what it says of that, and what it learns while it goes on."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.fixtures.devices.fake import FakeClock
+from ipubench.plugins.run.within import UNKNOWN, TimeLimit, expected_of
+from ipubench.plugins.selection.time_plan import LEAST_BUDGET, Expected
+from tests.support.harness import Project
+from tests.support.reports import benchmark
+
+SIX = [f"bench.py::bench_{function}[{case}]" for function in "ab" for case in "123"]
+
+
+def limit(seconds: float, clock: FakeClock, overhead: float = 10.0) -> TimeLimit:
+    """Return a limit with six cases of a known length that were all chosen where they fit."""
+    made = TimeLimit(seconds, 5.0, clock)
+    made.known = dict.fromkeys(SIX, Expected(overhead))
+    made.choose(SIX)
+    return made
+
+
+def test_with_enough_time_nothing_changes() -> None:
+    made = limit(6 * 18 + 1, FakeClock())
+    assert (made.waiting, made.share()) == (SIX, 5.0)
+
+
+def test_there_are_fewer_rounds_before_there_are_fewer_cases() -> None:
+    assert limit(6 * 14, FakeClock()).share() == pytest.approx(2.5, rel=0.01)
+    few = limit(3 * 11.7, FakeClock())
+    assert few.waiting == [SIX[0], SIX[1], SIX[3]]
+    assert few.share() == pytest.approx(LEAST_BUDGET, rel=0.1)
+
+
+def test_a_case_that_took_less_leaves_its_time_to_the_others() -> None:
+    clock = FakeClock()
+    made = limit(6 * 14, clock)
+    first = made.begin(SIX[0])
+    clock.advance(2.0)
+    second = made.begin(SIX[1])
+    assert first is not None and second is not None and second > first
+
+
+def test_a_case_that_took_longer_takes_rounds_and_then_cases_from_the_others() -> None:
+    clock = FakeClock()
+    made = limit(6 * 14, clock)
+    made.begin(SIX[0])
+    clock.advance(20.0)
+    assert made.begin(SIX[1]) == pytest.approx(1.75, rel=0.02)
+    clock.advance(55.0)
+    assert [made.begin(nodeid) for nodeid in SIX[2:]] == [None] * 4
+    assert made.skipped == SIX[2:]
+
+
+def test_what_no_journal_knows_is_assumed() -> None:
+    made = TimeLimit(100.0, 5.0, FakeClock())
+    assert made.expected("x") == UNKNOWN
+
+
+def test_a_record_says_what_its_case_takes() -> None:
+    one = benchmark("alpha", rate=100.0)
+    assert expected_of(one) is None  # an older record
+    record = one["extra_info"]["ipubench"]
+    record["spent"] = {"build": 1.0, "compile": 4.0, "rounds": 5.0, "warm_up": 2.0, "device": 60.0}
+    found = expected_of(one)
+    assert found is not None and found.overhead == 5.0
+    assert found.round == pytest.approx(0.1, rel=0.1)
+
+
+@pytest.mark.parametrize("spent", [None, 3, [], {"build": "long"}, {}])
+def test_a_damaged_record_says_nothing(spent: Any) -> None:
+    one = benchmark("alpha")
+    one["extra_info"]["ipubench"]["spent"] = spent
+    assert expected_of(one) is None
+
+
+def known(project: Project, overhead: float) -> None:
+    """Leave a journal by which each case of the project takes so long beside its rounds."""
+    project.run("-q").assert_code(0)
+    (path,) = project.journals()
+    lines: List[Dict[str, Any]] = project.journal()
+    for line in lines:
+        if line["type"] == "case":
+            line["benchmark"]["extra_info"]["ipubench"]["spent"] = {"compile": overhead}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_run_says_what_it_leaves_out(project: Project) -> None:
+    known(project, overhead=100.0)
+    outcome = project.run("--within=3.5min").assert_code(0)
+    outcome.line("cases for which --within=3.5min has no time")
+    outcome.line("--within=3.5min: a case gets about ")
+    assert set(project.records()) == {"alpha-bs1-synthetic", "delta-synthetic"}
+    outcome = project.run("--within=1h").assert_code(0)
+    assert "--within" not in outcome.text.split("=== benchmarks")[0].split("collected")[1]
+
+
+def test_a_case_without_time_is_skipped_with_what_is_left(project: Project) -> None:
+    known(project, overhead=100.0)
+    outcome = project.run("--within=30s", "-k", "beta-synthetic", "-rs").assert_code(0)
+    outcome.line("1 case was skipped: the time of --within=30s was over")
+    assert "s are left, and the case takes about 10" in outcome.text
+    assert "s" not in outcome.lines  # pytest's letter, where cases have lines
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--within=soon"], "'soon' is not a duration; write it as 30s, 10min or 1.5h"),
+        (["--within=9min", "--baseline-save=x"], "--baseline-save measures every case several"),
+        (["--within=9min", "-n", "2"], "leave out -n"),
+    ],
+)
+def test_what_does_not_fit_together_is_one_message(
+    project: Project, words: List[str], message: str
+) -> None:
+    assert message in project.run(*words).assert_code(4).text.replace("\n", " ")
