@@ -200,18 +200,20 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
     assert browser.evaluate("document.getElementById('case').hidden") is False
 
 
-@pytest.mark.parametrize("name", ["a\rb", "a\x00b", "constructor", "__proto__", "a b&c=d#e"])
-def test_no_name_leaves_charts_and_filters_dead(
-    browser: Browser, tmp_path: Path, name: str
-) -> None:
-    cases = [benchmark(name), benchmark("other")]
+def test_no_name_leaves_charts_and_filters_dead(browser: Browser, tmp_path: Path) -> None:
+    odd = ["a\rb", "a\x00b", "constructor", "__proto__", "a b&c=d#e"]
+    cases = [benchmark(name) for name in (*odd, "other")]
     path = tmp_path / "report.html"
     path.write_bytes(page(Report(document(cases))).encode("utf-8"))  # as it is
     for case in ("constructor", "__proto__", "nothing"):
         browser.open(f"{path.as_uri()}#case={case}")
-        assert marks(browser, "#latency .points path.point") == 6
-    browser.evaluate("document.querySelectorAll('#table td.name a')[0].click()")
-    assert marks(browser, "#rounds .lines path.js-line") == 2
+        assert marks(browser, "#latency .points path.point") == 3 * len(cases)
+    chosen = set()
+    for number in range(len(cases)):
+        browser.evaluate(f"document.querySelectorAll('#table td.name a')[{number}].click()")
+        assert marks(browser, "#rounds .lines path.js-line") == 2
+        chosen.add(browser.evaluate("document.getElementById('chosen').value"))
+    assert len(chosen) == len(cases)
     browser.evaluate(
         "(() => { const q = document.getElementById('q'); q.value = 'other';"
         " q.dispatchEvent(new Event('input')); })()"
