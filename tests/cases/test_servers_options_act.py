@@ -253,7 +253,8 @@ def serving_asked(
     from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
     from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 
-    tensorflow_ipu.recorder.reset()
+    double = tensorflow_ipu.recorder
+    double.reset()
     device = IpuDevice("ipu", None)
     runtime = ServingRuntime(TensorFlowIpu(device), device, folder, tuned=False)
     told = Told(monkeypatch, runtime.scratch)
@@ -262,13 +263,13 @@ def serving_asked(
         yield scrubbed(config.seed, plan(config, "ipu", frozenset({0, 1})))
         step = runtime.inference(config.classifier(), config, feed)
         step.build()
+        yield scrubbed(double.calls, double.configured, told.said)
         step.compile()
         step()
         counters = sorted(step.counters())
         step.close()
     finally:
         runtime.close()
-    double = tensorflow_ipu.recorder
     yield scrubbed(double.calls, double.configured, told.said, counters)
 
 

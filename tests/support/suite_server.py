@@ -22,7 +22,6 @@ import os
 import runpy
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -34,7 +33,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)  # instead of this file's folder
-from tests.support.process_starter import NO_SUITE, by_starter, serve  # noqa: E402
+from tests.support.process_starter import NO_SUITE, serve, use_starter  # noqa: E402
 
 # As plugins/record/host_process.py has it, which the server of another checkout must not import.
 PR_SET_PDEATHSIG = 1
@@ -161,13 +160,7 @@ def use_files(output_name: str) -> None:
 
 def start_starter(address: str, path: List[str]) -> None:
     """Start a starter, and have ``subprocess.Popen`` use it from now on."""
-
-    class Popen(subprocess.Popen):  # type: ignore[type-arg]
-        def __init__(self, args: Any, *more: Any, **named: Any) -> None:
-            super().__init__(by_starter(address, args), *more, **named)
-
-    patched: Any = subprocess
-    patched.Popen = Popen
+    use_starter(address)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(f"\0{address}")
     listening.listen()
