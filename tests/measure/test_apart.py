@@ -40,6 +40,7 @@ def run(folder: Path, *words: str, **environment: str) -> Outcome:
         ROOT, given, "-p", "tests.support.sdk_plugin", "--device=ipu-model", KERNEL,
         f"--results-dir={folder / 'results'}", "--precision=32.32", "--steps=2",
         "--batches-per-step=3", "--set=hidden_size=8", "--set=timesteps=2", *words,
+        framework="tensorflow",
     )  # fmt: skip
 
 
