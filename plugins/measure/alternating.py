@@ -29,7 +29,7 @@ from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, fail_where_implausible, plain_benchmark
 from ipubench.plugins.measure.meter import Meter, WarmUp
 from ipubench.plugins.measure.peaks import Peaks
-from ipubench.plugins.measure.rounds import Limits, Rounds
+from ipubench.plugins.measure.rounds import Calibrated, Limits, Rounds
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 
 # Worker threads of a framework spin for a while after their work. This process is quiet once it
@@ -127,12 +127,13 @@ class AlternatingMeter(Meter):
         """Both sides measure what is configured: neither knows what the other would choose."""
         return False
 
-    def _choose_batches(self, step: Step, calibrated: bool) -> List[float]:
-        before = super()._choose_batches(step, calibrated)
+    def _choose_batches(self, step: Step, calibrated: bool) -> Calibrated:
+        found = super()._choose_batches(step, calibrated)
         chosen = step.batches_per_step
         self._orders.answer({"batches": chosen, "unfit": why_unfit(step)})
         step.batches_per_step = self._orders.wait("warm_up")
-        return before if step.batches_per_step == chosen else []
+        same = step.batches_per_step == chosen
+        return found if same else Calibrated(batches=found.batches)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         rounds = OrderedRounds(Limits(self.config.option.budget), self.device.clock, None)

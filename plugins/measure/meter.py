@@ -28,6 +28,7 @@ from ipubench.plugins.measure.rounds import (
     LONGEST_ROUND_SHARE,
     USUAL_SHARE_OF_PEAK,
     WARM_UP_SHARE,
+    Calibrated,
     Dropped,
     Limits,
     Rounds,
@@ -118,8 +119,9 @@ class Meter(StepMeter):
         asked = step.batches_per_step
         self._shorten(step, first)
         shortened = self._share * step.batches_per_step / asked
-        before = self._choose_batches(step, calibrated=step.calibrated and not given)
-        dropped = warm_up(step, clock, self._most_warm_up(), before)
+        found = self._choose_batches(step, calibrated=step.calibrated and not given)
+        used = asked + found.batches
+        dropped = warm_up(step, clock, self._most_warm_up(), found.seconds, used)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()), shortened)
 
     def on_built(self, step: Step) -> None:
@@ -148,12 +150,12 @@ class Meter(StepMeter):
         """Return how many rounds were asked for, if a number was."""
         return self.case.config.steps if "steps" in self.case.overrides else None
 
-    def _choose_batches(self, step: Step, calibrated: bool) -> List[float]:
-        """Decide how many batches a round has, where nothing else has decided it.
-
-        Returns the seconds of the rounds that this has taken.
-        """
-        return calibrate(step, self.device.clock) if calibrated else []
+    def _choose_batches(self, step: Step, calibrated: bool) -> Calibrated:
+        """Decide how many batches a round has, where nothing else has decided it."""
+        if not calibrated:
+            return Calibrated()
+        longest = LONGEST_ROUND_SHARE * self.config.option.budget
+        return calibrate(step, self.device.clock, most_seconds=longest)
 
     def _rounds(self, warm: WarmUp, step: Step) -> Rounds:
         """Return the rule that ends the rounds, and the canary before each."""

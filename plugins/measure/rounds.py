@@ -13,7 +13,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import LEAST_ROUNDS, STRETCH, Disturbance, is_enough
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
-from ipubench.plugins.record.statistics import relative_half_width, still_falling
+from ipubench.plugins.record.statistics import median, relative_half_width, still_falling
 
 Clock = Callable[[], float]
 # A round is long against the timer and the scheduler, and short enough for many per budget.
@@ -25,6 +25,8 @@ LONGEST_ROUND_SHARE = 0.2
 # same for every budget, because it is a part of what is measured.
 LONGEST_BATCH_SECONDS = 1.0
 USUAL_SHARE_OF_PEAK = 0.3
+# Parts of a burst that takes this much longer than the usual one have waited for the workers.
+MOST_UNLIKE = 2.0
 # A call that is longer than this many rounds is long by itself.
 MOST_OF_A_DISTURBANCE = 5
 # The gate compares 10% quantiles of rounds: fewer rounds would make them a matter of luck.
@@ -137,29 +139,65 @@ def stop_reason(
     return ""
 
 
-def calibrate(step: Step, clock: Clock, target: float = TARGET_ROUND_SECONDS) -> List[float]:
+@dataclass(frozen=True)
+class Calibrated:
+    """How the length of a round was found.
+
+    ``seconds`` are those of its last calls, which ran what was chosen and so were rounds already.
+    ``batches`` are those of all its calls.
+    """
+
+    seconds: List[float] = field(default_factory=list)
+    batches: int = 0
+
+
+def calibrate(
+    step: Step, clock: Clock, target: float = TARGET_ROUND_SECONDS, most_seconds: float = math.inf
+) -> Calibrated:
     """Choose ``batches_per_step`` so that a round takes about ``target`` seconds.
 
     With background workers that hand over batches in bursts it stays a multiple of the burst, or
-    rounds would alternate between waiting and not waiting.
-    Returns the seconds of the last calls that ran what was chosen: they were rounds already.
+    rounds would alternate between waiting and not waiting. Where one burst takes longer than
+    ``most_seconds`` and nothing alternates, a round is a part of it.
     """
-    batches = step.burst
+    batches, used = step.burst, 0
     while True:
         step.batches_per_step = batches
         calls = [timed(step, clock)]
         if target / 2 <= calls[0] < MOST_OF_A_DISTURBANCE * target:
             # One call that something disturbed must not end the search with far too short rounds.
             calls.append(timed(step, clock))
+        used += batches * len(calls)
         seconds = min(calls)
         if seconds >= target / 2 or batches >= LARGEST_BATCHES_PER_STEP:
             break
         growth = min(10.0, max(2.0, target / seconds if seconds > 0 else 10.0))
         batches = min(LARGEST_BATCHES_PER_STEP, math.ceil(batches * growth))
+    if batches == step.burst > 1 and seconds > most_seconds:
+        return part_of_a_burst(step, clock, Calibrated(calls, used), most_seconds)
     wanted = batches * target / seconds if seconds > 0 else batches
     bursts = min(LARGEST_BATCHES_PER_STEP, max(1, round(wanted / step.burst)))
     step.batches_per_step = bursts * step.burst
-    return calls if step.batches_per_step == batches else []
+    return Calibrated(calls if step.batches_per_step == batches else [], used)
+
+
+def part_of_a_burst(step: Step, clock: Clock, whole: Calibrated, most_seconds: float) -> Calibrated:
+    """Choose a part of a burst for a round, if the parts of one take times that are alike.
+
+    Then the workers are ahead, and no round waits for them. What they had prepared has been used
+    by now, or the parts would say nothing.
+    """
+    if step.burst + whole.batches < step.prefetched_batches:
+        return whole
+    parts = min(step.burst, math.ceil(min(whole.seconds) / most_seconds))
+    step.batches_per_step = step.burst // parts
+    calls = math.ceil(step.burst / step.batches_per_step)
+    seconds = [timed(step, clock) for _ in range(calls)]
+    used = whole.batches + calls * step.batches_per_step
+    if max(seconds) <= MOST_UNLIKE * median(seconds):
+        return Calibrated(seconds, used)
+    step.batches_per_step = step.burst
+    return Calibrated(whole.seconds, used)
 
 
 @dataclass(frozen=True)
@@ -175,15 +213,21 @@ class Dropped:
 
 
 def warm_up(
-    step: Step, clock: Clock, most_seconds: float = math.inf, before: Sequence[float] = ()
+    step: Step,
+    clock: Clock,
+    most_seconds: float = math.inf,
+    before: Sequence[float] = (),
+    used: int = 0,
 ) -> Dropped:
     """Run and drop rounds: as many as the original program drops, and until none gets faster.
 
     Batches that background workers prepared before the first round are used up as well. Without
-    these, after ``most_seconds`` one round is enough. ``before`` are rounds that have been run.
+    these, after ``most_seconds`` one round is enough. ``before`` are rounds that have been run, and
+    ``used`` are the batches of every call before these, which workers had prepared too.
     """
     seconds = list(before)
-    prepared = math.ceil(step.prefetched_batches / step.batches_per_step)
+    waiting = max(0, step.prefetched_batches - used)
+    prepared = len(seconds) + math.ceil(waiting / step.batches_per_step)
     # Two at least: one value shows no trend.
     least = max(2, step.dropped, prepared)
     while True:

@@ -45,6 +45,47 @@ def test_calibration_keeps_whole_bursts(batch_seconds: float, burst: int) -> Non
     assert all(batches >= burst for batches in step.batches)
 
 
+class Burst(FakeStep):
+    """Sixteen batches that come together: all are there, or the first one waits for all."""
+
+    burst = 16
+    prefetched_batches = 32
+
+    def __init__(self, waits: bool, seconds: float) -> None:
+        super().__init__(FakeDevice(0), ArrayFeed("real", ()), 0.0)
+        self.waits, self.whole, self.ready = waits, seconds, 0
+
+    def __call__(self) -> None:
+        self.batches.append(self.batches_per_step)
+        for _ in range(self.batches_per_step):
+            if self.waits and not self.ready:
+                self.device.clock.advance(self.whole)
+            if not self.waits:
+                self.device.clock.advance(self.whole / self.burst)
+            self.ready = (self.ready or self.burst) - 1
+
+
+@pytest.mark.parametrize(
+    ("waits", "seconds", "batches"),
+    [(False, 3.2, 4), (True, 3.2, 16), (False, 0.7, 16), (False, 160.0, 1)],
+)
+def test_a_round_is_a_part_of_a_slow_burst_where_no_part_waits(
+    waits: bool, seconds: float, batches: int
+) -> None:
+    step = Burst(waits, seconds)
+    found = measure.calibrate(step, step.device.clock, most_seconds=1.0)
+    assert step.batches_per_step == batches
+    assert found.batches == sum(step.batches)
+    assert math.fsum(found.seconds) == pytest.approx(seconds)
+
+
+def test_what_workers_had_prepared_says_nothing_of_bursts() -> None:
+    step = Burst(False, 3.2)
+    step.prefetched_batches = 64
+    measure.calibrate(step, step.device.clock, most_seconds=1.0)
+    assert step.batches_per_step == 16
+
+
 def test_work_that_takes_no_time_does_not_calibrate_for_ever() -> None:
     step = fake_step(0.0)
     measure.calibrate(step, step.device.clock)
@@ -118,7 +159,9 @@ def test_warm_up_takes_one_round_more_than_its_share_at_most(
 @given(st.floats(1e-3, 10))
 def test_the_rounds_of_calibration_ran_what_was_chosen(batch_seconds: float) -> None:
     step = fake_step(batch_seconds)
-    before = measure.calibrate(step, step.device.clock)
+    found = measure.calibrate(step, step.device.clock)
+    before = found.seconds
+    assert found.batches == sum(step.batches)
     assert before == pytest.approx([step.batches_per_step * batch_seconds] * len(before))
     assert step.batches[len(step.batches) - len(before) :] == [step.batches_per_step] * len(before)
     assert before or batch_seconds < 0.15
@@ -130,6 +173,8 @@ def test_warm_up_uses_up_what_workers_prepared() -> None:
     step.batches_per_step = 4
     assert len(measure.warm_up(step, step.device.clock).seconds) == 3
     assert len(measure.warm_up(step, step.device.clock, most_seconds=0.1).seconds) == 3
+    assert len(measure.warm_up(step, step.device.clock, 0.1, used=5).seconds) == 2
+    assert len(measure.warm_up(step, step.device.clock, 0.1, used=50).seconds) == 1
 
 
 @pytest.mark.parametrize(
