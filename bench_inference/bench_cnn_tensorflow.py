@@ -28,6 +28,7 @@ INSTANCES = {**ONE_DEVICE, "resnet50": (1, 4, 16, 32, 64, 80)}
 @cases(
     *(Sweep(HOST[name], "micro_batch_size", sizes, (1, 16)) for name, sizes in ONE_DEVICE.items()),
     data=("synthetic", "generated", "real"),
+    rare_on_cpu=("generated",),
     quick=("resnet50", "efficientnet-b0"),
 )
 @cases(

@@ -18,7 +18,12 @@ M2000 = load_presets(PRESETS, "m2000", Training)
 POD16 = load_presets(PRESETS, "pod16", Training)
 
 
-@cases(*HOST.values(), data=("synthetic", "generated", "real"), quick=("resnet50",))
+@cases(
+    *HOST.values(),
+    data=("synthetic", "generated", "real"),
+    rare_on_cpu=("generated",),
+    quick=("resnet50",),
+)
 @cases(*M2000.values(), *POD16.values())
 def bench_cnn_tensorflow(config, tensorflow, data, instances, meter):
     step = tensorflow.training(config.classifier(), config.recipe, config, config.feed(data))

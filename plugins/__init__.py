@@ -18,6 +18,7 @@ MODULES = (
     "plugins.benchmarks_yml.meter",
     "plugins.selection.expand",
     "plugins.selection.deselect",
+    "plugins.selection.order",
     "plugins.listing.describe",
     "plugins.listing.dry_run",
     "plugins.selection.datasets",

@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator, List
 
 from ipubench import bench_kernels
-from ipubench.fixtures.case.cases import Family, Sweep
+from ipubench.fixtures.case.cases import NO_AXES, Family, Sweep
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.selection.expand import FRAMEWORKS
-
-# What a declaration of cases says that is no option of theirs.
-NO_AXES = ("quick", "tier")
 
 
 @dataclass(frozen=True)

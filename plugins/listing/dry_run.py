@@ -13,7 +13,7 @@ from typing import List, Optional, Sequence
 
 import pytest
 
-from ipubench.fixtures.case.cases import SWEEP
+from ipubench.fixtures.case.cases import RARE, SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.instances.plan import instances_of, plan
@@ -48,7 +48,7 @@ def commands(item: pytest.Item) -> List[str]:
         return ["", case.id, f"  cannot run: {case.error}"]
     words = [python(), "-m", "pytest", *test_paths(item)]
     words += mask_words(given_arguments(item.config))
-    lines = ["", *wrapped(words + ["--sweep"] * (case.tier == SWEEP))]
+    lines = ["", *wrapped(words + ["--sweep"] * (case.tier in (SWEEP, RARE)))]
     command = launched(item)
     if command is not None:
         heading, started = command

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Set, Tuple
 
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import NAMED, SWEEP, Case
+from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.expand import FRAMEWORKS, Selection, case_of, selection_key
@@ -74,7 +74,9 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
         return unfit
     texts = (option.keyword, *option.file_or_dir)
     if case.tier == SWEEP and not option.sweep and not _spelled(case, texts):
-        return "inner points of a batch-size sweep: --sweep, or -k with a full name"
+        return "inner points of a sweep: --sweep, or -k with a full name"
+    if case.tier == RARE and not option.sweep and case.id not in _words(texts):
+        return f"with {case.config.data} data: --data={case.config.data}, --sweep or a full name"
     named = any(case.config.name in text for text in texts)
     if case.tier == NAMED and not option.sweep and not named:
         return "further configurations: --sweep, or -k with a full name"
@@ -83,9 +85,12 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
 
 def _spelled(case: Case, texts: Sequence[str]) -> bool:
     """Whether a text has a case's identifier, of which the last part, its data, may be left out."""
-    words = {word for text in texts for word in re.findall(r"[\w.-]+", text)}
     names = {case.id, case.base_id}
-    return not words.isdisjoint(names | {name.rpartition("-")[0] for name in names})
+    return not _words(texts).isdisjoint(names | {name.rpartition("-")[0] for name in names})
+
+
+def _words(texts: Sequence[str]) -> Set[str]:
+    return {word for text in texts for word in re.findall(r"[\w.-]+", text)}
 
 
 def _unfit(case: Case, device: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequ
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import USUAL, Case, Family
+from ipubench.fixtures.case.cases import NO_AXES, RARE, USUAL, Case, Family
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, resolve_key
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
@@ -88,9 +88,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     function = metafunc.definition.nodeid
     params: Dict[str, Any] = {}
     for mark in marks:
-        axes = dict(mark.kwargs)
-        quick = axes.pop("quick", None)
-        tier = axes.pop("tier", USUAL)
+        axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
+        quick, tier = mark.kwargs.get("quick"), mark.kwargs.get("tier", USUAL)
+        found = selection.device == "cpu" and option.data is None
+        rare = mark.kwargs.get("rare_on_cpu", ()) if found else ()
         for entry in mark.args:
             family = Family.of(entry, axes)
             for case in expand(family, selection.assignments, option.data, option.precision, quick):
@@ -99,7 +100,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 # A swept option that is set makes one case of several.
                 selection.base_ids.setdefault(now, set()).add(case.base_id)
                 if case.tier == USUAL:
-                    case = dataclasses.replace(case, tier=tier)
+                    seldom = case.config.data in rare and "data" not in case.overrides
+                    case = dataclasses.replace(case, tier=RARE if seldom else tier)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
     metafunc.parametrize("case", list(params.values()), indirect=True)
 

@@ -14,7 +14,7 @@ import statistics
 import sys
 from typing import Any, Callable, Dict, List, NamedTuple
 
-from ipubench.fixtures.case.cases import Case, Family
+from ipubench.fixtures.case.cases import NO_AXES, Case, Family
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.step import Step
@@ -78,7 +78,7 @@ def case_of_name(name: str) -> Named:
     function_name, _, identifier = name.rstrip("]").partition("[")
     function = getattr(bench_pool, function_name)
     for mark in function.pytestmark:
-        axes = {key: value for key, value in mark.kwargs.items() if key not in ("quick", "tier")}
+        axes = {key: value for key, value in mark.kwargs.items() if key not in NO_AXES}
         for entry in mark.args:
             for case in expand(Family.of(entry, axes), {}):
                 if case.id == identifier:

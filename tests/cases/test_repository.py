@@ -81,6 +81,39 @@ def test_what_a_cpu_replaces_and_what_only_it_runs_is_said_beforehand(
     outcome.line("need a CPU for OpenVINO")
 
 
+def test_images_in_a_cpus_own_memory_are_synthetic_unless_asked_for(
+    environment: Dict[str, str],
+) -> None:
+    words = ["--collect-only", "-q", NETWORKS]
+    for more, there in (
+        (["-k", "resnet50", "--device=cpu"], False),
+        (["-k", "resnet50", "--device=cpu", "--data=generated"], True),
+        (["-k", "resnet50", "--device=cpu", "--sweep"], True),
+        (["-k", "resnet50-bs16-generated", "--device=cpu"], True),
+        (["-k", "resnet50", "--device=cuda"], True),
+    ):
+        outcome = run(environment, *words, *more).assert_code(0)
+        assert ("resnet50-bs16-generated" in outcome.text) is there, more
+
+
+def test_what_starts_soonest_comes_first(environment: Dict[str, str]) -> None:
+    words = ["--collect-only", "-q", "-k", "resnet50", "--device=cpu"]
+    found = [line for line in run(environment, *words).lines if "::" in line]
+    functions = list(dict.fromkeys(line.split("[")[0].split("/")[-1] for line in found))
+    assert functions[0] == "bench_cnn_torch.py::bench_cnn_torch"
+    servers = [name for name in functions if "triton" in name or "serving" in name]
+    inference = list(dict.fromkeys(line.split("::")[0] for line in found if "inference" in line))
+    assert [path.split("/")[-1] for path in inference[-2:]] == [
+        name.split("::")[0] for name in servers
+    ]
+    several = ["instances4" in line for line in found if "inference/bench_cnn_tensorflow" in line]
+    assert several == sorted(several) and any(several)
+    # Named files keep their order.
+    named = ["bench_inference/bench_triton.py", NETWORKS]
+    lines = [line for line in run(environment, *words, *named).lines if "::" in line]
+    assert "bench_triton" in lines[0] and "bench_cnn_torch" in lines[-1]
+
+
 def test_a_dataset_outside_the_project_is_a_path_not_a_test(
     tmp_path: Path, environment: Dict[str, str]
 ) -> None:
@@ -152,6 +185,7 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
         "-k",
         "resnet18",
         "--device=cpu",
+        "--sweep",  # generated images too
         "--budget=0.5",
         "--set=micro_batch_size=4",
         f"--dataset-dir={images}",

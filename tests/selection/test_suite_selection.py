@@ -26,7 +26,7 @@ def test_a_host_leaves_out_what_it_cannot_run_and_says_what_it_needs(project: Pr
         "delta-synthetic",
     ]
     outcome.line("2 cases need 4 IPUs: --device=ipu")
-    outcome.line("2 cases inner points of a batch-size sweep: --sweep, or -k with a full name")
+    outcome.line("2 cases inner points of a sweep: --sweep, or -k with a full name")
 
 
 @pytest.mark.entry_point

@@ -1,0 +1,43 @@
+"""The order of the cases in a run: what starts soonest comes first.
+
+The first result is on the screen after seconds, and a run that is stopped early has measured most.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from ipubench.fixtures.instances.plan import instances_of
+from ipubench.plugins.selection.expand import case_of
+
+#: Fixtures of bench functions that have their first result soon, and of those that start a server.
+SOON = ("pytorch",)
+SERVERS = ("triton", "tensorflow_serving")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Sort within each folder, unless the command line names files, whose order then counts."""
+    if any(".py" in word for word in config.option.file_or_dir):
+        return
+    folders: Dict[Any, int] = {}
+    files: Dict[Any, int] = {}
+    for item in items:
+        folders.setdefault(item.path.parent, len(folders))
+        files.setdefault(item.path, len(files))
+
+    def place(item: pytest.Item) -> Tuple[int, int, int, bool]:
+        case = case_of(item)
+        several = case is not None and instances_of(case.config) > 1
+        return folders[item.path.parent], _turn(item), files[item.path], several
+
+    items.sort(key=place)
+
+
+def _turn(item: pytest.Item) -> int:
+    names = getattr(item, "fixturenames", ())
+    if any(name in names for name in SERVERS):
+        return 2
+    return 0 if any(name in names for name in SOON) else 1
