@@ -191,6 +191,39 @@ def test_a_nasty_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     assert marks(browser, "#batch .lines path.js-line") == 1
 
 
+def test_panels_of_batch_sizes_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
+    cases = [
+        benchmark(
+            f"net-bs{size}",
+            f"bench_{mode}/bench_{name}.py::bench_{name}",
+            batch_size=size,
+            mode=mode,
+            rate=80.0 + size,
+        )
+        for name, mode in (("a", "inference"), ("b", "inference"), ("b", "training"))
+        for size in (1, 16)
+    ]
+    path = tmp_path / "panels.html"
+    path.write_text(page(Report(document(cases))), encoding="utf-8")
+    browser.open(path.as_uri(), 1280, 900)
+    titles: Any = browser.evaluate(
+        "Array.from(document.querySelectorAll('#batch h3'), e => e.innerText)"
+    )
+    # Rates of training are not joined with those of inference.
+    assert titles == [f"bench_{name}" for name in ("a, inference", "b, inference", "b, training")]
+    wider = (
+        "Array.from(document.querySelectorAll('#batch .plot')).filter(plot => "
+        "plot.querySelector('svg').getBoundingClientRect().width > plot.clientWidth + 1).length"
+    )
+    assert browser.evaluate(wider) == 0
+    # Rates between 80 and 100 are all within one power of ten.
+    ticks: Any = browser.evaluate(
+        "Array.from(document.querySelectorAll('#batch .plot'), "
+        "plot => plot.querySelectorAll('.ytick').length)"
+    )
+    assert min(ticks) >= 3
+
+
 def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "plain.html"
     path.write_text(page(Report(document([benchmark("a", compile="reused")]))), encoding="utf-8")

@@ -44,8 +44,20 @@
     for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.ceil(Math.log10(high)); power += 1) {
       ticks.push(...steps.map((step) => step * 10 ** power));
     }
-    const text = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 3 });
-    return { type: "log", tickvals: ticks, ticktext: ticks.map(text) };
+    const inside = ticks.filter((tick) => tick >= low && tick <= high);
+    const shown = inside.length < 3 ? evenTicks(low, high) : ticks;
+    const text = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
+    return { type: "log", tickvals: shown, ticktext: shown.map(text) };
+  }
+
+  // Values that lie close together have no powers of ten between them.
+  function evenTicks(low, high) {
+    const least = Math.max(high - low, low / 20) / 4;
+    const unit = 10 ** Math.floor(Math.log10(least));
+    const step = unit * [1, 2, 5, 10].find((factor) => factor * unit >= least);
+    const count = Math.ceil((high - low) / step) + 4;
+    const first = Math.floor(low / step) - 1;
+    return Array.from({ length: count }, (_, index) => (first + index) * step).filter((tick) => tick > 0);
   }
 
   function layout(more) {
@@ -152,18 +164,24 @@
     const functions = new Map();
     for (const row of rows) {
       if (row.batch_size === null || row.throughput === null) continue;
-      const series = functions.get(row.function) || functions.set(row.function, new Map()).get(row.function);
+      // A function may be the name of one for training too, whose rates are others.
+      const name = row.mode ? `${row.function}, ${row.mode}` : row.function;
+      const series = functions.get(name) || functions.set(name, new Map()).get(name);
       (series.get(row.series) || series.set(row.series, []).get(row.series)).push(row);
     }
     Array.from(panels.children).forEach((box) => { box.hidden = true; });
     let left = 0;
     section.hidden = false; // what is hidden has no width to draw in
+    const found = [];
     for (const [name, all] of functions) {
       const series = Array.from(all).filter(([, points]) => new Set(points.map((point) => point.batch_size)).size > 1);
       series.sort(([a], [b]) => a.localeCompare(b));
       left += Math.max(0, series.length - MOST_SERIES);
-      if (series.length) panel(panels, name, series.slice(0, MOST_SERIES));
+      if (series.length) found.push([panelOf(panels, name), series.slice(0, MOST_SERIES)]);
     }
+    // All panels have their places before one is drawn in the width that it has.
+    found.forEach(([box]) => { box.hidden = false; });
+    found.forEach(([box, series]) => panel(box, series));
     section.hidden = Array.from(panels.children).every((box) => box.hidden);
     section.querySelector(".note").textContent = left ? `${left} more lines: filter the table to see them.` : "";
   }
@@ -186,10 +204,8 @@
     return box;
   }
 
-  function panel(panels, name, series) {
-    const box = panelOf(panels, name);
+  function panel(box, series) {
     const plot = box.querySelector(".plot");
-    box.hidden = false;
     const colours = css("series").split(" ");
     const sizes = new Set();
     const traces = series.map(([label, points], index) => {
