@@ -15,7 +15,7 @@ class Architecture:
     image_size: int = 224
     pretrained: str = ""  # file of the published weights; torchvision knows its own
     gain: float = 2.0  # of random weights; a ResNet adds up too many branches for more than 1
-    # The same network elsewhere, which scripts/compare_torch.py measures beside ours.
+    # The same network elsewhere, which scripts/compare_peers measures beside ours.
     in_torchvision: str = ""  # unless the network is torchvision's own
     in_timm: str = ""
 

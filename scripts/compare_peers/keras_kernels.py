@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, List
 
 from ipubench.bench_kernels.bench_dense import Dense
 from ipubench.bench_kernels.bench_grouped_conv import GroupedConv
@@ -15,28 +15,17 @@ from ipubench.bench_kernels.bench_gru import Gru
 from ipubench.bench_kernels.bench_hmc import START, STEP_SIZE, Hmc, probability
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
-from ipubench.fixtures.data.images.feed import ImageFolder
-from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.model import RING
-
-Program = Callable[[int], None]  # runs so many batches
-
-
-def no_images() -> ImageFolder:
-    """Kernels have no real data."""
-    raise AssertionError("kernels need no images")
+from scripts.compare_peers.case import DATA, Program
 
 
-DATA = Data(no_images)
-
-
-def peers(tf: Any, config: Any, dtype: Any) -> Iterator[Tuple[str, Program]]:
-    """Yield the obvious programs, without XLA and with it."""
-    for label, xla in (("", False), (" xla", True)):
-        if isinstance(config, Hmc):
-            yield f"tfp{label}", sample_chain(tf, config, xla)
-        else:
-            yield f"keras{label}", keras(tf, config, dtype, xla)
+def peers(tf: Any, config: Any, dtype: Any) -> Dict[str, Callable[[], Program]]:
+    """Return what builds each obvious program, without XLA and with it."""
+    if isinstance(config, Hmc):
+        name, make = "tfp.mcmc", partial(sample_chain, tf, config)
+    else:
+        name, make = "Keras", partial(keras, tf, config, dtype)
+    return {name: partial(make, xla=False), f"{name}, XLA": partial(make, xla=True)}
 
 
 def keras_model(tf: Any, config: Any, sixteen: bool) -> Any:

@@ -1,0 +1,162 @@
+"""Compare every family of host cases with what people run instead.
+
+    python -m scripts.compare_peers
+    python -m scripts.compare_peers --families=torch,training --cases=resnet50 --level=native
+    python -m scripts.compare_peers --families=torch --cases=all --seconds=20s --markdown=FILE
+
+Each family runs in a process of its own at each level: on this machine as it is, and as on a CPU
+that has AVX2 only. What cannot run says why in its row. A case takes its seconds, or six rounds of
+its slowest program, and what its programs take to be compiled, first of all torch.compile and XLA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Dict, Iterator, List, NoReturn, Optional, Sequence
+
+from ipubench.fixtures.machine import scratch
+from ipubench.fixtures.machine.files import IMPORT_ROOT, write_atomically
+from ipubench.plugins.record.text import duration
+from scripts.compare_peers import levels, tables
+from scripts.compare_peers.case import PRECISIONS, Row, named
+from scripts.compare_peers.families import FAMILIES, USUAL
+from scripts.compare_peers.worker import Job
+
+EXIT_USAGE = 4
+WORKER = [sys.executable, "-m", "scripts.compare_peers.worker"]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """End with the suite's exit code for a command line that cannot be used."""
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Measure, print the tables, and write them where the command line says."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    cases = _cases(parser, options.families, options.cases)
+    sections = []
+    for level in levels.CHOICES[options.level]:
+        for family, names in cases.items():
+            job = Job(family, level, options.precision, options.seconds, names, options.own)
+            sections.append(section(job))
+    packages = tables.versions()
+    print("\n".join(tables.terminal(sections, packages)))
+    if options.markdown is not None:
+        day = time.strftime("%Y-%m-%d", time.gmtime())
+        write_atomically(options.markdown, tables.markdown(sections, packages, day))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="compare_peers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--families",
+        type=_words,
+        default=list(USUAL),
+        help=f"of {', '.join(FAMILIES)}, separated by commas; all but serving by default",
+    )
+    parser.add_argument(
+        "--cases",
+        type=_words,
+        default=[],
+        help="parts of names, separated by commas, or all; a usual selection by default",
+    )
+    parser.add_argument(
+        "--level", choices=levels.CHOICES, default="both", help="instruction sets; both by default"
+    )
+    parser.add_argument("--seconds", type=duration, default=4.0, help="of rounds for each case: 4s")
+    parser.add_argument("--precision", choices=PRECISIONS, default="16.16")
+    parser.add_argument(
+        "--own", action="store_true", help="the suite's other engines and forms beside the peers"
+    )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there too")
+    return parser
+
+
+def _words(text: str) -> List[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _cases(
+    parser: argparse.ArgumentParser, families: List[str], parts: List[str]
+) -> Dict[str, List[str]]:
+    """Return the cases to measure by family; a word that names nothing ends the command."""
+    for family in families:
+        if family not in FAMILIES:
+            parser.error(f"--families={family}: expected some of {', '.join(FAMILIES)}")
+    names = {family: FAMILIES[family].names() for family in families}
+    for part in parts:
+        if part != "all" and not any(part in name for found in names.values() for name in found):
+            parser.error(
+                f"--cases={part}: no case of {', '.join(families)} has this in its name; they "
+                f"are {', '.join(name for found in names.values() for name in found)}"
+            )
+    found = {f: named(names[f], parts, FAMILIES[f].usual) for f in families}
+    return {family: chosen for family, chosen in found.items() if chosen}
+
+
+def section(job: Job) -> tables.Section:
+    """Measure one family at one level; its progress is told on the standard error."""
+    family, topology = FAMILIES[job.family], levels.topology_at(job.level)
+    reason = levels.missing(job.level, levels.topology_at(levels.NATIVE))
+    if reason:
+        rows = [Row(job.family, job.level, reason=reason)]
+    else:
+        rows = []
+        for row in measured(job):
+            rows.append(row)
+            told = row.reason or f"{tables.ratio_text(row.ratio or 0)}"
+            print(f"{job.family}, {job.level}: {row.case} {row.peer} {told}", file=sys.stderr)
+    machine = f"{job.level}, {levels.describe(topology)}"
+    return tables.Section(family.title, machine, family.unit, rows)
+
+
+def measured(job: Job, command: Sequence[str] = WORKER) -> Iterator[Row]:
+    """Yield the rows of a worker; the last one says so if the worker did not end well."""
+    with scratch.nameless_file() as errors:
+        worker = subprocess.Popen(
+            [*command, json.dumps(dataclasses.asdict(job))],
+            cwd=str(IMPORT_ROOT),
+            env=levels.environment_of(job.level),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            universal_newlines=True,
+        )
+        assert worker.stdout is not None
+        with worker.stdout as lines:
+            last = ""
+            for line in lines:
+                row = Row(**json.loads(line))
+                last = row.case
+                yield row
+        code = worker.wait()
+        if code:
+            errors.seek(0)
+            text = errors.read().decode("utf-8", "replace")
+            yield Row(job.family, job.level, reason=_ended(code, last, text))
+
+
+def _ended(code: int, last: str, text: str) -> str:
+    """Return how a worker ended: in words, and with its own last line where it has one."""
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    after = f" after {last}" if last else ""
+    said = text.strip().splitlines()[-1:]
+    return f"the process ended with {how}{after}" + (f": {said[0]}" if said else "")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

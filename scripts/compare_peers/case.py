@@ -1,0 +1,102 @@
+"""What a comparison is made of: programs, cases, families of cases, and the rows that they give."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Callable, List, Mapping, Optional, Sequence
+
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.runtimes.shared import compute_dtype
+
+#: Runs so many batches and returns when all are done.
+Program = Callable[[int], object]
+PRECISIONS = ("16.16", "16.32", "32.32")
+
+
+class NotMeasured(Exception):
+    """A program that cannot run, or cannot be compared; the message says why."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What every case of a process is measured under."""
+
+    device: Device
+    precision: str  # one of PRECISIONS
+    level: str  # see levels.py
+    own: bool = False  # the suite's other engines and forms stand beside the peers
+
+    @property
+    def dtype(self) -> str:
+        """The type of the operations, as ``precision`` means it here."""
+        return compute_dtype(self.device, self.precision)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case and its peers; each is built when it is asked for, and may raise NotMeasured."""
+
+    items: float  # of a batch
+    dtype: str
+    ours: Callable[[], Program]
+    peers: Mapping[str, Callable[[], Program]]
+    close: Callable[[], object] = lambda: None
+    least_batches: int = 1  # of a timed call, where a call costs more than its batches
+
+
+class Family(ABC):
+    """Cases of one kind, which one process measures one after the other."""
+
+    title: str
+    unit: str  # of the rates: items per second
+    usual: Sequence[str]  # the cases that run unless others are asked for
+
+    def __init__(self, conditions: Conditions) -> None:
+        self.conditions = conditions
+
+    @classmethod
+    @abstractmethod
+    def names(cls) -> List[str]:
+        """Return the names of all cases, without importing a framework."""
+
+    @abstractmethod
+    def open(self, name: str) -> Case:
+        """Return a case, nothing of which is built yet."""
+
+    def close(self) -> None:
+        """Give back what all cases shared."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one peer compares in one case, or why it does not."""
+
+    family: str
+    level: str
+    case: str = ""
+    peer: str = ""
+    dtype: str = ""
+    reason: str = ""  # why there are no numbers
+    ours: Optional[float] = None  # items per second
+    theirs: Optional[float] = None
+    ratio: Optional[float] = None  # of our rate over theirs, the median of paired rounds
+    low: Optional[float] = None  # its 95 % interval
+    high: Optional[float] = None
+    rounds: int = 0
+
+
+def named(names: Sequence[str], parts: Sequence[str], usual: Sequence[str]) -> List[str]:
+    """Return the names that contain one of the parts; the usual ones without parts."""
+    if not parts:
+        return [name for name in names if name in usual]
+    return [name for name in names if parts == ["all"] or any(part in name for part in parts)]
+
+
+def _no_images(*_: str) -> Any:
+    raise AssertionError("a comparison reads no images from a disk")
+
+
+#: Made in memory, or on the device.
+DATA = Data(_no_images, _no_images)

@@ -1,0 +1,23 @@
+"""The families by the names that ``--families`` takes, in the order in which they run."""
+
+from __future__ import annotations
+
+from typing import Dict, Type
+
+from scripts.compare_peers.case import Family
+from scripts.compare_peers.popart_graphs import PopartGraphs
+from scripts.compare_peers.serving import Serving
+from scripts.compare_peers.tensorflow_cnn import TensorFlowInference, TensorFlowTraining
+from scripts.compare_peers.tensorflow_kernels import TensorFlowKernels
+from scripts.compare_peers.torch_cnn import TorchCnn
+
+FAMILIES: Dict[str, Type[Family]] = {
+    "torch": TorchCnn,
+    "tensorflow": TensorFlowInference,
+    "training": TensorFlowTraining,
+    "kernels": TensorFlowKernels,
+    "popart": PopartGraphs,
+    "serving": Serving,
+}
+#: A server must start and clients with it: only where it is asked for.
+USUAL = tuple(name for name in FAMILIES if name != "serving")

@@ -1,0 +1,135 @@
+"""Interleaved rounds, and the ratio of two programs with its interval.
+
+Each program runs once a round, each in turn the first, so that a disturbance of the machine meets
+all alike. A ratio is the median over rounds of the ratio within a round.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
+
+from ipubench.fixtures.machine.contention import Contention, between
+from ipubench.plugins.measure.disturbance import LIMIT
+from ipubench.plugins.record.statistics import median, quantile_interval
+from scripts.compare_peers.case import Program
+
+#: Below, no pair of rounds encloses the median with 95 % confidence.
+LEAST_ROUNDS = 6
+# A timed call lasts so long where a batch is shorter.
+CALL_SECONDS = 0.1
+WARM_UP = 3
+# Programs have run once and compiled themselves by now: after a call this long no other is needed.
+LONG_SECONDS = 0.5
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast the first of two programs is."""
+
+    median: float
+    low: float  # of the median's 95 % interval
+    high: float
+
+
+def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
+    """Return our rate over theirs from the seconds of paired rounds.
+
+    The interval is that of order statistics, which knows no distribution. Raises ValueError below
+    LEAST_ROUNDS rounds, or where rounds have no partner.
+    """
+    if len(ours) != len(theirs) or len(ours) < LEAST_ROUNDS:
+        raise ValueError(
+            f"{len(ours)} and {len(theirs)} rounds: a ratio needs {LEAST_ROUNDS} pairs or more"
+        )
+    ratios = [other / own for own, other in zip(ours, theirs)]
+    return Ratio(median(ratios), *quantile_interval(ratios))
+
+
+def alternate(
+    programs: Mapping[str, Program],
+    seconds: float,
+    least_batches: int = 1,
+    clock: Clock = time.perf_counter,
+) -> Dict[str, List[float]]:
+    """Return the seconds per batch of every round by program; each program has run once.
+
+    Rounds go on for ``seconds``, and until there are LEAST_ROUNDS of them. Disturbed rounds are
+    left out where enough others remain.
+    """
+    calls = {
+        name: _Call.warmed(program, least_batches, clock) for name, program in programs.items()
+    }
+    names = list(calls)
+    times: Dict[str, List[float]] = {name: [] for name in names}
+    quiet: List[bool] = []
+    watch = _Watch()
+    end = clock() + seconds
+    while clock() < end or len(quiet) < LEAST_ROUNDS:
+        watch.start()
+        for name in names:
+            times[name].append(calls[name].timed(clock))
+        quiet.append(watch.was_quiet())
+        names.append(names.pop(0))
+    if sum(quiet) < LEAST_ROUNDS:
+        return times
+    return {name: [v for v, kept in zip(values, quiet) if kept] for name, values in times.items()}
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A program, and how many batches are timed at once."""
+
+    program: Program
+    batches: int
+    least_batches: int
+
+    @classmethod
+    def warmed(cls, program: Program, least: int, clock: Clock) -> _Call:
+        """Run the program until its batches cost what they will, and find their number."""
+        spent = []
+        for _ in range(WARM_UP):
+            start = clock()
+            program(least)
+            spent.append((clock() - start) / least)
+            if spent[-1] * least > LONG_SECONDS:
+                break
+        return cls(program, max(least, int(CALL_SECONDS / max(min(spent), 1e-9))), least)
+
+    def timed(self, clock: Clock) -> float:
+        """Return the seconds of a batch."""
+        if self.batches > self.least_batches:
+            # The first batch after another program finds its data out of the caches. A long one
+            # does not notice.
+            self.program(self.least_batches)
+        start = clock()
+        self.program(self.batches)
+        return (clock() - start) / self.batches
+
+
+class _Watch:
+    """Tells whether other programs left this process its cores."""
+
+    def __init__(self) -> None:
+        found = Contention()
+        self._contention: Optional[Contention] = found if found.available else None
+
+    def start(self) -> None:
+        """A round begins."""
+        self._read()
+
+    def was_quiet(self) -> bool:
+        """Tell whether the round that ends here had the machine; a system without counters: yes."""
+        self._read()
+        if self._contention is None:
+            return True
+        return between(*self._contention.readings[-2:]).lost <= LIMIT
+
+    def _read(self) -> None:
+        if self._contention is not None:
+            try:
+                self._contention.read()
+            except OSError:
+                self._contention = None

@@ -1,0 +1,194 @@
+"""PyTorch's image classifiers against the programs that people run otherwise.
+
+Ours take raw uint8 images and normalise them, in the engine of ``engine=auto``. The peers get
+images that are normalised already: torchvision's network as it is and under torch.compile, timm's
+as its benchmark program runs it (channels last, under torch.compile), OpenVINO with its LATENCY
+hint, and ONNX Runtime on the exported graph. Images and weights have the type that computes;
+OpenVINO takes float32 images and is told the type, and ONNX Runtime, which has no bfloat16 on a
+CPU, always computes in float32.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from functools import partial
+from typing import Any, Callable, Dict, List
+
+from ipubench.bench_inference.bench_cnn_torch import HOST
+from ipubench.bench_inference.classifier import Classifier
+from ipubench.fixtures.machine import scratch
+from ipubench.fixtures.runtimes.torch.engines import build_engine, default_engine
+from ipubench.fixtures.runtimes.torch.openvino_guard import import_openvino
+from ipubench.models.torch.architectures import ARCHITECTURES
+from scripts.compare_peers import levels
+from scripts.compare_peers.case import Case, Conditions, Family, NotMeasured, Program
+
+BATCH_SIZES = (1, 16)
+ENGINES = ("onednn", "compile", "eager")  # PyTorch's own
+Network = Callable[[], Any]
+
+
+class TorchCnn(Family):
+    """Every host configuration of the PyTorch classifiers, at two batch sizes."""
+
+    title = "PyTorch CNN inference"
+    unit = "images/s"
+    usual = ("resnet50-bs1", "resnet50-bs16")
+
+    @classmethod
+    def names(cls) -> List[str]:
+        return [f"{name}-bs{size}" for name in HOST for size in BATCH_SIZES]
+
+    def __init__(self, conditions: Conditions) -> None:
+        import torch
+
+        super().__init__(conditions)
+        torch.set_num_threads(conditions.device.threads)
+
+    def open(self, name: str) -> Case:
+        import torch
+
+        # Else networks of one class count as recompilations, and after a few run uncompiled.
+        torch._dynamo.reset()
+        network, _, size = name.rpartition("-bs")
+        config = dataclasses.replace(HOST[network], micro_batch_size=int(size))
+        return Case(
+            float(size), self.conditions.dtype, partial(self._ours, config), self._peers(config)
+        )
+
+    def _ours(self, config: Classifier, engine: str = "auto") -> Program:
+        import torch
+
+        shape = (config.micro_batch_size, 3, config.image_size, config.image_size)
+        images = torch.randint(0, 255, shape, dtype=torch.uint8)
+        built = build_engine(
+            engine, config.network()(), shape, images.dtype, self._dtype(), images.device,
+            normalise=True,
+        )  # fmt: skip
+        return _program(built.run, images)
+
+    def _peers(self, config: Classifier) -> Dict[str, Callable[[], Program]]:
+        batch_norm = config.norm_type == "batch"
+        found: Dict[str, Callable[[], Program]] = {}
+        if batch_norm:
+            torchvision = partial(_torchvision_network, config)
+            found["torchvision, eager"] = partial(self._eager, torchvision, config)
+            found["torch.compile"] = partial(self._compiled, torchvision, config)
+        if batch_norm and ARCHITECTURES[config.model].in_timm:
+            timm = partial(_timm_network, config)
+            found["timm, torch.compile"] = partial(self._compiled, timm, config)
+        # torchvision has no network with group norms.
+        plain = partial(_torchvision_network, config) if batch_norm else config.network()
+        found["OpenVINO, LATENCY"] = partial(self._openvino, plain, config)
+        found["ONNX Runtime, f32"] = partial(self._onnxruntime, plain, config)
+        if self.conditions.own:
+            for engine in ENGINES:
+                if engine != default_engine("cpu"):
+                    found[f"ours, engine={engine}"] = partial(self._ours, config, engine)
+        return found
+
+    def _dtype(self) -> Any:
+        import torch
+
+        return getattr(torch, self.conditions.dtype)
+
+    def _images(self, config: Classifier, dtype: Any) -> Any:
+        import torch
+
+        return torch.rand(
+            config.micro_batch_size, 3, config.image_size, config.image_size
+        ).to(dtype)  # fmt: skip
+
+    def _eager(self, make: Network, config: Classifier) -> Program:
+        return _program(self._cast(make), self._channels_last(config))
+
+    def _compiled(self, make: Network, config: Classifier) -> Program:
+        import torch
+
+        run = torch.compile(self._cast(make), dynamic=False)
+        return _program(run, self._channels_last(config))
+
+    def _cast(self, make: Network) -> Any:
+        import torch
+
+        return make().to(self._dtype(), memory_format=torch.channels_last).eval()
+
+    def _channels_last(self, config: Classifier) -> Any:
+        import torch
+
+        return self._images(config, self._dtype()).contiguous(memory_format=torch.channels_last)
+
+    def _openvino(self, make: Network, config: Classifier) -> Program:
+        """Return OpenVINO as its own documentation has it: float input, precision by the hint."""
+        import torch
+
+        openvino = import_openvino()
+        images = self._images(config, torch.float32)
+        numbers = images.numpy()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = openvino.convert_model(
+                make().eval(), example_input=images, input=list(images.shape)
+            )
+        precision = {"bfloat16": "bf16", "float32": "f32"}[self.conditions.dtype]
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
+        request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+        return _repeated(lambda: request.infer([numbers], share_inputs=True, share_outputs=True))
+
+    def _onnxruntime(self, make: Network, config: Classifier) -> Program:
+        if self.conditions.level != levels.NATIVE:
+            raise NotMeasured("no variable limits the instructions of ONNX Runtime")
+        import onnxruntime
+        import torch
+
+        images = self._images(config, torch.float32)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.conditions.device.threads
+        # Its threads spin while it runs, but not beyond, into the next program's time.
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+        with scratch.folder("peers") as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = str(folder / "network.onnx")
+            torch.onnx.export(make().eval(), (images,), path, dynamo=False, input_names=["images"])
+            session = onnxruntime.InferenceSession(
+                path, options, providers=["CPUExecutionProvider"]
+            )
+        feed = {"images": images.numpy()}
+        return _repeated(lambda: session.run(None, feed))
+
+
+def _program(run: Callable[[Any], Any], images: Any) -> Program:
+    import torch
+
+    def program(batches: int) -> None:
+        with torch.inference_mode():
+            for _ in range(batches):
+                run(images)
+
+    return program
+
+
+def _repeated(run: Callable[[], Any]) -> Program:
+    def program(batches: int) -> None:
+        for _ in range(batches):
+            run()
+
+    return program
+
+
+def _torchvision_network(config: Classifier) -> Any:
+    from ipubench.models.torch.torchvision_import import import_torchvision
+
+    architecture = ARCHITECTURES[config.model]
+    name = architecture.in_torchvision or architecture.variant
+    return getattr(import_torchvision().models, name)(weights=None)
+
+
+def _timm_network(config: Classifier) -> Any:
+    from ipubench.models.torch.torchvision_import import import_torchvision
+
+    import_torchvision()
+    import timm
+
+    return timm.create_model(ARCHITECTURES[config.model].in_timm)

@@ -1,0 +1,141 @@
+"""Measures one family at one level, in a process of its own; its rows are JSON lines.
+
+The command of compare_peers starts it with the level's environment and hands over the job. A
+program that cannot be built or run becomes a row with the reason, and the next one is measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import os
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.plugins.record.host_process import end_with_parent
+from ipubench.plugins.record.statistics import median
+from ipubench.plugins.run.conditions import tune_allocator
+from scripts.compare_peers.case import Case, Conditions, Family, Program, Row
+from scripts.compare_peers.families import FAMILIES
+from scripts.compare_peers.rounds import alternate, paired_ratio
+
+OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one process measures."""
+
+    family: str
+    level: str
+    precision: str
+    seconds: float  # of rounds for each case
+    cases: Sequence[str]
+    own: bool
+
+
+def measure(job: Job) -> Iterator[Row]:
+    """Yield a row for each peer of each case. Only the family's own start may raise."""
+    device = CpuDevice()
+    device.attach()
+    tune_allocator()
+    family = FAMILIES[job.family](Conditions(device, job.precision, job.level, job.own))
+    try:
+        for name in job.cases:
+            yield from rows_of(family, name, job)
+            gc.collect()
+    finally:
+        family.close()
+
+
+def rows_of(family: Family, name: str, job: Job) -> Iterator[Row]:
+    """Yield the rows of one case; what cannot be measured says why."""
+    empty = Row(job.family, job.level, name)
+    try:
+        case = family.open(name)
+    except Exception as error:
+        yield dataclasses.replace(empty, peer=OURS, reason=reason_of(error))
+        return
+    try:
+        yield from _rows(case, dataclasses.replace(empty, dtype=case.dtype), job.seconds)
+    finally:
+        case.close()
+
+
+def _rows(case: Case, empty: Row, seconds: float) -> Iterator[Row]:
+    programs, reasons = built({OURS: case.ours, **case.peers}, case.least_batches)
+    times: Dict[str, List[float]] = {}
+    if OURS not in reasons:
+        try:
+            times = alternate(programs, seconds, case.least_batches)
+        except Exception as error:
+            reasons[OURS] = reason_of(error)
+    if OURS in reasons:
+        yield dataclasses.replace(empty, peer=OURS, reason=reasons[OURS])
+        return
+    for peer in case.peers:
+        if peer in reasons:
+            yield dataclasses.replace(empty, peer=peer, reason=reasons[peer])
+        else:
+            yield compared(case, dataclasses.replace(empty, peer=peer), times)
+
+
+def compared(case: Case, empty: Row, times: Dict[str, List[float]]) -> Row:
+    """Return the row of one peer with its numbers."""
+    own, theirs = times[OURS], times[empty.peer]
+    ratio = paired_ratio(own, theirs)
+    return dataclasses.replace(
+        empty,
+        ours=case.items / median(own),
+        theirs=case.items / median(theirs),
+        ratio=ratio.median,
+        low=ratio.low,
+        high=ratio.high,
+        rounds=len(own),
+    )
+
+
+def built(
+    builders: Dict[str, Callable[[], Program]], batches: int
+) -> Tuple[Dict[str, Program], Dict[str, str]]:
+    """Return the programs, each of which has run, and why the others cannot; ours comes first.
+
+    Nothing is built once ours cannot be.
+    """
+    programs: Dict[str, Program] = {}
+    reasons: Dict[str, str] = {}
+    for name, build in builders.items():
+        try:
+            program = build()
+            program(batches)
+            programs[name] = program
+        except Exception as error:
+            reasons[name] = reason_of(error)
+            if name == OURS:
+                break
+    return programs, reasons
+
+
+def reason_of(error: Exception) -> str:
+    """Return an error in one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def main(arguments: List[str]) -> None:
+    """Write the rows to the standard output; what frameworks print there goes to the error's."""
+    end_with_parent()
+    rows = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    for row in measure(Job(**json.loads(arguments[0]))):
+        rows.write(json.dumps(dataclasses.asdict(row), allow_nan=False) + "\n")
+        rows.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,157 @@
+"""The command: its words, the levels, workers that fail, and one small real comparison."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from ipubench.fixtures.machine.processor import Topology, allowed_isa
+from scripts.compare_peers import __main__ as command
+from scripts.compare_peers import levels
+from scripts.compare_peers.case import Case, Family, NotMeasured, Row
+from scripts.compare_peers.families import FAMILIES
+from scripts.compare_peers.worker import OURS, Job, built, rows_of
+
+JOB = Job("popart", levels.NATIVE, "32.32", 0.01, ["case"], False)
+
+
+def topology(*flags: str) -> Topology:
+    return Topology("a CPU", flags, (0, 1), 1)
+
+
+def ends_with(code: str) -> List[Row]:
+    """Return the rows of a worker that runs this program."""
+    return list(command.measured(JOB, [sys.executable, "-c", code]))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_usual_cases_of_each_family_exist(family: str) -> None:
+    names = FAMILIES[family].names()
+    assert set(FAMILIES[family].usual) <= set(names)
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--families=jax"], "--families=jax: expected some of torch, tensorflow"),
+        (["--families=popart", "--cases=lstn"], "--cases=lstn: no case of popart has this"),
+        (["--seconds=soon"], "not a duration"),
+        (["--level=sse"], "invalid choice"),
+    ],
+)
+def test_a_word_that_means_nothing_ends_the_command(
+    words: List[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        command.main(words)
+    assert stopped.value.code == 4
+    assert message in capsys.readouterr().err
+
+
+def test_the_lower_level_has_the_variables_of_the_makefile() -> None:
+    environment = levels.environment_of(levels.AVX2, {"HOME": "/home", "XLA_FLAGS": "--other"})
+    assert allowed_isa(environment) == ("avx2",)
+    assert environment["XLA_FLAGS"] == "--xla_cpu_max_isa=AVX2"
+    assert environment["HOME"] == "/home"
+    assert levels.environment_of(levels.NATIVE, {"HOME": "/home"}) == {"HOME": "/home"}
+
+
+def test_a_makefile_without_the_variables_is_named(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("all:\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="Makefile has no line AS_AVX2"):
+        levels.avx2_variables(tmp_path / "Makefile")
+
+
+def test_a_level_that_the_machine_cannot_imitate_says_why() -> None:
+    assert "has no AVX2" in levels.missing(levels.AVX2, topology())
+    assert "this machine's own level" in levels.missing(levels.AVX2, topology("avx2"))
+    assert levels.missing(levels.AVX2, topology("avx2", "avx512f")) == ""
+    assert levels.missing(levels.NATIVE, topology()) == ""
+
+
+def test_a_worker_that_fails_leaves_its_rows_and_a_reason() -> None:
+    row = '{"family": "popart", "level": "native", "case": "a", "peer": "p"}'
+    rows = ends_with(f"import os; print('{row}', flush=True); os.kill(os.getpid(), 9)")
+    assert [r.case for r in rows] == ["a", ""]
+    assert rows[1].reason == "the process ended with SIGKILL after a"
+    (row_of_error,) = ends_with("raise SystemExit('no module named torch')")
+    assert row_of_error.reason == "the process ended with exit code 1: no module named torch"
+
+
+def fails(error: Exception) -> Any:
+    """Return what cannot be built."""
+
+    def build(*_: int) -> Any:
+        raise error
+
+    return build
+
+
+def test_a_program_that_cannot_be_built_or_run_is_left_out_with_its_reason() -> None:
+    runs: List[int] = []
+    builders: Dict[str, Any] = {
+        OURS: lambda: runs.append,
+        "missing": fails(NotMeasured("it is not here\nmore")),
+        "breaks": lambda: fails(RuntimeError()),
+    }
+    programs, reasons = built(builders, 3)
+    assert list(programs) == [OURS] and runs == [3]
+    assert reasons["missing"] == "it is not here"
+    assert set(reasons) == {"missing", "breaks"}
+
+
+class Tiny(Family):
+    """One case whose peer takes as long, and one whose own program is missing."""
+
+    title, unit, usual = "Tiny", "items/s", ("good",)
+    closed: List[str] = []
+
+    @classmethod
+    def names(cls) -> List[str]:
+        return ["good", "bad"]
+
+    def open(self, name: str) -> Case:
+        if name == "bad":
+            raise NotMeasured("it has no network")
+        peers = {"absent": fails(ImportError("no peer")), "same": lambda: sum_of}
+        return Case(
+            1.0, "float32", lambda: sum_of, peers, close=lambda: self.closed.append(name),
+            least_batches=100,
+        )  # fmt: skip
+
+
+def sum_of(batches: int) -> int:
+    return sum(range(100 * batches))
+
+
+def rows(name: str) -> Tuple[Row, ...]:
+    return tuple(rows_of(Tiny(None), name, JOB))  # type: ignore[arg-type]
+
+
+def test_the_rows_of_a_case_are_in_the_order_of_its_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scripts.compare_peers.rounds.CALL_SECONDS", 1e-4)
+    absent, same = rows("good")
+    assert (absent.peer, absent.reason, absent.ratio) == ("absent", "no peer", None)
+    assert same.low is not None and same.ratio is not None and same.high is not None
+    assert same.low <= same.ratio <= same.high and same.rounds >= 6
+    assert Tiny.closed == ["good"]
+    (bad,) = rows("bad")
+    assert (bad.peer, bad.reason) == (OURS, "it has no network")
+
+
+@pytest.mark.framework
+def test_a_small_comparison_of_a_real_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "peers.md"
+    words = ["--families=popart", "--cases=popart-conv-64x64-training", "--level=native"]
+    assert command.main([*words, "--seconds=0.1", f"--markdown={page}"]) == 0
+    shown = capsys.readouterr().out
+    for peer in ("torch module", "channels last"):
+        assert f"  {peer}" in shown
+        assert f"| {peer} |" in page.read_text(encoding="utf-8")
+    assert "not measured" not in shown
