@@ -43,6 +43,8 @@ MARKS = {
 }
 
 
+# What a case compiled by itself, or took from the cache of compiled models.
+COMPILED = ("fresh", "cached")
 # Columns of text.
 LEFT = ("case", "verdict", "why", "engine")
 
@@ -127,9 +129,9 @@ def _full(row: Dict[str, Any]) -> List[str]:
 
 def compile_text(row: Dict[str, Any]) -> str:
     """Return the seconds of a compilation, or how there was none."""
-    if row["compile"] not in ("fresh", "cached", "reused"):
-        return ""
-    return "reused" if row["compile"] == "reused" else f"{row['compile_seconds']:.1f}"
+    if row["compile"] in COMPILED:
+        return f"{row['compile_seconds']:.1f}"
+    return "reused" if row["compile"] == "reused" else ""
 
 
 def change_text(row: Dict[str, Any]) -> str:

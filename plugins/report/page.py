@@ -24,7 +24,7 @@ from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
-from ipubench.plugins.report.markdown import change_text, compile_text
+from ipubench.plugins.report.markdown import COMPILED, change_text, compile_text
 from ipubench.plugins.report.profiles import as_html
 
 WEB = Path(__file__).with_name("web")
@@ -85,6 +85,8 @@ def page(report: Report) -> str:
 
     rows = by_change(report.rows())
     kinds = counts(rows)
+    compared = any(row["change"] is not None for row in rows)
+    columns = [column for column in COLUMNS if compared or column[1] != "change"]
     template = Template((WEB / "page.html").read_text(encoding="utf-8"))
     return template.substitute(
         title=escape(f"ipubench: {conclusion(report, rows)}"),
@@ -99,8 +101,8 @@ def page(report: Report) -> str:
         facts=_facts(_overview(report)),
         how=how_compared(any(row["in_turns"] for row in rows)),
         selects="\n".join(_select(key, label, rows) for key, label in FILTERS),
-        head="\n".join(_heading(*column) for column in COLUMNS),
-        body="\n".join(_line(number, row) for number, row in enumerate(rows)),
+        head="\n".join(_heading(*column) for column in columns),
+        body="\n".join(_line(number, row, columns) for number, row in enumerate(rows)),
         profiles=as_html(rows) + published.as_html(report.document["benchmarks"]),
         environment="\n".join(
             f"<div><h3>{escape(group)}</h3><dl class='facts'>{_facts(values)}</dl></div>"
@@ -174,21 +176,23 @@ def _heading(text: str, key: str, number: bool) -> str:
     )
 
 
-def _line(number: int, row: Dict[str, Any]) -> str:
+def _line(number: int, row: Dict[str, Any], columns: Sequence[Tuple[str, str, bool]]) -> str:
     """Return a row of the table, which has its number: HTML does not keep every text as it is."""
+    contents = _contents(number, row)
     cells = "".join(
-        f'<td data-value="{escape(_sortable(row[key]))}" class="{kind}">{content}</td>'
-        for (_, key, _), kind, content in zip(COLUMNS, _classes(), _contents(number, row))
+        f'<td data-value="{escape(_sortable(row, key))}" class="{_class(key, is_number)}">'
+        f"{contents[key]}</td>"
+        for _, key, is_number in columns
     )
     return f'<tr data-row="{number}">{cells}</tr>'
 
 
-def _classes() -> List[str]:
-    return ["name" if key == "name" else "n" if number else "" for _, key, number in COLUMNS]
+def _class(key: str, is_number: bool) -> str:
+    return "name" if key == "name" else "n" if is_number else ""
 
 
-def _contents(number: int, row: Dict[str, Any]) -> List[str]:
-    """Return the cells of a row as HTML."""
+def _contents(number: int, row: Dict[str, Any]) -> Dict[str, str]:
+    """Return the cells of a row as HTML, by the keys of COLUMNS."""
     name = escape(row["name"])
     function = " · ".join(filter(None, (row["function"], row["engine"])))
     if row["throughput"] is not None:
@@ -201,26 +205,33 @@ def _contents(number: int, row: Dict[str, Any]) -> List[str]:
     verdict = f'<span class="kind {_css(row["kind"])}">{escape(row["kind"])}</span>{reasons}'
     change = change_text(row).partition(" ")
     memory = row["host_memory_bytes"]
-    return [
-        f"{link}<small>{escape(function)}</small>",
-        verdict,
-        escape(change[0]) + (f"<small>{escape(change[2])}</small>" if change[2] else ""),
-        f"{number_text(row['throughput'])} <small>{escape(row['unit'] or '')}</small>",
-        share_text(row["spread"]),
-        number_text(row["p50_ms"]),
-        number_text(row["p99_ms"]),
-        compile_text(row),
-        share_text(row["share"], 0),
-        "" if memory is None else f"{memory / 2**20:,.0f}",
-    ]
+    rate = f"{number_text(row['throughput'])} <small>{escape(row['unit'] or '')}</small>"
+    above = row["share"] is not None and row["share"] > 1
+    return {
+        "name": f"{link}<small>{escape(function)}</small>",
+        "kind": verdict,
+        "change": escape(change[0]) + (f"<small>{escape(change[2])}</small>" if change[2] else ""),
+        "throughput": rate,
+        "spread": share_text(row["spread"]),
+        "p50_ms": number_text(row["p50_ms"]),
+        "p99_ms": number_text(row["p99_ms"]),
+        "compile_seconds": compile_text(row),
+        "share": share_text(row["share"], 0)
+        + ("<small>above the peak seen</small>" if above else ""),
+        "host_memory_bytes": "" if memory is None else f"{memory / 2**20:,.0f}",
+    }
 
 
 def _css(kind: str) -> str:
     return escape(kind.replace(" ", "-"))
 
 
-def _sortable(value: Any) -> str:
-    return "" if value is None else str(value)
+def _sortable(row: Dict[str, Any], key: str) -> str:
+    """Return what a column sorts a row by: nothing where the cell has no number."""
+    value = row[key]
+    if value is None or (key == "compile_seconds" and row["compile"] not in COMPILED):
+        return ""
+    return str(value)
 
 
 def _chart_row(row: Dict[str, Any]) -> Dict[str, Any]:

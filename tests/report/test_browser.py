@@ -230,7 +230,32 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
     browser.open(path.as_uri())
     hidden = "Array.from(document.querySelectorAll('.chart'), e => e.hidden ? '' : e.id).join(' ')"
     assert str(browser.evaluate(hidden)).split() == ["latency", "share"]
+    # No column of changes, and nothing to sort by where nothing was compiled.
+    assert marks(browser, "th[data-key=change]") == 0
+    column = (
+        "Array.from(document.querySelectorAll('th'), e => e.dataset.key).indexOf('compile_seconds')"
+    )
+    cell = f"document.querySelector('#table tbody tr').cells[{column}]"
+    assert browser.evaluate(f"{cell}.dataset.value") == ""
+    assert browser.evaluate(f"{cell}.innerText") == "reused"
     assert browser.evaluate("document.getElementById('case').hidden") is False
+
+
+def test_cases_of_one_name_are_told_apart_and_an_impossible_share_is_marked(
+    browser: Browser, tmp_path: Path
+) -> None:
+    cases = [
+        benchmark("net", f"bench_inference/bench_{name}.py::bench_{name}", flops=flops)
+        for name, flops in (("a", 1e10), ("b", 2.3e10))
+    ]
+    path = tmp_path / "same.html"
+    path.write_text(page(Report(document(cases))), encoding="utf-8")
+    browser.open(path.as_uri())
+    labels = "Array.from(document.querySelectorAll('#latency .ytick text'), e => e.textContent)"
+    found: Any = browser.evaluate(labels)
+    assert sorted(found) == ["net (a)", "net (b)"]
+    text: Any = browser.evaluate("document.getElementById('table').innerText")
+    assert text.count("above the peak seen") == 1
 
 
 def test_no_name_leaves_charts_and_filters_dead(browser: Browser, tmp_path: Path) -> None:

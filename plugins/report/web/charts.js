@@ -25,6 +25,13 @@
     return plain(`${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`);
   }
 
+  // Frameworks have cases of the same name.
+  const seen = new Map();
+  data.rows.forEach((row) => seen.set(row.name, (seen.get(row.name) || 0) + 1));
+  function caseName(row) {
+    return seen.get(row.name) > 1 ? `${row.name} (${row.function.replace("bench_", "")})` : row.name;
+  }
+
   // A case's name beside its line: on a phone in two lines, split between words near the middle.
   function label(name) {
     if (!narrow() || name.length <= 16) return short(name, 46);
@@ -97,7 +104,7 @@
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label",
       `${section.querySelector("h2").textContent} of ${shown.length} cases; the table has the numbers`);
-    const names = shown.map((row) => label(row.name));
+    const names = shown.map((row) => label(caseName(row)));
     draw(plot, made.traces, {
       height: 80 + (narrow() ? 32 : 22) * shown.length,
       barmode: "stack", bargap: 0.35,
@@ -144,7 +151,7 @@
             const row = shown[index];
             const interval = row.change_low === null || row.change_high === null ? ""
               : ` (${percent(row.change_low)} to ${percent(row.change_high)})`;
-            return `${plain(row.name)}<br>${percent(row.change)}${interval}, ${plain(row.kind)}`;
+            return `${plain(caseName(row))}<br>${percent(row.change)}${interval}, ${plain(row.kind)}`;
           }),
           hovertemplate: "%{text}<extra></extra>",
         };
@@ -247,7 +254,7 @@
       ["p50", "p90", "p99"].forEach((name, index) => traces.push({
         type: "scatter", mode: "markers", name, y: heights, x: shown.map((row) => row[`${name}_ms`]),
         marker: { color: colours[index], size: 9, symbol: ["circle", "diamond", "line-ns-open"][index], line: { width: index === 2 ? 3 : 0 } },
-        text: shown.map((row) => plain(row.name)),
+        text: shown.map((row) => plain(caseName(row))),
         hovertemplate: `%{text}<br>${name} %{x:.4g} ms<extra></extra>`,
       }));
       const ticks = logTicks(shown.flatMap((row) => [row.p50_ms, row.p99_ms]));
