@@ -44,6 +44,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     cases = _cases(parser, options.families, options.cases)
+    if options.list:
+        print("\n".join(f"{family}: {name}" for family in cases for name in cases[family]))
+        return 0
     sections = []
     for level in levels.CHOICES[options.level]:
         for family, names in cases.items():
@@ -75,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="parts of names, separated by commas, or all; a usual selection by default",
     )
+    parser.add_argument("--list", action="store_true", help="show the chosen cases and end")
     parser.add_argument(
         "--level", choices=levels.CHOICES, default="both", help="instruction sets; both by default"
     )
@@ -102,8 +106,8 @@ def _cases(
     for part in parts:
         if part != "all" and not any(part in name for found in names.values() for name in found):
             parser.error(
-                f"--cases={part}: no case of {', '.join(families)} has this in its name; they "
-                f"are {', '.join(name for found in names.values() for name in found)}"
+                f"--cases={part}: no case of {', '.join(families)} has this in its name; "
+                "--cases=all --list shows the names"
             )
     found = {f: named(names[f], parts, FAMILIES[f].usual) for f in families}
     return {family: chosen for family, chosen in found.items() if chosen}
@@ -119,7 +123,7 @@ def section(job: Job) -> tables.Section:
         rows = []
         for row in measured(job):
             rows.append(row)
-            told = row.reason or f"{tables.ratio_text(row.ratio or 0)}"
+            told = row.reason or tables.ratio_text(row.ratio or 0)
             print(f"{job.family}, {job.level}: {row.case} {row.peer} {told}", file=sys.stderr)
     machine = f"{job.level}, {levels.describe(topology)}"
     return tables.Section(family.title, machine, family.unit, rows)

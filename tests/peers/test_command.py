@@ -38,7 +38,7 @@ def test_the_usual_cases_of_each_family_exist(family: str) -> None:
     ("words", "message"),
     [
         (["--families=jax"], "--families=jax: expected some of torch, tensorflow"),
-        (["--families=popart", "--cases=lstn"], "--cases=lstn: no case of popart has this"),
+        (["--families=popart", "--cases=lstn"], "--cases=lstn: no case of popart has"),
         (["--seconds=soon"], "not a duration"),
         (["--level=sse"], "invalid choice"),
     ],
@@ -50,6 +50,16 @@ def test_a_word_that_means_nothing_ends_the_command(
         command.main(words)
     assert stopped.value.code == 4
     assert message in capsys.readouterr().err
+
+
+def test_the_list_has_the_chosen_cases_and_measures_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main(["--list", "--families=popart,training", "--cases=bs8-h256,net50-bs8"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        *(f"popart: popart-lstm-t10-bs8-h256-{m}" for m in ("inference", "evaluation", "training")),
+        "training: resnet50-bs8",
+    ]
 
 
 def test_the_lower_level_has_the_variables_of_the_makefile() -> None:
