@@ -2,24 +2,104 @@
 
     .venv/bin/python scripts/install.py constraints.txt
 
-Run by the Python that is to have it, with nothing but the standard library. pip cannot check hashes
-and install a project in place at once, so these are two steps.
+Run by the Python that is to have it, with nothing but the standard library. uv installs, and pip
+where uv fails. Neither can check hashes and install a project in place at once, so these are two
+steps.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
+import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
-from typing import List
+from typing import Dict, List
 
 ROOT = Path(__file__).resolve().parents[1]
 CUDA_FILE, CPU_FILE = ROOT / "constraints-cuda.txt", ROOT / "constraints-cpu.txt"
+UV_FILE = ROOT / "constraints-uv.txt"
 PIP = (sys.executable, "-m", "pip", "install", "--quiet")
+UV = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable)
+HASHED = ("--require-hashes", "--no-deps", "--requirement")
 EXTRAS = "torch,tensorflow,onnx,serving,report,dev"
+#: Settings of pip, and the variables that tell uv the same.
+SETTINGS = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "trusted-host": "UV_INSECURE_HOST",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "cert": "SSL_CERT_FILE",
+    "proxy": "ALL_PROXY",
+}
+#: For own operations in C++, for notebooks, for Intel's GPUs, and to test the packages: 0.6 GB.
+UNUSED = (
+    "tensorflow/include",
+    "clang/native",
+    "openvino/include",
+    "plotly/labextension",
+    "torch/test",
+    "torch/bin/test_*",
+    "torch/bin/protoc*",
+    "onnx/backend/test",
+    "numpy/**/tests",
+    "scipy/**/tests",
+    "openvino/libs/libopenvino_intel_[gn]pu_plugin.so",
+    "openvino/libs/cache.json",
+)
+#: What the suite imports, compiled before the first run: one process for each line.
+COMPILED = (
+    "numpy, scipy, pytest, torch, torch._dynamo, torch._inductor.compile_fx",
+    "tensorflow, tf_keras, tensorflow_probability, openvino, onnxruntime, tritonclient.grpc",
+)
+
+
+class Installer:
+    """Runs uv, and pip from uv's first failure on."""
+
+    def __init__(self) -> None:
+        """Fetch uv by its hash, and no other than a built one."""
+        fetched = run(*PIP, "--only-binary=:all:", *HASHED, str(UV_FILE))
+        self.settings = {} if fetched.returncode else uv_settings()
+        self.uses_uv = not fetched.returncode
+        if not self.uses_uv:
+            fell_back(fetched)
+
+    def install(self, *words: str) -> None:
+        """Install; end with pip's exit code where pip fails too."""
+        if self.uses_uv:
+            answer = run(*UV, *words, **self.settings)
+            if not answer.returncode:
+                return
+            self.uses_uv = False
+            fell_back(answer)
+        pip(*words)
+
+    def could_install(self, *words: str) -> bool:
+        """Tell whether uv or pip, which may know more places, found it all and installed it."""
+        if self.uses_uv and not run(*UV, *words, **self.settings).returncode:
+            return True
+        return not run(*PIP, *words).returncode
+
+
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that says nothing here."""
+    return subprocess.run(
+        words,
+        cwd=str(ROOT),
+        env={**variables, **os.environ},
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
 
 
 def pip(*words: str) -> None:
@@ -29,16 +109,25 @@ def pip(*words: str) -> None:
         sys.exit(code)
 
 
-def hashed(file: Path) -> None:
-    """Install exactly what a file pins."""
-    # It is complete, and looking for what else is needed would find nothing.
-    pip("--require-hashes", "--no-deps", "--requirement", str(file))
+def fell_back(answer: subprocess.CompletedProcess[str]) -> None:
+    """Say that pip installs instead of uv, and why."""
+    lines = [line.strip() for line in answer.stderr.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.lower().startswith("warning")]
+    reason = lines[0] if lines else f"exit code {answer.returncode}"
+    print(f"pip installs, which takes minutes, because uv could not: {reason}", flush=True)
 
 
-def hashed_where_found(file: Path) -> None:
-    """Install what a file pins, unless pip finds none of it: PyTorch's smaller build for CPUs."""
-    words = [*PIP, "--require-hashes", "--no-deps", "--requirement", str(file)]
-    subprocess.run(words, cwd=str(ROOT), stderr=subprocess.DEVNULL, check=False)
+def uv_settings() -> Dict[str, str]:
+    """Return pip's settings as uv's variables: uv reads none of pip's."""
+    # pip looks into all indexes; which file is the right one, its hash says.
+    found = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
+    text = run(sys.executable, "-m", "pip", "config", "list").stdout
+    for section in ("global", "install", ":env:"):  # the last one counts
+        for name, value in re.findall(rf"^{section}\.([a-z-]+)=(.+)$", text, re.MULTILINE):
+            if name in SETTINGS:
+                between = "," if name == "find-links" else " "
+                found[SETTINGS[name]] = between.join(ast.literal_eval(value).split())
+    return found
 
 
 def main() -> None:
@@ -54,12 +143,37 @@ def main() -> None:
         )
         without_hashes(text)
         return
-    if re.search("^torch==", text, re.MULTILINE):
-        hashed_where_found(CPU_FILE)
-    hashed(file)
+    installer = Installer()
+    if re.search("^torch==", text, re.MULTILINE) and has_builds_for_cpus(installer):
+        text = without_cuda(text)
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = Path(folder) / file.name
+        wanted.write_text(text, encoding="utf-8")
+        installer.install(*HASHED, str(wanted))
     if needs_cuda():
-        hashed(CUDA_FILE)
-    pip("--no-deps", "--no-build-isolation", "--editable", ".")
+        installer.install(*HASHED, str(CUDA_FILE))
+    installer.install("--no-deps", "--no-build-isolation", "--editable", ".")
+    if installer.uses_uv:
+        run(sys.executable, "-m", "pip", "uninstall", "--yes", "uv")
+    remove_unused()
+    if installer.uses_uv:
+        compile_what_is_imported()
+
+
+def has_builds_for_cpus(installer: Installer) -> bool:
+    """Install the smaller builds of PyTorch and TensorFlow, where PyTorch's is found."""
+    if not installer.could_install(*HASHED, str(CPU_FILE)):
+        return False
+    if is_installed("tensorflow"):  # of an earlier set-up; the two own the same files
+        names = ("tensorflow", "tensorflow-cpu")
+        run(sys.executable, "-m", "pip", "uninstall", "--yes", *names)
+        return installer.could_install(*HASHED, str(CPU_FILE))
+    return True
+
+
+def without_cuda(text: str) -> str:
+    """Return constraints without what the builds for CPUs are there for."""
+    return re.sub(r"^(torch|tensorflow)==.*(\n .*)*\n", "", text, flags=re.MULTILINE)
 
 
 def without_hashes(text: str) -> None:
@@ -71,12 +185,49 @@ def without_hashes(text: str) -> None:
         pip("--constraint", constraints.name, "--editable", f".[{EXTRAS}]")
 
 
-def needs_cuda() -> bool:
-    """Tell whether PyTorch is the build of the package index, which needs CUDA's libraries."""
+def is_installed(name: str) -> bool:
+    """Tell whether a package is installed."""
     try:
-        return "+" not in importlib.metadata.version("torch") and sys.platform == "linux"
+        importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return False
+    return True
+
+
+def needs_cuda() -> bool:
+    """Tell whether PyTorch is the build of the package index, which needs CUDA's libraries."""
+    return (
+        sys.platform == "linux"
+        and is_installed("torch")
+        and "+" not in importlib.metadata.version("torch")
+    )
+
+
+def compile_what_is_imported() -> None:
+    """Import what the suite does, so that Python compiles that: uv compiles nothing, or all."""
+    variables = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"import {names}"],
+            env=variables,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for names in COMPILED
+    ]
+    for process in processes:
+        process.wait()  # A package that is not here ends one sooner.
+
+
+def remove_unused() -> None:
+    """Remove large parts of packages that nothing here can use."""
+    packages = Path(sysconfig.get_path("platlib"))
+    for pattern in UNUSED:
+        for path in list(packages.glob(pattern)):
+            if path.is_dir():
+                shutil.rmtree(str(path), ignore_errors=True)
+            elif path.exists():
+                path.unlink()
 
 
 if __name__ == "__main__":

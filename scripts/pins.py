@@ -3,9 +3,10 @@
     python -m scripts.pins [--upgrade] [--also=WHEEL ...]
 
 Each file of constraints keeps its versions unless ``--upgrade`` is given, and gets what
-pyproject.toml needs besides. ``--also`` names wheels that are not on the package index and are
-taken where pip finds them: PyTorch's builds for CPUs, whose hashes constraints-cpu.txt keeps. Needs
-uv, which `make pins` installs.
+pyproject.toml needs besides. constraints-cpu.txt gets TensorFlow's build for CPUs in the version of
+constraints.txt. ``--also`` names wheels that are not on the package index and are taken where pip
+finds them: PyTorch's builds for CPUs, whose hashes constraints-cpu.txt keeps too. Needs uv, which
+`make pins` installs by its hash in constraints-uv.txt.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Installed where PyTorch is the build of the package index, which needs them: no build for CPUs.
 CUDA = re.compile(r"(nvidia-(?!pytriton)|cuda-|triton=)")
 CUDA_FILE, CPU_FILE = "constraints-cuda.txt", "constraints-cpu.txt"
+UV_FILE, UV_PYTHON = "constraints-uv.txt", "3.8"
+COMPILE = ("uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes")
 #: A pin and its hashes are one entry over several lines.
 ENTRY = re.compile(r"^\S.*?(?<!\\)$", re.MULTILINE | re.DOTALL)
 PIN = re.compile(r"^[A-Za-z0-9_.-]+==[^\s;\\]+", re.MULTILINE)
@@ -54,8 +57,7 @@ ENVIRONMENTS = (
 
 def compiled(environment: Environment, upgrade: bool) -> List[str]:
     """Return the entries of a file, each a pin with its hashes."""
-    words = ["uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
-    words += [f"--python-version={environment.python}"]
+    words = [*COMPILE, f"--python-version={environment.python}"]
     words += [f"--extra={extra}" for extra in environment.extras]
     with tempfile.TemporaryDirectory() as place:
         kept, wanted = Path(place) / "kept.txt", Path(place) / "wanted.in"
@@ -72,9 +74,26 @@ def compiled(environment: Environment, upgrade: bool) -> List[str]:
     return ENTRY.findall(answer.stdout.decode())
 
 
+def alone(requirement: str, python: str) -> List[str]:
+    """Return the entry of a package without what it needs."""
+    answer = subprocess.run(
+        [*COMPILE, "--no-deps", f"--python-version={python}", "-"],
+        cwd=str(ROOT),
+        input=requirement.encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return ENTRY.findall(answer.stdout.decode())
+
+
 def pins(file: str) -> List[str]:
     """Return the pins of a file of constraints without hashes: ``name==version``."""
     return PIN.findall((ROOT / file).read_text(encoding="utf-8"))
+
+
+def entries(file: str) -> List[str]:
+    """Return the entries of a file of constraints."""
+    return [one for one in ENTRY.findall((ROOT / file).read_text(encoding="utf-8")) if "==" in one]
 
 
 def of_wheels(wheels: Sequence[Path]) -> List[str]:
@@ -87,11 +106,23 @@ def of_wheels(wheels: Sequence[Path]) -> List[str]:
     return [pin + "".join(hashes) for pin, hashes in sorted(found.items())]
 
 
-def write(file: str, python: str, entries: Sequence[str]) -> None:
+def write(file: str, python: str, found: Sequence[str]) -> None:
     """Write a file of constraints."""
     head = f"# For Python {python}, with the hashes of all files. `make pins` renews it.\n"
-    write_atomically(ROOT / file, head + "".join(f"{entry}\n" for entry in entries))
-    print(f"{file}: {len(entries)} packages")
+    write_atomically(ROOT / file, head + "".join(f"{entry}\n" for entry in found))
+    print(f"{file}: {len(found)} packages")
+
+
+def write_builds_for_cpus(wheels: Sequence[Path]) -> None:
+    """Write PyTorch's build for CPUs, of these wheels or as it was, and TensorFlow's."""
+    python = ENVIRONMENTS[0].python
+    (version,) = [
+        pin.split("==")[1] for pin in pins(ENVIRONMENTS[0].file) if pin.startswith("tensorflow==")
+    ]
+    kept = [one for one in entries(CPU_FILE) if not one.startswith("tensorflow-cpu==")]
+    # PyTorch's is first, and where pip does not find it, it fetches no TensorFlow in vain.
+    found = [*(of_wheels(wheels) or kept), *alone(f"tensorflow-cpu=={version}", python)]
+    write(CPU_FILE, python, found)
 
 
 def main() -> None:
@@ -100,17 +131,22 @@ def main() -> None:
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
     parser.add_argument("--also", type=Path, action="append", default=[], help="a wheel")
     given = parser.parse_args()
-    for environment in ENVIRONMENTS:
-        try:
+    file = ""
+    try:
+        for environment in ENVIRONMENTS:
+            file = environment.file
             found = compiled(environment, given.upgrade)
-        except (OSError, subprocess.CalledProcessError) as error:
-            sys.exit(f"{environment.file} was not renewed: {error}")
-        cuda = [entry for entry in found if CUDA.match(entry)]
-        if cuda:
-            write(CUDA_FILE, environment.python, cuda)
-        write(environment.file, environment.python, [one for one in found if one not in cuda])
-    if given.also:
-        write(CPU_FILE, ENVIRONMENTS[0].python, of_wheels(given.also))
+            cuda = [entry for entry in found if CUDA.match(entry)]
+            if cuda:
+                write(CUDA_FILE, environment.python, cuda)
+            write(file, environment.python, [one for one in found if one not in cuda])
+        file = CPU_FILE
+        write_builds_for_cpus(given.also)
+        file = UV_FILE
+        wanted = "uv" if given.upgrade else pins(UV_FILE)[0]
+        write(UV_FILE, UV_PYTHON, alone(wanted, UV_PYTHON))
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"{file} was not renewed: {error}")
 
 
 if __name__ == "__main__":

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import List
+from typing import Dict, List, Set
 
 import pytest
 
+from ipubench.fixtures.machine.packages import version_of
+from scripts import install
 from tests.support.harness import ROOT
 
 TOP_LEVEL = ("plugins", "fixtures", "models", "bench_kernels", "bench_training", "bench_inference")
@@ -146,6 +149,161 @@ def test_the_public_names_are_there_and_cost_nothing_until_asked_for() -> None:
         ipubench.case  # noqa: B018
     lines = collecting(ROOT, "import sys, ipubench; print('pytest' in sys.modules)")
     assert lines == ["False"]
+
+
+class FakePrograms:
+    """pip and uv: what each was asked, and which requests of them fail."""
+
+    def __init__(self, *failing: str, configuration: str = "") -> None:
+        self.failing, self.configuration = failing, configuration
+        self.asked: List[str] = []
+        self.variables: Dict[str, str] = {}
+
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        line = " ".join([words[2], *(Path(word).name or word for word in words[3:])])
+        if line == "pip config list":
+            return subprocess.CompletedProcess(words, 0, self.configuration, "")
+        self.asked.append(line)
+        self.variables.update(variables)
+        failed = any(re.search(f"^{pattern}", line) for pattern in self.failing)
+        return subprocess.CompletedProcess(words, int(failed), "", "error: no such host\n")
+
+    def pip(self, *words: str) -> None:
+        """As install.pip, which ends the set-up where pip fails."""
+        if self.run(sys.executable, "-m", "pip", "install", *words).returncode:
+            raise SystemExit(1)
+
+    def installed(self) -> List[str]:
+        """Return who installed which file, `.` for the project."""
+        return [
+            f"{line.split()[0]} {line.split()[-1]}" for line in self.asked if " install -" in line
+        ]
+
+
+def set_up(monkeypatch: pytest.MonkeyPatch, programs: FakePrograms, found: Set[str]) -> None:
+    """Run the installer with these programs, in an environment that has these packages."""
+    monkeypatch.setattr(install, "run", programs.run)
+    monkeypatch.setattr(install, "pip", programs.pip)
+    monkeypatch.setattr(install, "is_installed", lambda name: name in found)
+    monkeypatch.setattr(install, "needs_cuda", lambda: "torch" in found)
+    monkeypatch.setattr(install, "remove_unused", lambda: None)
+    monkeypatch.setattr(install, "compile_what_is_imported", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["install.py", "constraints.txt"])
+    monkeypatch.setattr(sys, "version_info", (3, 11, 7))
+    install.main()
+
+
+def test_uv_installs_and_pip_only_fetches_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs = FakePrograms()
+    set_up(monkeypatch, programs, set())
+    assert programs.installed() == [
+        "pip constraints-uv.txt",
+        "uv constraints-cpu.txt",
+        "uv constraints.txt",
+        "uv .",
+    ]
+    assert programs.asked[-1] == "pip uninstall --yes uv"
+    hashed = [line for line in programs.asked if line.endswith(".txt")]
+    assert len(hashed) == 3 and all("--require-hashes --no-deps" in line for line in hashed)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("failing", "by_pip"),
+    [
+        ("pip install .*-uv.txt", ["constraints-cpu.txt", "constraints.txt", "."]),
+        ("uv", ["constraints-cpu.txt", "constraints.txt", "."]),
+        ("uv .*constraints.txt", ["constraints.txt", "."]),
+        ("uv .*editable", ["."]),
+    ],
+)
+def test_pip_installs_from_the_first_failure_of_uv_on_and_one_line_says_why(
+    failing: str,
+    by_pip: List[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    programs = FakePrograms(failing)
+    set_up(monkeypatch, programs, set())
+    assert [line for line in programs.installed() if line.startswith("pip")] == [
+        "pip constraints-uv.txt",
+        *(f"pip {name}" for name in by_pip),
+    ]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("pip installs") and line.endswith("error: no such host")
+
+
+def test_without_builds_for_cpus_those_of_the_index_are_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    programs = FakePrograms(".*-cpu.txt")
+    set_up(monkeypatch, programs, {"torch"})
+    files = [line for line in programs.installed() if line.startswith("uv")]
+    assert files[1:] == ["uv constraints.txt", "uv constraints-cuda.txt", "uv ."]
+
+
+def test_pip_failing_too_ends_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit):
+        set_up(monkeypatch, FakePrograms("(uv|pip install) .*constraints.txt"), set())
+
+
+def test_builds_for_cpus_replace_those_of_an_earlier_set_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    programs = FakePrograms()
+    set_up(monkeypatch, programs, {"tensorflow"})
+    assert "pip uninstall --yes tensorflow tensorflow-cpu" in programs.asked
+    assert programs.installed().count("uv constraints-cpu.txt") == 2
+
+
+def test_uv_is_told_what_pip_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    configuration = (
+        "global.find-links='/elsewhere'\n"
+        "global.extra-index-url='file:///one\\nfile:///two'\n"
+        "install.find-links='/wheels /more'\n"
+        "freeze.timeout='1'\n"
+        ":env:.cert='/certificates.pem'\n"
+    )
+    monkeypatch.setattr(install, "run", FakePrograms(configuration=configuration).run)
+    assert install.uv_settings() == {
+        "UV_FIND_LINKS": "/wheels,/more",
+        "UV_INDEX": "file:///one file:///two",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "SSL_CERT_FILE": "/certificates.pem",
+    }
+
+
+def test_constraints_without_the_builds_for_cuda_lack_these_two_and_nothing_else() -> None:
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    kept = install.without_cuda(text)
+    names = re.findall("^([A-Za-z0-9_.-]+==)", text, re.MULTILINE)
+    left = re.findall("^([A-Za-z0-9_.-]+==)", kept, re.MULTILINE)
+    assert [name for name in names if name not in left] == ["tensorflow==", "torch=="]
+    assert set(kept.splitlines()) <= set(text.splitlines())
+
+
+def test_both_builds_of_tensorflow_have_one_version() -> None:
+    def version(file: str, name: str) -> List[str]:
+        return re.findall(f"^{name}==(\\S+)", (ROOT / file).read_text(encoding="utf-8"), re.M)
+
+    pinned = version("constraints.txt", "tensorflow")
+    assert len(pinned) == 1 and pinned == version("constraints-cpu.txt", "tensorflow-cpu")
+
+
+def test_the_version_of_a_package_is_that_of_its_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {"tensorflow-cpu": "2.21.0", "torch": "2.13.0+cpu"}
+
+    def version(name: str) -> str:
+        if name in installed:
+            return installed[name]
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    assert version_of("tensorflow") == version_of("TensorFlow") == "2.21.0"
+    assert version_of("torch") == "2.13.0+cpu"
+    assert version_of("poptorch") == ""
 
 
 CONSTRAINTS = sorted(ROOT.glob("constraints*.txt"))

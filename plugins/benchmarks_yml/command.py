@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import sys
@@ -26,6 +25,7 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.machine.files import replacing
 from ipubench.fixtures.machine.loopback import tuned
+from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.process import LAST_LINES, ServerProcess, last_lines
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of, is_spec
@@ -114,10 +114,7 @@ def _unmet(where: str, path: Path) -> str:
             continue
         if wanted.url or (wanted.marker and not wanted.marker.evaluate()):
             continue
-        try:
-            version = importlib.metadata.version(wanted.name)
-        except importlib.metadata.PackageNotFoundError:
-            version = ""
+        version = version_of(wanted.name)
         if not version or not wanted.specifier.contains(version, prereleases=True):
             found = f"this Python has {version}" if version else "this Python has none"
             return (

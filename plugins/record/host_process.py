@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib.metadata
 import platform
 import resource
 import signal
@@ -13,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Dict, Optional
+
+from ipubench.fixtures.machine.packages import version_of
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
 PACKAGES = (
@@ -72,10 +73,9 @@ def versions() -> Dict[str, str]:
     """Return the version of Python and of every installed package that can change a number."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        version = version_of(name)
+        if version:
+            found[name] = version
     return found
 
 

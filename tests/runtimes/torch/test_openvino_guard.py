@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.model_cache import version_of
+from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.runtimes.torch import openvino_guard
 from tests.support.harness import ROOT
 
