@@ -43,7 +43,7 @@ class Case:
     ours: Callable[[], Program]
     peers: Mapping[str, Callable[[], Program]]
     close: Callable[[], object] = lambda: None
-    least_batches: int = 1  # of a timed call, where a call costs more than its batches
+    call_seconds: float = 0.1  # a timed call lasts so long where a batch is shorter
 
 
 class Family(ABC):

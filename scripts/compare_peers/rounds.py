@@ -17,8 +17,6 @@ from scripts.compare_peers.case import Program
 
 #: Below, no pair of rounds encloses the median with 95 % confidence.
 LEAST_ROUNDS = 6
-# A timed call lasts so long where a batch is shorter.
-CALL_SECONDS = 0.1
 WARM_UP = 3
 # Programs have run once and compiled themselves by now: after a call this long no other is needed.
 LONG_SECONDS = 0.5
@@ -51,17 +49,16 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
 def alternate(
     programs: Mapping[str, Program],
     seconds: float,
-    least_batches: int = 1,
+    call_seconds: float,
     clock: Clock = time.perf_counter,
 ) -> Dict[str, List[float]]:
     """Return the seconds per batch of every round by program; each program has run once.
 
-    Rounds go on for ``seconds``, and until there are LEAST_ROUNDS of them. Disturbed rounds are
-    left out where enough others remain.
+    A timed call takes as many batches as last ``call_seconds``, one at least. Rounds go on for
+    ``seconds``, and until there are LEAST_ROUNDS of them. Disturbed rounds are left out where
+    enough others remain.
     """
-    calls = {
-        name: _Call.warmed(program, least_batches, clock) for name, program in programs.items()
-    }
+    calls = {name: _Call.warmed(program, call_seconds, clock) for name, program in programs.items()}
     names = list(calls)
     times: Dict[str, List[float]] = {name: [] for name in names}
     quiet: List[bool] = []
@@ -84,26 +81,25 @@ class _Call:
 
     program: Program
     batches: int
-    least_batches: int
 
     @classmethod
-    def warmed(cls, program: Program, least: int, clock: Clock) -> _Call:
+    def warmed(cls, program: Program, call_seconds: float, clock: Clock) -> _Call:
         """Run the program until its batches cost what they will, and find their number."""
         spent = []
         for _ in range(WARM_UP):
             start = clock()
-            program(least)
-            spent.append((clock() - start) / least)
-            if spent[-1] * least > LONG_SECONDS:
+            program(1)
+            spent.append(clock() - start)
+            if spent[-1] > LONG_SECONDS:
                 break
-        return cls(program, max(least, int(CALL_SECONDS / max(min(spent), 1e-9))), least)
+        return cls(program, max(1, int(call_seconds / max(min(spent), 1e-9))))
 
     def timed(self, clock: Clock) -> float:
         """Return the seconds of a batch."""
-        if self.batches > self.least_batches:
+        if self.batches > 1:
             # The first batch after another program finds its data out of the caches. A long one
             # does not notice.
-            self.program(self.least_batches)
+            self.program(1)
         start = clock()
         self.program(self.batches)
         return (clock() - start) / self.batches

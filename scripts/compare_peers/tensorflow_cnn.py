@@ -32,10 +32,10 @@ KERAS_NAMES = {
     "efficientnet-b0": "EfficientNetB0",
     "efficientnet-b4": "EfficientNetB4",
 }
-# What Keras's loops cost apart from the batches must not show: images of a timed call.
-IMAGES_OF_CALL = {"inference": 32, "training": 8}
-# Batches that Keras's loops have in memory; each call takes as many of them as it is asked for.
-MOST_BATCHES = 64
+# What Keras's loops cost apart from the batches must not show.
+CALL_SECONDS = 1.0
+# That Keras's loops have in memory; each call takes as many of them as it is asked for.
+IMAGES = 128
 
 
 class _TensorFlowCnn(Family):
@@ -60,7 +60,7 @@ class _TensorFlowCnn(Family):
         peers = KerasPeers(self.host.tf, config, self.conditions.dtype)
         return Case(
             float(size), self.conditions.dtype, partial(self._ours, config), peers.builders(),
-            close=self._close_case, least_batches=peers.least_batches,
+            close=self._close_case, call_seconds=CALL_SECONDS,
         )  # fmt: skip
 
     def _config(self, network: str, batch: int) -> Any:
@@ -126,7 +126,6 @@ class KerasPeers:
         self.config = config
         self.policy = "mixed_bfloat16" if dtype == "bfloat16" else "float32"
         self.batch = int(config.micro_batch_size)
-        self.least_batches = max(1, IMAGES_OF_CALL[config.mode] // self.batch)
         self._made: Optional[Tuple[Any, Any, Any]] = None
 
     def builders(self) -> Dict[str, Callable[[], Program]]:
@@ -152,7 +151,7 @@ class KerasPeers:
                 weights=None, classifier_activation=None, input_shape=(pixels, pixels, 3)
             )
             generator = np.random.default_rng(0)
-            count = min(MOST_BATCHES, 4 * self.least_batches) * self.batch
+            count = max(1, IMAGES // self.batch) * self.batch
             images = generator.random((count, pixels, pixels, 3), dtype=np.float32) * 255
             self._made = model, images, generator.integers(0, 1000, count).astype(np.int32)
         return self._made

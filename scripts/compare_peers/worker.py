@@ -67,11 +67,11 @@ def rows_of(family: Family, name: str, job: Job) -> Iterator[Row]:
 
 
 def _rows(case: Case, empty: Row, seconds: float) -> Iterator[Row]:
-    programs, reasons = built({OURS: case.ours, **case.peers}, case.least_batches)
+    programs, reasons = built({OURS: case.ours, **case.peers})
     times: Dict[str, List[float]] = {}
     if OURS not in reasons:
         try:
-            times = alternate(programs, seconds, case.least_batches)
+            times = alternate(programs, seconds, case.call_seconds)
         except Exception as error:
             reasons[OURS] = reason_of(error)
     if OURS in reasons:
@@ -99,9 +99,7 @@ def compared(case: Case, empty: Row, times: Dict[str, List[float]]) -> Row:
     )
 
 
-def built(
-    builders: Dict[str, Callable[[], Program]], batches: int
-) -> Tuple[Dict[str, Program], Dict[str, str]]:
+def built(builders: Dict[str, Callable[[], Program]]) -> Tuple[Dict[str, Program], Dict[str, str]]:
     """Return the programs, each of which has run, and why the others cannot; ours comes first.
 
     Nothing is built once ours cannot be.
@@ -111,7 +109,7 @@ def built(
     for name, build in builders.items():
         try:
             program = build()
-            program(batches)
+            program(1)
             programs[name] = program
         except Exception as error:
             reasons[name] = reason_of(error)

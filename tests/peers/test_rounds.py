@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.record.statistics import median
-from scripts.compare_peers.rounds import CALL_SECONDS, LEAST_ROUNDS, alternate, paired_ratio
+from scripts.compare_peers.rounds import LEAST_ROUNDS, alternate, paired_ratio
 
 SECONDS = st.floats(min_value=1e-6, max_value=1e3)
 PAIRS = st.lists(st.tuples(SECONDS, SECONDS), min_size=LEAST_ROUNDS, max_size=40)
 TINY = 1e-9
+CALL_SECONDS = 0.1
 
 
 class Machine:
@@ -70,14 +71,14 @@ def test_rounds_without_a_partner_are_refused() -> None:
 @given(
     st.lists(st.floats(min_value=1e-3, max_value=5), min_size=2, max_size=4),
     st.floats(min_value=0.01, max_value=20),
-    st.integers(1, 4),
+    st.floats(min_value=1e-3, max_value=1),
 )
 def test_programs_take_turns_until_the_time_is_used(
-    batches: List[float], seconds: float, least: int
+    batches: List[float], seconds: float, call_seconds: float
 ) -> None:
     machine = Machine()
     programs = {f"p{n}": machine.program(f"p{n}", each) for n, each in enumerate(batches)}
-    times = alternate(programs, seconds, least, machine.clock)
+    times = alternate(programs, seconds, call_seconds, machine.clock)
     for number, each in enumerate(batches):
         assert times[f"p{number}"] == pytest.approx([each] * len(times["p0"]))
     assert len(times["p0"]) >= LEAST_ROUNDS
@@ -86,7 +87,7 @@ def test_programs_take_turns_until_the_time_is_used(
 def test_each_program_is_in_turn_the_first_of_a_round() -> None:
     machine = Machine()
     programs = {name: machine.program(name, 2 * CALL_SECONDS) for name in "abc"}
-    alternate(programs, 1e-3, 1, machine.clock)
+    alternate(programs, 1e-3, CALL_SECONDS, machine.clock)
     rounds = machine.calls[-3 * LEAST_ROUNDS :]
     assert "".join(rounds) == "abcbcacab" * (LEAST_ROUNDS // 3)
 
@@ -99,5 +100,5 @@ def test_a_short_batch_is_timed_many_at_once() -> None:
         seen["most"] = max(seen["most"], batches)
         machine.now += batches * CALL_SECONDS / 50
 
-    alternate({"short": short}, 1e-3, 1, machine.clock)
+    alternate({"short": short}, 1e-3, CALL_SECONDS, machine.clock)
     assert 49 <= seen["most"] <= 50
