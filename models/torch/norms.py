@@ -67,7 +67,7 @@ def expand_group_norms(network: nn.Module) -> None:
         if isinstance(layer, nn.GroupNorm):
             expanded = ChannelGroupNorm(layer.num_groups, layer.num_channels, layer.eps)
             expanded.load_state_dict(layer.state_dict())
-            replace_layer(network, path, expanded)
+            replace_layer(network, path, expanded.to(layer.weight.dtype))
 
 
 def apply_norm(network: nn.Module, norm: Norm) -> None:

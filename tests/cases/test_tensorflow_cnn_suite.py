@@ -55,7 +55,8 @@ def test_a_rate_that_has_no_default_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_updates_of_training_are_recorded(tmp_path: Path, records: Path) -> None:
-    run(tmp_path, TRAINING, "-k", "resnet50", f"--dataset-dir={records}").assert_code(0)
+    words = ["-k", "resnet50", "--sweep", f"--dataset-dir={records}"]
+    run(tmp_path, TRAINING, *words).assert_code(0)
     found = recorded(tmp_path)
     assert [record["data"]["mode"] for record in found] == ["synthetic", "generated", "real"]
     for record in found:

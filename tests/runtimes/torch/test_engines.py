@@ -223,15 +223,22 @@ def test_every_engine_takes_images_as_they_travel(
 
 @pytest.mark.numeric
 @pytest.mark.parametrize("dtype", sorted({DTYPE, "float32"}))
-def test_openvino_takes_residual_blocks_with_group_norms(
-    dtype: str, paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("engine", ["onednn", "openvino"])
+def test_engines_take_residual_blocks_with_group_norms(
+    engine: str,
+    dtype: str,
+    paths: List[str],
+    torch: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+    if engine == "openvino":
+        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
     # With an answer that is kept, a crash of OpenVINO's compiler would end this process.
     monkeypatch.setenv("IPUBENCH_CACHE_DIR", str(tmp_path))
     network = small_resnet(torch, (2, 1, 1, 1), norm_layer=partial(torch.nn.GroupNorm, 8))
     raw = images(paths, 64, torch)
-    found = run(network, raw, "openvino", dtype, torch)
+    found = run(network, raw, engine, dtype, torch)
     agree(found, expected(network, raw, torch), BOUNDS[dtype], torch)
 
 
