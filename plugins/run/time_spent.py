@@ -53,7 +53,7 @@ FIXTURES = {
     "tensorflow_serving": "import",
     "data": "data",
 }
-#: Of the time of a run, in the line at its end; what is less is said together.
+#: Parts of less than this share of a run are not in the line at its end.
 LEAST_SHARE = 0.01
 #: A process that says it started longer ago has a clock that cannot be relied on.
 LONGEST_START = 3600.0

@@ -100,11 +100,9 @@ def _unfit(case: Case, device: str) -> str:
         return "" if needs else "for a host: --device=cpu or --device=cuda"
     if needs:
         return f"need {needs} IPU{'s' if needs > 1 else ''}: --device=ipu"
-    return (
-        f"need a CPU for {case.config.needs_cpu}"
-        if device == "cuda" and case.config.needs_cpu
-        else ""
-    )
+    if device == "cuda" and case.config.needs_cpu:
+        return f"need a CPU for {case.config.needs_cpu}"
+    return ""
 
 
 def _judge_overrides(

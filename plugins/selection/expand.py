@@ -90,8 +90,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in marks:
         axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
         quick, tier = mark.kwargs.get("quick"), mark.kwargs.get("tier", USUAL)
-        found = selection.device == "cpu" and option.data is None
-        rare = mark.kwargs.get("rare_on_cpu", ()) if found else ()
+        usual_data = selection.device == "cpu" and option.data is None
+        rare = mark.kwargs.get("rare_on_cpu", ()) if usual_data else ()
         for entry in mark.args:
             family = Family.of(entry, axes)
             for case in expand(family, selection.assignments, option.data, option.precision, quick):

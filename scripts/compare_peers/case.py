@@ -9,6 +9,7 @@ from typing import Any, Callable, List, Mapping, Optional, Sequence
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.shared import compute_dtype
+from scripts.compare_peers import levels
 
 #: Runs so many batches and returns when all are done.
 Program = Callable[[int], object]
@@ -17,6 +18,16 @@ PRECISIONS = ("16.16", "16.32", "32.32")
 
 class NotMeasured(Exception):
     """A program that cannot run, or cannot be compared; the message says why."""
+
+
+def repeated(run: Callable[[], object]) -> Program:
+    """Return a program of which ``run`` is one batch."""
+
+    def program(batches: int) -> None:
+        for _ in range(batches):
+            run()
+
+    return program
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,11 @@ class Conditions:
     def dtype(self) -> str:
         """The type of the operations, as ``precision`` means it here."""
         return compute_dtype(self.device, self.precision)
+
+    def require_onnxruntime_level(self) -> None:
+        """Raise NotMeasured where ONNX Runtime would use other instructions than its peers."""
+        if self.level != levels.NATIVE:
+            raise NotMeasured("no variable limits the instructions of ONNX Runtime")
 
 
 @dataclass(frozen=True)

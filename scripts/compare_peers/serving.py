@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, List
 
@@ -18,7 +17,7 @@ from ipubench.bench_inference.bench_triton import HOST, TritonClassifier
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.servers.triton.repository import INPUT, OUTPUT
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
-from scripts.compare_peers.case import Case, Conditions, Family, Program
+from scripts.compare_peers.case import Case, Conditions, Family, Program, repeated
 
 CLIENTS = (1, 4, 8)
 WAYS = ("sync", "async")
@@ -70,24 +69,19 @@ class _Opened:
         """Return the benchmark's own clients; the server has the network by now."""
         self._step.build()
         self._step.compile()
-        return partial(_times, self._step)
+        return repeated(self._step)
 
     def other(self) -> Program:
         """Return the independent client."""
         address = self._runtime.server.address
         self._others.append(Other(address, self._config, self._feed.generated()))
-        return partial(_times, self._others[-1])
+        return repeated(self._others[-1])
 
     def close(self) -> None:
         """Let the server forget the case."""
         for other in self._others:
             other.close()
         self._step.close()
-
-
-def _times(work: Any, count: int) -> None:
-    for _ in range(count):
-        work()
 
 
 class Other:

@@ -20,7 +20,7 @@ import numpy as np
 from ipubench.bench_inference.validation import Validation
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from scripts.compare_peers.case import DATA, Case, Conditions, Family, Program
+from scripts.compare_peers.case import DATA, Case, Conditions, Family, Program, repeated
 
 NETWORKS: Dict[str, Dict[str, Any]] = {
     "resnet50": {"model": "resnet", "model_size": "50"},
@@ -181,7 +181,7 @@ class KerasPeers:
         run = self.tf.function(
             lambda inputs: self.tf.argmax(model(inputs, training=False), axis=1), jit_compile=xla
         )
-        return lambda batches: [run(first).numpy() for _ in range(batches)]
+        return repeated(lambda: run(first).numpy())
 
     def _trained(self) -> Tuple[Any, Any, Any]:
         """Return (model, loss, optimiser) of a training."""
@@ -211,4 +211,4 @@ class KerasPeers:
 
         _, images, labels = self._parts()
         first = self.tf.constant(images[: self.batch]), self.tf.constant(labels[: self.batch])
-        return lambda batches: [update(*first).numpy() for _ in range(batches)]
+        return repeated(lambda: update(*first).numpy())

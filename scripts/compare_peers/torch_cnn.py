@@ -21,8 +21,7 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.runtimes.torch.engines import build_engine, default_engine
 from ipubench.fixtures.runtimes.torch.openvino_guard import import_openvino
 from ipubench.models.torch.architectures import ARCHITECTURES
-from scripts.compare_peers import levels
-from scripts.compare_peers.case import Case, Conditions, Family, NotMeasured, Program
+from scripts.compare_peers.case import Case, Conditions, Family, Program, repeated
 
 BATCH_SIZES = (1, 16)
 ENGINES = ("onednn", "compile", "eager")  # PyTorch's own
@@ -134,11 +133,10 @@ class TorchCnn(Family):
         precision = {"bfloat16": "bf16", "float32": "f32"}[self.conditions.dtype]
         settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": precision}
         request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
-        return _repeated(lambda: request.infer([numbers], share_inputs=True, share_outputs=True))
+        return repeated(lambda: request.infer([numbers], share_inputs=True, share_outputs=True))
 
     def _onnxruntime(self, make: Network, config: Classifier) -> Program:
-        if self.conditions.level != levels.NATIVE:
-            raise NotMeasured("no variable limits the instructions of ONNX Runtime")
+        self.conditions.require_onnxruntime_level()
         import onnxruntime
         import torch
 
@@ -155,24 +153,17 @@ class TorchCnn(Family):
                 path, options, providers=["CPUExecutionProvider"]
             )
         feed = {"images": images.numpy()}
-        return _repeated(lambda: session.run(None, feed))
+        return repeated(lambda: session.run(None, feed))
 
 
 def _program(run: Callable[[Any], Any], images: Any) -> Program:
     import torch
 
+    batches_of = repeated(partial(run, images))
+
     def program(batches: int) -> None:
         with torch.inference_mode():
-            for _ in range(batches):
-                run(images)
-
-    return program
-
-
-def _repeated(run: Callable[[], Any]) -> Program:
-    def program(batches: int) -> None:
-        for _ in range(batches):
-            run()
+            batches_of(batches)
 
     return program
 
