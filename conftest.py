@@ -11,10 +11,14 @@ from typing import Optional
 import pytest
 
 
+class _Interrupted(SystemExit, KeyboardInterrupt):
+    """Ends Python without a traceback, and a session of pytest that has begun as Ctrl-C does."""
+
+
 def _interrupted(number: int, frame: Optional[FrameType]) -> None:
     # Pytest captures while it loads, and shows what it captured once an exception ends that.
     print("\ninterrupted while the suite was loaded: nothing was measured", file=sys.stderr)
-    raise SystemExit(int(pytest.ExitCode.INTERRUPTED))
+    raise _Interrupted(int(pytest.ExitCode.INTERRUPTED))
 
 
 # Pytest answers Ctrl-C from its configuration on; before, Python would print a traceback.

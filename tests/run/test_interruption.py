@@ -285,10 +285,26 @@ sys.addaudithook(watch)
 """
 
 
-def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "at_an_import.py").write_text(AT_AN_IMPORT)
+# The last that is registered is configured first: before conftest.py.
+IN_THE_SESSION = """
+import os, signal, pytest
+
+class Early:
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    config.pluginmanager.register(Early())
+"""
+
+
+@pytest.mark.parametrize("moment", [AT_AN_IMPORT, IN_THE_SESSION], ids=["import", "session"])
+def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path, moment: str) -> None:
+    (tmp_path / "at_a_moment.py").write_text(moment)
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "at_an_import", "-k", "dense"],
+        [sys.executable, "-m", "pytest", "-p", "at_a_moment", "-k", "dense"],
         cwd=str(ROOT),
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
