@@ -5,14 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 K ?= resnet50
-# Each worker begins with a half of the tests, in our order (tests/conftest.py); a worker that
-# finishes early takes over tests from the other.
+# Each worker begins with an equal part of the tests, in our order (tests/conftest.py); a worker that
+# finishes early takes over tests from another. Three keep two cores busy: some tests wait for
+# processes and servers.
 # Pytest's look for errors in destructors would collect garbage five times, of millions of objects.
-WORKERS ?= -n 2 --dist worksteal -p no:unraisableexception
+WORKERS ?= -n 3 --dist worksteal -p no:unraisableexception
 # Tests start the suite hundreds of times: without compiled files each start takes half as long again.
 unexport PYTHONDONTWRITEBYTECODE
-# Threads that wait do not keep a core busy: tests run side by side on the same cores.
-QUIETLY := OMP_WAIT_POLICY=passive KMP_BLOCKTIME=0
+# Threads that wait do not keep a core busy: tests run side by side on the same cores. Large pages
+# where glibc has them: a third of the time that tests of PyTorch spend in the kernel.
+QUIETLY := OMP_WAIT_POLICY=passive KMP_BLOCKTIME=0 GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 # The frameworks compute as on a CPU that has AVX2 but neither AVX-512 nor bfloat16. TensorFlow uses
 # oneDNN on larger CPUs only.
 AS_AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \

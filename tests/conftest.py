@@ -69,9 +69,10 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.mkdtemp(prefix="ipubench-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ["IPUBENCH_CACHE_DIR"] = folder
-        # What XLA is given is ours, not how LLVM optimises what it makes of it, which takes a third
-        # of the time; tests of numbers do without this where make test-avx2 runs them.
-        os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+        # What XLA is given is ours, not how LLVM optimises what it makes of it, which takes almost
+        # half of the time; tests of numbers do without this where make test-avx2 runs them.
+        hasty = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+        os.environ.setdefault("XLA_FLAGS", hasty)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
@@ -100,7 +101,7 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
 
     Each kernel that TensorFlow's XLA compiles makes every later C++ exception of the process slower
     to unwind, and OpenVINO throws thousands while it converts a network: seconds become minutes.
-    Of two workers one begins with PyTorch, the other soon comes to TensorFlow.
+    Of several workers one begins with PyTorch, another soon comes to TensorFlow.
     """
     items.sort(key=_turn)
 

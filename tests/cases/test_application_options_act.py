@@ -163,9 +163,10 @@ def asked(config: Application) -> str:
 
 def on_disk() -> List[str]:
     """Return what is in the current folder, less what TensorFlow writes as it traces."""
-    # TensorFlow writes Python there, and Python compiles it.
-    ours = (path for path in Path().rglob("*") if "__" not in str(path))
-    return sorted(map(str, ours))
+    # TensorFlow writes Python there, and Python compiles it: __autograph_..., __pycache__. Two such
+    # signs may be in the random part of a temporary folder's name too.
+    theirs = re.compile(r"(^|/)__")
+    return sorted(str(path) for path in Path().rglob("*") if not theirs.search(str(path)))
 
 
 def accepted(config: Application, option: str) -> List[Application]:
