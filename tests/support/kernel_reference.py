@@ -90,28 +90,24 @@ def grouped_conv(config: GroupedConv, w: Weights, x: Array) -> Array:
 
 
 def convolution(images: Array, kernel: Array, stride: int) -> Array:
-    """One grouped convolution with SAME padding, a pixel of the output at a time."""
+    """One grouped convolution with SAME padding, a weight's position in the kernel at a time."""
     batch_size, side, _, channels = images.shape
     size, _, depth, filters = kernel.shape
     groups = channels // depth
-    width = filters // groups
     result = -(-side // stride)
     padding = max(0, (result - 1) * stride + size - side)
     before = padding // 2
     padded = np.zeros((batch_size, side + padding, side + padding, channels))
     padded[:, before : before + side, before : before + side] = images
-    output = np.zeros((batch_size, result, result, filters))
-    for row in range(result):
-        for column in range(result):
-            top, left = row * stride, column * stride
-            window = padded[:, top : top + size, left : left + size]
-            for group in range(groups):
-                part = window[..., group * depth : (group + 1) * depth]
-                weights = kernel[..., group * width : (group + 1) * width]
-                output[:, row, column, group * width : (group + 1) * width] = np.tensordot(
-                    part, weights, axes=3
-                )
-    return output
+    grouped = padded.reshape(*padded.shape[:3], groups, depth)
+    weights = kernel.reshape(size, size, depth, groups, filters // groups)
+    reach = (result - 1) * stride + 1
+    output = np.zeros((batch_size, result, result, groups, filters // groups))
+    for row in range(size):
+        for column in range(size):
+            seen = grouped[:, row : row + reach : stride, column : column + reach : stride]
+            output += np.einsum("bhwgd,dgf->bhwgf", seen, weights[row, column])
+    return output.reshape(batch_size, result, result, filters)
 
 
 OUTPUTS: Dict[type, Callable[[Any, Weights, Array], Array]] = {
