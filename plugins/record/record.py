@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.fixtures.case.cases import Case, config_hash, effective_options
 from ipubench.fixtures.case.options import plain_options
@@ -22,6 +22,8 @@ from ipubench.plugins.record.statistics import Throughput
 NAMESPACE = "ipubench"
 # What frameworks run a case with by themselves.
 PLAIN_ENGINES = ("", "eager", "tensorflow", "poptorch", "popart", "tensorflow-ipu")
+# How a record says that a case compiled by itself, or took what an earlier run had compiled.
+COMPILED = ("fresh", "cached")
 # A case that claims more than this share of the measured peak did not do its work.
 LARGEST_CREDIBLE_SHARE = 1.25
 
@@ -77,6 +79,16 @@ def spent_of(benchmark: Dict[str, Any]) -> Dict[str, float]:
     spent = record_of(benchmark).get("spent")
     found = spent.items() if isinstance(spent, dict) else ()
     return {part: float(seconds) for part, seconds in found if isinstance(seconds, (int, float))}
+
+
+def compile_text(record: Mapping[str, Any]) -> str:
+    """Return the seconds of a compilation, or how there was none; '' where nobody saw it.
+
+    A command of a benchmarks.yml compiles by itself.
+    """
+    if record["compile"] in COMPILED:
+        return f"{record['compile_seconds']:.1f}"
+    return "reused" if record["compile"] == "reused" else ""
 
 
 def ran_by(record: Dict[str, Any]) -> str:

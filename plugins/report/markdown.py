@@ -14,6 +14,7 @@ from ipubench.plugins.baseline.rows import (
     interval_text,
     own_noise,
 )
+from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.text import (
     markdown_row,
     minute_of,
@@ -41,10 +42,6 @@ MARKS = {
     "improved": "🟢",
     UNJUDGED: "⚪",
 }
-
-
-# What a case compiled by itself, or took from the cache of compiled models.
-COMPILED = ("fresh", "cached")
 # Columns of text.
 LEFT = ("case", "verdict", "why", "engine")
 
@@ -125,13 +122,6 @@ def _full(row: Dict[str, Any]) -> List[str]:
         change_text(row),
         row["kind"],
     ]
-
-
-def compile_text(row: Dict[str, Any]) -> str:
-    """Return the seconds of a compilation, or how there was none."""
-    if row["compile"] in COMPILED:
-        return f"{row['compile_seconds']:.1f}"
-    return "reused" if row["compile"] == "reused" else ""
 
 
 def change_text(row: Dict[str, Any]) -> str:

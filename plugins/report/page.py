@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import importlib.util
 import json
 import math
@@ -20,11 +22,11 @@ from ipubench.plugins.baseline.rows import (
 )
 from ipubench.plugins.baseline.runs import BAD
 from ipubench.plugins.record.files import finite
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import COMPILED, compile_text, record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
-from ipubench.plugins.report.markdown import COMPILED, change_text, compile_text
+from ipubench.plugins.report.markdown import change_text
 from ipubench.plugins.report.profiles import as_html
 
 WEB = Path(__file__).with_name("web")
@@ -59,12 +61,12 @@ CHART_KEYS = (
     "threshold",
 )
 FILTERS = (("kind", "Verdict"), ("framework", "Framework"), ("mode", "Mode"), ("data", "Data"))
-# Heading, key by which the column sorts, whether it holds numbers.
+# Heading, key by which the column sorts, whether it holds numbers. A phone shows the first three.
 COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
     ("case", "name", False),
+    ("throughput", "throughput", True),
     ("verdict", "kind", False),
     ("change", "change", True),
-    ("throughput", "throughput", True),
     ("±", "spread", True),
     ("p50 ms", "p50_ms", True),
     ("p99 ms", "p99_ms", True),
@@ -110,11 +112,16 @@ def page(report: Report) -> str:
             if values
         ),
         data=_embedded({"rows": [_chart_row(row) for row in rows], "details": _details(report)}),
-        plotly=get_plotlyjs(),
+        plotly=_packed(get_plotlyjs()),
         script="\n".join(
             (WEB / name).read_text(encoding="utf-8") for name in ("table.js", "charts.js")
         ),
     )
+
+
+def _packed(script: str) -> str:
+    """Return a script as base64 of gzip, the same for every report."""
+    return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
 
 
 def _problems(problems: Sequence[str]) -> str:

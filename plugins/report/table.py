@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
-from ipubench.plugins.record.record import ran_by, record_of, shown_throughput
+from ipubench.plugins.record.record import (
+    compile_text,
+    ran_by,
+    record_of,
+    shown_throughput,
+)
 from ipubench.plugins.record.text import aligned, cut_middle, percent, short_number
 
 HEADINGS = (
@@ -66,8 +71,6 @@ def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
     record = record_of(benchmark)
     throughput, latency = record["throughput"], record["latency"]
     share = (record["compute"] or {}).get("share")
-    compiled = {"fresh": f"{record['compile_seconds']:.1f}", "reused": "reused"}
-    compiled["cached"] = compiled["fresh"]
     kind = "" if verdict is None else str(verdict["kind"])
     cells = (
         f"  {record['name']}",
@@ -76,8 +79,7 @@ def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
         percent(throughput["spread"]),
         short_number(latency["p50_ms"]),
         short_number(latency["p99_ms"]),
-        # A command of a benchmarks.yml compiles by itself, and nobody sees for how long.
-        compiled.get(record["compile"], "-"),
+        compile_text(record) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",
         change_text(verdict),

@@ -97,7 +97,7 @@ def test_typing_filters_and_changes_the_address(browser: Browser, url: str) -> N
 
 def test_a_column_sorts_both_ways_and_empty_cells_come_last(browser: Browser, url: str) -> None:
     browser.open(url)
-    values = f"{VISIBLE_ROWS}.map(r => r.cells[3].dataset.value)"
+    values = f"{VISIBLE_ROWS}.map(r => r.cells[1].dataset.value)"
     click = "document.querySelector('th[data-key=throughput] button').click()"
     for sign, word in ((1, "ascending"), (-1, "descending")):
         browser.evaluate(click)
@@ -132,6 +132,43 @@ def test_a_phone_has_no_horizontal_scroll(browser: Browser, url: str) -> None:
         ".filter(e => !e.closest('.scroll') && e.getBoundingClientRect().right > 375).length"
     )
     assert browser.evaluate(wide) == 0
+    for key in ("name", "throughput", "kind"):
+        head = f"document.querySelector('#table th[data-key={key}]').getBoundingClientRect()"
+        assert browser.evaluate(f"{head}.right") < 375, key
+
+
+def test_back_undoes_what_was_chosen_last(browser: Browser, url: str) -> None:
+    browser.open(url)
+    browser.evaluate(
+        "const choice = document.querySelector('select[name=kind]'); choice.value = 'improved';"
+        "choice.dispatchEvent(new Event('change'))"
+    )
+    browser.evaluate("document.getElementById('q').focus()")
+    for letter in "den":
+        browser.call("Input.insertText", text=letter)
+    browser.evaluate("document.querySelector('td.name a').click()")
+    assert "case=" in browser.evaluate("location.hash")
+    back = (
+        "new Promise(done => {"
+        "addEventListener('hashchange', () => done(location.hash), {once: true}); history.back()})"
+    )
+    assert browser.evaluate(back) == "#kind=improved&q=den"
+    assert browser.evaluate(back) == "#kind=improved"
+    assert browser.evaluate("document.getElementById('q').value") == ""
+    assert len(names(browser)) == 6
+    assert browser.evaluate(back) == ""
+    assert len(names(browser)) == 62
+
+
+def test_a_browser_that_cannot_unpack_the_charts_has_the_table(browser: Browser, url: str) -> None:
+    old = "delete window.DecompressionStream"
+    added = browser.call("Page.addScriptToEvaluateOnNewDocument", source=old)
+    try:
+        browser.open(f"{url}#q=resnet50+bs16&data=real")
+    finally:
+        browser.call("Page.removeScriptToEvaluateOnNewDocument", **added)
+    assert names(browser) == ["resnet50-bs16-real"]
+    assert not browser.evaluate("document.getElementById('no-charts').hidden")
 
 
 def test_the_dark_has_dark_paper_and_light_ink(browser: Browser, url: str) -> None:

@@ -24,6 +24,12 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 
+# Of a page of ours: what it unpacks first takes a moment.
+READY = """new Promise((done) => {
+  const look = () => document.documentElement.dataset.ready ? done() : setTimeout(look, 5);
+  look();
+})"""
+
 
 def chromium() -> Optional[str]:
     """Return the program, or None."""
@@ -113,6 +119,7 @@ class Browser:
             self.call("Page.navigate", url=address)
             while not self._loaded:
                 self._note(self._read())
+        self.evaluate(READY)
 
     def resize(self, width: int, height: int) -> None:
         """Give the window another size, in CSS pixels."""

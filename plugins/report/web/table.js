@@ -10,6 +10,7 @@ const report = (() => {
   const byId = new Map(data.rows.map((row) => [row.id, row]));
   const listeners = [];
   let state = new URLSearchParams(location.hash.slice(1));
+  let searching = false; // the newest step of the history is a search, which may go on
 
   function matches(row) {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -48,6 +49,7 @@ const report = (() => {
   }
 
   function restore() {
+    searching = false;
     state = new URLSearchParams(location.hash.slice(1));
     search.value = state.get("q") || "";
     selects.forEach((select) => { select.value = state.get(select.name) || ""; });
@@ -55,11 +57,15 @@ const report = (() => {
     show();
   }
 
+  // Back undoes what was chosen last; a search is one step, however many letters it has.
   function keep(name, value) {
     if (value) state.set(name, value);
     else state.delete(name);
     const text = state.toString();
-    history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+    const address = text ? `#${text}` : location.pathname + location.search;
+    if (searching && name === "q") history.replaceState(null, "", address);
+    else history.pushState(null, "", address);
+    searching = name === "q";
   }
 
   function start() {
