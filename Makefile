@@ -16,9 +16,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # where glibc has them: a third of the time that tests of PyTorch spend in the kernel.
 QUIETLY := OMP_WAIT_POLICY=passive KMP_BLOCKTIME=0 GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 # The frameworks compute as on a CPU that has AVX2 but neither AVX-512 nor bfloat16. TensorFlow uses
-# oneDNN on larger CPUs only.
+# oneDNN on larger CPUs only. XLA's products are YNNPACK's, which no variable limits: Eigen's instead.
 AS_AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
-	TF_ENABLE_ONEDNN_OPTS=0 XLA_FLAGS=--xla_cpu_max_isa=AVX2
+	TF_ENABLE_ONEDNN_OPTS=0 \
+	XLA_FLAGS="--xla_cpu_max_isa=AVX2 --xla_cpu_experimental_ynn_fusion_type="
 # A Python 3.8, the version of the Poplar SDK, where this machine has one.
 PYTHON38 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.8.*/bin/python) $(shell command -v python3.8 2>/dev/null))
 VENV38 := .venv38

@@ -38,6 +38,10 @@ class Dense(TensorFlowKernel):
         forward = 2.0 * self.size**2
         return 2 * forward if self.mode == "training" else forward
 
+    def xla_is_faster(self, onednn: bool) -> bool:
+        """Whether XLA runs the case faster: by a tenth to a quarter where there is no oneDNN."""
+        return not onednn
+
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches."""
         return self.arrays(data, TensorSpec("inputs", (self.batch_size, self.size)))

@@ -90,12 +90,17 @@ class GroupedConv(TensorFlowKernel):
         training = self.mode == "training"
         return (3 * sum(counts) - counts[0] if training else sum(counts)) / self.block_repeats
 
-    def xla_is_faster(self) -> bool:
+    def xla_is_faster(self, onednn: bool) -> bool:
         """Whether XLA runs the case faster: a small depthwise inference, as sums of shifts.
 
-        XLA's own grouped convolutions are many times slower than TensorFlow's on a CPU, and so is
-        its gradient of the sums.
+        XLA's own grouped convolutions are many times slower than oneDNN's, and so is its gradient
+        of the sums. Without ``onednn`` the sums are faster in any size and mode (a hundred times
+        in inference, ten to thirty in training), and so is the gradient of groups of several
+        channels (nine times).
         """
+        if not onednn:
+            several = self.mode == "training" and self.filter_in > self.groups
+            return self.shifts or several
         values = self.batch_size * self.input_size**2 * self.filter_in
         return self.shifts and self.mode == "inference" and values <= XLA_LIMIT
 

@@ -42,10 +42,11 @@ class Lstm(TensorFlowKernel):
         product = 8.0 * self.timesteps * self.hidden_size**2
         return (5 if self.mode == "training" else 2) * product
 
-    def xla_is_faster(self) -> bool:
+    def xla_is_faster(self, onednn: bool) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = 4 * self.hidden_size**2, self.mode == "training"
-        return xla_is_faster(weights, self.batch_size, self.timesteps, training, self.precision)
+        sizes = weights, self.batch_size, self.timesteps
+        return xla_is_faster(onednn, *sizes, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 from pathlib import Path
 from typing import Dict, Mapping
 
@@ -28,7 +29,7 @@ def avx2_variables(makefile: Path = MAKEFILE) -> Dict[str, str]:
     found = re.search(r"^AS_AVX2 := (.*)$", text, re.MULTILINE)
     if found is None:
         raise ValueError(f"{makefile} has no line AS_AVX2")
-    return dict(word.split("=", 1) for word in found[1].split())
+    return dict(word.split("=", 1) for word in shlex.split(found[1]))
 
 
 def environment_of(level: str, environ: Mapping[str, str] = os.environ) -> Dict[str, str]:

@@ -189,16 +189,21 @@ def test_hmc_is_left_out_where_other_data_or_precisions_are_asked_for() -> None:
     assert not synthetic.excluded
 
 
-def test_xla_is_for_small_layers() -> None:
-    for mode in ("inference", "training"):
-        for config in (Lstm(), Gru(), Rnn(), LstmMulti()):
-            full = dataclasses.replace(config, mode=mode, precision="32.32")
-            assert full.use_xla
-            assert not dataclasses.replace(full, batch_size=64, hidden_size=512).use_xla
+def by_xla(config: Any, onednn: bool = True, **changes: Any) -> bool:
+    """Return the choice for a case with other options, where TensorFlow has oneDNN or not."""
+    return bool(dataclasses.replace(config, **changes).xla_is_faster(onednn))
+
+
+def test_xla_is_for_small_layers_beside_onednn() -> None:
+    for config in (Lstm(), Gru(), Rnn(), LstmMulti()):
+        for mode in ("inference", "training"):
+            full: Dict[str, Any] = {"mode": mode, "precision": "32.32"}
+            assert by_xla(config, **full)
+            assert not by_xla(config, batch_size=64, hidden_size=512, **full)
     # The gradient of many weights for few timesteps.
-    assert not Lstm(mode="training", hidden_size=512, precision="32.32").use_xla
-    assert not Lstm(mode="training").use_xla
-    assert GroupedConv().use_xla
+    assert not by_xla(Lstm(), mode="training", hidden_size=512, precision="32.32")
+    assert not by_xla(Lstm(), mode="training")
+    assert by_xla(GroupedConv())
     for change in (
         {"batch_size": 8},
         {"group_dim": 2},
@@ -206,8 +211,18 @@ def test_xla_is_for_small_layers() -> None:
         {"mode": "training"},
         {"filter_out": 128},
     ):
-        assert not dataclasses.replace(GroupedConv(), **change).use_xla, change
-    assert not Dense().use_xla
+        assert not by_xla(GroupedConv(), **change), change
+    assert not by_xla(Dense())
+
+
+def test_xla_is_for_nearly_everything_without_onednn() -> None:
+    for config in (Lstm(), Gru(), Rnn(), LstmMulti(), GroupedConv(), Dense()):
+        for mode in ("inference", "training"):
+            assert by_xla(config, onednn=False, mode=mode, batch_size=64)
+    groups = GroupedConv(group_dim=2)
+    assert by_xla(groups, onednn=False, mode="training")
+    assert not by_xla(groups, onednn=False)
+    assert not by_xla(GroupedConv(stride=2), onednn=False)
 
 
 def test_the_published_sweep_is_there() -> None:

@@ -56,10 +56,14 @@ def test_an_ipu_is_needed_for_each_replica() -> None:
     assert Dense(system="ipu", replicas=4).ipus == 4
 
 
-def test_xla_can_be_forced_and_is_chosen_by_the_kernel_otherwise() -> None:
-    assert Lstm().use_xla is Lstm().xla_is_faster() is True
+@pytest.mark.parametrize("onednn", [False, True])
+def test_xla_can_be_forced_and_is_chosen_by_the_kernel_otherwise(
+    onednn: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", str(int(onednn)))
+    assert Lstm().use_xla is Lstm().xla_is_faster(onednn) is True
     assert not Lstm(xla="off").use_xla
-    assert not Dense().use_xla
+    assert Dense().use_xla is Dense().xla_is_faster(onednn) is not onednn
     assert Dense(xla="on").use_xla
 
 

@@ -13,7 +13,7 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.machine.processor import read_topology
+from ipubench.fixtures.machine.processor import read_topology, tensorflow_has_onednn
 
 CPUINFO = """processor : 0
 model name : Example CPU @ 2.0GHz
@@ -66,6 +66,26 @@ def test_a_cpu_that_imitates_a_smaller_one_has_its_instructions(
         lambda: read_topology(system / "cpuinfo", system / "system", environ),
     )
     assert CpuDevice().fast_bfloat16 == ("avx512_bf16" in flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "variable", "has"),
+    [
+        ("fma avx2", "", False),
+        ("fma avx2 avx_vnni", "", True),
+        ("avx2 avx512f", "", False),
+        ("avx2 avx512f avx512_vnni", "", True),
+        ("avx2 avx512f avx512_vnni", "0", False),
+        ("avx2 avx512f avx512_vnni", "False", False),
+        ("fma avx2", "1", True),
+    ],
+)
+def test_tensorflow_has_onednn_where_it_would_use_it(
+    flags: str, variable: str, has: bool, tmp_path: Path
+) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor : 0\nflags : {flags}\n\nprocessor : 1\nflags : other\n")
+    assert tensorflow_has_onednn(cpuinfo, {"TF_ENABLE_ONEDNN_OPTS": variable}) is has
 
 
 def test_a_host_without_these_files_still_has_cores(tmp_path: Path) -> None:

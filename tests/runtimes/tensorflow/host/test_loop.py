@@ -268,8 +268,9 @@ def test_a_profile_is_a_trace_of_one_call(tmp_path: Path) -> None:
     assert all(one["name"].isidentifier() for one in operations)
 
 
-def test_the_meters_jobs_run() -> None:
-    step = ready(Probe(), feed("synthetic"))
+@pytest.mark.parametrize("xla", ["off", "on"])
+def test_the_meters_jobs_run(xla: str) -> None:
+    step = ready(Probe(), feed("synthetic"), xla=xla)
     canary, peak, copy = step.canary(), step.peak_work(), step.copy_work()
     assert canary is not None and peak is not None and copy is not None
     canary()
