@@ -41,9 +41,12 @@ $(STAMP): pyproject.toml constraints.txt constraints-cpu.txt constraints-cuda.tx
 bench: setup
 	$(BIN)/python -m pytest -k $(K)
 
-# Between two thoughts: no framework is imported, and nothing runs the suite many times.
+# The tests that need no framework; of those that run the suite, one for each command or kind of run.
+FEW_RUNS := not framework and (entry_point or not slow and not suite)
+
+# Between two thoughts.
 check: lint
-	$(BIN)/python -m pytest tests -m "not framework and not slow" $(WORKERS)
+	$(BIN)/python -m pytest tests -m "$(FEW_RUNS)" $(WORKERS)
 
 # Python 3.8's tests run while the large environment is installed, which keeps one core busy.
 test:
@@ -56,13 +59,11 @@ NUMERIC = $(shell grep --files-with-matches --recursive --include='test_*.py' 'm
 test-avx2: setup
 	$(AS_AVX2) $(QUIETLY) $(BIN)/python -m pytest $(NUMERIC) -m numeric $(WORKERS)
 
-# The SDK's Python, with the oldest supported pytest-benchmark: the tests that need no framework. Of
-# those that run the suite, one for each command or kind of run; `make lint` finds calls of a newer
+# The SDK's Python, with the oldest supported pytest-benchmark; `make lint` finds calls of a newer
 # Python's library wherever they are.
-ON_38 := not framework and (entry_point or not slow and not suite)
 ifneq ($(PYTHON38),)
 test38: $(STAMP38)
-	$(VENV38)/bin/python -m pytest tests -m "$(ON_38)" $(WORKERS)
+	$(VENV38)/bin/python -m pytest tests -m "$(FEW_RUNS)" $(WORKERS)
 
 $(STAMP38): pyproject.toml constraints-py38.txt constraints-uv.txt scripts/install.py
 	$(PYTHON38) -m venv $(VENV38)

@@ -14,7 +14,10 @@ from tests.support.browser import Browser, chromium
 from tests.support.reports import benchmark, document, large_report, verdict
 
 pytest.importorskip("plotly", reason="pip install plotly")
-pytestmark = pytest.mark.skipif(chromium() is None, reason="apt-get install chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(chromium() is None, reason="apt-get install chromium"),
+]
 
 NASTY = '<img src=x onerror="document.title=1">'
 VISIBLE_ROWS = "Array.from(document.querySelectorAll('#table tbody tr')).filter(r => !r.hidden)"
