@@ -65,9 +65,10 @@ TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("engine", ["eager", "onednn"])
-def test_engines_agree_with_float32_eager(engine: str, dtype: str, torch: Any) -> None:
-    """Whole networks; what has to be compiled is in tests/runtimes/torch/test_engines.py."""
+@pytest.mark.parametrize("engine", ["eager", "onednn", "compile", "openvino"])
+def test_every_engine_agrees_with_float32_eager(engine: str, dtype: str, torch: Any) -> None:
+    if engine == "openvino":
+        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
     if dtype == "bfloat16" and not CpuDevice().fast_bfloat16:
         pytest.skip("needs a CPU with AVX512_BF16 or AMX")
     from ipubench.fixtures.runtimes.torch.engines import build_engine
