@@ -10,7 +10,7 @@ import pytest
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.report.page import page
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Browser, BrowserError, chromium
 from tests.support.reports import benchmark, document, large_report, verdict
 
 pytest.importorskip("plotly", reason="pip install plotly")
@@ -229,6 +229,30 @@ def test_a_nasty_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:
     assert str(browser.evaluate("document.title")).startswith("ipubench")
     assert marks(browser, "img") == 0
     assert marks(browser, "#batch .lines path.js-line") == 1
+
+
+def test_the_table_works_where_a_chart_cannot_be_drawn(browser: Browser, tmp_path: Path) -> None:
+    whole = page(Report(document([benchmark("one"), benchmark("two")])))
+    broken = whole.replace("function drawCharts() {", "function drawCharts() { no.such = thing;")
+    assert broken != whole
+    path = tmp_path / "broken.html"
+    path.write_text(broken, encoding="utf-8")
+    browser.open(f"{path.as_uri()}#q=two")
+    assert names(browser) == ["two"]
+    assert ["no is not defined" in complaint for complaint in browser.complaints] == [True]
+    browser.complaints.clear()
+
+
+def test_a_page_that_is_never_ready_is_an_error_and_not_a_hang(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.support.browser.MOST_SECONDS", 1.0)
+    path = tmp_path / "plain.html"
+    path.write_text("<title>not ours</title>")
+    with pytest.raises(BrowserError, match="plain.html is not ready"):
+        browser.open(path.as_uri())
+    with pytest.raises(BrowserError, match="no answer to Runtime.evaluate within 1 s"):
+        browser.evaluate("new Promise(() => {})")
 
 
 def test_panels_of_batch_sizes_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
+import select
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, List, Optional, Type
@@ -24,11 +27,15 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 
+# Within this the browser answers a command, and a page is there; a busy machine takes a second.
+MOST_SECONDS = 120.0
+POLL_SECONDS = 0.02
 # Of a page of ours: what it unpacks first takes a moment.
-READY = """new Promise((done) => {
-  const look = () => document.documentElement.dataset.ready ? done() : setTimeout(look, 5);
-  look();
-})"""
+READY = "document.documentElement.dataset.ready === 'yes'"
+
+
+class BrowserError(AssertionError):
+    """The browser or its page does not answer."""
 
 
 def chromium() -> Optional[str]:
@@ -65,7 +72,6 @@ class Browser:
         self.complaints: List[str] = []
         self._number = 0
         self._rest = b""
-        self._loaded = False
         self._session = ""
         target = next(
             t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page"
@@ -86,13 +92,21 @@ class Browser:
         trace: Optional[TracebackType],
     ) -> None:
         self._session = ""
-        self.call("Browser.close")
-        self._process.wait(30)
+        with contextlib.suppress(BrowserError, OSError):
+            self.call("Browser.close")
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         os.close(self._in)
         os.close(self._out)
 
     def call(self, method: str, **params: Any) -> Dict[str, Any]:
-        """Send one command of the DevTools protocol and return its answer."""
+        """Send one command of the DevTools protocol and return its answer.
+
+        Raises BrowserError where none comes.
+        """
         self._number += 1
         message: Dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session:
@@ -100,10 +114,12 @@ class Browser:
         text = json.dumps(message).encode() + b"\0"
         while text:
             text = text[os.write(self._out, text) :]
+        deadline = time.monotonic() + MOST_SECONDS
         while True:
-            answer = self._read()
+            answer = self._read(deadline, method)
             if answer.get("id") == self._number:
-                assert "error" not in answer, answer
+                if "error" in answer:
+                    raise BrowserError(f"{method}: {answer}")
                 result: Dict[str, Any] = answer["result"]
                 return result
             self._note(answer)
@@ -114,12 +130,22 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media="", features=[scheme])
         # Another fragment alone would not load the page again.
-        for address in ("about:blank", url):
-            self._loaded = False
+        for address, ready in (("about:blank", "true"), (url, READY)):
             self.call("Page.navigate", url=address)
-            while not self._loaded:
-                self._note(self._read())
-        self.evaluate(READY)
+            self._wait_for(address.partition("#")[0], ready)
+
+    def _wait_for(self, address: str, ready: str) -> None:
+        """Ask again and again: a promise of the page before would never be kept."""
+        deadline = time.monotonic() + MOST_SECONDS
+        found: Any = None
+        while found != [address, True]:
+            if time.monotonic() > deadline:
+                raise BrowserError(f"{address} is not ready: {found}; it said: {self.complaints}")
+            try:
+                found = self.evaluate(f"[location.href.split('#')[0], {ready}]")
+            except BrowserError as error:  # between two pages
+                found = error
+            time.sleep(POLL_SECONDS)
 
     def resize(self, width: int, height: int) -> None:
         """Give the window another size, in CSS pixels."""
@@ -136,7 +162,8 @@ class Browser:
         answer = self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
         )
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        if "exceptionDetails" in answer:
+            raise BrowserError(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
     def screenshot(self, path: Path, whole: bool = False) -> None:
@@ -149,18 +176,25 @@ class Browser:
         answer = self.call("Page.printToPDF", preferCSSPageSize=True, printBackground=True)
         return base64.b64decode(answer["data"])
 
-    def _read(self) -> Dict[str, Any]:
+    def _read(self, deadline: float, method: str) -> Dict[str, Any]:
         while b"\0" not in self._rest:
+            left = max(0.0, deadline - time.monotonic())
+            if not select.select([self._in], [], [], left)[0]:
+                raise BrowserError(f"no answer to {method} within {MOST_SECONDS:.0f} s")
             part = os.read(self._in, 1 << 16)
-            assert part, "the browser has ended"
+            if not part:
+                raise BrowserError(f"the browser has ended, asked for {method}")
             self._rest += part
         text, _, self._rest = self._rest.partition(b"\0")
         message: Dict[str, Any] = json.loads(text)
         return message
 
     def _note(self, event: Dict[str, Any]) -> None:
+        if "id" in event:  # the answer to a command that was given up
+            return
         params = event.get("params", {})
-        self._loaded = self._loaded or event["method"] == "Page.loadEventFired"
+        if event["method"] == "Inspector.targetCrashed":
+            raise BrowserError("the page has crashed")
         if event["method"] == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
             self.complaints.append(details.get("exception", {}).get("description", str(details)))

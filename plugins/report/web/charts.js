@@ -423,7 +423,7 @@ function drawCharts() {
 
 unpackPlotly().then(drawCharts, () => {
   document.getElementById("no-charts").hidden = false;
-}).then(() => {
+}).finally(() => {  // The table works without charts too.
   report.start();
   document.documentElement.dataset.ready = "yes";
 });
