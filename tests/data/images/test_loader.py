@@ -6,9 +6,10 @@ import itertools
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, List
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List
 
 import numpy as np
 import pytest
@@ -144,6 +145,36 @@ def test_a_killed_worker_is_an_error_and_not_a_hang(
     with pytest.raises(DataError, match=r"image loading process ended.*--set dataloader_worker=N"):
         list(itertools.islice(batches, 20))
     assert signal.getsignal(signal.SIGCHLD) == handler
+    assert next(batches, None) is None
+
+
+def _killed_with(lock: str) -> Callable[[str, int], None]:
+    """Return a load_image: its worker is killed while it has a lock that all share."""
+
+    def load_image(path: str, size: int) -> None:
+        frame = sys._getframe()
+        while "done_event" not in frame.f_locals:  # of torch's loop of a worker
+            assert frame.f_back is not None
+            frame = frame.f_back
+        if lock == "results":
+            frame.f_locals["data_queue"]._wlock.acquire()
+        elif hasattr(frame.f_locals["done_event"], "_cond"):  # multiprocessing's own event
+            frame.f_locals["done_event"]._cond.acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return load_image
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("lock", ["results", "event"])
+def test_a_worker_that_is_killed_with_a_lock_is_no_hang(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str
+) -> None:
+    monkeypatch.setattr(loader, "load_image", _killed_with(lock))
+    batches = image_batches(feed_of(tmp_path, images=5, batch_size=16, workers=2))
+    with pytest.raises(DataError, match=r"image loading process ended"):
+        next(batches)
+    assert multiprocessing.active_children() == []
     assert next(batches, None) is None
 
 
