@@ -18,6 +18,7 @@ MODULES = (
     "plugins.benchmarks_yml.meter",
     "plugins.selection.expand",
     "plugins.selection.deselect",
+    "plugins.selection.functions",
     "plugins.selection.order",
     "plugins.listing.describe",
     "plugins.listing.dry_run",
@@ -47,12 +48,40 @@ MODULES = (
 )
 
 
+MARKERS = (
+    "cases: the configurations of a bench function (see ipubench.cases)",
+    "inference: cases that run a model forward",
+    "evaluation: cases that run a model forward and compute its loss",
+    "training: cases that update weights",
+    "tensorflow: cases on TensorFlow",
+    "popart: cases on PopART, or on a host its ONNX graphs",
+    "torch: cases on PyTorch",
+    "triton: cases behind a Triton Inference Server",
+    "spec: entries of a benchmarks.yml file (docs/how-to/benchmarks-yml.md)",
+    "ipus(n): cases whose configuration needs n IPUs",
+    "sweep: inner points of a sweep, run with --sweep",
+    "quick: a few minutes across the whole suite (-m quick)",
+    'gate(throughput="3%", latency_p99="10%"): what the gate allows a case',
+)
+
+
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the plugins, each of which then adds its own options.
 
     For each name in ``pytest_plugins`` pytest would read the entry points of all that is installed.
     """
     for module in MODULES:
-        name = f"ipubench.{module}"
-        if not (pluginmanager.has_plugin(name) or pluginmanager.is_blocked(name)):  # by `-p`
-            pluginmanager.register(importlib.import_module(name), name)
+        _register(pluginmanager, module)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the markers; register what stands before pytest-benchmark's, which is loaded."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    _register(config.pluginmanager, "plugins.measure.benchmark_fixture")
+
+
+def _register(pluginmanager: pytest.PytestPluginManager, module: str) -> None:
+    name = f"ipubench.{module}"
+    if not (pluginmanager.has_plugin(name) or pluginmanager.is_blocked(name)):  # by `-p`
+        pluginmanager.register(importlib.import_module(name), name)

@@ -53,7 +53,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the files of the command line."""
-    config.addinivalue_line("markers", "spec: commands of a benchmarks.yml")
     config.stash[files_key] = files = {}
     try:
         for given, path in _named(config):

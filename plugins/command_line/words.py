@@ -9,6 +9,8 @@ from typing import Any, Dict, List, Optional, Protocol, Sequence
 
 import pytest
 
+from ipubench.fixtures.machine.files import IMPORT_ROOT
+
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see check_spelling).
 PATH_OPTIONS = (
     "--dataset-dir",
@@ -73,8 +75,8 @@ def worker_count(config: pytest.Config) -> int:
 
 
 def only_tests(config: pytest.Config) -> bool:
-    """Whether the paths of the command line lead to the project's tests, which time nothing."""
-    tests = config.rootpath / "tests"
+    """Whether the paths of the command line lead to our own tests, which time nothing."""
+    tests = IMPORT_ROOT / "tests"
     paths = [config.invocation_params.dir / word.split("::")[0] for word in config.args]
     return all(tests in (path, *path.parents) for path in paths)
 

@@ -123,6 +123,14 @@ class AlternatingMeter(Meter):
         self._orders.wait("close")
         self._orders.last_answer(None)
 
+    def refuse(self, why: str) -> None:
+        """Tell who directs that the case cannot take turns, which ends this process."""
+        self._orders.wait("ready")
+        self._orders.answer(None)
+        self._orders.wait("prepare")
+        self._orders.answer({"batches": 1, "unfit": why})
+        self._orders.wait("close")
+
     def _adapts(self, step: Step) -> bool:
         """Both sides measure what is configured: neither knows what the other would choose."""
         return False

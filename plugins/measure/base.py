@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Union
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -36,21 +37,23 @@ class StepMeter(ABC):
 
     def __call__(
         self,
-        step: Step,
+        step: Union[Step, Callable[[], Any]],
         *,
-        items: float,
-        unit: str,
+        items: float = 1.0,
+        unit: str = "calls",
         flops: Optional[float] = None,
         latency_from_throughput: bool = False,
     ) -> None:
         """Measure ``step``, which processes ``items`` of ``unit`` (a plural noun) per batch.
 
+        A callable without arguments is a step too, of which each call is a batch; a coroutine
+        function is awaited.
         ``flops``: floating-point operations per item, counted by the runtime where it is None.
         ``latency_from_throughput``: a batch's latency is items / throughput, as some of the
         original programs' tables have it, and is not measured by itself.
         """
-        self._step = step
-        self.work_on(step, BatchFacts(items, unit, flops, latency_from_throughput))
+        self._step = step if isinstance(step, Step) else CallStep(step)
+        self.work_on(self._step, BatchFacts(items, unit, flops, latency_from_throughput))
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:
@@ -83,7 +86,7 @@ class StepMeter(ABC):
         cache = step.model_cache
         saved = None if cache is None else cache.note(seconds)
         if cache is None or not cache.hit:
-            return Built(build_seconds, seconds, "fresh" if compiled else "reused")
+            return Built(build_seconds, seconds, "fresh" if compiled else step.not_compiled)
         return Built(build_seconds, seconds, "cached", saved)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional
 
 import pytest
 
@@ -49,20 +49,30 @@ def meter(
     peaks: Peaks,
 ) -> Iterator[StepMeter]:
     """Measures one step; closes it whatever happens. In an instance: obeys who measures."""
-    item, config = request.node, request.config
-    measuring: StepMeter
-    member = config.stash.get(member_key, None)
-    if member is not None and member.alternates:
-        measuring = AlternatingMeter(member, item, case, benchmark, device, conditions, peaks)
-    elif member is not None:
-        measuring = InstanceMeter(member, item, case, benchmark, device)
-    elif config.option.profile is not None:
-        measuring = ProfileMeter(item, case, benchmark, device)
-    elif getattr(case.config, "compile_only", False):
-        measuring = CompileMeter(item, case, benchmark, device)
-    else:
-        measuring = Meter(item, case, benchmark, device, conditions, peaks)
+    measuring = meter_of(request.node, case, benchmark, device, conditions, lambda: peaks)
     try:
         yield measuring
     finally:
         measuring.close()
+
+
+def meter_of(
+    item: pytest.Item,
+    case: Case,
+    benchmark: Any,
+    device: Device,
+    conditions: Dict[str, Any],
+    peaks: Callable[[], Peaks],
+) -> StepMeter:
+    """Return the meter for what this session does with a case."""
+    config = item.config
+    member = config.stash.get(member_key, None)
+    if member is not None and member.alternates:
+        return AlternatingMeter(member, item, case, benchmark, device, conditions, peaks())
+    if member is not None:
+        return InstanceMeter(member, item, case, benchmark, device)
+    if config.option.profile is not None:
+        return ProfileMeter(item, case, benchmark, device)
+    if getattr(case.config, "compile_only", False):
+        return CompileMeter(item, case, benchmark, device)
+    return Meter(item, case, benchmark, device, conditions, peaks())

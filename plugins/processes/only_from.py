@@ -1,10 +1,13 @@
-"""Run pytest with the suite of one folder and of no other: ``only_from.py FOLDER WORDS``.
+"""Run pytest with the code of one folder: ``only_from.py FOLDER [--instead-of=HERE] WORDS``.
 
 A program of its own, by its path: it serves revisions of the project that do not have it. An
 installation of the suite, a .pth file or a variable may name another checkout; then the numbers
 would be those of another code than they say. So the folder comes first on ``sys.path``, and where
 a module of the suite came from elsewhere all the same, the process ends with exit code 4 and a
 message: after the collection, and at its end for what a case has imported by itself.
+
+With ``--instead-of`` the folder is another revision of a project that only uses the suite, and
+``HERE`` is that project's own checkout: no module of it may be imported, but for what is installed.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from typing import Dict, List, Optional
 TOP = ("ipubench", "conftest", "fixtures", "models", "plugins")
 BENCHMARKS = "bench_"
 USAGE_ERROR = 4
+INSTEAD_OF = "--instead-of="
+#: Folders of an environment, which may lie within a checkout.
+INSTALLED = ("site-packages", "dist-packages")
 
 
 def loaded() -> Dict[str, str]:
@@ -40,11 +46,25 @@ def strangers(folder: str, modules: Dict[str, str]) -> List[str]:
     ]
 
 
+def of_checkout(here: str, folder: str) -> List[str]:
+    """Return in words which modules come from the checkout ``here``, not from ``folder``."""
+    inside = os.path.join(os.path.realpath(here), "")
+    allowed = os.path.join(os.path.realpath(folder), "")
+    found = []
+    for name, module in sorted(sys.modules.items()):
+        file = os.path.realpath(getattr(module, "__file__", None) or os.sep)
+        installed = any(part in INSTALLED for part in file[len(inside) :].split(os.sep))
+        if file.startswith(inside) and not file.startswith(allowed) and not installed:
+            found.append(f"{name} comes from {file}, outside {folder}")
+    return found
+
+
 class Guard:
     """The plugin that looks where modules came from."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, here: str = "") -> None:
         self._folder = folder
+        self._here = here
 
     def pytest_collection_finish(self) -> None:
         """Nothing has run yet."""
@@ -57,7 +77,10 @@ class Guard:
     def _check(self) -> None:
         import pytest
 
-        found = strangers(self._folder, loaded())
+        if self._here:
+            found = of_checkout(self._here, self._folder)
+        else:
+            found = strangers(self._folder, loaded())
         if found:
             pytest.exit(f"refused: {found[0]}", returncode=USAGE_ERROR)
 
@@ -68,7 +91,8 @@ def main(folder: str, words: List[str]) -> int:
     sys.path[0] = folder
     import pytest
 
-    return int(pytest.main(words, plugins=[Guard(folder)]))
+    here = words.pop(0)[len(INSTEAD_OF) :] if words[:1] and words[0].startswith(INSTEAD_OF) else ""
+    return int(pytest.main(words, plugins=[Guard(folder, here)]))
 
 
 if __name__ == "__main__":

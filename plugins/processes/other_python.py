@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -13,7 +15,9 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.data.cache import cache_dir
+from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private, user_path
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.processes.revision import Revision
 
@@ -73,7 +77,10 @@ class Environment:
         """Return the words that start pytest there."""
         if self.revision is None:
             return [self.python, "-m", "pytest"]
-        return [self.python, str(Path(only_from.__file__).resolve()), str(self.revision.root)]
+        program = str(Path(only_from.__file__).resolve())
+        here = self.revision.here
+        instead = [f"{only_from.INSTEAD_OF}{here}"] if here is not None else []
+        return [self.python, program, str(self.revision.root), *instead]
 
     def place(self, path: Path, root: Path) -> Path:
         """Return where a file of this checkout, whose folder is ``root``, is there."""
@@ -99,7 +106,7 @@ class Environment:
 
 def find(given: str, root: Path) -> Environment:
     """Look at the interpreter that ``--against`` names; UsageError where it is of no use."""
-    folders = list(dict.fromkeys([str(root), str(IMPORT_ROOT)]))
+    folders = list(dict.fromkeys([str(root), str(suite_folder())]))
     return _look(given, Environment(_executable(f"--against={given}", given), folders, {}), root)
 
 
@@ -116,8 +123,32 @@ def find_revision(
     if setup is not None or python is not None:
         path = there.root / user_path(python or revision.MADE_PYTHON)
         interpreter = _executable(f"--against-python={path}", str(path))
-    unchecked = Environment(os.path.abspath(interpreter), [str(there.root)], {}, there)
+    folders = [str(there.root)]
+    if there.here is not None:
+        folders.append(str(suite_folder()))
+    unchecked = Environment(os.path.abspath(interpreter), folders, {}, there)
     return _look(given, unchecked, there.root)
+
+
+def suite_folder() -> Path:
+    """Return a folder with this suite and nothing else that an interpreter could import.
+
+    What is installed beside the suite belongs to this interpreter alone. UsageError where no such
+    folder can be made.
+    """
+    if IMPORT_ROOT.name not in only_from.INSTALLED:
+        return IMPORT_ROOT
+    try:
+        digest = hashlib.sha256(str(IMPORT_ROOT).encode()).hexdigest()[:12]
+        folder = cache_dir() / f"suite-{digest}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        require_private(folder, "IPUBENCH_CACHE_DIR")
+        link = folder / "ipubench"
+        with contextlib.suppress(FileExistsError):
+            link.symlink_to(IMPORT_ROOT / "ipubench")
+    except (CaseError, OSError) as error:
+        raise pytest.UsageError(f"--against: the suite cannot be shown to it: {error}") from None
+    return folder
 
 
 def _executable(option: str, given: str) -> str:
@@ -168,7 +199,8 @@ def _look(given: str, unchecked: Environment, root: Path) -> Environment:
             f"--against={given}: it cannot run the suite: {lines[-1]}; install what the suite "
             f"needs there: {python} -m pip install {root}"
         ) from None
-    strangers = only_from.strangers(str(there.root), modules) if there is not None else []
+    suite = there is not None and there.here is None
+    strangers = only_from.strangers(str(there.root), modules) if there and suite else []
     if strangers:
         raise pytest.UsageError(
             f"--against={given}: refused, because {strangers[0]}; {python} imports the suite of "

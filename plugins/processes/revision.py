@@ -22,7 +22,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError, DataError
 from ipubench.fixtures.case.masking import masker, secrets_in
 from ipubench.fixtures.data.cache import cache_dir
-from ipubench.fixtures.machine.files import require_private
+from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private
 
 PREFIX = "git:"
 MERGE_BASE = "merge-base:"
@@ -37,10 +37,14 @@ GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GI
 
 @dataclass(frozen=True)
 class Revision:
-    """A commit in a worktree of its own; ``root`` is the project's folder there."""
+    """A commit in a worktree of its own; ``root`` is the project's folder there.
+
+    ``here``: the project's own checkout, where it only uses the suite, which is this one's then.
+    """
 
     commit: str
     root: Path
+    here: Optional[Path] = None
 
 
 def check_out(given: str, root: Path, setup: Optional[str] = None) -> Revision:
@@ -52,12 +56,14 @@ def check_out(given: str, root: Path, setup: Optional[str] = None) -> Revision:
     commit = find_commit(given, root)
     folder = _worktree(given, where, commit, setup)
     project = folder / root.resolve().relative_to(where.resolve())
-    if not (project / "ipubench" / "__init__.py").is_file():
+    if (project / "ipubench" / "__init__.py").is_file():
+        return Revision(commit, project)
+    if root.resolve() == IMPORT_ROOT:
         raise pytest.UsageError(
             f"--against={given}: commit {commit[:12]} has no ipubench folder of its own, so there "
             "is no other suite to measure; name a revision that has one"
         )
-    return Revision(commit, project)
+    return Revision(commit, project, root.resolve())
 
 
 def toplevel(given: str, root: Path) -> str:

@@ -7,10 +7,18 @@ the rule lives in ``setup``, which runs before each round and ends the rounds by
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sys
+from functools import partial
 from typing import Any, Callable, Dict, List
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+# pytest-benchmark has no types.
+call: Callable[..., Any] = BenchmarkFixture.__call__
+pedantic: Callable[..., Any] = BenchmarkFixture.pedantic
 
 
 class EnoughRounds(Exception):
@@ -33,7 +41,7 @@ def run_rounds(
     the step runs once more, untimed, and the list is empty.
     """
     if benchmark.disabled:
-        benchmark.pedantic(step)
+        pedantic(benchmark, step)
         return []
     benchmark.params = params
     # The clock belongs to the device; pytest-benchmark's own option would only name a host timer.
@@ -48,16 +56,85 @@ def run_rounds(
         before_round(seconds)
 
     try:
-        benchmark.pedantic(step, setup=setup, rounds=sys.maxsize)
+        pedantic(benchmark, step, setup=setup, rounds=sys.maxsize)
     except EnoughRounds:
         benchmark.has_error = False
     return seconds
 
 
+# Options of pytest-benchmark that say how it measures.
+SAYS_HOW = (
+    "--benchmark-min-time",
+    "--benchmark-max-time",
+    "--benchmark-min-rounds",
+    "--benchmark-timer",
+    "--benchmark-precision",
+    "--benchmark-confidence",
+    "--benchmark-calibration-precision",
+    "--benchmark-warmup",
+    "--benchmark-warmup-iterations",
+    "--benchmark-disable-gc",
+    "--benchmark-cprofile",
+)
+
+
+def words_of(config: pytest.Config) -> List[str]:
+    """Return the words that tell pytest-benchmark how to measure, wherever they are written."""
+    words = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+    words += [str(word) for word in config.invocation_params.args]
+    found: List[str] = []
+    for word, value in zip(words, [*words[1:], "-"]):
+        if word.split("=")[0].startswith(SAYS_HOW):
+            alone = "=" in word or value.startswith("-") or value not in ("on", "off", "auto")
+            needs = "=" not in word and not word.startswith(
+                ("--benchmark-warmup", "--benchmark-disable-gc")
+            )
+            found.append(f"{word}={value}" if needs or not alone else word)
+    return found
+
+
+class Recorded(BenchmarkFixture):
+    """The fixture of a test whose measurement is a case; :func:`becoming` makes one."""
+
+    _measure: Callable[[Any, Callable[[], Any]], Any]
+    _itself: Callable[[Any, Callable[[], Any]], Any]
+
+    def __call__(self, function_to_benchmark: Any, *args: Any, **kwargs: Any) -> Any:
+        """Measure a function; return what it returned last."""
+        if self._mode:  # used already, which is its error
+            return call(self, function_to_benchmark, *args, **kwargs)
+        return self._measure(self, partial(function_to_benchmark, *args, **kwargs))
+
+    def by_itself(self, function: Callable[[], Any]) -> Any:
+        """Measure a function as pytest-benchmark does."""
+        return call(self, function)
+
+    def pedantic(self, *args: Any, **named: Any) -> Any:
+        """Measure as the test says."""
+        run = partial(pedantic, self, *args, **named)
+        return run() if self._mode else self._itself(self, run)
+
+
+def becoming(
+    benchmark: Any,
+    measure: Callable[[Any, Callable[[], Any]], Any],
+    itself: Callable[[Any, Callable[[], Any]], Any],
+) -> Recorded:
+    """Turn pytest-benchmark's fixture into one that hands over what it is to measure.
+
+    ``measure`` is given a function without arguments, ``itself`` one that has pytest-benchmark
+    measure; both return the function's result.
+    """
+    benchmark.__class__ = Recorded
+    recorded: Recorded = benchmark
+    recorded._measure, recorded._itself = measure, itself
+    return recorded
+
+
 def leave_out(benchmark: Any) -> None:
     """Have pytest-benchmark know that this test measures nothing."""
     benchmark.disabled = True
-    benchmark.pedantic(lambda: None)
+    pedantic(benchmark, lambda: None)
 
 
 def as_dict(benchmark: Any) -> Dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import pytest
 
+from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.record import record_of, shown_throughput
@@ -129,7 +130,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Count the cases; without ordinary tests among them, pytest's own dots are not needed."""
     progress = session.config.stash[progress_key]
     cases = [(item.nodeid, case_of(item)) for item in session.items]
-    progress.expect({nodeid: f"{_function(nodeid)}[{case.id}]" for nodeid, case in cases if case})
+    progress.expect({nodeid: _shown(nodeid, case) for nodeid, case in cases if case})
     if progress.names and len(progress.names) == len(cases) and progress.terminal is not None:
         progress.terminal.showfspath = False
 
@@ -139,6 +140,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
     """Start the line of a case."""
     if case_of(item) is not None:
         item.config.stash[progress_key].begin(item.nodeid)
+
+
+def _shown(nodeid: str, case: Case) -> str:
+    """Return a case's name with its function's, which a test without ``@cases`` is named by."""
+    function = _function(nodeid)
+    return case.id if case.id.startswith(function) else f"{function}[{case.id}]"
 
 
 def _function(nodeid: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequ
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import NO_AXES, RARE, USUAL, Case, Family
+from ipubench.fixtures.case.cases import NO_AXES, RARE, USUAL, Case, Family, case_key
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, resolve_key
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
@@ -45,16 +45,19 @@ selection_key = pytest.StashKey[Selection]()
 
 
 def case_of(item: pytest.Item) -> Optional[Case]:
-    """Return the case that a collected item runs, or None for an ordinary test."""
+    """Return the case that a collected item runs, or None for a test that measures nothing."""
     callspec = getattr(item, "callspec", None)
     case = callspec.params.get("case") if callspec is not None else None
-    return case if isinstance(case, Case) else None
+    return case if isinstance(case, Case) else item.stash.get(case_key, None)
 
 
 def framework_of(item: pytest.Item) -> Optional[str]:
-    """Return the framework that a case is marked with: tensorflow, torch, popart, triton."""
+    """Return the framework that a case is marked with: tensorflow, torch, popart, triton.
+
+    Of a test without ``@cases`` it is python.
+    """
     marked = (name for name in FRAMEWORKS.values() if item.get_closest_marker(name))
-    return next(marked, None)
+    return next(marked, "python" if case_key in item.stash else None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

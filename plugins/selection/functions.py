@@ -1,0 +1,87 @@
+"""Tests without ``@cases`` that measure: with ``meter``, or with pytest-benchmark's ``benchmark``.
+
+Each is a case of its own, named as the test is. So everything that a case has, it has too: it is
+recorded, stored in baselines, judged, compared by ``--against``, resumed and reported.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import List
+
+import pytest
+
+from ipubench.fixtures.case.cases import Family, case_key
+from ipubench.fixtures.case.options import CaseConfig, option
+from ipubench.fixtures.runtimes.call import OWN
+from ipubench.plugins.command_line.words import given_arguments, only_tests
+from ipubench.plugins.selection.expand import case_of, expand, selection_key
+
+#: Fixtures that measure.
+MEASURING = ("meter", "benchmark")
+#: Options that act on what is measured, beside those that say how it is.
+JUDGING = {
+    "baseline": "--baseline",
+    "baseline_save": "--baseline-save",
+    "against": "--against",
+    "report": "--report",
+    "history": "--history",
+    "resume": "--resume",
+}
+
+
+@dataclass(frozen=True)
+class Function(CaseConfig):
+    """What a test decides by itself: everything but how long it is measured."""
+
+    data: str = option(OWN, "what the test works on", choices=(OWN,))
+    precision: str = option(OWN, "what the test computes with", choices=(OWN,))
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Make a case of a test that measures and has none."""
+    if not _measures(item) or case_of(item) is not None or only_tests(item.config):
+        return
+    name = case_name(item)
+    selection, option = item.config.stash[selection_key], item.config.option
+    family = Family.of(Function(name=name), {})
+    first, *more = expand(family, selection.assignments, option.data, option.precision)
+    error = first.error
+    if more:
+        error = f"{name}: it can be measured with one value of an option, not with several"
+    item.stash[case_key] = replace(first, id=name, base_id=name, error=error)
+    selection.nodeids.add(item.nodeid)
+
+
+def _measures(item: pytest.Item) -> bool:
+    """Tell whether a test asks for a fixture of ours that measures, not for another of its name."""
+    known = getattr(item, "_fixtureinfo", None)
+    found = known.name2fixturedefs if known is not None else {}
+    return any(
+        name in found and str(found[name][-1].func.__module__).startswith("ipubench.")
+        for name in MEASURING
+    )
+
+
+def case_name(item: pytest.Item) -> str:
+    """Return a test's name as a case's: letters, digits, ``-``, ``_`` and ``.``.
+
+    ``test_sum[10]`` becomes ``test_sum-10``.
+    """
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", item.name).strip("-") or "test"
+
+
+# After plugins/selection/deselect.py, which is trylast too and registered before.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Refuse options that nothing selected could obey: silence would look like success."""
+    if not items or any(map(case_of, items)):
+        return
+    given = [flag for name, flag in JUDGING.items() if getattr(config.option, name, None)]
+    given += given_arguments(config)
+    if given:
+        raise pytest.UsageError(
+            f"{given[0]}: no selected test measures anything; a test measures with the fixture "
+            "benchmark or meter (docs/how-to/own-repository.md)"
+        )
