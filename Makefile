@@ -134,7 +134,7 @@ chaos: setup
 
 # What Python 3.8 has not. Types are not looked at: nothing evaluates annotations.
 VERMIN := --target=3.8- --violations --no-tips --no-eval-annotations --quiet
-PYTHON_CODE := conftest.py ipubench/__init__.py bench_* fixtures models plugins scripts tests
+PYTHON_CODE := conftest.py ipubench/__init__.py bench_* fixtures models plugins scripts tests examples
 
 lint: setup docs
 	$(BIN)/ruff check .
@@ -142,7 +142,7 @@ lint: setup docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/vermin $(VERMIN) $(PYTHON_CODE)
-	$(BIN)/zizmor --offline --quiet docs/ci/github-actions.yml docs/ci/github-against.yml
+	$(BIN)/zizmor --offline --quiet docs/ci/github-actions.yml docs/ci/github-against.yml examples/text/.github/workflows/benchmarks.yml
 
 # The pages of docs/ as a site in site/; a broken link or a page out of the navigation is an error.
 docs: setup

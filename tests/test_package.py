@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Dict, List, Set
+from typing import Dict, List, Set, Tuple
 
 import pytest
 
@@ -129,6 +130,60 @@ def test_an_installed_package_changes_nothing_in_a_project_of_its_own(
         "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider']))"
     )
     assert "1 passed" in collecting(project, program)[-1]
+
+
+def environment_with(wheel: Path, folder: Path) -> Path:
+    """Return the interpreter of an environment that has the wheel, and what we have installed."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(site)
+    # Of a folder that is named so, .pth files are not read: ours is installed as editable.
+    (site / "needed.pth").write_text(
+        "\n".join(path for path in sys.path if path.endswith(site.name))
+    )
+    return folder / "bin" / "python"
+
+
+@pytest.mark.slow
+def test_the_example_project_measures_saves_gates_and_reports(wheel: Path, tmp_path: Path) -> None:
+    python = environment_with(wheel, tmp_path / "environment")
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "examples" / "text", project, ignore=shutil.ignore_patterns("results"))
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    own = {**outside, "GIT_CONFIG_GLOBAL": os.devnull, "IPUBENCH_LEASE_DIR": str(tmp_path / "l")}
+    own["IPUBENCH_CACHE_DIR"] = str(tmp_path / "cache")
+
+    def run(*words: str) -> Tuple[int, str]:
+        answer = subprocess.run(
+            words,
+            cwd=project,
+            env=own,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=300,
+            check=False,
+        )
+        return answer.returncode, answer.stdout.decode(errors="replace")
+
+    few = (str(python), "-m", "pytest", "--budget=0.2")
+    code, said = run(*few, "--report=out", "--sweep")
+    assert code == 0 and "5 passed" in said, said
+    assert "  text-lines100-generated " in said and "  bench_sort-1000 " in said
+    assert (project / "out" / "report.html").stat().st_size > 100_000
+    code, said = run(
+        *few, "-k", "sort-100000", "--baseline-save=x", "--processes=2", "--keep-disturbed"
+    )
+    assert code == 0 and "baseline with 1 case written to" in said, said
+
+    (project / ".gitignore").write_text("results/\n__pycache__/\nout/\nbaselines/\n")
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "as it is"]):
+        who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+        assert run("git", *who, *words)[0] == 0
+    slower = (project / "wordcount.py").read_text().replace("text.lower()", "text.lower() * 3")
+    (project / "wordcount.py").write_text(slower)
+    code, said = run(*few, "-k", "lines1000", "--against=git:HEAD", "--gate=10%")
+    assert "1 regressed" in said or "1 inconclusive" in said, said
+    assert "alternating processes" not in said
 
 
 def test_the_public_names_are_there_and_cost_nothing_until_asked_for() -> None:

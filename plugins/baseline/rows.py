@@ -18,7 +18,7 @@ from ipubench.plugins.baseline.runs import (
     in_time,
     worst_run,
 )
-from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import counted, percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, noisier
 
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
@@ -179,7 +179,7 @@ def counts(rows: Sequence[Dict[str, Any]]) -> Dict[str, int]:
 def headline(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     """Return the one sentence that says how the run ended."""
     numbers = [f"{count} {kind}" for kind, count in counts(rows).items()]
-    text = f"{_cases(len(rows))}: {', '.join(numbers) or 'none'}"
+    text = f"{counted(len(rows), 'case')}: {', '.join(numbers) or 'none'}"
     if report.baseline:
         text += f", against {report.baseline} ({report.gate})"
     return text + _of_the_runs(report)
@@ -190,13 +190,13 @@ def conclusion(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     found = counts(rows)
     wrong = [f"{found[kind]} {kind}" for kind in BAD if kind in found]
     judged = sum(found.get(kind, 0) for kind in COMPARED)
-    cases = _cases(len(rows))
+    cases = counted(len(rows), "case")
     if wrong:
         text = f"{', '.join(wrong)} of {cases}"
     elif judged:
         others = [f"{found[kind]} {kind}" for kind in ("inconclusive",) if kind in found]
         others += [f"{len(rows) - judged} not judged"] if len(rows) > judged else []
-        text = ", ".join([f"No regression in {_cases(judged)}", *others])
+        text = ", ".join([f"No regression in {counted(judged, 'case')}", *others])
     else:
         text = f"{cases} measured" + (", none judged" if report.baseline else "")
     return text + _of_the_runs(report)
@@ -208,10 +208,6 @@ def _of_the_runs(report: Report) -> str:
     if report.problems:
         text += f"; {len(report.problems)} of {len(report.runs)} runs did not end well"
     return text
-
-
-def _cases(count: int) -> str:
-    return f"{count} case{'' if count == 1 else 's'}"
 
 
 def own_noise(verdicts: Iterable[Tuple[str, Dict[str, Any]]]) -> str:

@@ -28,7 +28,7 @@ from ipubench.plugins.gate.rule import (
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
-from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import counted, percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, NEW, REGRESSED, Verdict
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key
@@ -221,16 +221,16 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     if disturbed and not config.option.keep_disturbed:
         run.closing += [f"not in the baseline: {case}: {why}" for case, why in disturbed.items()]
         run.closing.append(
-            f"{len(disturbed)} cases are not in the baseline, because other programs disturbed "
-            "them: save it on a quiet machine, wait with --wait-for-quiet=2min, or keep them with "
-            "--keep-disturbed"
+            f"{counted(len(disturbed), 'case is', 'cases are')} not in the baseline, because other "
+            "programs disturbed the processes: save it on a quiet machine, wait with "
+            "--wait-for-quiet=2min, or keep what was measured with --keep-disturbed"
         )
         sound = [benchmark for benchmark in sound if benchmark["fullname"] not in disturbed]
         code = pytest.ExitCode.TESTS_FAILED
     regressed = [v for v in run.results.verdicts.values() if v["kind"] == REGRESSED]
     if regressed or not sound:
         empty = "no case was left" if disturbed else "no case was measured"
-        why = f"{len(regressed)} cases regressed" if regressed else empty
+        why = f"{counted(len(regressed), 'case')} regressed" if regressed else empty
         run.closing.append(f"no baseline was written: {why}")
         return code
     path = baseline.baseline_path(name, config.rootpath)
@@ -239,5 +239,5 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     except baseline.BaselineError as error:
         run.closing.append(f"{error}; the results are in {run.journal.path}")
         return pytest.ExitCode.USAGE_ERROR
-    run.closing.append(f"baseline with {len(sound)} cases written to {path}")
+    run.closing.append(f"baseline with {counted(len(sound), 'case')} written to {path}")
     return code

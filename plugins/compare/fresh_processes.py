@@ -13,7 +13,7 @@ from ipubench.plugins.gate.countable import given_up
 from ipubench.plugins.gate.rule import LEAST_FRESH
 from ipubench.plugins.processes.fresh import measure_again
 from ipubench.plugins.record.record import record_of, rounds_of, was_disturbed
-from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.text import counted, short_number
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 
@@ -136,7 +136,8 @@ def most_time(config: pytest.Config, stored: List[Dict[str, Any]]) -> Optional[s
     parts = []
     seconds = 0.0
     if wanted > 1:
-        parts.append(f"{wanted - 1} fresh processes for each of {cases} cases")
+        processes = counted(wanted - 1, "fresh process", "fresh processes")
+        parts.append(f"{processes} for each of {counted(cases, 'case')}")
         seconds += (wanted - 1) * cases * (option.budget + START_SECONDS)
     if gated:
         parts.append(

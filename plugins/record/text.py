@@ -35,6 +35,11 @@ def short_number(value: float) -> str:
     return f"{rounded:,.{max(0, decimals)}f}"
 
 
+def counted(count: int, one: str, several: str = "") -> str:
+    """Return a number with its noun: 1 case, 2 cases."""
+    return f"{count} {one if count == 1 else several or one + 's'}"
+
+
 def percent(value: float, digits: int = 1, sign: bool = False) -> str:
     """Return a fraction as a percentage."""
     if not math.isfinite(value):

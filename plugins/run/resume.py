@@ -15,6 +15,7 @@ from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.conditions import apply_conditions
 from ipubench.plugins.run.results import Run, SessionResults
 from ipubench.plugins.selection.expand import case_of, selection_key
@@ -129,7 +130,8 @@ def go_on(
     changed.update(dict.fromkeys(damaged, "their results in the journal are damaged"))
     results.resumed = [i.nodeid for i in finished if not changed[i.nodeid]]
     results.resume(results.resumed)
-    run.note = f"resuming {run.journal.path}: {len(results.resumed)} cases are done"
+    done = counted(len(results.resumed), "case is done", "cases are done")
+    run.note = f"resuming {run.journal.path}: {done}"
     reasons = sorted({reason for reason in changed.values() if reason})
     if reasons:
         anew = sum(map(bool, changed.values()))

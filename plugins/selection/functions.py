@@ -52,6 +52,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         error = f"{name}: it can be measured with one value of an option, not with several"
     item.stash[case_key] = replace(first, id=name, base_id=name, error=error)
     selection.nodeids.add(item.nodeid)
+    item.extra_keyword_matches.add(name)  # -k finds it by the name that tables show
 
 
 def _measures(item: pytest.Item) -> bool:

@@ -120,4 +120,4 @@ def test_another_secret_is_the_same_case(shell: Shell) -> None:
     shell.environment["GITHUB_TOKEN"] = "c4n4ry-another"  # noqa: S105  a canary
     spec = (shell.folder / FILE).read_text()
     (shell.folder / FILE).write_text(spec.replace("c4n4ry-parameter", "c4n4ry-other"))
-    shell.run("-k", "works_gen", "--resume").assert_code(0).line("1 cases are done")
+    shell.run("-k", "works_gen", "--resume").assert_code(0).line("1 case is done")

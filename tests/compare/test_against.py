@@ -155,7 +155,7 @@ def test_another_version_there_is_measured_anew(project: Project) -> None:
     # Without a gate the difference is shown.
     assert outcome.line("  beta-synthetic ").split()[-1] == "-20.0%"
     outcome.line("1 not judged")
-    project.run(*SYNTHETIC, option, "--resume").assert_code(0).line("1 cases are done")
+    project.run(*SYNTHETIC, option, "--resume").assert_code(0).line("1 case is done")
     installed = project.folder / "installed" / "torch-9.9.dist-info"
     installed.mkdir(parents=True)
     (installed / "METADATA").write_text("Name: torch\nVersion: 9.9\n")

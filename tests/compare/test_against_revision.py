@@ -230,7 +230,7 @@ def test_an_environment_is_made_once_for_a_revision(repository: Repository) -> N
 def test_another_commit_there_is_measured_anew(repository: Repository) -> None:
     words = [*CASE, "--against=git:main"]
     repository.run(*words).assert_code(0).line("1 not judged")
-    repository.run(*words, "--resume").assert_code(0).line("1 cases are done")
+    repository.run(*words, "--resume").assert_code(0).line("1 case is done")
     repository.git("checkout", "-q", "-b", "change")
     repository.git("branch", "-f", "main", repository.commit("nothing"))
     outcome = repository.run(*words, "--resume").assert_code(0)

@@ -24,7 +24,7 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a baseline of a quiet machine."""
     project = Project(tmp_path_factory.mktemp("measured"))
     outcome = project.run(*SAVE).assert_code(0)
-    outcome.line("3 fresh processes for each of 1 cases: about 20 s at most on a quiet machine")
+    outcome.line("3 fresh processes for each of 1 case: about 20 s at most on a quiet machine")
     outcome.line("  beta-synthetic: fresh process 3: 4,000 items/s (")
     return project.folder / "baselines"
 
@@ -94,7 +94,7 @@ def test_a_baseline_replaces_processes_that_were_disturbed(project: Project) -> 
             '        os.environ["IPUBENCH_FAKE_TAKEN"] = share\n',
         )
     )
-    project.run(*SAVE).assert_code(0).line("baseline with 1 cases written")
+    project.run(*SAVE).assert_code(0).line("baseline with 1 case written")
     (entry,) = project.baseline()["benchmarks"]
     clean = [one["clean"] for one in entry["extra_info"]["ipubench"]["processes"]]
     assert clean == [False, True, False, True, False, True]

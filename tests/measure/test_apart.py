@@ -101,7 +101,7 @@ def test_a_resumed_run_measures_what_is_missing(tmp_path: Path) -> None:
         "lstm-ipu-inference-generated": "failed",
     }
     processes(tmp_path)
-    run(tmp_path, *words, "--resume").assert_code(0).line("1 cases are done")
+    run(tmp_path, *words, "--resume").assert_code(0).line("1 case is done")
     assert measured(tmp_path) == {"lstm-ipu-inference-generated": MODEL}
 
 

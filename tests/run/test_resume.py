@@ -367,7 +367,7 @@ def test_a_case_with_a_damaged_verdict_is_measured_anew(project: Project, verdic
     case = next(line["case"] for line in project.journal() if line["type"] == "outcome")
     JsonLinesFile(journal).append({"type": "verdict", "case": case, "verdict": verdict})
     outcome = project.run("-k", "beta", "--resume").assert_code(0)
-    outcome.line("1 cases are done; 1 measured anew, since their results in the journal are")
+    outcome.line("1 case is done; 1 measured anew, since their results in the journal are")
 
 
 def test_a_pipe_among_the_journals_stops_nothing(project: Project) -> None:

@@ -289,7 +289,7 @@ def test_a_half_written_line_is_cut_off(project: Project) -> None:
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join(lines[:6]) + lines[6][: len(lines[6]) // 2])
     outcome = project.run("-k", "beta", "--resume").assert_code(0)
-    outcome.line("1 cases are done")
+    outcome.line("1 case is done")
     assert [line["type"] for line in project.journal()] == [
         "run", "selected", "begin", "case", "outcome", "begin",
         "resume", "selected", "begin", "case", "outcome", "end",
@@ -397,7 +397,7 @@ def test_a_last_line_without_its_end_is_cut_off(project: Project) -> None:
     journal = project.journals()[0]
     lines = journal.read_text().splitlines(True)[:-1]  # it was killed before the run's end
     journal.write_text("".join(lines).rstrip("\n"))
-    project.run("-k", "beta", "--resume").assert_code(0).line("1 cases are done")
+    project.run("-k", "beta", "--resume").assert_code(0).line("1 case is done")
     assert [line["type"] for line in project.journal()] == [
         "run", "selected", "begin", "case", "outcome", "begin", "case",
         "resume", "selected", "begin", "case", "outcome", "end",

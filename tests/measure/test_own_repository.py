@@ -1,0 +1,237 @@
+"""A project of somebody else's under ``-p ipubench``: its tests are measured, stored and judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from tests.support.harness import ROOT, Outcome, run_elsewhere
+
+TESTS = """
+import asyncio
+import dataclasses
+import os
+
+import pytest
+
+import work
+from ipubench import CaseConfig, cases, option
+
+
+@pytest.mark.parametrize("count", [10, 100])
+def test_sum(benchmark, count):
+    assert benchmark(sum, range(count)) == sum(range(count))
+
+
+def test_work(benchmark):
+    assert benchmark(work.done) == work.COUNT
+
+
+def test_pedantic(benchmark):
+    assert benchmark.pedantic(sum, args=([1, 2],), rounds=7, iterations=50) == 3
+
+
+@pytest.mark.benchmark(min_rounds=9, max_time=0.01, group="told")
+def test_told(benchmark):
+    benchmark.extra_info["kept"] = 1
+    benchmark(work.done)
+
+
+@pytest.mark.benchmark(group="mine")
+def test_group(benchmark):
+    benchmark(work.done)
+
+
+def test_meter(meter):
+    meter(work.done, items=work.COUNT, unit="numbers")
+
+
+def test_async(meter):
+    async def nothing():
+        await asyncio.sleep(0)
+
+    meter(nothing)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sort(CaseConfig):
+    size: int = option(50, "numbers", minimum=1)
+
+
+@cases(Sort(name="sort"), data=("generated",))
+def test_sorted(config, meter):
+    numbers = list(range(config.size))[::-1]
+    meter(lambda: sorted(numbers), items=config.size, unit="numbers")
+
+
+def test_nothing():
+    assert work.COUNT
+
+
+def test_no_case(config):
+    pass
+"""
+WORK = "COUNT = 2000\n\ndef done():\n    return sum(1 for _ in range(COUNT))\n"
+INI = "[pytest]\naddopts = -p ipubench --strict-markers --device=cpu\n"
+
+
+class OwnProject:
+    """A folder with tests, without anything of the suite's checkout."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "own"
+        folder = self.folder
+        folder.mkdir()
+        self.work = folder / "src" / "work.py"
+        self.work.parent.mkdir()
+        (folder / "pytest.ini").write_text(INI)
+        self.work.write_text(WORK)
+        (folder / "tests").mkdir()
+        (folder / "tests" / "conftest.py").write_text("")
+        (folder / "tests" / "test_own.py").write_text(TESTS)
+        self.environment = {
+            **os.environ,
+            # The suite's checkout stands for site-packages.
+            "PYTHONPATH": os.pathsep.join([str(self.work.parent), str(ROOT)]),
+            "IPUBENCH_LEASE_DIR": str(folder.parent / "leases"),
+            "IPUBENCH_CACHE_DIR": str(folder.parent / "cache"),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "COLUMNS": "100",
+        }
+
+    def run(self, *words: str) -> Outcome:
+        """Run ``pytest WORDS`` as its developers do."""
+        words = ("-m", "pytest", "-p", "no:cacheprovider", *words)
+        return run_elsewhere(self.folder, self.environment, *words)
+
+    def records(self) -> Dict[str, Dict[str, Any]]:
+        """Return identifier -> benchmark of the latest run."""
+        journal = sorted((self.folder / "results").glob("run-*.jsonl"))[-1]
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        found = [line["benchmark"] for line in lines if line["type"] == "case"]
+        return {one["extra_info"]["ipubench"]["name"]: one for one in found}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> OwnProject:
+    return OwnProject(tmp_path)
+
+
+FEW = ("--budget=0.1", "--target-precision=50%")
+
+
+@pytest.mark.entry_point
+@pytest.mark.slow
+def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -> None:
+    outcome = own.run(*FEW, "-k", "not no_case").assert_code(0)
+    found = own.records()
+    names = ("sum-10", "sum-100", "work", "pedantic", "told", "group", "meter", "async")
+    assert set(found) == {*(f"test_{name}" for name in names), "sort-generated"}
+    records = {name: one["extra_info"]["ipubench"] for name, one in found.items()}
+    for name in ("test_work", "test_group", "test_meter", "test_async", "test_sum-10"):
+        assert records[name]["framework"] == "python"
+        assert records[name]["canary"]["seconds"], name
+        assert records[name]["rounds"]["stopped_by"] != "pytest-benchmark", name
+    for name, rounds, batches in (("test_pedantic", 7, 50), ("test_told", 9, None)):
+        assert records[name]["effective"]["measured_by"] == "pytest-benchmark"
+        assert records[name]["rounds"]["count"] >= rounds
+        assert batches in (None, records[name]["rounds"]["batches_per_step"])
+    assert records["test_pedantic"]["rounds"]["count"] == 7
+    assert found["test_told"]["group"] == "told" and found["test_group"]["group"] == "mine"
+    assert found["test_told"]["extra_info"]["kept"] == 1
+    assert found["test_work"]["fullname"] == "tests/test_own.py::test_work"
+    assert records["test_meter"]["throughput"]["unit"] == "numbers/s"
+    ratio = (
+        records["test_meter"]["items_per_round"]
+        / records["test_meter"]["rounds"]["batches_per_step"]
+    )
+    assert ratio == 2000
+    outcome.line("  test_work ")
+    outcome.line("10 passed, 1 deselected")
+
+
+@pytest.mark.slow
+def test_slower_code_fails_against_a_stored_baseline(own: OwnProject) -> None:
+    words = ("-k", "test_work or pedantic", "--budget=0.3", "--target-precision=2%")
+    own.run(*words, "--baseline-save=main", "--processes=3", "--keep-disturbed").assert_code(0)
+    stored = json.loads((own.folder / "baselines" / "main.json").read_text())
+    processes = [one["extra_info"]["ipubench"]["processes"] for one in stored["benchmarks"]]
+    assert len(processes) == 2 and min(map(len, processes)) >= 3  # some may be disturbed
+    # The code is three times as slow: no machine of a busy host looks so.
+    own.work.write_text(WORK.replace("2000", "6000"))
+    outcome = own.run(*words, "--baseline=main", "--gate=10%")
+    assert outcome.code in (0, 1), outcome.text
+    said = outcome.line("  test_work ")
+    assert "regressed" in said or "inconclusive" in said, outcome.text
+    assert "regressed" not in outcome.line("  test_pedantic ")
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.slow
+def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> None:
+    (own.folder / ".gitignore").write_text("results/\n__pycache__/\n")
+    git(own.folder, "init", "-q")
+    git(own.folder, "add", "-A")
+    git(own.folder, "commit", "-q", "-m", "as it was")
+    own.work.write_text(WORK.replace("2000", "8000"))
+    words = ("--against=git:HEAD", "--gate=10%", "--budget=0.3", "-k", "test_work or test_meter")
+    # PYTHONPATH names the checkout, as an editable installation does: its code is not HEAD's.
+    outcome = own.run(*words).assert_code(6)
+    assert "refused: work comes from" in outcome.text
+    own.environment["PYTHONPATH"] = str(ROOT)
+    (own.folder / "pytest.ini").write_text(INI + "pythonpath = src\n")
+    git(own.folder, "commit", "-q", "-m", "found by pytest", "pytest.ini")
+    outcome = own.run(*words)
+    said = outcome.line("  test_work ")
+    assert "regressed" in said or "inconclusive" in said, outcome.text
+    outcome.line("the same versions; commit ")
+    assert "alternating processes" not in outcome.text  # but rounds in turns
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--baseline-save=x"], "--baseline-save: no selected test measures anything"),
+        (["--budget=3"], "--budget=3: no selected test measures anything"),
+        (["--set=steps=3"], "--set=steps=3: no selected test measures anything"),
+    ],
+)
+def test_options_without_anything_to_act_on_are_refused(
+    own: OwnProject, words: Any, said: str
+) -> None:
+    own.run("-k", "test_nothing", *words).assert_code(4).line(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["-k", "no_case"], 1, "test_no_case is no case: declare some with @cases"),
+        (["-k", "test_work", "--set=size=2"], 4, "no selected case has an option 'size'"),
+        (["-k", "test_work", "--set=batches_per_step=2,3"], 4, "with one value of an option"),
+        (["-k", "test_nothing"], 0, "1 passed"),
+        (["-k", "test_pedantic", "--profile=here"], 1, "nothing else can be done with it"),
+        (["-k", "test_work", "--profile=here"], 0, "profiled and not timed"),
+        (["-k", "test_work", "--benchmark-disable"], 0, "1 passed"),
+    ],
+)
+def test_what_a_test_without_cases_can_do(
+    own: OwnProject, words: Any, code: int, said: str
+) -> None:
+    own.run(*words).assert_code(code).line(said)
+
+
+def test_not_asked_for_nothing_is_measured(own: OwnProject) -> None:
+    (own.folder / "pytest.ini").write_text("[pytest]\n")
+    text = TESTS[: TESTS.index("def test_meter")].replace("from ipubench", "# ")
+    (own.folder / "tests" / "test_own.py").write_text(text)
+    outcome = own.run("-k", "pedantic").assert_code(0)
+    assert "ipubench" not in outcome.text and not (own.folder / "results").exists()
