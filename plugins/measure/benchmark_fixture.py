@@ -26,6 +26,7 @@ from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, becoming,
 from ipubench.plugins.record.record import describe_case, describe_throughput
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.run.conditions import describe_conditions
+from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import framework_of
 
 #: Who measured, in a record's ``effective``.
@@ -89,6 +90,10 @@ class Measuring:
         self.meter.phase("record", "recording")
         stats: Any = benchmark.stats
         seconds, batches = [s * stats.iterations for s in stats.stats.data], stats.iterations
+        if min(seconds) <= 0:
+            why = "a round took no time by its timer, so it has no rate"
+            config.stash[run_key].closing.append(f"{self.meter.case.id}: not recorded: {why}")
+            return result
         throughput = describe_throughput(seconds, float(batches), UNIT)
         record = {
             "format": 1,

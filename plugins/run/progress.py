@@ -35,6 +35,8 @@ class Progress:
         self.quiet = nobody or config.getoption("verbose", 0) < 0
         self.live = not self.quiet and self.terminal.isatty and self.terminal.hasmarkup
         self.running: List[str] = []
+        #: Whether nothing runs any more.
+        self.over = False
         self.expect({})
 
     def expect(self, names: Dict[str, str]) -> None:
@@ -179,16 +181,25 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
     return f"{rate} ±{throughput['spread']:.1%}", {}
 
 
-def pytest_report_teststatus(report: Any) -> Optional[Tuple[str, str, str]]:
-    """Count a case without a letter: it has its own line."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Let pytest's short summary (``-rA``) have its words for the cases."""
+    progress = session.config.stash.get(progress_key, None)
+    if progress is not None:
+        progress.over = True
+
+
+def pytest_report_teststatus(report: Any, config: pytest.Config) -> Optional[Tuple[str, str, str]]:
+    """Count a case without a letter: it has its own line.
+
+    The word is what the short summary calls a case; while the suite runs, that of a failure alone.
+    """
     if not getattr(report, "ipubench_case", False):
         return None
-    if report.skipped:
-        return "skipped", "", ""
-    # The word is what the short summary calls a failure.
-    if report.when in ("setup", "teardown"):
+    if report.when in ("setup", "teardown") and not report.skipped:
         return ("error", "", "ERROR") if report.failed else None
-    return report.outcome, "", "FAILED" if report.failed else ""
+    said = report.failed or config.stash[progress_key].over
+    return report.outcome, "", report.outcome.upper() if said else ""
 
 
 class Remaining:

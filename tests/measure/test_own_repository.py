@@ -69,6 +69,11 @@ def test_sorted(config, meter):
     meter(lambda: sorted(numbers), items=config.size, unit="numbers")
 
 
+@pytest.mark.benchmark(timer=lambda: 0.0, min_rounds=2)
+def test_stopped(benchmark):
+    benchmark.pedantic(work.done, rounds=2)
+
+
 def test_nothing():
     assert work.COUNT
 
@@ -128,7 +133,7 @@ FEW = ("--budget=0.1", "--target-precision=50%")
 @pytest.mark.entry_point
 @pytest.mark.slow
 def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -> None:
-    outcome = own.run(*FEW, "-k", "not no_case").assert_code(0)
+    outcome = own.run(*FEW, "-k", "not no_case and not stopped").assert_code(0)
     found = own.records()
     names = ("sum-10", "sum-100", "work", "pedantic", "told", "group", "meter", "async")
     assert set(found) == {*(f"test_{name}" for name in names), "sort-generated"}
@@ -152,7 +157,7 @@ def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -
     )
     assert ratio == 2000
     outcome.line("  test_work ")
-    outcome.line("10 passed, 1 deselected")
+    outcome.line("10 passed, 2 deselected")
 
 
 @pytest.mark.slow
@@ -218,6 +223,8 @@ def test_options_without_anything_to_act_on_are_refused(
         (["-k", "test_work", "--set=size=2"], 4, "no selected case has an option 'size'"),
         (["-k", "test_work", "--set=batches_per_step=2,3"], 4, "with one value of an option"),
         (["-k", "test_nothing"], 0, "1 passed"),
+        (["-k", "test_stopped"], 0, "test_stopped: not recorded: a round took no time"),
+        (["-k", "test_pedantic", "-rA"], 0, "PASSED tests/test_own.py::test_pedantic"),
         (["-k", "test_pedantic", "--profile=here"], 1, "nothing else can be done with it"),
         (["-k", "test_work", "--profile=here"], 0, "profiled and not timed"),
         (["-k", "test_work", "--benchmark-disable"], 0, "1 passed"),
