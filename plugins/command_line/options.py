@@ -8,11 +8,12 @@ import pytest
 
 from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.devices import KINDS
+from ipubench.plugins.command_line import spelling
 from ipubench.plugins.command_line.words import PATH_OPTIONS, check_spelling
 from ipubench.plugins.record.text import duration, percentage, whole_number
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the options; each dest is our own, none is shared with pytest-benchmark."""
     group = parser.getgroup("ipubench", "ipubench: what to run")
     _add_device_and_data(group)
@@ -27,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     _add_comparisons(group)
     _add_against(group)
     _add_reports(group)
+    spelling.name_unknown_options(parser, pluginmanager)
 
 
 def _add_device_and_data(group: pytest.OptionGroup) -> None:
@@ -34,6 +36,7 @@ def _add_device_and_data(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--device",
         default="auto",
+        type=spelling.one_of(("auto", *KINDS), spelling.DEVICES),
         choices=("auto", *KINDS),
         help="device to run on; auto takes ipu, else cuda, else cpu (fake: the project's tests)",
     )
@@ -61,6 +64,7 @@ def _add_device_and_data(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--precision",
         default=None,
+        type=spelling.one_of(PRECISIONS, spelling.PRECISIONS),
         choices=PRECISIONS,
         help="bits of the operations and of the master weights",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Sequence, Type
@@ -10,7 +11,16 @@ from typing import Any, Dict, Iterable, List, Sequence, Type
 import pytest
 import yaml
 
-from ipubench.fixtures.case.options import ALIASES, CaseConfig, check_value, nearest, option_types
+from ipubench.fixtures.case.options import (
+    ALIASES,
+    DATA_MODES,
+    MODES,
+    PRECISIONS,
+    CaseConfig,
+    check_value,
+    nearest,
+    option_types,
+)
 from ipubench.fixtures.case.values import from_text
 
 OPENING = {"{": "}", "[": "]", "(": ")"}
@@ -44,13 +54,25 @@ def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
         if not equals or not key:
             raise pytest.UsageError(f"--set={word}: write --set=KEY=VALUE[,VALUE...]")
         if key in RESERVED:
-            raise pytest.UsageError(f"--set={word}: use {RESERVED[key]}VALUE instead")
+            raise pytest.UsageError(f"--set={word}: {_reserved(key, text.strip())}")
         if key == "synthetic_data":
             raise pytest.UsageError(f"--set={word}: {_synthetic_data(text)}")
         if key == "name":
             raise pytest.UsageError(f"--set={word}: the name of a case cannot be set")
         assign(assignments, key, split_values(text), f"--set={word}")
     return assignments
+
+
+def _reserved(key: str, text: str) -> str:
+    """Return what to write in place of an option that has a flag of its own."""
+    choices = {"mode": MODES, "data": DATA_MODES, "precision": PRECISIONS}.get(key, ())
+    if choices and text not in choices:
+        near = difflib.get_close_matches(text, choices, n=1)
+        return (
+            f"{text!r} is none of {', '.join(choices)}; write {RESERVED[key]}"
+            f"{near[0] if near else 'VALUE'}"
+        )
+    return f"use {RESERVED[key]}{text or 'VALUE'} instead"
 
 
 def _synthetic_data(text: str) -> str:

@@ -182,7 +182,13 @@ def _look(given: str, unchecked: Environment, root: Path) -> Environment:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise pytest.UsageError(f"--against={given}: it does not run: {error}") from None
-    lines = answer.stdout.decode(errors="replace").strip().splitlines() or ["it says nothing"]
+    text = answer.stdout.decode(errors="replace").strip()
+    lines = text.splitlines() or ["it says nothing"]
+    if answer.returncode and "Traceback" not in text:
+        raise pytest.UsageError(
+            f"--against={given}: it does not answer as a Python interpreter does: {lines[-1]}; "
+            "name one, such as /opt/old/bin/python"
+        )
     try:
         found: Dict[str, Any] = json.loads(lines[-1])
         looked = Environment(

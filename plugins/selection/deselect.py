@@ -28,6 +28,7 @@ def pytest_collection_modifyitems_begins(config: pytest.Config, items: List[pyte
     found = [case for case in map(case_of, items) if case is not None]
     fitting = [case for case in found if not _unfit(case, selection.device)]
     selection.names = sorted({case.config.name for case in fitting})
+    selection.functions = sorted({item.name.split("[")[0] for item in items if case_of(item)})
 
 
 @pytest.hookimpl(trylast=True)
@@ -151,6 +152,7 @@ def _what_would_match(selection: Selection, keyword: str) -> str:
     words = [word for word in re.findall(r"[\w.-]+", keyword) if word not in ("and", "or", "not")]
     near: List[str] = []
     for word in words:
+        near += difflib.get_close_matches(word, selection.functions, n=1)
         near += [name for name in selection.names if word.lower() in name.lower()]
         near += difflib.get_close_matches(word, selection.names, n=3)
     shown = (

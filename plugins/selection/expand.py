@@ -36,6 +36,7 @@ class Selection:
     base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
     #: The names of this device's cases, before ``-k``.
     names: List[str] = dataclasses.field(default_factory=list)
+    functions: List[str] = dataclasses.field(default_factory=list)  # those of all cases
     unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
     left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
     warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
