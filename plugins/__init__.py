@@ -65,13 +65,15 @@ MARKERS = (
 )
 
 
-def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the plugins, each of which then adds its own options.
 
     For each name in ``pytest_plugins`` pytest would read the entry points of all that is installed.
     """
     for module in MODULES:
         _register(pluginmanager, module)
+    spelling = importlib.import_module("ipubench.plugins.command_line.spelling")
+    spelling.name_unknown_options(parser, pluginmanager)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -13,7 +13,7 @@ from ipubench.plugins.command_line.words import PATH_OPTIONS, check_spelling
 from ipubench.plugins.record.text import duration, percentage, whole_number
 
 
-def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options; each dest is our own, none is shared with pytest-benchmark."""
     group = parser.getgroup("ipubench", "ipubench: what to run")
     _add_device_and_data(group)
@@ -28,7 +28,6 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     _add_comparisons(group)
     _add_against(group)
     _add_reports(group)
-    spelling.name_unknown_options(parser, pluginmanager)
 
 
 def _add_device_and_data(group: pytest.OptionGroup) -> None:
