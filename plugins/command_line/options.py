@@ -53,7 +53,13 @@ def _add_device_and_data(group: pytest.OptionGroup) -> None:
         metavar="DURATION",
         help="how long to wait for a device that another run holds (10min)",
     )
-    group.addoption("--data", default=None, choices=DATA_MODES, help="where the input comes from")
+    group.addoption(
+        "--data",
+        default=None,
+        type=spelling.one_of(DATA_MODES, spelling.DATA),
+        choices=DATA_MODES,
+        help="where the input comes from",
+    )
     group.addoption(
         "--dataset-dir",
         default=None,

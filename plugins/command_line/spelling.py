@@ -11,6 +11,7 @@ import pytest
 from ipubench.fixtures.case.options import nearest
 
 DEVICES = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
+DATA = {"random": "generated", "host": "generated", "imagenet": "real"}
 PRECISIONS = {
     **dict.fromkeys(("fp32", "float32", "f32", "single", "32"), "32.32"),
     **dict.fromkeys(("fp16", "float16", "f16", "half", "bf16", "bfloat16", "16"), "16.16"),

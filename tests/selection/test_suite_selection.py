@@ -110,8 +110,8 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         (["--gate=5%"], "--gate needs something to compare with: add --baseline=NAME"),
         (["--budget=0"], "'0' is not a duration; write it as 30s, 10min or 1.5h"),
         (["--steps=0"], "'0' is not a whole number from 1 up"),
-        (["--device=tpu"], "invalid choice: 'tpu'"),
-        (["--data=fake"], "invalid choice: 'fake'"),
+        (["--device=tpu"], "'tpu' is none of auto, cpu, cuda"),
+        (["--data=fake"], "'fake' is none of synthetic, generated, real"),
         (
             ["--set=batch_size=8", "--set=micro_batch_size=4"],
             "--set=micro_batch_size=4: micro_batch_size is given twice, also as batch_size",
