@@ -20,11 +20,11 @@ from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of, safe_nam
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
 from ipubench.plugins.measure import looking_inside
-from ipubench.plugins.measure.base import finish
+from ipubench.plugins.measure.base import Calls, finish, measured_by_another
 from ipubench.plugins.measure.disturbance import Disturbance, wait_for_quiet
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
-from ipubench.plugins.record.record import describe_case, describe_throughput
+from ipubench.plugins.record.record import describe_case
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.run.conditions import describe_conditions
 from ipubench.plugins.run.progress import progress_key
@@ -134,37 +134,22 @@ class CommandMeter:
     def _record(
         self, config: SpecConfig, ran: command.Ran, results: CommandResults
     ) -> Dict[str, Any]:
-        summary = describe_throughput(results.rounds, 1.0, results.unit)
         return {
             "format": 1,
             **describe_case(self.case),
             "framework": "command",
             **describe_conditions(self.config, self.device, self.conditions),
             "effective": {"precision": config.precision},
-            "build_seconds": 0.0,
-            "compile_seconds": 0.0,
             "compile": WITHIN,
-            "first_step_seconds": 0.0,
-            "rounds": {
-                "count": len(results.rounds),
-                "batches_per_step": 1,
-                "stopped_by": "the command",
-                "dropped_seconds": [],
-            },
             "canary": {"kind": self.device.canary_kind, "seconds": [], "when": "never"},
-            "items_per_round": 1.0,
-            "throughput": summary,
-            "throughput_mean": summary["mean"],
-            "latency": {"source": results.source, **latency(results.latencies)},
-            "compute": None,
-            "implausible": False,
-            "memory": {
-                "host_peak_rss_bytes": ran.peak_bytes,
-                "since": "process start",
-                "device_peak_bytes": None,
-            },
+            **measured_by_another(
+                results.rounds,
+                Calls("the command", 1, results.unit),
+                {"source": results.source, **latency(results.latencies)},
+                ran.peak_bytes,
+                "process start",
+            ),
             "counters": {**results.figures, **results.derived},
-            "input": None,
             "data": {"mode": config.data},
             "spec": {
                 "file": self.entry.file,

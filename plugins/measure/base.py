@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import pytest
 
@@ -18,7 +18,7 @@ from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.record import NAMESPACE, describe_throughput
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -147,6 +147,49 @@ def finish(
     run.add({"type": "case", "benchmark": plain})
     fail_where_implausible(record, f"; the record is in {run.journal.path}")
     item.stash[measured_key] = Measured(plain, release)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a round that another program timed consists of."""
+
+    timed_by: str
+    each_round: int  # calls, or whatever the unit is
+    unit: str
+
+
+def measured_by_another(
+    seconds: List[float], calls: Calls, latencies: Dict[str, Any], peak_bytes: int, since: str
+) -> Dict[str, Any]:
+    """Return the part of a record that the ``seconds`` of another program's rounds decide.
+
+    ``latencies``: that part of the record. ``peak_bytes``: of memory, ``since`` when.
+    """
+    items = float(calls.each_round)
+    throughput = describe_throughput(seconds, items, calls.unit)
+    return {
+        "build_seconds": 0.0,
+        "compile_seconds": 0.0,
+        "first_step_seconds": 0.0,
+        "rounds": {
+            "count": len(seconds),
+            "batches_per_step": calls.each_round,
+            "stopped_by": calls.timed_by,
+            "dropped_seconds": [],
+        },
+        "items_per_round": items,
+        "throughput": throughput,
+        "throughput_mean": throughput["mean"],
+        "latency": latencies,
+        "compute": None,
+        "implausible": False,
+        "memory": {
+            "host_peak_rss_bytes": peak_bytes,
+            "since": since,
+            "device_peak_bytes": None,
+        },
+        "input": None,
+    }
 
 
 def plain_benchmark(benchmark: Any, record: Dict[str, Any]) -> Dict[str, Any]:

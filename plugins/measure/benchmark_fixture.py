@@ -17,13 +17,13 @@ from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.call import OWN, CallStep
 from ipubench.plugins.measure.alternating import AlternatingMeter
-from ipubench.plugins.measure.base import StepMeter, finish
+from ipubench.plugins.measure.base import Calls, StepMeter, finish, measured_by_another
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.fixture import meter_of
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, becoming, words_of
-from ipubench.plugins.record.record import describe_case, describe_throughput
+from ipubench.plugins.record.record import describe_case
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.run.conditions import describe_conditions
 from ipubench.plugins.run.results import run_key
@@ -81,52 +81,42 @@ class Measuring:
                 f"{self.item.nodeid}: pytest-benchmark measures it as the test says, and nothing "
                 "else can be done with it; benchmark(function) without settings can be profiled"
             )
-        device, config = self.meter.device, self.item.config
-        memory, others = host_process.PeakMemory(), Disturbance.of(device)
+        memory, others = host_process.PeakMemory(), Disturbance.of(self.meter.device)
         self.meter.phase("rounds", "measuring as pytest-benchmark does")
         others.read()
         result = run()
         others.read()
         self.meter.phase("record", "recording")
         stats: Any = benchmark.stats
-        seconds, batches = [s * stats.iterations for s in stats.stats.data], stats.iterations
-        if min(seconds) <= 0:
+        calls, seconds = stats.iterations, [s * stats.iterations for s in stats.stats.data]
+        if min(seconds) > 0:
+            described = measured_by_another(
+                seconds,
+                Calls(ITSELF, calls, UNIT),
+                {"source": ITSELF, **latency([s / calls for s in seconds])},
+                memory.read(),
+                memory.since,
+            )
+            contention = others.describe_whole(len(seconds))
+            record = {**self._start(), **described, "contention": contention}
+            finish(self.item, benchmark, record, release=lambda: None)
+        else:
             why = "a round took no time by its timer, so it has no rate"
-            config.stash[run_key].closing.append(f"{self.meter.case.id}: not recorded: {why}")
-            return result
-        throughput = describe_throughput(seconds, float(batches), UNIT)
-        record = {
+            closing = self.item.config.stash[run_key].closing
+            closing.append(f"{self.meter.case.id}: not recorded: {why}")
+        return result
+
+    def _start(self) -> Dict[str, Any]:
+        """Return the part of the record that is known before the rounds."""
+        device = self.meter.device
+        return {
             "format": 1,
             **describe_case(self.meter.case),
             "framework": framework_of(self.item),
-            **describe_conditions(config, device, self.conditions),
+            **describe_conditions(self.item.config, device, self.conditions),
             "effective": {"precision": OWN, "measured_by": ITSELF},
-            "build_seconds": 0.0,
-            "compile_seconds": 0.0,
             "compile": "none",
-            "first_step_seconds": seconds[0],
-            "rounds": {
-                "count": len(seconds),
-                "batches_per_step": batches,
-                "stopped_by": ITSELF,
-                "dropped_seconds": [],
-            },
             "canary": {"kind": device.canary_kind, "seconds": [], "when": "never"},
-            "contention": others.describe_whole(len(seconds)),
-            "items_per_round": float(batches),
-            "throughput": throughput,
-            "throughput_mean": throughput["mean"],
-            "latency": {"source": ITSELF, **latency([s / batches for s in seconds])},
-            "compute": None,
-            "implausible": False,
-            "memory": {
-                "host_peak_rss_bytes": memory.read(),
-                "since": memory.since,
-                "device_peak_bytes": None,
-            },
             "counters": {},
-            "input": None,
             "data": {"mode": OWN},
         }
-        finish(self.item, benchmark, record, release=lambda: None)
-        return result
