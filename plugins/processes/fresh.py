@@ -27,6 +27,7 @@ from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.host_process import end_with_parent
+from ipubench.plugins.record.pytest_benchmark_adapter import words_of
 from ipubench.plugins.record.record import record_of, rounds_of
 from ipubench.plugins.run.results import SessionResults, run_key
 
@@ -205,6 +206,8 @@ def fresh_command(
         f"--results-dir={results_dir}",
         *measuring,
         *(["--zero-values"] if config.option.zero_values else []),
+        *words_of(config),
+        f"--import-mode={config.option.importmode}",
         *arguments_of(config, nodeid, root),
     ]
 

@@ -62,8 +62,8 @@ def run_rounds(
     return seconds
 
 
-# Options of pytest-benchmark that say how it measures.
-SAYS_HOW = (
+# Options of pytest-benchmark that say how it measures; the last two may have no value.
+WITH_VALUE = (
     "--benchmark-min-time",
     "--benchmark-max-time",
     "--benchmark-min-rounds",
@@ -71,11 +71,10 @@ SAYS_HOW = (
     "--benchmark-precision",
     "--benchmark-confidence",
     "--benchmark-calibration-precision",
-    "--benchmark-warmup",
     "--benchmark-warmup-iterations",
-    "--benchmark-disable-gc",
     "--benchmark-cprofile",
 )
+WARM_UP, WITHOUT_GC = "--benchmark-warmup", "--benchmark-disable-gc"
 
 
 def words_of(config: pytest.Config) -> List[str]:
@@ -83,13 +82,13 @@ def words_of(config: pytest.Config) -> List[str]:
     words = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
     words += [str(word) for word in config.invocation_params.args]
     found: List[str] = []
-    for word, value in zip(words, [*words[1:], "-"]):
-        if word.split("=")[0].startswith(SAYS_HOW):
-            alone = "=" in word or value.startswith("-") or value not in ("on", "off", "auto")
-            needs = "=" not in word and not word.startswith(
-                ("--benchmark-warmup", "--benchmark-disable-gc")
-            )
-            found.append(f"{word}={value}" if needs or not alone else word)
+    for word, following in zip(words, [*words[1:], ""]):
+        name = word.partition("=")[0]
+        takes = name in WITH_VALUE or (name == WARM_UP and following in ("on", "off", "auto"))
+        if takes and "=" not in word:
+            found.append(f"{word}={following}")
+        elif name in (*WITH_VALUE, WARM_UP, WITHOUT_GC):
+            found.append(word)
     return found
 
 

@@ -176,6 +176,20 @@ def test_slower_code_fails_against_a_stored_baseline(own: OwnProject) -> None:
     assert "regressed" not in outcome.line("  test_pedantic ")
 
 
+@pytest.mark.slow
+def test_fresh_processes_measure_as_the_command_line_says(own: OwnProject) -> None:
+    words = ["-k", "test_work", "--benchmark-min-rounds", "6", "--benchmark-max-time=0.01"]
+    words += ["--import-mode=importlib", "--processes=2", "--keep-disturbed"]
+    own.run(*words, "--baseline-save=main").assert_code(0)
+    own.work.write_text(WORK.replace("2000", "6000"))
+    outcome = own.run(*words, "--baseline=main", "--gate=10%")
+    # Otherwise our meter would measure again, which is incomparable.
+    said = outcome.line("  test_work ")
+    assert "regressed" in said or "inconclusive" in said, outcome.text
+    (record,) = own.records().values()
+    assert record["extra_info"]["ipubench"]["effective"]["measured_by"] == "pytest-benchmark"
+
+
 def git(folder: Path, *words: str) -> None:
     identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
     subprocess.run(["git", *identity, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
