@@ -15,7 +15,8 @@ from typing import Any, Dict
 
 from ipubench import bench_training
 from ipubench.bench_inference.serving import UNUSED, Serving, default
-from ipubench.fixtures.case.cases import NAMED, cases, load_presets
+from ipubench.fixtures.case.cases import NAMED, cases
+from ipubench.fixtures.case.presets import HOW_RUN, load_presets
 
 # The networks are those of the application.
 PRESETS = Path(str(bench_training.__file__)).with_name("application.yml")
@@ -26,7 +27,7 @@ def configurations(group: str, clients: int, port: int) -> Dict[str, Serving]:
 
     ``clients``: those of the throughput; the example has twice as many.
     """
-    networks = load_presets(PRESETS, group, Serving)
+    networks = load_presets(PRESETS, group, Serving, refused=HOW_RUN)
 
     def asked(name: str, served: int, **requests: Any) -> Serving:
         network = networks[f"resnet50_infer_bs{served}"]

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Dict
 
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.case.cases import Sweep, cases, load_presets
+from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
+from ipubench.fixtures.case.presets import load_presets
 from ipubench.fixtures.servers.options import COMPILE_ONLY, TritonOptions
 
 #: Options of the network that is built here, and of its program.
@@ -57,6 +58,7 @@ class TritonClassifier(TritonOptions, Classifier):
                 f"instances={self.instances}: one server answers all clients; set clients"
             )
         super().check()
+        self.check_load(self.clients, self.request_type == "sync")
         if self.batches_per_step % self.clients:
             raise ValueError(
                 f"batches_per_step={self.batches_per_step}: every one of {self.clients} clients "
@@ -73,29 +75,19 @@ class TritonClassifier(TritonOptions, Classifier):
 
 
 PRESETS = Path(__file__).with_name("triton.yml")
-HOST = load_presets(PRESETS, "host", TritonClassifier)
-OPENVINO = load_presets(PRESETS, "openvino", TritonClassifier)
-IPU = load_presets(PRESETS, "ipu", TritonClassifier)
+# One server is asked by several numbers of clients, in both ways; its network has one batch size.
+DECIDED = ("clients", "request_type", "batch_sizes", "sweep_batch_sizes")
+HOST = load_presets(PRESETS, "host", TritonClassifier, refused=DECIDED)
+OPENVINO = load_presets(PRESETS, "openvino", TritonClassifier, refused=DECIDED)
+IPU = load_presets(PRESETS, "ipu", TritonClassifier, refused=DECIDED)
 CLIENTS = (1, 4, 8)
 REQUEST_TYPES = ("sync", "async")
 
 
-@cases(
-    *(Sweep(config, "clients", CLIENTS, usual=(4,)) for config in OPENVINO.values()),
-    request_type=REQUEST_TYPES,
-    quick=(),
-)
-@cases(
-    # More clients than cores only wait longer: 8 of them come with --sweep.
-    *(Sweep(config, "clients", CLIENTS, usual=(1, 4)) for config in HOST.values()),
-    request_type=REQUEST_TYPES,
-    quick=("resnet50",),
-)
-@cases(
-    *(Sweep(config, "clients", CLIENTS, usual=CLIENTS) for config in IPU.values()),
-    request_type=REQUEST_TYPES,
-    quick=("resnet50",),
-)
+@cases(*OPENVINO.at("clients", CLIENTS, usual=(4,)), request_type=REQUEST_TYPES)
+# More clients than cores only wait longer: 8 of them come with --sweep.
+@cases(*HOST.at("clients", CLIENTS, usual=(1, 4)), request_type=REQUEST_TYPES)
+@cases(*IPU.at("clients", CLIENTS, usual=CLIENTS), request_type=REQUEST_TYPES)
 def bench_triton(config, triton, data, meter):
     step = triton.inference(config.network(), config, config.feed(data))
     meter(step, items=config.micro_batch_size, unit="images")

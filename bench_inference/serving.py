@@ -55,6 +55,7 @@ class Serving(ServingOptions, Application):
     def check(self) -> None:
         """Refuse what a server cannot do."""
         super().check()
+        self.check_load(self.num_threads, not self.use_async)
         for item, reason in UNUSED.items():
             if getattr(self, item) != default(item):
                 raise ValueError(f"{item} has no effect: {reason}")

@@ -1,6 +1,6 @@
-"""One LSTM layer, time-major, as many inputs as hidden units.
+"""One LSTM layer, time-major, by default with as many inputs as hidden units.
 
-inputs [timesteps, batch_size, hidden_size] -> hidden states of every timestep, same shape.
+inputs [timesteps, batch_size, features] -> hidden states [timesteps, batch_size, hidden_size].
 Training minimises the mean softmax cross-entropy of the hidden states against labels of their
 shape with SGD at 0.01. An item is one whole sequence.
 """
@@ -29,18 +29,27 @@ class Lstm(TensorFlowKernel):
     name: str = option("lstm", "first part of the case's identifier")
     batch_size: int = option(1, "sequences of one batch", minimum=1)
     timesteps: int = option(5, "length of a sequence", minimum=1)
-    hidden_size: int = option(128, "features of the input and of the hidden state", minimum=1)
+    hidden_size: int = option(128, "features of the hidden state", minimum=1)
+    input_size: int = option(
+        0, "features of the input; 0: as many as hidden_size", minimum=0, later=True
+    )
     popnn: bool = option(False, "the SDK's fused layer instead of single operations", ipu_only=True)
 
-    def flops_per_item(self) -> float:
-        """Return the FLOP of the matrix products for one sequence, T timesteps, H hidden units.
+    @property
+    def features(self) -> int:
+        """Features of the input."""
+        return self.input_size or self.hidden_size
 
-        Each timestep multiplies the input and the state with [H, 4H]: 2 * 8 T H^2. Training adds
-        the gradients of both weights and that of the state, not that of the inputs: 5 products
-        where inference has 2.
+    def flops_per_item(self) -> float:
+        """Return the FLOP of the matrix products for one sequence.
+
+        Each of T timesteps multiplies F features with [F, 4H] and H hidden units with [H, 4H]:
+        8 T F H + 8 T H^2. Training adds the gradients of both weights and that of the state, not
+        that of the inputs: twice the first and three times the second.
         """
-        product = 8.0 * self.timesteps * self.hidden_size**2
-        return (5 if self.mode == "training" else 2) * product
+        inputs = 8.0 * self.timesteps * self.features * self.hidden_size
+        state = 8.0 * self.timesteps * self.hidden_size**2
+        return 2 * inputs + 3 * state if self.mode == "training" else inputs + state
 
     def xla_is_faster(self, onednn: bool) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
@@ -51,8 +60,9 @@ class Lstm(TensorFlowKernel):
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""
         names = ("inputs", "labels") if self.mode == "training" else ("inputs",)
-        shape = (self.timesteps, self.batch_size, self.hidden_size)
-        return self.arrays(data, *(TensorSpec(name, shape) for name in names))
+        sizes = {"inputs": self.features, "labels": self.hidden_size}
+        shape = (self.timesteps, self.batch_size)
+        return self.arrays(data, *(TensorSpec(name, (*shape, sizes[name])) for name in names))
 
 
 def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
@@ -64,7 +74,7 @@ def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
             self.lstm = lstm_layer(
                 tf,
                 dtype,
-                config.hidden_size,
+                config.features,
                 config.hidden_size,
                 training=config.mode == "training",
                 form=form_for(config.system, config.use_xla),

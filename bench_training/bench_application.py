@@ -15,17 +15,18 @@ from pathlib import Path
 from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.application.distributed import poprun_job, under_poprun
 from ipubench.bench_training.application.rules import settled
-from ipubench.fixtures.case.cases import NAMED, Sweep, cases, load_presets
+from ipubench.fixtures.case.cases import NAMED, Sweep, cases
+from ipubench.fixtures.case.presets import HOW_RUN, load_presets
 
 PRESETS = Path(__file__).with_name("application.yml")
-IPU = load_presets(PRESETS, "ipu", Application)
-POD4 = load_presets(PRESETS, "pod4", Application)
-POD16 = load_presets(PRESETS, "pod16", Application)
-HOST = load_presets(PRESETS, "host", Application)
-LOGS = load_presets(PRESETS, "logs", Application)
-EVENTS = load_presets(PRESETS, "events", Application)
-BARE = load_presets(PRESETS, "bare", Application)
-BARE_HOST = load_presets(PRESETS, "bare_host", Application)
+IPU = load_presets(PRESETS, "ipu", Application, refused=HOW_RUN)
+POD4 = load_presets(PRESETS, "pod4", Application, refused=HOW_RUN)
+POD16 = load_presets(PRESETS, "pod16", Application, refused=HOW_RUN)
+HOST = load_presets(PRESETS, "host", Application, refused=(*HOW_RUN, "data"))
+LOGS = load_presets(PRESETS, "logs", Application, refused=(*HOW_RUN, "data", "logs_per_epoch"))
+EVENTS = load_presets(PRESETS, "events", Application, refused=HOW_RUN)
+BARE = load_presets(PRESETS, "bare", Application, refused=HOW_RUN)
+BARE_HOST = load_presets(PRESETS, "bare_host", Application, refused=(*HOW_RUN, "data"))
 ALL_MODES = ("synthetic", "generated", "real")
 LARGE = ("resnet50_16ipus_8k_bn_pipeline", "resnet50_infer_bs16")
 USUAL = ("resnet8_test", *LARGE)

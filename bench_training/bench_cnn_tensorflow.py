@@ -10,21 +10,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from ipubench.bench_training.training import Training
-from ipubench.fixtures.case.cases import cases, load_presets
+from ipubench.fixtures.case.cases import cases
+from ipubench.fixtures.case.presets import load_presets
 
 PRESETS = Path(__file__).with_name("configs.yml")
-HOST = load_presets(PRESETS, "host", Training)
+HOST = load_presets(PRESETS, "host", Training, refused=("data",))
 M2000 = load_presets(PRESETS, "m2000", Training)
 POD16 = load_presets(PRESETS, "pod16", Training)
 
 
-@cases(
-    *HOST.values(),
-    data=("synthetic", "generated", "real"),
-    rare_on_cpu=("generated",),
-    quick=("resnet50",),
-)
-@cases(*M2000.values(), *POD16.values())
+@cases(*HOST.entries, data=("synthetic", "generated", "real"), rare_on_cpu=("generated",))
+@cases(*M2000.entries, *POD16.entries)
 def bench_cnn_tensorflow(config, tensorflow, data, instances, meter):
     step = tensorflow.training(config.classifier(), config.recipe, config, config.feed(data))
     meter(instances(step), items=config.global_batch_size, unit="images")

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.case.cases import load_presets
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.case.presets import Presets, load_presets
+
+
+def presets(path: Path, options: str, **more: Any) -> Presets[Classifier]:
+    path.write_text(f"host:\n  mine: {{{options}}}\n")
+    return load_presets(path, "host", Classifier, **more)
 
 
 def load(path: Path, options: str) -> Classifier:
-    path.write_text(f"host:\n  mine: {{{options}}}\n")
-    return load_presets(path, "host", Classifier)["mine"]
+    return presets(path, options)["mine"]
 
 
 @pytest.fixture
@@ -35,6 +41,17 @@ def test_a_preset_has_its_name_and_its_options(path: Path) -> None:
         ("micro_batch_size: 0", "micro_batch_size: '0' is below the smallest value, 1"),
         ("model: resnet5", "model: 'resnet5' is not one of .*; did you mean resnet50"),
         ("eight_bit_io: 1", "eight_bit_io: 1 is not of type bool"),
+        ("batchsizes: [4]", "mine has unknown options: batchsizes; did you mean batch_sizes"),
+        ("batch_sizes: 4", r"mine: batch_sizes: write a list of batch sizes, as in \[1, 16\]"),
+        ("batch_sizes: []", "mine: batch_sizes: write a list of batch sizes"),
+        ("batch_sizes: [1, 0]", "mine: batch_sizes: '0' is below the smallest value, 1"),
+        ("batch_sizes: [a]", "mine: batch_sizes: 'a' is not of type int"),
+        ("sweep_batch_sizes: [2]", "sweep_batch_sizes: needs batch_sizes, which always run"),
+        (
+            "micro_batch_size: 4, batch_sizes: [1]",
+            r"mine: micro_batch_size: write batch_sizes: \[4\], which is what decides",
+        ),
+        ("quick: 1", "mine: quick is true or false"),
     ],
 )
 def test_a_mistake_names_the_file_the_preset_and_the_key(
@@ -51,3 +68,35 @@ def test_a_file_that_says_a_name_twice_or_lacks_a_group_is_refused(path: Path) -
     path.write_text("host: {}\n")
     with pytest.raises(ValueError, match="line 1: there is no group ipu; there are host"):
         load_presets(path, "ipu", Classifier)
+
+
+def test_an_entry_says_at_which_batch_sizes_it_runs_and_whether_it_is_quick(path: Path) -> None:
+    found = presets(path, "batch_sizes: [16, 1], sweep_batch_sizes: [4], quick: true")
+    (sweep,) = found.entries
+    assert (sweep.key, sweep.values, sweep.usual) == ("micro_batch_size", (1, 4, 16), (1, 16))
+    assert sweep.quick is True
+    assert found["mine"].micro_batch_size == 16
+    (sweep,) = found.at("batches_per_step", (1, 8), usual=(8,))
+    assert (sweep.key, sweep.values, sweep.usual) == ("batches_per_step", (1, 8), (8,))
+    assert sweep.quick is True
+
+
+def test_an_entry_without_batch_sizes_runs_as_it_is(path: Path) -> None:
+    (sweep,) = presets(path, "micro_batch_size: 4").entries
+    assert [(config.name, tier) for config, tier in sweep.points()] == [("mine", "usual")]
+    assert sweep.quick is False
+
+
+def test_what_the_bench_file_decides_is_refused_in_an_entry(path: Path) -> None:
+    problem = "mine: data: the bench file decides it for the whole group; use --set=data=VALUE"
+    with pytest.raises(ValueError, match=f"line 2: {problem}"):
+        presets(path, "data: real", refused=("data",))
+    other = path.with_name("other.yml")  # a file is read once
+    with pytest.raises(ValueError, match="quick: the bench file decides it for the whole group$"):
+        presets(other, "quick: true", refused=("quick",))
+
+
+def test_cases_without_a_batch_size_refuse_batch_sizes(path: Path) -> None:
+    path.write_text("host:\n  mine: {batch_sizes: [4]}\n")
+    with pytest.raises(ValueError, match="batch_sizes: these cases have no batch size"):
+        load_presets(path, "host", CaseConfig)

@@ -8,15 +8,15 @@ from typing import Any, Dict, Tuple
 import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import (
-    BATCHES,
     HOST,
     IPU,
     IPU_OTHERS,
+    OPENVINO,
     POD4,
-    POD4_BATCHES,
-    ipu_sweep,
 )
 from ipubench.bench_inference.classifier import Classifier
+from ipubench.fixtures.case.cases import Sweep
+from ipubench.fixtures.case.presets import Presets
 
 # micro batch, device iterations, samples per host call
 PRESETS = {
@@ -48,6 +48,11 @@ BENCHMARKS = {
     "efficientnet_b4": ("efficientnet-b4", 32, True),
     "efficientnet_b4_minlatency": ("efficientnet-b4", 0, False),
     "efficientnet_b4_gn": ("efficientnet-b4-g16-gn", 32, True),
+}
+PUBLISHED_BATCHES = {
+    "resnet50": (1, 4, 16, 32, 64, 90),
+    "resnext101": (1, 2, 4, 8, 16),
+    "efficientnet-b0": (1, 8, 16, 32),
 }
 LATEST_BATCHES = {
     "resnet50_infer_gen_pod4": {1, 64},
@@ -87,7 +92,7 @@ def test_every_network_has_an_ipu_case_under_its_own_name() -> None:
     own = {**IPU, **IPU_OTHERS}
     assert {name for name in own if own[name].model == name} == set(ARCHITECTURES)
     for name, config in IPU_OTHERS.items():
-        changes: Dict[str, Any] = {"name": name, "model": name}
+        changes: Dict[str, Any] = {"name": name, "model": name, "micro_batch_size": 16}
         assert config == dataclasses.replace(IPU["common"], **changes)
 
 
@@ -113,10 +118,16 @@ def test_the_benchmarks_are_the_originals(name: str, facts: Tuple[str, int, bool
     assert ours == theirs
 
 
+def at(presets: Presets[Classifier], name: str) -> Sweep:
+    """Return one entry of the file at its batch sizes."""
+    (found,) = (sweep for sweep in presets.entries if sweep.base.name == name)
+    return found
+
+
 def test_every_batch_size_of_both_versions_is_a_case() -> None:
     for name, sizes in LATEST_BATCHES.items():
-        assert sizes <= set(POD4_BATCHES[name])
-    assert set(POD4_BATCHES) == set(POD4)
+        assert sizes <= set(at(POD4, name).values)
+    assert all(sweep.key == "micro_batch_size" for sweep in POD4.entries)
 
 
 def test_every_network_has_a_host_variant_and_the_published_batch_sizes() -> None:
@@ -124,14 +135,18 @@ def test_every_network_has_a_host_variant_and_the_published_batch_sizes() -> Non
 
     assert {config.model for config in HOST.values()} == set(ARCHITECTURES)
     assert set(PRESETS) - {"common"} <= set(HOST)
-    assert BATCHES["resnet50"] == (1, 4, 16, 32, 64, 90)
-    assert BATCHES["resnext101"] == (1, 2, 4, 8, 16)
-    assert BATCHES["efficientnet-b0"] == (1, 8, 16, 32)
-    assert all({1, 16} <= set(sizes) for sizes in BATCHES.values())
+    for name, sizes in PUBLISHED_BATCHES.items():
+        assert at(HOST, name).values == sizes
+        assert set(sizes) <= set(at(IPU, name).values)
+    assert all(sweep.usual == (1, 16) for sweep in [*HOST.entries, *OPENVINO.entries])
+    assert all(
+        at(OPENVINO, f"{name}-openvino").values == at(HOST, name).values
+        for name in ("resnet50", "efficientnet-b0")
+    )
 
 
 def test_an_ipu_runs_the_published_batch_sizes_and_always_the_presets_own() -> None:
-    sweep = ipu_sweep("efficientnet-b0", IPU["efficientnet-b0"])
+    sweep = at(IPU, "efficientnet-b0")
     assert sweep.values == (1, 8, 16, 32, 49)
     assert sweep.usual == (49,)
 

@@ -17,7 +17,7 @@ from ipubench.bench_kernels.bench_hmc import Hmc
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
 from ipubench.bench_kernels.bench_rnn import Rnn
-from ipubench.fixtures.case.cases import USUAL, Family, Sweep
+from ipubench.fixtures.case.cases import USUAL, Family, Sweep, effective_options
 from ipubench.plugins.selection.expand import expand
 from tests.support.kernels import DATA
 
@@ -92,6 +92,8 @@ def test_zero_values_are_asked_for(config: Any) -> None:
         # Each timestep: [1, 3] x [3, 12] for the inputs and for the state; in training the
         # gradients of both weights and of the state.
         (Lstm(timesteps=2, hidden_size=3), 2 * 2 * 72, 2 * 5 * 72),
+        # [1, 4] x [4, 12] for the inputs.
+        (Lstm(timesteps=2, hidden_size=3, input_size=4), 2 * (96 + 72), 2 * (2 * 96 + 3 * 72)),
         (Rnn(timesteps=2, hidden_size=3), 2 * 2 * 18, 2 * 5 * 18),
         # [1, 4] x [4, 9] for the inputs, [1, 3] x [3, 9] for the state.
         (Gru(timesteps=2, hidden_size=3, input_size=4), 2 * (72 + 54), 2 * (144 + 162)),
@@ -168,7 +170,18 @@ def test_what_cannot_be_is_refused(config: Any, message: str) -> None:
 @pytest.mark.parametrize("config", [*KERNELS, Hmc()], ids=name)
 def test_every_size_has_to_be_positive(config: Any) -> None:
     sizes = [item for item in dataclasses.fields(config) if item.type == "int"]
-    assert all(item.metadata["minimum"] == 1 for item in sizes)
+    # A default of 0 stands for another size.
+    assert all(item.metadata["minimum"] == (1 if item.default else 0) for item in sizes)
+
+
+def test_an_lstm_has_as_many_inputs_as_hidden_units_unless_it_says() -> None:
+    sizes: Dict[str, Any] = {"timesteps": 2, "batch_size": 3, "hidden_size": 4, "mode": "training"}
+    for config, features in ((Lstm(**sizes), 4), (Lstm(**sizes, input_size=5), 5)):
+        inputs, labels = config.feed(DATA).specs
+        assert (inputs.shape, labels.shape) == ((2, 3, features), (2, 3, 4))
+    # What baselines of earlier versions hold.
+    assert "input_size" not in effective_options(Lstm(), frozenset())
+    assert effective_options(Lstm(input_size=128), frozenset())["input_size"] == 128
 
 
 def test_the_original_defaults_of_hmc() -> None:

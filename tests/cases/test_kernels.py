@@ -52,7 +52,7 @@ CONFIGS = [
     Gru(batch_size=1, timesteps=3, hidden_size=8, input_size=8),
     Gru(batch_size=3, timesteps=36, hidden_size=6, input_size=10),
     Lstm(batch_size=1, timesteps=3, hidden_size=8),
-    Lstm(batch_size=3, timesteps=40, hidden_size=6),
+    Lstm(batch_size=3, timesteps=40, hidden_size=6, input_size=9),
     Lstm(name="one-timestep", batch_size=2, timesteps=1, hidden_size=4),
     LstmMulti(batch_size=1, timesteps=3, input_size=3, hidden_size=8),
     LstmMulti(batch_size=3, timesteps=36, input_size=5, hidden_size=6),
@@ -209,3 +209,10 @@ def test_one_more_convolution_is_one_more_convolution() -> None:
     np.testing.assert_allclose(
         float64(four.layer({"inputs": inputs})), float64(twice), rtol=1e-4, atol=1e-5
     )
+
+
+def test_the_bytes_of_the_weights_are_those_of_the_layer() -> None:
+    """A matrix and a bias; training writes them too."""
+    weights = 16 * 16 + 16
+    assert built(Dense(size=16)).weight_traffic() == 4 * weights
+    assert built(Dense(size=16, mode="training")).weight_traffic() == 2 * 4 * weights

@@ -27,6 +27,7 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
+from ipubench.fixtures.servers.load import Answers, Load, percentiles
 from ipubench.fixtures.servers.triton.network import FACTS
 from ipubench.fixtures.servers.triton.server import Installation
 from tests.doubles import poptorch_export, tensorflow_ipu, tensorflow_serving
@@ -132,6 +133,10 @@ class _Clients:
         self._said += [requests, head_start]
         return [(0.0, 1.0)] * len(self)
 
+    def load(self, load: Load) -> Answers:
+        self._said.append(dataclasses.replace(load, logs=""))
+        return Answers([0.5], [0.0], 1.0, percentiles([0.5]))
+
     def answered(self, start: float, end: float) -> int:
         return 1
 
@@ -169,6 +174,8 @@ def triton_asked(
         step = runtime.inference(config.network(), config, feed)
         step.build()
         step.compile()
+        step()
+        step.prepare_rounds()
         step()
         step.close()
     finally:
@@ -265,6 +272,8 @@ def serving_asked(
         step.build()
         yield scrubbed(double.calls, double.configured, told.said)
         step.compile()
+        step()
+        step.prepare_rounds()
         step()
         counters = sorted(step.counters())
         step.close()
