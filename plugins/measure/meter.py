@@ -167,6 +167,8 @@ class Meter(StepMeter):
 
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
         """Return the seconds of the rounds."""
+        self.phase("prepare", "preparing the rounds")
+        step.prepare_rounds()
         self.phase("rounds", f"measuring ({rounds.limits.budget:g} s at most)")
         return pytest_benchmark_adapter.run_rounds(
             self.benchmark,
@@ -204,7 +206,9 @@ class Meter(StepMeter):
             self.config.option.budget,
         )
         self.phase("peak", "comparing with the device's peak")
-        compute, implausible = describe_compute(self.peaks, step, facts.flops, throughput["median"])
+        compute, implausible = describe_compute(
+            self.peaks, step, facts.flops, throughput["median"], items
+        )
         return {
             "first_step_seconds": warm.first_step_seconds,
             "rounds": {

@@ -30,6 +30,7 @@ WORDS = {
     "compile": "compiling",
     "peak": "measuring peaks",
     "warm_up": "warm-up",
+    "prepare": "finding a rate",
     "rounds": "rounds",
     "latency": "latency",
     "finish": "finishing",

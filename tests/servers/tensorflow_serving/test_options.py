@@ -94,6 +94,8 @@ def test_every_option_acts_or_is_refused() -> None:
     assert acting == {
         # Which case it is, and what is refused with a reason of its own.
         *("name", "system", "mode", "training", "replicas", "instances", "pipeline_splits"),
+        # When requests come (tests/servers/test_load.py).
+        *("scenario", "target_qps", "latency_bound_ms", "scenario_seconds"),
         *("batches_per_step", "compile_only", "steps"),
         # The network, its images and its arithmetic.
         *("model_name", "dataset", "seed", "norm_layer", "precision", "micro_batch_size", "data"),

@@ -15,6 +15,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.process import free_port
+from ipubench.fixtures.servers import load as load_of_servers
 from tests.machine.test_process import runs, wait_until_gone
 from tests.support.harness import ROOT
 from tests.support.triton import BATCH, TinyRuntime
@@ -291,3 +292,31 @@ def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
     deadline = time.monotonic() + 20
     while Path(ours).exists() or files(Path(servers)):
         assert time.monotonic() < deadline, "files are left"
+
+
+@pytest.mark.parametrize("scenario", ["constant", "server"])
+def test_a_scenario_is_one_long_run_after_the_warm_up_that_the_server_counts(
+    served: TinyRuntime, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if scenario == "server":
+        pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
+    # On a busy machine a client is late, which is no matter of this test.
+    monkeypatch.setattr(load_of_servers, "MOST_LATE_SECONDS", 60.0)
+    step = served.step(
+        scenario=scenario, target_qps=200.0, batches_per_step=8, scenario_seconds=1.0
+    )
+    try:
+        step()
+        assert step.most_rounds == 1 and step.finish() == {}
+        step.prepare_rounds()
+        assert step.batches_per_step == 662
+        step()
+        assert step.counters()["server_requests"] == 8 + 662
+        assert len(step.latencies()) == 8 + 662
+        load = step.finish()["load"]
+        assert (load["scenario"], load["requests"], load["target_qps"]) == (scenario, 662, 200.0)
+        assert step.summary({"load": load})[0].startswith(
+            f"{scenario}, 662 requests at 200.0 a second"
+        )
+    finally:
+        step.close()

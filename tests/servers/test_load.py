@@ -1,0 +1,281 @@
+"""Load as it arrives: schedules, percentiles, verdicts, the search, and a client that obeys."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Callable, List
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ipubench.bench_inference import bench_tensorflow_serving as serving
+from ipubench.bench_inference import bench_triton as triton
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.servers import arrivals
+from ipubench.fixtures.servers.client import Client
+from ipubench.fixtures.servers.load import (
+    CONSTANT,
+    LEAST_QUERIES,
+    MULTI_STREAM,
+    OFFLINE,
+    SCENARIOS,
+    SERVER,
+    SINGLE_STREAM,
+    Answers,
+    Load,
+    as_facts,
+    due,
+    highest_rate,
+    judge,
+    percentiles,
+)
+from ipubench.fixtures.servers.scenario import Scenario, said_of
+
+TRITON = triton.HOST["resnet50"]
+POSITIVE = st.floats(1e-4, 1e3)
+
+
+def test_a_constant_load_is_due_at_equal_intervals() -> None:
+    load = Load(CONSTANT, queries=5, target_qps=4.0)
+    assert due(load) == [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+@given(st.lists(POSITIVE, min_size=1, max_size=300))
+def test_percentiles_are_values_that_were_seen_and_as_numpys(latencies: List[float]) -> None:
+    found = percentiles(latencies)
+    for name, value in found.items():
+        assert value in latencies
+        share = float(name[1:]) / 100
+        rank = min(len(latencies) - 1, int(len(latencies) * share))
+        assert value == np.sort(latencies)[rank]
+    assert found["p50"] <= found["p90"] <= found["p99"] <= found["p99.9"] == max(latencies)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "qps", "queries", "samples"),
+    [
+        (CONSTANT, 100.0, 1000, 1),
+        (CONSTANT, 1.0, 662, 1),  # what a p99 needs
+        (SERVER, 100.0, 1000, 1),
+        (SINGLE_STREAM, 0.0, 500, 1),
+        (MULTI_STREAM, 0.0, 662, 8),
+        (OFFLINE, 0.0, 1, 500),
+    ],
+)
+def test_a_run_lasts_as_asked_and_has_what_its_percentile_needs(
+    scenario: str, qps: float, queries: int, samples: int
+) -> None:
+    load = Load.of(scenario, 10.0, qps, 0.0, 0.02, "")
+    assert (load.queries, load.samples) == (queries, samples)
+    assert load.queries >= LEAST_QUERIES[scenario]
+
+
+def answers(latency: float = 0.01, count: int = 662, **more: Any) -> Answers:
+    latencies = [latency] * count
+    given: Any = {
+        "latencies": latencies,
+        "lateness": [0.0] * count,
+        "seconds": count / 100,
+        "percentiles": percentiles(latencies),
+        **more,
+    }
+    return Answers(**given)
+
+
+LOAD = Load(CONSTANT, 662, target_qps=100.0, bound_seconds=0.015)
+
+
+def test_a_run_that_kept_everything_is_valid() -> None:
+    assert judge(LOAD, answers()) == []
+    facts = as_facts(LOAD, answers())
+    assert facts["valid"] and facts["answered_qps"] == pytest.approx(100)
+    assert facts["latency_ms"]["p99.9"] == pytest.approx(10)
+    assert facts["as_long_as_mlperf"] is False
+    assert said_of(facts).endswith("p50 10.0, p99 10.0, p99.9 10.0 ms (from when due); valid")
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"latency": 0.02}, "p99 is 20.0 ms, the bound 15 ms"),
+        ({"seconds": 8.0}, "the server answered 82.8 of 100.0 questions a second"),
+        ({"lateness": [0.002] * 662}, r"could not keep the schedule: it sent 2.0 ms late \(p99\)"),
+        ({"verdict": "INVALID", "why": "x"}, "LoadGen calls the run INVALID: x"),
+        # LoadGen counts from when it scheduled a request, the client from when it sent it.
+        (
+            {"lateness": [], "percentiles": {**percentiles([0.01]), "p99": 0.0145}},
+            "it sent 4.5 ms late",
+        ),
+    ],
+)
+def test_a_run_that_did_not_is_invalid_and_says_why(more: Any, why: str) -> None:
+    found = judge(LOAD, answers(**more))
+    assert len(found) == 1 and re.search(why, found[0]), found
+    assert "INVALID: " in said_of(as_facts(LOAD, answers(**more)))
+
+
+@given(st.floats(1.1, 900.0))
+def test_the_search_ends_near_the_highest_rate_that_holds(limit: float) -> None:
+    found, tried = highest_rate(lambda qps: qps <= limit, 1.0, 1000.0)
+    assert found is not None and found <= limit
+    assert len(tried) <= 10 and all(held == (qps <= limit) for qps, held in tried)
+    # Ten halvings of three decades.
+    assert limit / found <= 1.03 * math.exp(math.log(1000) / 2**9) * 1.01 or limit >= 999
+
+
+def test_a_bound_that_not_even_the_lowest_rate_holds() -> None:
+    assert highest_rate(lambda qps: False, 1.0, 10.0) == (None, [(1.0, False)])
+
+
+class Scripted(Client):
+    """Answers each request after a fixed time, each in a thread of its own."""
+
+    def __init__(self, seconds: float = 0.001, workers: int = 8) -> None:
+        super().__init__()
+        self.requests = list(range(7))
+        self.checked = 0
+        self.asked: List[int] = []
+        self._seconds = seconds
+        self._pool = ThreadPoolExecutor(workers)
+        self._lock = threading.Lock()
+
+    def make_requests(self) -> List[Any]:
+        return self.requests
+
+    def open(self, address: str) -> bool:
+        return True
+
+    def ask(self, request: Any) -> Any:
+        raise AssertionError("an open loop does not wait")
+
+    def ask_later(self, request: Any, done: Callable[..., None]) -> None:
+        with self._lock:
+            self.asked.append(request)
+
+        def work() -> None:
+            time.sleep(self._seconds)
+            done(request)
+
+        self._pool.submit(work)
+
+    def outcome(self, *found: Any) -> Any:
+        if found == (6,) and self._seconds < 0.0005:
+            raise ValueError("no answer")
+        return found[0]
+
+    def check(self, answer: Any) -> None:
+        self.checked += 1
+
+
+def test_a_constant_load_sends_each_request_in_turn_and_times_it_from_when_it_was_due() -> None:
+    client = Scripted()
+    found = client.load(dataclasses.asdict(Load(CONSTANT, 50, target_qps=500.0)))
+    assert client.asked == [number % 7 for number in range(50)] and client.checked == 50
+    assert len(found["latencies"]) == len(found["lateness"]) == 50
+    assert min(found["lateness"]) >= 0
+    for latency, late in zip(found["latencies"], found["lateness"]):
+        assert latency >= late + 0.001
+    assert found["seconds"] >= 49 / 500
+
+
+def test_a_request_that_fails_ends_the_load() -> None:
+    with pytest.raises(ValueError, match="no answer"):
+        Scripted(seconds=0.0001).load(dataclasses.asdict(Load(CONSTANT, 20, target_qps=500.0)))
+
+
+@pytest.mark.parametrize("scenario", [SERVER, SINGLE_STREAM, MULTI_STREAM, OFFLINE])
+def test_loadgen_sends_exactly_what_was_asked_for_and_judges_it(
+    scenario: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
+    client = Scripted(workers=32)
+    load = Load.of(scenario, 0.5, 1500.0 if scenario == SERVER else 0.0, 0.0, 0.001, str(tmp_path))
+    found = arrivals.run(client, load)
+    assert len(found.latencies) == client.checked == load.queries * load.samples
+    assert found.verdict in ("VALID", "INVALID")
+    assert found.percentiles["p99"] >= found.percentiles["p50"] >= 0.001
+    assert (tmp_path / "mlperf_log_summary.txt").is_file()
+
+
+class Sender:
+    """Stands for a client: answers that take longer the nearer the rate is to a limit."""
+
+    def __init__(self, limit: float = 80.0, late: float = 0.0) -> None:
+        self.loads: List[Load] = []
+        self._limit, self._late = limit, late
+
+    def __call__(self, load: Load) -> Answers:
+        self.loads.append(load)
+        free = max(0.01, 1 - load.target_qps / self._limit)
+        latencies = [0.01 / free] * load.queries
+        seconds = load.queries / min(load.target_qps, self._limit)
+        late = [self._late] * load.queries
+        return Answers(latencies, late, seconds, percentiles(latencies))
+
+
+def scenario(send: Any, **options: Any) -> Scenario:
+    config = dataclasses.replace(TRITON, scenario=CONSTANT, **options)
+    return Scenario(config, send, Path("logs"))
+
+
+def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
+    send = Sender()
+    searching = scenario(send, latency_bound_ms=20.0)
+    count = searching.prepare(0.0125)
+    # 10 ms at no load, so 20 ms at half of 80 a second.
+    load = searching.load
+    assert load is not None and 40 / 1.06 <= load.target_qps <= 40
+    assert count == load.queries
+    searching.run()
+    facts = searching.facts()["load"]
+    assert facts["valid"] and len(facts["searched"]) == len(send.loads) - 1
+    assert all(one["held"] == (one["p99_ms"] <= 20.0) for one in facts["searched"])
+
+
+def test_a_bound_below_the_latency_of_one_request_is_one_message() -> None:
+    with pytest.raises(CaseError, match="latency_bound_ms=5: even 8.00 requests a second are"):
+        scenario(Sender(), latency_bound_ms=5.0).prepare(0.0125)
+
+
+def test_a_client_that_is_late_makes_the_case_fail_and_not_slow() -> None:
+    late = scenario(Sender(late=0.05), target_qps=20.0)
+    late.prepare(0.0125)
+    with pytest.raises(
+        CaseError, match="scenario=constant: the client could not keep the schedule"
+    ):
+        late.run()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target_qps": 5.0}, "target_qps needs scenario=server or scenario=constant"),
+        ({"scenario": SERVER}, "scenario=server needs target_qps, or latency_bound_ms"),
+        ({"scenario": OFFLINE, "target_qps": 5.0}, "scenario=offline takes no target_qps"),
+        ({"scenario": OFFLINE, "clients": 4}, "one client sends all requests; set clients=1"),
+        ({"scenario": OFFLINE, "request_type": "async"}, "sends requests when they are due"),
+    ],
+)
+def test_what_a_scenario_cannot_be_is_refused(options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(TRITON, data="generated", **options).check()
+
+
+def test_both_servers_have_every_scenario_and_are_what_they_were_without_one() -> None:
+    from ipubench.fixtures.case.cases import effective_options
+
+    for config in (TRITON, serving.HOST["resnet50_infer_bs1-latency"]):
+        assert not {"scenario", "target_qps"} & set(effective_options(config, frozenset()))
+        for name in SCENARIOS[1:]:
+            qps = 5.0 if name in (CONSTANT, SERVER) else 0.0
+            changed = dataclasses.replace(config, scenario=name, target_qps=qps, data="generated")
+            changed.check()
+            assert effective_options(changed, frozenset())["scenario"] == name
