@@ -124,11 +124,12 @@ def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]
 
 
 def describe_compute(
-    peaks: Peaks, step: Step, flops: Optional[float], rate: float
+    peaks: Peaks, step: Step, flops: Optional[float], rate: float, items: float
 ) -> Tuple[Dict[str, Any], bool]:
     """Return the compute part of a record, and whether that much work is implausible.
 
-    ``flops`` per item are counted by the step where they are None; ``rate`` is in items per second.
+    ``flops`` per item are counted by the step where they are None; ``rate`` is in items per second,
+    ``items`` those of a batch.
     Where other programs disturbed each measurement of a peak that seems too low there is none.
     """
     if flops is None:
@@ -142,7 +143,12 @@ def describe_compute(
         certain = peaks.undisturbed(_product(step), step.peak_work)
         compute.peak = peaks.get(_product(step), step.peak_work)
     implausible = step.exact_flops and not compute.credible
-    facts = {**compute.as_dict(), "copy_peak_bytes_per_s": copy}
+    moved = step.weight_traffic()
+    facts = {
+        **compute.as_dict(),
+        "copy_peak_bytes_per_s": copy,
+        "weight_bytes_per_item": None if moved is None else moved / items,
+    }
     if implausible and not certain:
         # Others slowed the product down: it says nothing of what the device can do.
         facts.update(peak=None, share=None, peak_disturbed=True)

@@ -127,7 +127,7 @@ def test_a_ceiling_beside_other_programs_accuses_nobody(
 
     step = Busy(device, ArrayFeed("synthetic", ()), 0.1)
     peaks = Peaks(None, "cpu/x", device.clock, lambda: Disturbance.of(device))
-    facts, found = describe_compute(peaks, step, 20.0, 1.0)
+    facts, found = describe_compute(peaks, step, 20.0, 1.0, 1.0)
     assert found is implausible
     assert facts.get("peak_disturbed", False) is not implausible
     assert len(made) == 1 + (1 if implausible else TRIES)

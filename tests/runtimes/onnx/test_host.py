@@ -536,3 +536,12 @@ def test_a_gpu_computes_in_float16_with_its_own_engine_or_pytorch(
     step.build()
     with pytest.raises(DeviceError, match="has no CUDAExecutionProvider: install onnxruntime-gpu"):
         step.compile()
+
+
+def test_the_bytes_of_the_weights_are_those_of_the_graph(popart: Any) -> None:
+    """An LSTM without biases has [4H, F] and [4H, H]; training writes them too."""
+    size, config = 8, PopartLstm(batch_size=3, timesteps=5, hidden_size=8, precision="32.32")
+    weights = 4 * size * size * 2
+    assert ready(popart, config).weight_traffic() == 4 * weights
+    training = dataclasses.replace(config, mode="training")
+    assert ready(popart, training).weight_traffic() == 2 * 4 * weights

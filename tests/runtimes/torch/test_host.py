@@ -273,6 +273,8 @@ def test_the_flop_of_resnet50_are_the_published_ones(host: Any) -> None:
     step = host.inference(partial(network, "resnet50", None), HOST["resnet50"], feed(SMALL))
     step.build()
     assert step.flops_per_item() == pytest.approx(2 * 4.089e9, rel=0.001)
+    size = 4 if step.describe()["precision"] == "float32" else 2
+    assert step.weight_traffic() == size * 25_557_032
 
 
 def test_the_jobs_for_the_meter_are_real_work(host: Any, torch: Any) -> None:

@@ -206,9 +206,11 @@ def test_flop_are_those_of_the_published_network() -> None:
     """ResNet-50: 4.09 G multiply-adds forward, three times that with the backward pass."""
     config = small(model_size="50", image_size=224, micro_batch_size=1, batch_norm=True)
     step = trained(config, own_network=True)
-    flops = step.flops_per_item()
+    flops, traffic = step.flops_per_item(), step.weight_traffic()
     step.close()
     assert flops is not None
+    # 25.6 million weights in float32, read and written.
+    assert traffic == pytest.approx(2 * 4 * 25.557e6, rel=1e-3)
     first = 2 * 112 * 112 * 64 * 7 * 7 * 3
     assert flops == pytest.approx(3 * 2 * 4.089e9 - first, rel=2e-3)
 
