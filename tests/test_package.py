@@ -17,6 +17,7 @@ import pytest
 from ipubench.fixtures.machine.packages import version_of
 from scripts import install
 from tests.support.harness import ROOT
+from tests.support.repository import IDENTITY
 
 TOP_LEVEL = ("plugins", "fixtures", "models", "bench_kernels", "bench_training", "bench_inference")
 # What a wheel must hold beside Python: read at run time, by the module beside it.
@@ -28,7 +29,7 @@ DATA_FILES = {
     "ipubench/bench_training/application.yml",
     "ipubench/bench_training/configs.yml",
     "ipubench/plugins/baseline/schema.json",
-    "ipubench/plugins/report/web/page.html",
+    "ipubench/plugins/web/page.html",
 }
 COLLECT = """\
 import collections, os, sys
@@ -177,11 +178,11 @@ def test_the_example_project_measures_saves_gates_and_reports(wheel: Path, tmp_p
 
     (project / ".gitignore").write_text("results/\n__pycache__/\nout/\nbaselines/\n")
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "as it is"]):
-        who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
-        assert run("git", *who, *words)[0] == 0
+        assert run("git", *IDENTITY, *words)[0] == 0
     slower = (project / "wordcount.py").read_text().replace("text.lower()", "text.lower() * 3")
     (project / "wordcount.py").write_text(slower)
-    code, said = run(*few, "-k", "lines1000", "--against=git:HEAD", "--gate=10%")
+    gate = ("--gate=10%", "--gate-time=15s")
+    code, said = run(*few, "-k", "lines1000", "--against=git:HEAD", *gate)
     assert "1 regressed" in said or "1 inconclusive" in said, said
     assert "alternating processes" not in said
 

@@ -113,8 +113,10 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
             f"({judged[0].gate}) when it ran, and its own verdicts are shown: leave out --baseline"
         )
     report.baseline, report.gate = str(before), f"gate {percent(threshold)}"
-    found = differences(baseline.load_all(before), list(now.values()), threshold)
+    stored = baseline.load_all(before)
+    found = differences(stored, list(now.values()), threshold)
     report.verdicts = {difference.nodeid: difference.verdict.as_dict() for difference in found}
+    report.keep_compared(lambda benchmark: baseline.find(stored, *baseline.key_of(benchmark)))
     return report
 
 

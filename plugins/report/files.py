@@ -13,7 +13,8 @@ from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.report.markdown import markdown
-from ipubench.plugins.report.page import page, plotly_is_there
+from ipubench.plugins.report.page import page
+from ipubench.plugins.web.templates import plotly_is_there
 
 NO_PLOTLY = "report.html needs plotly: pip install 'plotly>=5', or pip install -e '.[report]'"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Tuple
 
 from ipubench.plugins.baseline.case_row import environment
 from ipubench.plugins.baseline.rows import (
@@ -16,7 +15,6 @@ from ipubench.plugins.baseline.rows import (
 )
 from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.text import (
-    markdown_row,
     minute_of,
     number_text,
     percent,
@@ -24,14 +22,13 @@ from ipubench.plugins.record.text import (
     short_number,
 )
 from ipubench.plugins.record.verdict import UNJUDGED, how_compared
-from ipubench.plugins.report import published
-from ipubench.plugins.report.profiles import caption, explained, table_of
+from ipubench.plugins.report import profiles, published
+from ipubench.plugins.web.templates import render
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
 LARGEST = 60_000
+LARGEST_ENVIRONMENT = 5_000
 MOST_PROBLEMS = 20  # of runs
-# Kept free for the environment, which comes last and may be cut itself.
-LAST = 6_000
 MARKS = {
     "regressed": "🔴",
     "failed": "🔴",
@@ -42,8 +39,10 @@ MARKS = {
     "improved": "🟢",
     UNJUDGED: "⚪",
 }
-# Columns of text.
+#: Columns of text.
 LEFT = ("case", "verdict", "why", "engine")
+#: What is cut where the summary is too long, the first first.
+CUT = ("rows", "profiles", "changed")
 
 
 def markdown(report: Report) -> str:
@@ -51,69 +50,71 @@ def markdown(report: Report) -> str:
     rows = report.rows()
     changed = by_change([row for row in rows if row["kind"] in CHANGED])
     worst = by_change(rows)[0]["kind"] if rows else ""
-    mark = "🔴" if report.problems else MARKS.get(worst, "🟢")
-    lines = [f"**{mark} {escape(headline(report, rows))}**", ""]
-    lines += [f"- 🔴 {escape(problem[:300])}" for problem in report.problems[:MOST_PROBLEMS]]
-    lines += [""] if report.problems else []
-    if changed:
-        head = ["verdict", "case", "before", "now", "change", "why"]
-        lines += _fitting(lines, head, [_changed(row) for row in changed], LARGEST - 2 * LAST)
-        how = how_compared(any(row["in_turns"] for row in rows))
-        lines += ["", f"Change is {how}, with its 95% interval; + is faster.", ""]
-    lines += _profiles(lines, explained(changed))
-    noisy = own_noise((row["name"], row) for row in rows)
-    lines += [escape(noisy), ""] if noisy else []
-    full = ["case", "throughput", "engine", "±", "p50 ms", "p99 ms", "compile s", "peak"]
-    full += ["change", "verdict"]
-    lines += [f"<details><summary>All {len(rows)} cases</summary>", ""]
-    lines += _fitting(lines, full, [_full(row) for row in rows], LARGEST - LAST)
-    lines += ["", "</details>", ""]
-    known = published.last_lines(report.document["benchmarks"])
-    lines += [f"- {escape(line.strip())}" for line in known] + ([""] if known else [])
-    return "\n".join(lines) + _environment(report, LARGEST - _size(lines) - 1)
+    return _fitting(
+        {
+            "mark": "🔴" if report.problems else MARKS.get(worst, "🟢"),
+            "headline": headline(report, rows),
+            "problems": report.problems[:MOST_PROBLEMS],
+            "changed": [_changed(row) for row in changed],
+            "how": how_compared(any(row["in_turns"] for row in rows)),
+            "profiles": [profiles.shown(row) for row in profiles.explained(changed)],
+            "noisy": own_noise((row["name"], row) for row in rows),
+            "rows": [_full(row) for row in rows],
+            "count": len(rows),
+            "published": list(map(str.strip, published.last_lines(report.document["benchmarks"]))),
+            "started": "" if report.started is None else minute_of(report.started),
+            "command": report.command,
+            "environment": _environment(report),
+            "left": LEFT,
+        }
+    )
 
 
-def escape(text: str) -> str:
-    """Return text that no Markdown and no HTML reads as markup."""
-    return re.sub(r"[^\w .,:;/+%()=±-]", lambda found: f"&#{ord(found.group())};", text)
+def _fitting(values: Dict[str, Any]) -> str:
+    """Return the summary with as much in it as a comment holds."""
+    shown = {part: len(values[part]) for part in CUT}
+
+    def rendered() -> str:
+        some = {part: values[part][:most] for part, most in shown.items()}
+        omitted = {part: len(values[part]) - most for part, most in shown.items()}
+        return render("summary.md", {**values, **some, "omitted": omitted})
+
+    text = rendered()
+    for part in CUT:
+        if _size(text) <= LARGEST:
+            break
+        fits, most = 0, shown[part] - 1
+        while fits < most:
+            shown[part] = (fits + most + 1) // 2
+            if _size(rendered()) <= LARGEST:
+                fits = shown[part]
+            else:
+                most = shown[part] - 1
+        shown[part] = fits
+        text = rendered()
+    return text
 
 
-def _fitting(
-    before: Sequence[str], head: List[str], rows: List[List[str]], largest: int
-) -> List[str]:
-    """Return a table of as many rows as fit, and how many did not."""
-    right = [":--" if name in LEFT else "--:" for name in head]
-    lines = [markdown_row(head), f"|{'|'.join(right)}|"]
-    size = _size([*before, *lines])
-    for index, row in enumerate(rows):
-        line = markdown_row(row)
-        size += _size([line])
-        if size > largest:
-            return [*lines, "", f"{len(rows) - index} more are in results.csv and report.html."]
-        lines.append(line)
-    return lines
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "backslashreplace"))
 
 
-def _size(lines: Sequence[str]) -> int:
-    return sum(len(line.encode("utf-8", "backslashreplace")) + 1 for line in lines)
+def _changed(row: Dict[str, Any]) -> Dict[str, str]:
+    now = row["throughput"] if row["now"] is None else row["now"]
+    return {
+        "verdict": f"{MARKS.get(row['kind'], '')} {row['kind']}".strip(),
+        "name": row["name"],
+        "before": _rate(row["before"], row["unit"]),
+        "now": _rate(now, row["unit"]),
+        "change": change_text(row),
+        "why": "; ".join(row["reasons"]),
+    }
 
 
-def _changed(row: Dict[str, Any]) -> List[str]:
-    return [
-        f"{MARKS.get(row['kind'], '')} {row['kind']}".strip(),
-        f"<code>{escape(row['name'])}</code>",
-        _rate(row["before"], row["unit"]),
-        _rate(row["throughput"] if row["now"] is None else row["now"], row["unit"]),
-        change_text(row),
-        escape("; ".join(row["reasons"])[:300]),
-    ]
-
-
-def _full(row: Dict[str, Any]) -> List[str]:
-    return [
-        f"<code>{escape(row['name'])}</code>",
+def _full(row: Dict[str, Any]) -> Dict[str, Any]:
+    cells = (
         _rate(row["throughput"], row["unit"]),
-        escape(row["engine"]),
+        row["engine"],
         share_text(row["spread"]),
         number_text(row["p50_ms"]),
         number_text(row["p99_ms"]),
@@ -121,7 +122,8 @@ def _full(row: Dict[str, Any]) -> List[str]:
         share_text(row["share"], 0),
         change_text(row),
         row["kind"],
-    ]
+    )
+    return {"name": row["name"], "cells": cells}
 
 
 def change_text(row: Dict[str, Any]) -> str:
@@ -134,43 +136,18 @@ def change_text(row: Dict[str, Any]) -> str:
 
 
 def _rate(value: Any, unit: Any) -> str:
-    return "" if value is None else f"{short_number(value)} {escape(str(unit or ''))}".strip()
+    return "" if value is None else f"{short_number(value)} {unit or ''}".strip()
 
 
-def _profiles(before: Sequence[str], rows: Sequence[Dict[str, Any]]) -> List[str]:
-    """Return a folded table of operations for each case that was profiled, as far as they fit."""
-    lines: List[str] = []
-    for row in rows:
-        name = f"<code>{escape(row['name'])}</code>"
-        found = [
-            f"<details><summary>Where the time of {name} went</summary>",
-            "",
-            escape(caption(row["profile"])),
-            "",
-        ]
-        headings, operations = table_of(row["profile"])
-        if operations:
-            found += [markdown_row(list(headings)), "|:--" + "|--:" * (len(headings) - 1) + "|"]
-            found += [markdown_row([escape(text[:80]) for text in line]) for line in operations]
-            found += [""]
-        found += ["</details>", ""]
-        if _size([*before, *lines, *found]) > LARGEST - 2 * LAST:
-            return [*lines, "Operations of more cases are in report.html.", ""]
-        lines += found
-    return lines
-
-
-def _environment(report: Report, room: int) -> str:
-    lines = ["<details><summary>Environment</summary>", ""]
-    if report.started is not None:
-        lines.append(f"- started: {minute_of(report.started)}")
-    if report.command:
-        lines.append(f"- command: <code>{escape(report.command)}</code>")
+def _environment(report: Report) -> List[Tuple[str, str]]:
+    """Return the facts of the environment, as many as a small part of a comment holds."""
+    found: List[Tuple[str, str]] = []
     groups = environment(report.document)
+    size = 0
     for group in ("device", "conditions", "versions", "code"):
         for key, value in groups.get(group, {}).items():
-            line = f"- {escape(key)}: {escape(value[:300])}"
-            if _size([*lines, line]) > room - 20:
-                break
-            lines.append(line)
-    return "\n".join([*lines, "", "</details>"]) + "\n"
+            size += _size(key) + _size(value[:300]) + len("- : \n")
+            if size > LARGEST_ENVIRONMENT:
+                return found
+            found.append((key, value[:300]))
+    return found

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import importlib.util
-import json
 import math
-from html import escape
-from pathlib import Path
-from string import Template
 from typing import Any, Dict, List, Sequence, Tuple
 from urllib.parse import quote
 
@@ -21,15 +14,14 @@ from ipubench.plugins.baseline.rows import (
     counts,
 )
 from ipubench.plugins.baseline.runs import BAD
-from ipubench.plugins.record.files import finite
 from ipubench.plugins.record.record import COMPILED, compile_text, record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import change_text
-from ipubench.plugins.report.profiles import as_html
+from ipubench.plugins.report.profiles import explained, shown
+from ipubench.plugins.web.templates import packed, plotly_script, render, script
 
-WEB = Path(__file__).with_name("web")
 # Of a process; beyond this many every n-th is shown, so that the file stays small.
 MOST_ROUNDS = 300
 # Keys of a row that the charts and the filters use.
@@ -55,6 +47,10 @@ CHART_KEYS = (
     "compile",
     "share",
     "achieved_flops",
+    "peak_flops",
+    "peak_bytes",
+    "flops_per_item",
+    "weight_bytes_per_item",
     "change",
     "change_low",
     "change_high",
@@ -76,63 +72,34 @@ COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
 )
 
 
-def plotly_is_there() -> bool:
-    """Tell whether the charting library can be imported."""
-    return importlib.util.find_spec("plotly") is not None
-
-
 def page(report: Report) -> str:
     """Return the page. Raises ImportError without plotly, whose JavaScript it holds."""
-    from plotly.offline import get_plotlyjs
-
+    plotly = packed(plotly_script())
     rows = by_change(report.rows())
     kinds = counts(rows)
     compared = any(row["change"] is not None for row in rows)
-    columns = [column for column in COLUMNS if compared or column[1] != "change"]
-    template = Template((WEB / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=escape(f"ipubench: {conclusion(report, rows)}"),
-        style=(WEB / "style.css").read_text(encoding="utf-8"),
-        headline=escape(conclusion(report, rows)),
-        worst="bad" if report.problems or any(kind in kinds for kind in BAD) else "good",
-        problems=_problems(report.problems),
-        counts="\n".join(
-            f'<li class="{_css(kind)}"><b>{count}</b> {escape(kind)}</li>'
-            for kind, count in kinds.items()
-        ),
-        facts=_facts(_overview(report)),
-        how=how_compared(any(row["in_turns"] for row in rows)),
-        selects="\n".join(_select(key, label, rows) for key, label in FILTERS),
-        head="\n".join(_heading(*column) for column in columns),
-        body="\n".join(_line(number, row, columns) for number, row in enumerate(rows)),
-        profiles=as_html(rows) + published.as_html(report.document["benchmarks"]),
-        environment="\n".join(
-            f"<div><h3>{escape(group)}</h3><dl class='facts'>{_facts(values)}</dl></div>"
-            for group, values in environment(report.document).items()
-            if values
-        ),
-        data=_embedded({"rows": [_chart_row(row) for row in rows], "details": _details(report)}),
-        plotly=_packed(get_plotlyjs()),
-        script="\n".join(
-            (WEB / name).read_text(encoding="utf-8") for name in ("table.js", "charts.js")
-        ),
-    )
-
-
-def _packed(script: str) -> str:
-    """Return a script as base64 of gzip, the same for every report."""
-    return base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode()
-
-
-def _problems(problems: Sequence[str]) -> str:
-    items = "\n".join(f"<li>{escape(problem)}</li>" for problem in problems)
-    return f'<ul class="problems">\n{items}\n</ul>' if problems else ""
-
-
-def _embedded(value: Any) -> str:
-    """Return JSON that cannot end the script element it stands in."""
-    text = json.dumps(finite(value), separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    values = {
+        "headline": conclusion(report, rows),
+        "worst": "bad" if report.problems or any(kind in kinds for kind in BAD) else "good",
+        "problems": report.problems,
+        "counts": kinds,
+        "overview": _overview(report),
+        "how": how_compared(any(row["in_turns"] for row in rows)),
+        "filters": [
+            {"key": key, "label": label, "values": _values(rows, key)} for key, label in FILTERS
+        ],
+        "columns": [column for column in COLUMNS if compared or column[1] != "change"],
+        "rows": [_line(row) for row in rows],
+        "profiles": [shown(row) for row in explained(rows)],
+        "published": published.lines_of(report.document["benchmarks"]),
+        "published_heading": published.HEADING,
+        "environment": environment(report.document),
+        "data": {"rows": [_chart_row(row) for row in rows], "details": _details(report)},
+        "style": script("style.css"),
+        "plotly": plotly,
+        "script": script("table.js", "plot.js", "charts.js"),
+    }
+    return render("page.html", values)
 
 
 def _overview(report: Report) -> Dict[str, str]:
@@ -161,76 +128,36 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _facts(values: Dict[str, str]) -> str:
-    return "\n".join(
-        f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in values.items()
-    )
+def _values(rows: Sequence[Dict[str, Any]], key: str) -> List[str]:
+    """Return what a column can be filtered by."""
+    return sorted({str(row[key]) for row in rows if row[key] is not None})
 
 
-def _select(key: str, label: str, rows: Sequence[Dict[str, Any]]) -> str:
-    values = sorted({str(row[key]) for row in rows if row[key] is not None})
-    options = "".join(f'<option value="{escape(v)}">{escape(v)}</option>' for v in values)
-    return (
-        f'<label>{escape(label)} <select name="{escape(key)}"><option value="">all</option>'
-        f"{options}</select></label>"
-    )
-
-
-def _heading(text: str, key: str, number: bool) -> str:
-    kind = ' class="n"' if number else ""
-    return (
-        f'<th scope="col" data-key="{key}"{kind}><button type="button">{escape(text)}</button></th>'
-    )
-
-
-def _line(number: int, row: Dict[str, Any], columns: Sequence[Tuple[str, str, bool]]) -> str:
-    """Return a row of the table, which has its number: HTML does not keep every text as it is."""
-    contents = _contents(number, row)
-    cells = "".join(
-        f'<td data-value="{escape(_sortable(row, key))}" class="{_class(key, is_number)}">'
-        f"{contents[key]}</td>"
-        for _, key, is_number in columns
-    )
-    return f'<tr data-row="{number}">{cells}</tr>'
-
-
-def _class(key: str, is_number: bool) -> str:
-    return "name" if key == "name" else "n" if is_number else ""
-
-
-def _contents(number: int, row: Dict[str, Any]) -> Dict[str, str]:
-    """Return the cells of a row as HTML, by the keys of COLUMNS."""
-    name = escape(row["name"])
-    function = " · ".join(filter(None, (row["function"], row["engine"])))
-    if row["throughput"] is not None:
-        link = f'<a href="#case={quote(row["id"])}" data-row="{number}">{name}</a>'
-    else:
-        link = name
-    reasons = "".join(
-        f'<small class="reason">{escape(reason)}</small>' for reason in row["reasons"]
-    )
-    verdict = f'<span class="kind {_css(row["kind"])}">{escape(row["kind"])}</span>{reasons}'
-    change = change_text(row).partition(" ")
-    memory = row["host_memory_bytes"]
-    rate = f"{number_text(row['throughput'])} <small>{escape(row['unit'] or '')}</small>"
-    above = row["share"] is not None and row["share"] > 1
+def _line(row: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a row of the table: its texts, its cells, and what each column sorts it by."""
     return {
-        "name": f"{link}<small>{escape(function)}</small>",
-        "kind": verdict,
-        "change": escape(change[0]) + (f"<small>{escape(change[2])}</small>" if change[2] else ""),
-        "throughput": rate,
-        "spread": share_text(row["spread"]),
-        "p50_ms": number_text(row["p50_ms"]),
-        "p99_ms": number_text(row["p99_ms"]),
-        "compile_seconds": compile_text(row),
-        "share": share_text(row["share"], 0)
-        + ("<small>above the peak seen</small>" if above else ""),
-        "host_memory_bytes": "" if memory is None else f"{memory / 2**20:,.0f}",
+        **{key: row[key] for key in ("name", "function", "engine", "kind", "reasons")},
+        "link": quote(row["id"]) if row["throughput"] is not None else "",
+        "cells": _cells(row),
+        "sorted_by": {key: _sortable(row, key) for _, key, _ in COLUMNS},
     }
 
 
-def _css(kind: str) -> str:
-    return escape(kind.replace(" ", "-"))
+def _cells(row: Dict[str, Any]) -> Dict[str, Tuple[str, str]]:
+    """Return the text of each column of figures, and what stands beside it in small letters."""
+    change, _, interval = change_text(row).partition(" ")
+    memory = row["host_memory_bytes"]
+    above = row["share"] is not None and row["share"] > 1
+    return {
+        "throughput": (number_text(row["throughput"]), row["unit"] or ""),
+        "change": (change, interval),
+        "spread": (share_text(row["spread"]), ""),
+        "p50_ms": (number_text(row["p50_ms"]), ""),
+        "p99_ms": (number_text(row["p99_ms"]), ""),
+        "compile_seconds": (compile_text(row), ""),
+        "share": (share_text(row["share"], 0), "above the peak seen" if above else ""),
+        "host_memory_bytes": ("" if memory is None else f"{memory / 2**20:,.0f}", ""),
+    }
 
 
 def _sortable(row: Dict[str, Any], key: str) -> str:
@@ -246,23 +173,34 @@ def _chart_row(row: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _details(report: Report) -> Dict[str, Any]:
-    """Return the processes and options of each measured case."""
+    """Return the processes of each measured case, those that it was compared with, its options."""
     found = {}
     for benchmark in report.document["benchmarks"]:
-        processes = []
-        for process in process_rows(benchmark):
-            every = max(1, math.ceil(len(process["rates"]) / MOST_ROUNDS))
-            processes.append(
-                {
-                    **process,
-                    "rounds": len(process["rates"]),
-                    "every": every,
-                    "rates": _thinned(process["rates"], every),
-                    "canaries_ms": _thinned(process["canaries_ms"], every),
-                }
-            )
-        options = record_of(benchmark).get("effective_options", {})
-        found[benchmark["fullname"]] = {"processes": processes, "options": options}
+        before = report.before.get(benchmark["fullname"])
+        found[benchmark["fullname"]] = {
+            "processes": _processes(benchmark),
+            "before": _processes(before) if before is not None else [],
+            "options": record_of(benchmark).get("effective_options", {}),
+        }
+    return found
+
+
+def _processes(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return what each process measured, every n-th round of it where there are many."""
+    found = []
+    for process in process_rows(benchmark):
+        every = max(1, math.ceil(len(process["rates"]) / MOST_ROUNDS))
+        found.append(
+            {
+                **process,
+                "rounds": len(process["rates"]),
+                "every": every,
+                "at": process["at"][::every],
+                "rates": _thinned(process["rates"], every),
+                "canaries_ms": _thinned(process["canaries_ms"], every),
+                "disturbed": process["disturbed"][::every],
+            }
+        )
     return found
 
 

@@ -14,7 +14,7 @@ from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.command_line.words import is_worker, only_lists
-from ipubench.plugins.compare.baseline_plugin import missing_cases
+from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
@@ -118,4 +118,8 @@ def report_of(config: pytest.Config, run: Run) -> Report:
     words = mask_words([str(word) for word in config.invocation_params.args])
     facts = facts_of(results, run.journal.path.name, " ".join(map(shlex.quote, ["pytest", *words])))
     facts.started = config.stash.get(started_key, None)
-    return Report.of(pytest_benchmark_adapter.document(config, benchmarks), [facts])
+    report = Report.of(pytest_benchmark_adapter.document(config, benchmarks), [facts])
+    comparison = config.stash.get(comparison_key, None)
+    if comparison is not None:
+        report.keep_compared(comparison.find)
+    return report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ipubench.plugins.record.text import percent, short_number
@@ -16,6 +15,13 @@ HEADINGS_OF_NOW = ("operation", "share now", "ms now")
 def explained(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Return the rows of regressed cases that were profiled."""
     return [row for row in rows if row["profile"] and row["kind"] == "regressed"]
+
+
+def shown(row: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what a page and a comment show of the operations of one explained row."""
+    headings, lines = table_of(row["profile"])
+    words = {"name": row["name"], "caption": caption(row["profile"])}
+    return {**words, "headings": headings, "lines": lines}
 
 
 def table_of(profile: Dict[str, Any]) -> Tuple[Sequence[str], List[Sequence[str]]]:
@@ -61,45 +67,6 @@ def caption(profile: Dict[str, Any]) -> str:
         text = "What takes the time now, in one profiled call."
     notes = "; ".join(profile.get("notes", ()))
     return f"{text} {notes[:1].upper()}{notes[1:]}." if notes else text
-
-
-def as_html(rows: Sequence[Dict[str, Any]]) -> str:
-    """Return the section of all regressed cases that were profiled; '' without any."""
-    parts = [
-        f"<h3>{escape(row['name'])}</h3>\n<p>{escape(caption(row['profile']))}</p>\n"
-        + _html_table(row)
-        for row in explained(rows)
-    ]
-    if not parts:
-        return ""
-    title = "Where the time of regressed cases went"
-    inner = "\n".join(parts)
-    return f'<section id="profiles" class="profiles">\n<h2>{title}</h2>\n{inner}\n</section>'
-
-
-def _html_table(row: Dict[str, Any]) -> str:
-    headings, lines = table_of(row["profile"])
-    if not lines:
-        return ""
-    head = "".join(
-        f'<th scope="col"{_NUMBER if heading != HEADINGS[0] else ""}>{heading}</th>'
-        for heading in headings
-    )
-    body = "\n".join(
-        f'<tr><td class="name">{escape(name)}</td>'
-        + "".join(f"<td{_NUMBER}>{escape(text)}</td>" for text in texts)
-        + "</tr>"
-        for name, *texts in lines
-    )
-    label = escape(f"Operations of {row['name']}")
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">'
-        f'<table class="operations"><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody>'
-        "</table></div>"
-    )
-
-
-_NUMBER = ' class="n"'
 
 
 def _milliseconds(seconds: float) -> str:

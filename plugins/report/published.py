@@ -11,7 +11,6 @@ import functools
 import json
 import math
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
@@ -173,12 +172,6 @@ def last_lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
     if len(found) > MOST_LINES:
         lines.append(f"  {len(found) - MOST_LINES} more are in the page that --report=DIR writes")
     return [f"{HEADING}:", *lines] if found else []
-
-
-def as_html(benchmarks: Sequence[Dict[str, Any]]) -> str:
-    """Return the section of a page; '' where nothing is published."""
-    items = "\n".join(f"<li>{escape(line)}</li>" for line in lines_of(benchmarks))
-    return f"<details><summary>{HEADING}</summary>\n<ul>\n{items}\n</ul></details>" if items else ""
 
 
 def _doublings(one: Optional[int], other: Optional[int]) -> float:

@@ -14,7 +14,7 @@ from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cas
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of, rounds_of, was_disturbed
-from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.text import counted, percent, short_number
 from ipubench.plugins.record.verdict import COMPARED, MISSING, REGRESSED
 from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
@@ -103,7 +103,8 @@ def _notes(run: Run) -> List[str]:
         more = f" and {len(corrupt) - 5} more" if len(corrupt) > 5 else ""
         lines.append(f"{len(corrupt)} images could not be read and were replaced: {names}{more}")
     if run.results.resumed:
-        lines.append(f"{len(run.results.resumed)} cases were measured before this run was resumed")
+        cases = counted(len(run.results.resumed), "case was", "cases were")
+        lines.append(f"{cases} measured before this run was resumed")
     return lines
 
 
@@ -233,11 +234,7 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     stored = set() if comparison is None else set(comparison.stored)
     left = stored - {*run.results.benchmarks, *run.results.outcomes, *verdicts}
     if left:
-        cases = (
-            "1 case of the baseline was"
-            if len(left) == 1
-            else f"{len(left)} cases of the baseline were"
-        )
+        cases = counted(len(left), "case of the baseline was", "cases of the baseline were")
         lines.append(Row((f"  {cases} not selected in this run",)))
     if policy_of(config) is not None and not set(by_kind) & set(COMPARED):
         lines.append(Row(("  nothing was compared, so the gate says nothing",)))

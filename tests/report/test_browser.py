@@ -65,8 +65,40 @@ def test_every_chart_is_drawn(browser: Browser, url: str) -> None:
     assert marks(browser, "#batch .lines path.js-line") == 9
     assert marks(browser, "#latency .points path.point") == 90
     assert marks(browser, "#share .points .point") == 30
+    assert marks(browser, "#roofline .points path.point") == 60
+    assert marks(browser, "#roofline .lines path.js-line") == 1
     assert marks(browser, "#compile .points .point") == 60
     assert marks(browser, "#rounds .lines path.js-line") == 2
+
+
+def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
+    browser: Browser, tmp_path: Path
+) -> None:
+    before = with_processes(benchmark("a", rate=120, seed=5), [benchmark("a", rate=118, seed=6)])
+    now = benchmark("a", rate=100)
+    record = now["extra_info"]["ipubench"]
+    kept = [number not in (3, 4) for number in range(25)]
+    lost = [0.0 if one else 0.5 for one in kept]
+    record["contention"] = {"limit": 0.02, "lost": lost, "kept": kept, "enough": True}
+    report = Report(document([now]), verdicts={now["fullname"]: verdict("regressed", 100, -0.16)})
+    report.keep_compared(lambda one: before)
+    path = tmp_path / "report.html"
+    path.write_text(page(report), encoding="utf-8")
+    browser.open(path.as_uri())
+    assert marks(browser, "#rounds .lines path.js-line") == 2 + 2  # rounds and canaries; before
+    assert marks(browser, "#rounds .points path.point") == 23 + 23 + 2 + 25 + 25
+    said = "2 of 25 rounds of this run count for nothing: other programs took a part of them."
+    assert browser.evaluate("document.getElementById('rounds-note').textContent") == said
+    lines = "Array.from(document.querySelectorAll('#processes tbody tr'))"
+    names = browser.evaluate(f"{lines}.map(r => r.cells[0].innerText)")
+    assert names == ["1, this run", "1, baseline", "2, baseline"]
+
+
+def test_what_is_not_compared_has_no_baseline_beside_it() -> None:
+    now, other = benchmark("a"), benchmark("a", rate=50)
+    report = Report(document([now]), verdicts={now["fullname"]: {"kind": "incomparable"}})
+    report.keep_compared(lambda one: other)
+    assert report.before == {}
 
 
 def test_a_chart_shows_all_cases_on_demand(browser: Browser, url: str) -> None:
@@ -293,7 +325,7 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
     path.write_text(page(Report(document([benchmark("a", compile="reused")]))), encoding="utf-8")
     browser.open(path.as_uri())
     hidden = "Array.from(document.querySelectorAll('.chart'), e => e.hidden ? '' : e.id).join(' ')"
-    assert str(browser.evaluate(hidden)).split() == ["latency", "share"]
+    assert str(browser.evaluate(hidden)).split() == ["latency", "share", "roofline"]
     # No column of changes, and nothing to sort by where nothing was compiled.
     assert marks(browser, "th[data-key=change]") == 0
     column = (

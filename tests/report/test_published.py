@@ -12,8 +12,8 @@ from ipubench.bench_training.bench_cnn_tensorflow import POD16
 from ipubench.fixtures.case.options import CaseConfig, plain_options
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import markdown
+from ipubench.plugins.report.page import page
 from ipubench.plugins.report.published import HEADING, figures, last_lines, line_of, nearest
 from tests.support.reports import benchmark, document
 
@@ -93,7 +93,7 @@ def test_the_figures_end_the_table_and_the_report_and_judge_nothing(tmp_path: Pa
     text = markdown(report)
     assert HEADING in text and "https://github.com/graphcore/PopRT" in text
     assert {row["kind"] for row in report.rows()} == {row["kind"] for row in plain_rows()}
-    assert "PopRT (ONNX)" in published.as_html(cases)
+    assert "PopRT (ONNX)" in page(report)
 
 
 def plain_rows() -> List[Dict[str, Any]]:

@@ -73,6 +73,8 @@ def benchmark(name: str, function: str = "bench_inference/bench_cnn_torch.py::be
             "achieved": flops * rate,
             "peak": 2.1e12,
             "share": flops * rate / 2.1e12,
+            "copy_peak_bytes_per_s": 3e10,
+            "weight_bytes_per_item": 1e8 / batch_size,
         },
         "implausible": False,
         "memory": {"host_peak_rss_bytes": 2**30, "since": "case", "device_peak_bytes": None},

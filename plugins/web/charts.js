@@ -13,6 +13,7 @@ async function unpackPlotly() {
 
 function drawCharts() {
   const { data, byId, listeners } = report;
+  const { css, draw, narrow, percent, plain } = plotting;
   // A case may be called like something that every object has: constructor.
   const details = new Map(Object.entries(data.details));
   const MOST_ROWS = 30;
@@ -20,15 +21,9 @@ function drawCharts() {
   const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "x", "star"];
   const KIND_SYMBOLS = { regressed: "triangle-left", improved: "triangle-right", inconclusive: "diamond" };
   let rows = [];
-  let printing = false;
 
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const kindColour = (kind) => css(
     { regressed: "regressed", failed: "regressed", improved: "improved", inconclusive: "unsure" }[kind] || "plain");
-  const narrow = () => !printing && window.innerWidth < 640;
-  const percent = (value) => `${(100 * value).toFixed(1)}%`;
-  // Plotly reads a few HTML tags and entities in its texts.
-  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
   function short(text, most) {
     if (text.length <= most) return plain(text);
@@ -76,29 +71,6 @@ function drawCharts() {
     const count = Math.ceil((high - low) / step) + 4;
     const first = Math.floor(low / step) - 1;
     return Array.from({ length: count }, (_, index) => (first + index) * step).filter((tick) => tick > 0);
-  }
-
-  function layout(more) {
-    const axis = {
-      gridcolor: css("line"), linecolor: css("line"), zerolinecolor: css("muted"),
-      tickcolor: css("line"), automargin: true, fixedrange: true,
-    };
-    const axes = {};
-    for (const name of ["xaxis", "yaxis", "xaxis2", "yaxis2"]) {
-      if (more[name]) axes[name] = Object.assign({}, axis, more[name]);
-    }
-    return Object.assign({
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: "system-ui, sans-serif", size: narrow() || printing ? 11 : 12, color: css("ink") },
-      margin: { l: 8, r: 12, t: 8, b: 8 }, hovermode: "closest", dragmode: false,
-      hoverlabel: { bgcolor: css("panel"), bordercolor: css("line"), font: { color: css("ink") } },
-      showlegend: false, autosize: !printing, width: printing ? 660 : undefined,
-    }, more, axes);
-  }
-
-  function draw(target, traces, more) {
-    const config = { responsive: true, displayModeBar: false };
-    return Plotly.react(target, traces, layout(more), config);
   }
 
   // A chart with one line per case. `make` returns the traces for the rows and their heights.
@@ -287,6 +259,57 @@ function drawCharts() {
     }));
   }
 
+  // Cases of one precision on one device share their ceilings.
+  function roofline() {
+    const section = document.getElementById("roofline");
+    const intensity = (row) => row.flops_per_item / row.weight_bytes_per_item;
+    const chosen = rows.filter((row) => row.achieved_flops && row.weight_bytes_per_item && row.flops_per_item);
+    section.hidden = chosen.length === 0;
+    if (section.hidden) return;
+    const colours = css("series").split(" ");
+    const [low, high] = [Math.min(...chosen.map(intensity)) / 2, Math.max(...chosen.map(intensity)) * 2];
+    const roofs = new Map();
+    for (const row of chosen) {
+      if (row.peak_flops && row.peak_bytes) roofs.set(`${row.peak_flops} ${row.peak_bytes}`, row);
+    }
+    const bend = (row) => row.peak_flops / row.peak_bytes;
+    const traces = Array.from(roofs.values()).map((row) => ({
+      type: "scatter", mode: "lines", hoverinfo: "skip", name: `${giga(row.peak_flops)}FLOP/s, ${giga(row.peak_bytes)}B/s`,
+      x: [low, Math.min(Math.max(bend(row), low), high), high],
+      y: [low, Math.min(Math.max(bend(row), low), high), high].map((x) => Math.min(row.peak_flops, x * row.peak_bytes)),
+      line: { color: css("muted"), width: 1.5 },
+    }));
+    const kinds = Array.from(new Set(chosen.map((row) => `${row.framework}, ${row.mode || "inference"}`)));
+    kinds.forEach((kind, index) => {
+      const own = chosen.filter((row) => `${row.framework}, ${row.mode || "inference"}` === kind);
+      traces.push({
+        type: "scatter", mode: "markers", name: plain(kind), x: own.map(intensity), y: own.map((row) => row.achieved_flops),
+        marker: { color: colours[index % colours.length], size: 8, symbol: SYMBOLS[index % SYMBOLS.length] },
+        text: own.map((row) => `${plain(caseName(row))}<br>${giga(row.achieved_flops)}FLOP/s at ${intensity(row).toPrecision(3)} FLOP/B`),
+        hovertemplate: "%{text}<extra></extra>",
+      });
+    });
+    const rates = traces.flatMap((trace) => trace.y);
+    const flops = logTicks(rates);
+    const plot = section.querySelector(".plot");
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", `Roofline of ${chosen.length} cases`);
+    draw(plot, traces, {
+      height: 420 + (narrow() ? 20 * traces.length : 0), showlegend: true,
+      legend: { orientation: "h", x: 0, y: narrow() ? -0.35 : -0.2, yanchor: "top" },
+      xaxis: Object.assign(logTicks([low, high]), { title: { text: "FLOP for each byte of weights" }, zeroline: false }),
+      yaxis: Object.assign(flops, { ticktext: flops.tickvals.map(giga), title: { text: "FLOP/s" }, zeroline: false }),
+    });
+    const rest = rows.filter((row) => row.throughput !== null).length - chosen.length;
+    section.querySelector(".note").textContent = rest ? `${rest} cases count no FLOP or no weights.` : "";
+  }
+
+  function giga(value) {
+    const names = ["", "k", "M", "G", "T", "P"];
+    const power = Math.max(0, Math.min(names.length - 1, Math.floor(Math.log10(value) / 3)));
+    return `${Number((value / 1000 ** power).toPrecision(3))} ${names[power]}`;
+  }
+
   function compile() {
     const total = (row) => row.build_seconds + row.compile_seconds;
     const compiled = rows.filter((row) => row.compile !== null && row.compile !== "reused");
@@ -328,31 +351,44 @@ function drawCharts() {
     const traces = [];
     detail.processes.forEach((process, index) => {
       const name = index === 0 ? "this run" : `process ${index + 1}`;
+      if (process.disturbed.length) {
+        traces.push({
+          type: "scatter", mode: "markers", name: "disturbed by other programs",
+          x: process.disturbed.map(([round]) => round + 1), y: process.disturbed.map(([, rate]) => rate),
+          marker: { size: 6, symbol: "x-thin-open", color: css("muted"), line: { width: 1.5 } },
+          hovertemplate: `round %{x}, disturbed: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
+        });
+      }
       const common = {
         type: "scatter", mode: process.rates.length > 1 ? "lines+markers" : "markers", name, legendgroup: name,
         line: { color: colours[index % colours.length], width: 1 }, marker: { size: 5, symbol: SYMBOLS[index % SYMBOLS.length] },
       };
       traces.push(Object.assign({}, common, {
         y: process.rates, hovertemplate: `${name}, round %{x}: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
-        x: process.rates.map((_, round) => 1 + round * process.every),
+        x: process.at.map((round) => round + 1),
       }));
       traces.push(Object.assign({}, common, {
         y: process.canaries_ms, yaxis: "y2", showlegend: false, hovertemplate: `${name}, canary %{y:.4g} ms<extra></extra>`,
-        x: process.canaries_ms.map((_, round) => 1 + round * process.every),
+        x: process.canaries_ms.map((_, round) => 1 + (process.at[round] ?? round * process.every)),
       }));
     });
+    // What they are compared with, behind them and in grey.
+    detail.before.forEach((process, index) => traces.unshift({
+      type: "scatter", mode: process.rates.length > 1 ? "lines+markers" : "markers", name: "baseline", legendgroup: "baseline",
+      showlegend: index === 0, x: process.at.map((round) => round + 1), y: process.rates,
+      line: { color: css("line"), width: 1 }, marker: { size: 4, color: css("muted"), opacity: 0.6 },
+      hovertemplate: `baseline, process ${index + 1}, round %{x}: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
+    }));
     const plot = document.getElementById("rounds");
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", `Rounds and canaries of ${row.name}`);
     draw(plot, traces, {
-      height: 460, showlegend: detail.processes.length > 1, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      height: 460, showlegend: traces.length > 2, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
       xaxis: { title: { text: "round" }, anchor: "y2", zeroline: false },
       yaxis: { title: { text: plain(row.unit) }, domain: [0.4, 1], zeroline: false },
       yaxis2: { title: { text: "canary, ms" }, domain: [0, 0.3], zeroline: false },
     });
-    const thinned = detail.processes.find((process) => process.every > 1);
-    document.getElementById("rounds-note").textContent = thinned
-      ? `Every ${thinned.every}th round is shown; baseline.json has them all.` : "";
+    document.getElementById("rounds-note").textContent = said(detail);
     processTable(detail, row);
     const options = document.getElementById("options");
     options.textContent = "";
@@ -364,16 +400,31 @@ function drawCharts() {
     }
   }
 
+  function said(detail) {
+    const parts = [];
+    const { rounds, disturbed } = detail.processes[0];
+    if (disturbed.length) {
+      parts.push(`${disturbed.length} of ${rounds + disturbed.length} rounds of this run count for nothing: other programs took a part of them.`);
+    }
+    const thinned = detail.processes.concat(detail.before).find((process) => process.every > 1);
+    if (thinned) parts.push(`Every ${thinned.every}th round is shown; baseline.json has them all.`);
+    return parts.join(" ");
+  }
+
   function processTable(detail, row) {
     const body = document.querySelector("#processes tbody");
     body.textContent = "";
     const digits = (value) => (value === null ? "" : Number(value.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 4 }));
-    detail.processes.forEach((process, index) => {
+    const all = detail.processes.concat(detail.before);
+    all.forEach((process, index) => {
       const line = body.insertRow();
-      const speed = index === 0 ? "" : `${process.speed >= 1 ? "+" : ""}${percent(process.speed - 1)}`;
+      const before = index >= detail.processes.length;
+      const speed = index === 0 || before ? "" : `${process.speed >= 1 ? "+" : ""}${percent(process.speed - 1)}`;
       const compiled = process.compile === "reused" ? "reused" : digits(process.compile_seconds);
       const memory = process.memory_bytes === null ? "" : Math.round(process.memory_bytes / 2 ** 20).toLocaleString("en-US");
-      const name = `${index + 1}${process.fresh ? ", fresh" : ", this run"}`;
+      const number = before ? index - detail.processes.length + 1 : index + 1;
+      const kind = before ? "baseline" : process.fresh ? "fresh" : "this run";
+      const name = `${number}, ${kind}${process.clean ? "" : ", disturbed"}`;
       [name, `${digits(process.throughput)} ${row.unit}`, speed, String(process.rounds), digits(process.p99_ms), compiled, memory]
         .forEach((text, column) => {
           const cell = line.insertCell();
@@ -388,15 +439,9 @@ function drawCharts() {
     batch();
     latency();
     share();
+    roofline();
     compile();
     fillChoice();
-  }
-
-  function print(now) {
-    if (printing === now) return;
-    printing = now;
-    document.documentElement.classList.toggle("printing", now);
-    all();
   }
 
   for (const [id, redraw] of Object.entries({ change, latency, share, compile })) {
@@ -415,10 +460,7 @@ function drawCharts() {
     choice.focus({ preventScroll: true });
   }));
   listeners.push((shown) => { rows = shown; all(); });
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", all);
-  window.matchMedia("(max-width: 640px)").addEventListener("change", all);
-  window.addEventListener("beforeprint", () => print(true));
-  window.addEventListener("afterprint", () => print(false));
+  plotting.whenItChanges(all);
 }
 
 unpackPlotly().then(drawCharts, () => {

@@ -44,7 +44,8 @@ const report = (() => {
       if (!line.hidden) rows.push(row);
       body.append(line);
     }
-    document.getElementById("shown").textContent = `${rows.length} of ${lines.length} cases`;
+    const shown = document.getElementById("shown");
+    shown.textContent = `${rows.length} of ${lines.length} ${shown.dataset.what}`;
     listeners.forEach((listener) => listener(rows));
   }
 

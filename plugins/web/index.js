@@ -1,0 +1,2 @@
+report.start();
+document.documentElement.dataset.ready = "yes";
