@@ -15,6 +15,7 @@ from ipubench.plugins.baseline import commands
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import history
 from ipubench.plugins.baseline.promote import Acceptance, promote
+from ipubench.plugins.baseline.site import address_of_commits, site
 from ipubench.plugins.record.text import percentage_argument
 
 LAST_RUNS = 100
@@ -80,15 +81,29 @@ def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     trend = add("history", "the trend of each case over the runs kept", history)
     trend.add_argument("case", metavar="CASE", nargs="?", help="a part of the case's name")
-    trend.add_argument(
+    _of_history(trend)
+    _machine_readable(trend)
+
+    pages = add("site", "the trends of all cases as web pages", site)
+    pages.add_argument("out", metavar="OUT", help="the folder to write")
+    _of_history(pages)
+    pages.add_argument(
+        "--commits",
+        type=address_of_commits,
+        metavar="ADDRESS",
+        help="the page of a commit, with {} for its number, which revisions then link to",
+    )
+
+
+def _of_history(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
         "--last",
         type=_count,
         default=LAST_RUNS,
         metavar="N",
         help=f"runs of each machine at most ({LAST_RUNS})",
     )
-    trend.add_argument("--folder", metavar="DIR", help="where runs are kept (baselines/history)")
-    _machine_readable(trend)
+    command.add_argument("--folder", metavar="DIR", help="where runs are kept (baselines/history)")
 
 
 def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:

@@ -6,9 +6,18 @@ import math
 from typing import Any, Dict, List, Tuple
 
 from ipubench.plugins.gate.metric_verdict import log_cost
-from ipubench.plugins.record.record import THROUGHPUT, processes_of, ran_by, record_of
+from ipubench.plugins.record.record import (
+    THROUGHPUT,
+    clean_rounds,
+    processes_of,
+    ran_by,
+    record_of,
+    rounds_of,
+)
 from ipubench.plugins.record.statistics import median
 
+#: The number of a round, from 0, and its seconds.
+Round = Tuple[int, float]
 # Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
 FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
 # Key of a row -> where a record has it.
@@ -40,6 +49,8 @@ FIGURES: Dict[str, Tuple[str, ...]] = {
     "flops_per_item": ("compute", "flops_per_item"),
     "achieved_flops": ("compute", "achieved"),
     "peak_flops": ("compute", "peak"),
+    "peak_bytes": ("compute", "copy_peak_bytes_per_s"),
+    "weight_bytes_per_item": ("compute", "weight_bytes_per_item"),
     "share": ("compute", "share"),
     "loader": ("input", "loader"),
     "model_alone": ("input", "model"),
@@ -100,16 +111,22 @@ def framework_name(function: str, record: Dict[str, Any]) -> str:
 def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return what each process of a case measured: rates of its rounds, milliseconds of canaries.
 
-    ``speed``: what the gate compares, relative to the first process.
+    ``speed``: what the gate compares, relative to the first process. ``disturbed``: rounds of the
+    first that count for nothing, because other programs took a part of them: [number, rate].
     """
     rows: List[Dict[str, Any]] = []
     processes = processes_of(benchmark)
     costs = [log_cost(process, THROUGHPUT) or 0.0 for process in processes]
-    for process, cost in zip(processes, costs):
+    for number, (process, cost) in enumerate(zip(processes, costs)):
         items = process["items_per_round"]
+        rounds = list(enumerate(process["seconds"]))
+        kept, left_out = (rounds, []) if number else _own_rounds(benchmark)
         rows.append(
             {
                 "fresh": bool(process.get("fresh")),
+                "clean": process.get("clean") is not False,
+                "at": [index for index, _ in (kept if len(kept) == len(rounds) else rounds)],
+                "disturbed": [(index, items / seconds) for index, seconds in left_out],
                 "throughput": items / median(process["seconds"]),
                 "speed": math.exp(costs[0] - cost),
                 "rates": [items / value for value in process["seconds"]],
@@ -121,6 +138,14 @@ def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
             }
         )
     return rows
+
+
+def _own_rounds(benchmark: Dict[str, Any]) -> Tuple[List[Round], List[Round]]:
+    """Return the session's own rounds that count, and those that others disturbed."""
+    rounds = list(enumerate(rounds_of(benchmark)))
+    flagged = list(zip(rounds, clean_rounds(benchmark)))
+    kept = [one for one, counts in flagged if counts]
+    return kept, [one for one, counts in flagged if not counts]
 
 
 def environment(document: Dict[str, Any]) -> Dict[str, Dict[str, str]]:

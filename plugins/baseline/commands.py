@@ -32,7 +32,7 @@ from ipubench.plugins.baseline.runs import (
 )
 from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
 from ipubench.plugins.record.record import NAMESPACE, record_of
-from ipubench.plugins.record.text import percent, short_number, table, terminal_width
+from ipubench.plugins.record.text import counted, percent, short_number, table, terminal_width
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
 
 EXIT_USAGE = 4
@@ -141,9 +141,9 @@ def merge(args: Namespace) -> int:
 def words_of(runs: Sequence[RunFacts]) -> Iterator[str]:
     """Yield how the cases of some runs ended, and what is wrong with the runs themselves."""
     kinds = [run.kind_of(nodeid) for nodeid, run in worst_run(runs).items()]
-    counted = [f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds]
-    if counted:
-        yield f"its runs: {', '.join(counted)}"
+    counts = [f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds]
+    if counts:
+        yield f"its runs: {', '.join(counts)}"
     for run in runs:
         if run.trouble():
             yield f"  {run.name}: {run.trouble()}"
@@ -183,7 +183,8 @@ def prune(args: Namespace) -> int:
     else:
         store.change(path, keep)
     verb = "would be" if args.dry_run else "were"
-    print_lines([*(f"  {nodeid}" for nodeid in gone), f"{len(gone)} cases {verb} pruned"])
+    pruned = counted(len(gone), "case")
+    print_lines([*(f"  {nodeid}" for nodeid in gone), f"{pruned} {verb} pruned"])
     return 0
 
 

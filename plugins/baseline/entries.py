@@ -151,6 +151,12 @@ def accepting(benchmark: Benchmark, accepted: Sequence[Dict[str, Any]]) -> Bench
     return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: changed}}
 
 
+def as_promoted(benchmark: Benchmark, name: str) -> Benchmark:
+    """Return an entry that also says of which baseline it became a part."""
+    changed = {**record_of(benchmark), "promoted": name}
+    return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: changed}}
+
+
 def _moment(acceptance: Dict[str, Any]) -> str:
     return str(acceptance.get("time", ""))
 

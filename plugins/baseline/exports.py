@@ -70,6 +70,8 @@ COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("configuration", "config_hash"),
     ("git", "git"),
     ("time (UTC)", "time"),
+    ("weights (bytes/item)", "weight_bytes_per_item"),
+    ("copy peak (bytes/s)", "peak_bytes"),
 )
 VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("verdict", "kind"),
@@ -176,7 +178,7 @@ def bencher(document: Dict[str, Any]) -> str:
         if row["p99_ms"] is not None:
             measures["latency-p99"] = {"value": 1e6 * row["p99_ms"]}
         if row["compile"] == "fresh":
-            measures["compile-time"] = {"value": row["compile_seconds"]}
+            measures["build-time"] = {"value": row["compile_seconds"]}
         if row["host_memory_bytes"] is not None:
             measures["host-memory"] = {"value": row["host_memory_bytes"]}
         metrics[row["id"]] = measures

@@ -20,6 +20,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.show import HASH_LENGTH, when
 from ipubench.plugins.baseline.trends import (
     ChangesUnavailable,
+    Point,
     Trend,
     as_dict,
     level_change,
@@ -156,6 +157,11 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
         yield from table(rows, terminal_width())
 
 
+def promoted(point: Point) -> str:
+    """Return in words which baseline a run became, or ''."""
+    return f"baseline {point.promoted}" if point.promoted else ""
+
+
 def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
     """Yield a trend run by run, its change points marked."""
     yield trend.key.nodeid
@@ -174,7 +180,7 @@ def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
                 point.revision or "-",
                 short_number(point.throughput),
                 str(point.processes),
-                "; ".join(filter(None, [mark, point.accepted])),
+                "; ".join(filter(None, [mark, promoted(point), point.accepted])),
             )
         )
     yield from table(rows, terminal_width())

@@ -18,11 +18,11 @@ from typing import Any, Dict, List, Optional, Sequence
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import history, show, store
 from ipubench.plugins.baseline.commands import path_of, print_lines, run_path, suite_root
-from ipubench.plugins.baseline.entries import Benchmark, accepting, key_of
+from ipubench.plugins.baseline.entries import Benchmark, accepting, as_promoted, key_of
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import FAILED, NOT_RUN, RunFacts, StoredRun, read_run, worst_run
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.text import matches, time_stamp
+from ipubench.plugins.record.text import counted, matches, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
 #: The exit code where the good cases were promoted and others were not measured well.
@@ -123,11 +123,13 @@ def promote(args: Namespace) -> int:
     acceptances += _of_commits(target) if args.accept_commits else []
     found = decide(stored, acceptances)
     if args.history is not None:
-        accepted = {key_of(benchmark): benchmark for benchmark in found.promoted}
-        print_lines(_keep_history(stored, accepted, args.history))
+        # Where one case may not be promoted, none is.
+        kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
+        known = {key_of(benchmark): benchmark for benchmark in [*found.promoted, *kept]}
+        print_lines(_keep_history(stored, known, args.history))
     if found.refused:
         raise BaselineError(
-            f"nothing was promoted: {len(found.refused)} cases of {path} regressed "
+            f"nothing was promoted: {counted(len(found.refused), 'case')} of {path} regressed "
             f"({show.some(found.refused)}); --accept 'PATTERN=REASON' makes the slower speed of "
             "the cases that it names the baseline, --accept-regressed that of all"
         )
@@ -135,7 +137,8 @@ def promote(args: Namespace) -> int:
         store.save(target, {**stored.document, "benchmarks": found.promoted})
     if found.gone and store.exists(target):
         store.change(target, lambda old: [b for b in old if b["fullname"] not in found.gone])
-    print(f"{len(found.promoted)} cases of {path} are the baseline {target} now")
+    subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
+    print(f"{subject} the baseline {target} now")
     return _say_the_rest(stored, found, acceptances)
 
 
@@ -193,10 +196,11 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
     return EXIT_INCOMPLETE if found.bad or troubles else 0
 
 
-def _keep_history(stored: StoredRun, accepted: Dict[Any, Benchmark], folder: str) -> List[str]:
+def _keep_history(stored: StoredRun, known: Dict[Any, Benchmark], folder: str) -> List[str]:
     """Keep all that was measured as a run of the history, a file for each machine; say where.
 
     Also what is not promoted: a trend is of what was measured. Promoted again, it is kept once.
+    ``known``: what is known of those that are.
     """
     try:
         root = user_path(folder) if folder else suite_root() / history.FOLDER
@@ -205,7 +209,7 @@ def _keep_history(stored: StoredRun, accepted: Dict[Any, Benchmark], folder: str
     machines: Dict[str, List[Benchmark]] = {}
     for benchmark in stored.benchmarks:
         key = key_of(benchmark)
-        machines.setdefault(key.fingerprint, []).append(accepted.get(key, benchmark))
+        machines.setdefault(key.fingerprint, []).append(known.get(key, benchmark))
     lines = []
     for benchmarks in machines.values():
         newest = max(str(record_of(benchmark)["time"]) for benchmark in benchmarks)

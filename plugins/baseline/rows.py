@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import collections
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.case_row import row_of
+from ipubench.plugins.baseline.entries import Benchmark
 from ipubench.plugins.baseline.runs import (
     BAD,
     FAILED,
@@ -40,6 +41,8 @@ class Report:
     reasons: Dict[str, str] = field(default_factory=dict)
     #: Node id -> where the case's time went.
     profiles: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    #: Node id -> the stored entry that the case was compared with, as far as it is known.
+    before: Dict[str, Benchmark] = field(default_factory=dict)
     #: Cases that were selected and of which nothing is known.
     not_run: List[str] = field(default_factory=list)
     #: What is wrong with the runs themselves, a sentence each.
@@ -90,6 +93,15 @@ class Report:
             # Of one run alone the headline says that it was interrupted.
             if trouble and not (run.interrupted and len(self.runs) == 1):
                 self.problems.append(f"{run.name}: {trouble}" if run.name else trouble)
+
+    def keep_compared(self, find: Callable[[Benchmark], Optional[Benchmark]]) -> None:
+        """Keep the stored entry of each case that was compared with one, which ``find`` returns."""
+        for benchmark in self.document["benchmarks"]:
+            nodeid = benchmark["fullname"]
+            entry = find(benchmark)
+            # Of another machine, say, it would not belong beside these rounds.
+            if entry is not None and self.verdicts.get(nodeid, {}).get("change") is not None:
+                self.before[nodeid] = entry
 
     def rows(self) -> List[Dict[str, Any]]:
         """Return a row per measured case, then those that failed unmeasured or are missing."""
@@ -226,9 +238,8 @@ def own_noise(verdicts: Iterable[Tuple[str, Dict[str, Any]]]) -> str:
     found.sort(reverse=True)
     names = ", ".join(f"{name} {percent(allowed)}" for allowed, name in found[:MOST_NOISY])
     more = f" and {len(found) - MOST_NOISY} more" if len(found) > MOST_NOISY else ""
-    subject, whose = (
-        ("1 case is", "its") if len(found) == 1 else (f"{len(found)} cases are", "their")
-    )
+    subject = counted(len(found), "case is", "cases are")
+    whose = "its" if len(found) == 1 else "their"
     return f"{subject} allowed more than the gate, by {whose} own noise: {names}{more}"
 
 

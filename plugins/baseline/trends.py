@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import Benchmark, Key, key_of
 from ipubench.plugins.record.record import processes_of, record_of
-from ipubench.plugins.record.statistics import median
+from ipubench.plugins.record.statistics import median, quantile_interval
 
 REVISION_LENGTH = 7
 LEAST_RUNS_OF_A_LEVEL = 3
@@ -29,7 +29,9 @@ MAD_OF_NORMAL = 0.6745
 class Point:
     """One run of a case: when (UTC, ISO 8601), of which revision, items per second.
 
+    ``low``, ``high``: its 95 % interval, between the processes where there are several.
     ``accepted``: why a person accepted that the case became slower in this run, or ''.
+    ``promoted``: the baseline that the run became, or ''.
     """
 
     time: str
@@ -37,6 +39,9 @@ class Point:
     throughput: float
     processes: int
     accepted: str = ""
+    promoted: str = ""
+    low: Optional[float] = None
+    high: Optional[float] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,21 +82,31 @@ def _point(benchmark: Benchmark) -> Point:
     rates = [float(p["items_per_round"]) / median(p["seconds"]) for p in processes]
     # Of several slow-downs that an entry remembers, the last is this run's own.
     reasons = [f"accepted: {one['reason']}" for one in record.get("accepted", ())][-1:]
+    one = record["throughput"]
+    low, high = quantile_interval(rates) if len(rates) > 1 else (one.get("low"), one.get("high"))
     return Point(
         record["time"],
         short_revision(record.get("git")),
         median(rates),
         len(processes),
         "".join(reasons),
+        str(record.get("promoted", "")),
+        low,
+        high,
     )
+
+
+def levels(trend: Trend, changes: Sequence[int]) -> List[Tuple[int, float]]:
+    """Return each level of a trend: the index of its first run, and its runs' median."""
+    edges = [0, *changes, len(trend.points)]
+    rates = [point.throughput for point in trend.points]
+    return [(here, median(rates[here:after])) for here, after in zip(edges, edges[1:])]
 
 
 def level_change(trend: Trend, changes: Sequence[int], number: int) -> float:
     """Return the relative change of level at a change point: medians of the runs on both sides."""
-    edges = [0, *changes, len(trend.points)]
-    before, here, after = edges[number : number + 3]
-    rates = [point.throughput for point in trend.points]
-    return median(rates[here:after]) / median(rates[before:here]) - 1
+    found = levels(trend, changes)
+    return found[number + 1][1] / found[number][1] - 1
 
 
 def as_dict(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:

@@ -13,7 +13,13 @@ from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.yaml_reader import SCALARS, Fields, Value, YamlError
 from ipubench.plugins.benchmarks_yml.expression import Expression
-from ipubench.plugins.benchmarks_yml.metrics import LATENCY, THROUGHPUT, Metric, counted, seconds_of
+from ipubench.plugins.benchmarks_yml.metrics import (
+    LATENCY,
+    THROUGHPUT,
+    Metric,
+    seconds_of,
+    unit_counted,
+)
 
 SHARED = "options"  # in the name of a block that others merge
 CONVERGENCE = "_conv"
@@ -89,7 +95,7 @@ class Entry:
     @property
     def unit(self) -> str:
         """What a throughput counts: of the column's title, else of the regular expression."""
-        return counted(*self._said_of(THROUGHPUT))
+        return unit_counted(*self._said_of(THROUGHPUT))
 
     @property
     def latency_seconds(self) -> float:

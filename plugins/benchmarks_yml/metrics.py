@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
+from ipubench.plugins.record.text import counted
+
 REDUCTIONS = ("mean", "final", "min", "value")
 THROUGHPUT, LATENCY = "throughput", "latency"
 #: How ``skip`` drops values: the first ones, or as the original runner, which sorts them before.
@@ -66,7 +68,7 @@ class Metric:
         if len(found) <= self.skip:
             needed = f"more than skip: {self.skip}" if self.skip else "at least one"
             raise MetricError(
-                f"{self.name}: {len(found)} value{'' if len(found) == 1 else 's'} matched "
+                f"{self.name}: {counted(len(found), 'value')} matched "
                 f"{self.regexp!r}, {needed} must"
             )
         return found
@@ -106,7 +108,7 @@ def search(metrics: Iterable[Metric], streams: Iterable[Path]) -> Dict[str, List
     return found
 
 
-def counted(titles: Sequence[str], regexps: Sequence[str]) -> str:
+def unit_counted(titles: Sequence[str], regexps: Sequence[str]) -> str:
     """Return what a rate counts: the samples of ``samples/sec``; items where nobody says it."""
     texts = [*titles, *map(_plain, regexps)]
     found = next(filter(None, map(RATE.search, texts)), None)

@@ -230,7 +230,7 @@ def test_promote_takes_a_regressed_case_that_is_accepted_by_name(
 ) -> None:
     # Each of them needs its own word.
     one = ["--accept", "*synthetic*=the result was wrong = too fast"]
-    shell("promote", regressed, "main", *one).assert_code(4).line("1 cases of")
+    shell("promote", regressed, "main", *one).assert_code(4).line("1 case of")
     both = [*one, "--accept", "bench_fake.py::bench_fake[beta-generated]=checked input"]
     unknown = ["--accept", "*nobody*=nothing"]
     outcome = shell("promote", regressed, "main", *both, *unknown).assert_code(0)
@@ -305,7 +305,7 @@ def test_promote_accepts_what_the_commits_since_the_last_promotion_say(
     # A commit that this clone does not have: the newest one alone is asked.
     stored["commit_info"] = {"id": 40 * "1"}
     shell.path("main").write_text(json.dumps(stored))
-    shell(*words).assert_code(4).line("nothing was promoted: 1 cases")
+    shell(*words).assert_code(4).line("nothing was promoted: 1 case")
     stored["commit_info"] = {"id": promoted}
     shell.path("main").write_text(json.dumps(stored))
     shell(*words).assert_code(0)

@@ -38,8 +38,9 @@ from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, record_of
 from ipubench.plugins.record.verdict import COMPARED
 from ipubench.plugins.report.markdown import markdown
-from ipubench.plugins.report.page import page, plotly_is_there
+from ipubench.plugins.report.page import page
 from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.web.templates import plotly_is_there
 from tests.support.baselines import FORMAT_1, document, entry, load, old_document
 from tests.support.harness import ROOT
 

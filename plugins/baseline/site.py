@@ -1,0 +1,269 @@
+"""``ipubench-baseline site DIR``: the trends of the history as pages, which any web server serves.
+
+index.html says what changed lately and lists every trend; each case has a page of its own, with a
+chart and a table of its runs for each machine and configuration. The pages need no network, and
+open from disk too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from argparse import Namespace
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from urllib.parse import quote
+
+from ipubench.fixtures.machine.files import user_path, write_atomically
+from ipubench.plugins.baseline.commands import suite_root
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.history import FOLDER, read, slug, with_changes
+from ipubench.plugins.baseline.show import HASH_LENGTH, when
+from ipubench.plugins.baseline.trends import Trend, levels, trends_of
+from ipubench.plugins.record.text import counted, number_text, percent
+from ipubench.plugins.web.templates import plotly_is_there, plotly_script, render, script
+
+#: Of what changed lately, on the front page.
+MOST_EVENTS = 50
+#: Width and height of the small picture of a trend, and how many runs it shows.
+PICTURE = (120.0, 24.0)
+MOST_PICTURED = 60
+NO_PLOTLY = "the site's charts need plotly: pip install 'ipubench[report]'"
+COLUMNS = (
+    ("case", "name", False),
+    ("level", "level", True),
+    ("last change", "change", True),
+    ("at", "changed", False),
+    ("runs", "runs", True),
+    ("machine", "machine", False),
+)
+
+Marked = Tuple[Trend, List[int]]
+
+
+def site(args: Namespace) -> int:
+    """Write the pages; return the exit code."""
+    try:
+        source = user_path(args.folder) if args.folder else suite_root() / FOLDER
+        target = user_path(args.out)
+    except OSError as error:
+        raise BaselineError(f"a folder cannot be used: {error}") from error
+    benchmarks, notes = read(source, lambda nodeid: True, args.last)
+    for note in notes:
+        print(note, file=sys.stderr)
+    found = trends_of(benchmarks)
+    if not found:
+        raise BaselineError(f"{source} holds nothing; runs with --history are kept there")
+    if not plotly_is_there():
+        raise BaselineError(NO_PLOTLY)
+    files = pages(with_changes(found), args.commits or "")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name, text in files:
+            write_atomically(target / name, text)
+    except OSError as error:
+        raise BaselineError(f"{target} cannot be written: {error.strerror or error}") from error
+    print(f"{counted(len(found), 'trend')} written to {target / 'index.html'}")
+    return 0
+
+
+def pages(found: Sequence[Marked], commits: str = "") -> Iterator[Tuple[str, str]]:
+    """Yield name and text of each file. Raises ImportError without plotly.
+
+    ``commits``: address of a commit, with {} in place of its number; '' for no links.
+    """
+    yield "plotly.js", plotly_script()
+    yield "site.css", script("style.css", "site.css")
+    yield "index.js", script("table.js", "index.js")
+    yield "case.js", script("plot.js", "case.js")
+    cases: Dict[str, List[Marked]] = {}
+    for trend, changes in found:
+        cases.setdefault(trend.key.nodeid, []).append((trend, changes))
+    yield "index.html", _index(found, commits)
+    for nodeid, ours in cases.items():
+        yield file_of(nodeid), _case(nodeid, ours, commits)
+
+
+def address_of_commits(text: str) -> str:
+    """Return --commits=ADDRESS as it is given. Raises ArgumentTypeError."""
+    if not text.startswith(("https://", "http://")) or "{}" not in text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no address of a commit, such as https://example.org/project/commit/{{}}"
+        )
+    return text
+
+
+def file_of(nodeid: str) -> str:
+    """Return the name of a case's page."""
+    return f"case-{slug(nodeid)}.html"
+
+
+def _index(found: Sequence[Marked], commits: str) -> str:
+    rows = [_row(trend, changes) for trend, changes in found]
+    machines = sorted({row["machine"] for row in rows})
+    newest = max(point.time for trend, _ in found for point in trend.points)
+    runs = {(t.key.fingerprint, p.time, p.revision) for t, _ in found for p in t.points}
+    events = sorted(_events(found, commits), key=lambda event: event["time"], reverse=True)
+    facts = {
+        "machines": str(len(machines)),
+        "cases": str(len({row["id"] for row in rows})),
+        "runs": str(len(runs)),
+        "newest run": f"{when(newest)} UTC",
+    }
+    functions = sorted({row["function"] for row in rows})
+    values = {
+        "facts_of_site": facts,
+        "events": events[:MOST_EVENTS],
+        "more": max(0, len(events) - MOST_EVENTS),
+        "filters": [
+            {"key": "machine", "label": "Machine", "values": machines},
+            {"key": "function", "label": "Function", "values": functions},
+            {"key": "kind", "label": "Last change", "values": ["faster", "slower"]},
+        ],
+        "columns": COLUMNS,
+        "rows": rows,
+        "data": {"rows": [_filtered(row) for row in rows]},
+    }
+    return render("site.html", values)
+
+
+def _row(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:
+    """Return a trend's line on the front page."""
+    function, name = _names(trend.key.nodeid)
+    change = _changes(trend, changes)[changes[-1]] if changes else None
+    moment = trend.points[changes[-1]] if changes else None
+    level = levels(trend, changes)[-1][1]
+    return {
+        "id": trend.key.nodeid,
+        "function": function,
+        "name": name,
+        "file": file_of(trend.key.nodeid),
+        "anchor": anchor_of(trend),
+        "machine": trend.key.fingerprint,
+        "configuration": trend.key.config_hash[:HASH_LENGTH],
+        "runs": len(trend.points),
+        "level": number_text(level),
+        "unit": trend.unit,
+        **_told(change),
+        "changed": "" if moment is None else f"{moment.revision} {when(moment.time)}".strip(),
+        "picture": _picture([point.throughput for point in trend.points[-MOST_PICTURED:]]),
+        "sorted_by": {
+            "name": name,
+            "machine": trend.key.fingerprint,
+            "runs": len(trend.points),
+            "level": level,
+            "change": "" if change is None else change,
+            "changed": "" if moment is None else moment.time,
+        },
+    }
+
+
+def _filtered(row: Dict[str, Any]) -> Dict[str, Any]:
+    return {key: row[key] for key in ("id", "function", "name", "machine", "kind")}
+
+
+def _events(found: Sequence[Marked], commits: str) -> Iterator[Dict[str, Any]]:
+    """Yield what happened: changes of level, and slow-downs that somebody accepted."""
+    for trend, changes in found:
+        function, name = _names(trend.key.nodeid)
+        common = {
+            "case": f"{function} {name}",
+            "link": f"{file_of(trend.key.nodeid)}#{anchor_of(trend)}",
+            "machine": trend.key.fingerprint,
+        }
+        marks = _changes(trend, changes)
+        for index, point in enumerate(trend.points):
+            change = marks.get(index)
+            if change is None and not point.accepted:
+                continue
+            yield {
+                **common,
+                "time": point.time,
+                "when": when(point.time),
+                "revision": point.revision,
+                "commit": _commit(point.revision, commits),
+                **_told(change),
+                "why": point.accepted,
+            }
+
+
+def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
+    function, name = _names(nodeid)
+    trends = []
+    for trend, changes in ours:
+        marks = _changes(trend, changes)
+        points: List[Dict[str, Any]] = [
+            {
+                **dataclasses.asdict(point),
+                **_told(marks.get(index)),
+                "when": when(point.time),
+                "rate": number_text(point.throughput),
+                "interval": _interval(point.low, point.high),
+                "commit": _commit(point.revision, commits),
+            }
+            for index, point in enumerate(trend.points)
+        ]
+        trends.append(
+            {
+                "anchor": anchor_of(trend),
+                "machine": trend.key.fingerprint,
+                "configuration": trend.key.config_hash[:HASH_LENGTH],
+                "unit": trend.unit,
+                "points": points,
+                "levels": levels(trend, changes),
+            }
+        )
+    return render("case.html", {"function": function, "name": name, "trends": trends})
+
+
+def anchor_of(trend: Trend) -> str:
+    """Return the name of a trend on its case's page: machine and configuration."""
+    return slug(json.dumps([trend.key.fingerprint, trend.key.config_hash]))[-8:]
+
+
+def _changes(trend: Trend, changes: Sequence[int]) -> Dict[int, float]:
+    """Return the relative change of level of each run that begins one."""
+    found = levels(trend, changes)
+    steps = zip(found, found[1:])
+    return {start: rate / before - 1 for (_, before), (start, rate) in steps}
+
+
+def _told(change: Optional[float]) -> Dict[str, str]:
+    """Return a change in words, and which colour it has."""
+    if change is None:
+        return {"change": "", "kind": ""}
+    return {"change": percent(change, sign=True), "kind": "faster" if change > 0 else "slower"}
+
+
+def _names(nodeid: str) -> Tuple[str, str]:
+    """Return the function and the name of a case."""
+    test = nodeid.split("::")[-1]
+    function, _, rest = test.partition("[")
+    return function, rest.rstrip("]") or function
+
+
+def _interval(low: Optional[float], high: Optional[float]) -> str:
+    if low is None or high is None:
+        return ""
+    return f"{number_text(low)} to {number_text(high)}"
+
+
+def _commit(revision: str, commits: str) -> str:
+    """Return the address of a commit, '' where none is known."""
+    number = revision.partition("-")[0]
+    return commits.replace("{}", quote(number, safe="")) if commits and number else ""
+
+
+def _picture(rates: Sequence[float]) -> str:
+    """Return the points of a small line, oldest first: x,y x,y ..."""
+    width, height = PICTURE
+    low, high = min(rates), max(rates)
+    # A trend that moves by less than a tenth looks as steady as it is.
+    middle, span = (low + high) / 2, max(high - low, 0.1 * high)
+    step = width / max(1, len(rates) - 1)
+    spots = [
+        (index * step, height * (0.5 - 0.9 * (rate - middle) / span))
+        for index, rate in enumerate(rates)
+    ]
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)

@@ -1,0 +1,140 @@
+"""The history as web pages: what they hold, what they escape, and how they look in a browser."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+import pytest
+
+from ipubench.plugins.baseline import history, save
+from ipubench.plugins.baseline import site as site_module
+from ipubench.plugins.baseline.__main__ import main
+from ipubench.plugins.baseline.site import file_of
+from tests.baseline.test_command import Shell
+from tests.support.baselines import document, entry
+from tests.support.browser import Browser, chromium
+from tests.support.harness import Project
+
+pytest.importorskip("plotly", reason="pip install 'ipubench[report]' brings plotly")
+pytest.importorskip("ruptures", reason="pip install 'ipubench[report]' brings ruptures")
+
+NASTY = "<img src=x onerror=alert(1)>"
+REASON = "accepted because </td> & 'so'"
+A = "bench_x.py::bench_x[a]"
+
+
+@pytest.fixture
+def kept(project: Project) -> Shell:
+    """Twelve runs of three cases on two machines; one case became 10% slower on both."""
+    generator = random.Random(7)
+    for machine in ("cpu/x", NASTY):
+        for number in range(12):
+            time = f"2026-02-{number + 1:02}T00:00:00Z"
+            noisy = [math.exp(generator.gauss(0, 0.01)) for _ in range(3)]
+            slower = 1.1 if number >= 6 else 1.0
+            where: Dict[str, Any] = {"machine": machine, "time": time, "git": f"{number:07x}abc"}
+            a = entry("a", slower=noisy[0] * slower, processes=3, **where)
+            if number == 6:
+                record = a["extra_info"]["ipubench"]
+                record.update(accepted=[{"reason": REASON}], promoted="main")
+            others = [entry(case, slower=noisy[1], **where) for case in ("b", NASTY)]
+            folder = project.folder / history.FOLDER / history.slug(machine)
+            save(folder / f"202602{number + 1:02}T000000Z-x.json", document(a, *others))
+    return Shell(project)
+
+
+@pytest.fixture
+def site(kept: Shell) -> Path:
+    outcome = kept("site", "pages", "--commits=https://example.org/p/commit/{}").assert_code(0)
+    outcome.line("6 trends written to ")
+    return kept.folder / "pages"
+
+
+@pytest.mark.entry_point
+def test_the_front_page_lists_every_trend_and_what_changed(site: Path) -> None:
+    text = (site / "index.html").read_text(encoding="utf-8")
+    assert text.count("<tr data-row=") == 6
+    assert text.count('<span class="moment">') == 2  # the change of one case on two machines
+    (change, _) = re.findall(r'<b class="kind slower">(.*?)</b>', text)
+    assert -0.12 < float(change.rstrip("%")) / 100 < -0.06
+    assert "https://example.org/p/commit/0000006" in text
+    for name in re.findall(r'href="(case-[^"#]*)#', text):
+        assert (site / name).is_file()
+
+
+def test_a_cases_page_has_its_runs_on_each_machine_and_what_was_decided(site: Path) -> None:
+    text = (site / file_of(A)).read_text(encoding="utf-8")
+    assert text.count('<section class="trend"') == 2
+    assert text.count("<tr><td>2026-02-") == 24
+    assert text.count("baseline main") == 2
+    assert text.count("accepted: accepted because &lt;/td&gt; &amp; &#39;so&#39;") == 2
+
+
+def test_no_name_becomes_markup(site: Path) -> None:
+    for path in site.glob("*.html"):
+        assert "<img" not in path.read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_made_is_one_message(kept: Shell) -> None:
+    kept("site", "pages", "--commits=javascript:{}").assert_code(4).line(
+        "is no address of a commit"
+    )
+    kept("site", "pages", "--folder=empty").assert_code(4).line(
+        "holds nothing; runs with --history"
+    )
+    (kept.folder / "file").write_text("")
+    kept("site", "file").assert_code(4).line("cannot be written: ")
+
+
+def test_without_the_charting_library_the_message_names_the_extra(
+    kept: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(site_module, "plotly_is_there", lambda: False)
+    folder = str(kept.folder / history.FOLDER)
+    assert main(["site", str(kept.folder / "pages"), f"--folder={folder}"]) == 4
+    assert (
+        "the site's charts need plotly: pip install 'ipubench[report]'" in capsys.readouterr().err
+    )
+    assert not (kept.folder / "pages").exists()
+
+
+def test_a_page_without_links_to_commits_names_the_revisions(kept: Shell) -> None:
+    kept("site", "pages", "--last=8").assert_code(0)
+    text = (kept.folder / "pages" / file_of(A)).read_text(encoding="utf-8")
+    assert "<td>000000b</td>" in text and "commit/" not in text
+    assert text.count("<tr><td>2026-02-") == 16
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if chromium() is None:
+        pytest.skip("apt-get install chromium")
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.mark.slow
+def test_in_a_browser_it_filters_draws_and_fits_a_phone(opened: Browser, site: Path) -> None:
+    rows = "Array.from(document.querySelectorAll('#table tbody tr')).filter(r => !r.hidden).length"
+    opened.open(f"{(site / 'index.html').as_uri()}#kind=slower&machine=cpu/x")
+    assert opened.evaluate(rows) == 1
+    assert opened.evaluate("document.getElementById('shown').textContent") == "1 of 6 trends"
+    opened.evaluate("document.querySelector('td.name a').click()")
+    for width in (1280, 390):
+        for dark in (False, True):
+            opened.open((site / file_of(A)).as_uri(), width=width, dark=dark)
+            count = "document.querySelectorAll('{}').length"
+            assert opened.evaluate(count.format(".trend .points path.point")) == 2 * (12 + 1)
+            assert opened.evaluate(count.format(".trend .errorbars path.yerror")) == 24
+            wide = "document.documentElement.scrollWidth <= window.innerWidth"
+            assert opened.evaluate(wide) is True
+    opened.open((site / "index.html").as_uri(), width=390)
+    assert opened.evaluate(wide) is True
+    # The level can be read on a phone without scrolling.
+    level = "document.querySelector('#table tbody tr').cells[1].getBoundingClientRect().right"
+    assert opened.evaluate(level) <= 390
+    assert opened.complaints == []
