@@ -14,7 +14,40 @@ from tests.support.harness import QUIETLY, ROOT, Outcome, Project, run_elsewhere
 #: How a fake case gets slower without another configuration.
 FAST = "        config.batch_seconds,\n"
 PYTEST = ("-m", "pytest", *QUIETLY, "bench_fake.py", "--device=fake")
+#: Words of git: whose commits these are.
+IDENTITY = ("-c", "user.name=A", "-c", "user.email=a@example.org")
 IGNORED = "__pycache__/\nresults/\nleases/\ncache/\n.venv/\n"
+LEFT_OUT = (".git", ".venv*", "results", "site", "__pycache__", ".*_cache", "*.egg-info")
+
+
+def copy_of_the_project(folder: Path) -> Path:
+    """Return a folder with the project as a user has it who cloned it."""
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    return folder
+
+
+def run_alone(
+    folder: Path, environment: Mapping[str, str], *words: str, seconds: float = 300.0
+) -> Outcome:
+    """Run ``python WORDS`` as a user does, with what Python itself imports at its start."""
+    answer = subprocess.run(
+        [sys.executable, *words],
+        cwd=str(folder),
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=seconds,
+        check=False,
+    )
+    return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+
+
+def run_pytest_in_copy(folder: Path, *words: str) -> Outcome:
+    """Run ``pytest WORDS`` on the CPU in a copy of the project, with the copy's modules."""
+    own = {"PYTHONPATH": str(folder), "IPUBENCH_LEASE_DIR": str(folder.parent)}
+    common = ("-m", "pytest", "--device=cpu", "-p", "no:cacheprovider")
+    return run_alone(folder, {**os.environ, **own}, *common, *words, seconds=600.0)
 
 
 class Repository(Project):
@@ -44,17 +77,7 @@ class Repository(Project):
 
     def python_alone(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
         """Run ``python WORDS`` as a user does, with what Python itself imports at its start."""
-        answer = subprocess.run(
-            [sys.executable, *words],
-            cwd=str(self.folder),
-            env={**self.environment, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=300,
-            check=False,
-        )
-        return Outcome(answer.returncode, answer.stdout.decode(errors="replace"))
+        return run_alone(self.folder, {**self.environment, **(env or {})}, *words)
 
     @property
     def cases(self) -> Path:
@@ -62,9 +85,8 @@ class Repository(Project):
         return self.folder / "bench_fake.py"
 
     def git(self, *words: str) -> str:
-        identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
         answer = subprocess.run(
-            ["git", *identity, *words],
+            ["git", *IDENTITY, *words],
             cwd=str(self.folder),
             env=self.environment,
             stdout=subprocess.PIPE,

@@ -1,0 +1,89 @@
+"""The recipes work as they are written, in a copy of the project."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.support.harness import ROOT, Outcome
+from tests.support.repository import copy_of_the_project, run_pytest_in_copy
+
+PAGE = (ROOT / "docs" / "how-to" / "recipes.md").read_text(encoding="utf-8")
+ONE, TWO = PAGE.split("\n## ")[1:]
+COMMANDS = re.compile(r"^ {8}pytest (.*)$", re.MULTILINE)
+
+pytestmark = [pytest.mark.framework, pytest.mark.slow]
+
+
+class Reader:
+    """Somebody who follows the page."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = copy_of_the_project(folder / "project")
+
+    def pytest(self, command: str, *smaller: str) -> Outcome:
+        """Run a command of the page, with words that make it take seconds."""
+        return run_pytest_in_copy(self.folder, *shlex.split(command), *smaller)
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Reader:
+    return Reader(tmp_path)
+
+
+def commands(recipe: str) -> List[str]:
+    return COMMANDS.findall(recipe)
+
+
+def needs(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}: make setup installs it")
+
+
+def test_an_entry_is_measured_and_gated(reader: Reader) -> None:
+    needs("torch")
+    configs = reader.folder / "bench_inference" / "configs.yml"
+    (entry,) = re.findall(r"```yaml\n    (.*?)    ```", ONE, re.DOTALL)
+    text = configs.read_text(encoding="utf-8")
+    assert text.count("\nhost:\n") == 1
+    configs.write_text(text.replace("\nhost:\n", f"\nhost:\n{entry}"), encoding="utf-8")
+    listing, measure, save, gate, against = commands(ONE)
+
+    assert "bench_cnn_torch[resnet50-float32-bs4-synthetic]" in reader.pytest(listing).text
+    assert "resnet50-float32-bs4-synthetic" in reader.pytest("--collect-only -q -m quick").text
+    few = ("--set=model=mobilenet-v3-small", "--set=engine=eager", "--budget=0.2")
+    saved = reader.pytest(save, *few, "--processes=2", "--keep-disturbed").assert_code(0)
+    assert saved.line("baseline with 1 case written to ").endswith("baselines/float32.json")
+    # Equal code, but of two processes: whatever the machine, it is compared.
+    judged = reader.pytest(gate, *few, "--gate-cap=3", "--gate-time=10s")
+    assert re.search(r"\(gate 2\.0%\): 1 (pass|inconclusive|improved|regressed)\b", judged.text)
+    for command in (measure, against):  # what the one before has run, and what needs a history
+        assert "resnet50-float32-bs4-synthetic" in command
+    assert "--against=git:merge-base:main" in against
+
+
+def test_two_environments_are_compared_at_sizes_of_ones_own(reader: Reader) -> None:
+    needs("tensorflow")
+    old = reader.folder / "old" / "bin" / "python"
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(old.parent.parent)], check=True
+    )
+    (site,) = old.parent.parent.glob("lib/python*/site-packages")
+    # In place of an installation: the packages of this environment.
+    folders = [path for path in sys.path if path.endswith("site-packages")]
+    (site / "installed.pth").write_text("\n".join(folders))
+    (command,) = commands(TWO)
+    # Two minutes: on a busy machine one pair takes half of one.
+    outcome = reader.pytest(command, "--budget=0.2", "--gate-cap=3", "--gate-time=2min")
+    assert "lstm-inference-synthetic-bs8-hiddensize256-inputsize80-timesteps50" in outcome.text
+    assert "versions there and here: the same versions" in outcome.text
+    # Beside a busy neighbour a pair is measured too, but its change is not said.
+    assert re.search(r": pair 1: ([+-][\d.]+%, )?[\d.,]+ -> [\d.,]+ items/s", outcome.text), outcome
+    assert re.search(r"\(gate 5\.0%\): 1 (pass|inconclusive|improved|regressed)\b", outcome.text)
