@@ -33,7 +33,7 @@ from ipubench.plugins.processes.other_python import Environment, find, find_revi
 from ipubench.plugins.processes.revision import PREFIX
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import THROUGHPUT, record_of
-from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.record.text import counted, percent, short_number
 from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
 from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
@@ -254,7 +254,7 @@ def most_time(config: pytest.Config) -> str:
     seconds = cap * cases * (option.budget + 2 * START_SECONDS)
     if option.gate_time is not None:
         seconds = min(seconds, option.gate_time)
-    most = f"up to {cap} pairs of processes for each of {cases} cases"
+    most = f"up to {cap} pairs of processes for each of {counted(cases, 'case')}"
     first = paired.looks(cap)[0]
     least = f", {first} where these are clear" if first < cap else ""
     return f"{most}{least}: {in_words(seconds)} at most on a quiet machine"

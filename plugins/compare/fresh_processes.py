@@ -141,7 +141,8 @@ def most_time(config: pytest.Config, stored: List[Dict[str, Any]]) -> Optional[s
         seconds += (wanted - 1) * cases * (option.budget + START_SECONDS)
     if gated:
         parts.append(
-            f"up to {max(option.gate_cap, LEAST_FRESH)} for each of {gated} cases that looks slower"
+            f"up to {max(option.gate_cap, LEAST_FRESH)} for each of {counted(gated, 'case')} "
+            "that looks slower"
         )
         seconds += max(option.gate_cap, LEAST_FRESH) * math.fsum(map(_seconds_of, stored))
     if option.gate_time is not None:

@@ -46,16 +46,15 @@ def strangers(folder: str, modules: Dict[str, str]) -> List[str]:
     ]
 
 
-def of_checkout(here: str, folder: str) -> List[str]:
-    """Return in words which modules come from the checkout ``here``, not from ``folder``."""
+def of_checkout(here: str) -> Dict[str, str]:
+    """Return the file of each module from a checkout, but for those installed inside it."""
     inside = os.path.join(os.path.realpath(here), "")
-    allowed = os.path.join(os.path.realpath(folder), "")
-    found = []
+    found = {}
     for name, module in sorted(sys.modules.items()):
         file = os.path.realpath(getattr(module, "__file__", None) or os.sep)
-        installed = any(part in INSTALLED for part in file[len(inside) :].split(os.sep))
-        if file.startswith(inside) and not file.startswith(allowed) and not installed:
-            found.append(f"{name} comes from {file}, outside {folder}")
+        installed = set(INSTALLED) & set(file[len(inside) :].split(os.sep))
+        if file.startswith(inside) and not installed:
+            found[name] = file
     return found
 
 
@@ -77,10 +76,8 @@ class Guard:
     def _check(self) -> None:
         import pytest
 
-        if self._here:
-            found = of_checkout(self._here, self._folder)
-        else:
-            found = strangers(self._folder, loaded())
+        modules = of_checkout(self._here) if self._here else loaded()
+        found = strangers(self._folder, modules)
         if found:
             pytest.exit(f"refused: {found[0]}", returncode=USAGE_ERROR)
 

@@ -126,8 +126,11 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
         run = resumed or _new_run(config, folder)
         run.order = [item.nodeid for item in items if case_of(item) is not None]
     except OSError as error:
+        why = str(error)
+        if isinstance(error, (FileExistsError, NotADirectoryError)):
+            why = f"{next(one for one in (folder, *folder.parents) if one.exists())} is a file"
         raise pytest.UsageError(
-            f"--results-dir={folder}: results cannot be written there: {error}; name another "
+            f"--results-dir={folder}: results cannot be written there: {why}; name another "
             "folder with --results-dir=PATH"
         ) from error
     if config.option.resume and resumed is None:

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.record import record_of, shown_throughput
@@ -131,8 +131,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Count the cases; without ordinary tests among them, pytest's own dots are not needed."""
     progress = session.config.stash[progress_key]
-    cases = [(item.nodeid, case_of(item)) for item in session.items]
-    progress.expect({nodeid: _shown(nodeid, case) for nodeid, case in cases if case})
+    cases = [(item, case_of(item)) for item in session.items]
+    progress.expect({item.nodeid: _shown(item, case) for item, case in cases if case})
     if progress.names and len(progress.names) == len(cases) and progress.terminal is not None:
         progress.terminal.showfspath = False
 
@@ -144,10 +144,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
         item.config.stash[progress_key].begin(item.nodeid)
 
 
-def _shown(nodeid: str, case: Case) -> str:
+def _shown(item: pytest.Item, case: Case) -> str:
     """Return a case's name with its function's, which a test without ``@cases`` is named by."""
-    function = _function(nodeid)
-    return case.id if case.id.startswith(function) else f"{function}[{case.id}]"
+    return case.id if case_key in item.stash else f"{_function(item.nodeid)}[{case.id}]"
 
 
 def _function(nodeid: str) -> str:

@@ -20,7 +20,7 @@ from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.record import rounds_of, spent_of
-from ipubench.plugins.record.text import duration_text
+from ipubench.plugins.record.text import counted, duration_text
 from ipubench.plugins.run.journal import journals
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import seconds_of_start
@@ -228,7 +228,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     limit = session.config.stash.get(limit_key, None)
     run = session.config.stash.get(run_key, None)
     if limit is not None and limit.skipped and run is not None:
-        count = len(limit.skipped)
-        what = "1 case was" if count == 1 else f"{count} cases were"
+        what = counted(len(limit.skipped), "case was", "cases were")
         within = duration_text(session.config.option.within)
         run.closing.append(f"{what} skipped: the time of --within={within} was over")

@@ -168,7 +168,7 @@ def _what_would_match(selection: Selection, keyword: str) -> str:
 def _float32(device: str, cases: Sequence[Optional[Case]]) -> List[str]:
     """Say which precisions this CPU replaces."""
     found = sorted(
-        {case.config.precision for case in cases if case and case.config.precision[:2] == "16"}
+        {case.config.precision for case in cases if case and case.config.precision.startswith("16")}
     )
     if device != "cpu" or not found or read_topology().fast_bfloat16:
         return []

@@ -10,7 +10,7 @@ from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequ
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import NO_AXES, RARE, USUAL, Case, Family, case_key
+from ipubench.fixtures.case.cases import NO_AXES, RARE, USUAL, Case, Entry, Family, Sweep, case_key
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, resolve_key
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
@@ -98,7 +98,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         rare = mark.kwargs.get("rare_on_cpu", ()) if usual_data else ()
         for entry in mark.args:
             family = Family.of(entry, axes)
-            for case in expand(family, selection.assignments, option.data, option.precision, quick):
+            for case in expand(
+                family, selection.assignments, option.data, option.precision, _quick(entry, quick)
+            ):
                 before, now = (f"{function}[{name}]" for name in (case.base_id, case.id))
                 selection.nodeids |= {before, now}
                 # A swept option that is set makes one case of several.
@@ -108,6 +110,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                     case = dataclasses.replace(case, tier=RARE if seldom else tier)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
     metafunc.parametrize("case", list(params.values()), indirect=True)
+
+
+def _quick(entry: Entry, names: Optional[Sequence[str]]) -> Optional[Sequence[str]]:
+    """Return the names that -m quick runs; what the entry says of itself comes first."""
+    if not isinstance(entry, Sweep) or entry.quick is None:
+        return names
+    return (entry.base.name,) if entry.quick else ()
 
 
 def _parameter(case: Case, fixturenames: Sequence[str]) -> Any:

@@ -39,5 +39,5 @@ def test_an_axis_that_is_no_option_is_one_message(project: Project) -> None:
     assert wrong != source
     (project.folder / "bench_fake.py").write_text(wrong)
     outcome = project.run().assert_code(2)
-    outcome.line("@cases(dta=...): ").endswith("; did you mean data?")
+    assert outcome.line("@cases(dta=...): ").endswith("; did you mean data?")
     assert "dataclasses.py" not in outcome.text

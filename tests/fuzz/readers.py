@@ -362,6 +362,7 @@ TRUSTED: Dict[str, str] = {
     "fixtures/runtimes/model_cache.py": "our own code, for its digest",
     "fixtures/runtimes/torch/engines.py": "kept models: code, in a private folder",
     "fixtures/runtimes/torch/openvino_guard.py": "words of our own parent",
+    "fixtures/servers/arrivals.py": "the summary that LoadGen has just written for us",
     "fixtures/servers/client.py": "orders of our own parent",
     "fixtures/servers/clients.py": "lines of our own clients",
     "fixtures/servers/tensorflow_serving/prediction_service.py": "a file that our own parent wrote",
@@ -383,8 +384,8 @@ TRUSTED: Dict[str, str] = {
     "plugins/record/host_process.py": "a file of the kernel",
     "plugins/record/pytest_benchmark_adapter.py": "a value of this process",
     "plugins/report/comment.py": "answers of the service that the job names, and our own summary",
-    "plugins/report/page.py": "our own template",
     "plugins/report/published.py": "our own table",
     "plugins/run/resume.py": "files of this run, for their digest",
     "plugins/run/time_spent.py": "a file of the kernel",
+    "plugins/web/templates.py": "our own templates, scripts and styles",
 }

@@ -234,7 +234,10 @@ def test_a_baseline_that_cannot_be_written_keeps_the_results(project: Project) -
 def test_results_that_cannot_be_written_stop_the_run_before_it_starts(project: Project) -> None:
     (project.folder / "file").write_text("in the way")
     outcome = project.run("--results-dir=file/results").assert_code(4)
-    assert "--results-dir=file/results: results cannot be written there" in outcome.text
+    assert (
+        "--results-dir=file/results: results cannot be written there: file is a file;"
+        in outcome.text
+    )
     assert "Traceback" not in outcome.text
 
 
