@@ -25,6 +25,7 @@ MODULES = (
     "plugins.selection.datasets",
     "plugins.processes.worker",
     "plugins.processes.controller",
+    "plugins.fleet.plugin",
     "plugins.run.within",
     "plugins.run.journal",
     "plugins.compare.policy",

@@ -21,6 +21,7 @@ PATH_OPTIONS = (
     "--save-graph",
     "--gate-policy",
     "--against",
+    "--hosts",
     "--report",
 )
 # Options that decide what a case measures and how; a fresh process of a case gets the same ones.

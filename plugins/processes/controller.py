@@ -73,10 +73,6 @@ def _refuse(config: pytest.Config) -> None:
             "--dist=each would measure every case once in each worker, and one result has room in "
             "a table or a baseline: leave it out"
         )
-    if set(option.tx) != {"popen"}:
-        raise pytest.UsageError(
-            f"--tx={option.tx[0]}: workers share this host's devices and Python: use -n N"
-        )
     if option.against is not None:
         raise pytest.UsageError(
             "--against measures in pairs that exclude everything else, so workers would only wait: "

@@ -222,6 +222,10 @@ class Measured:
 
 
 def adopt(config: pytest.Config, plain: Dict[str, Any]) -> None:
-    """Put a benchmark of another process into this session's table, files and comparisons."""
+    """Put a benchmark of another process into this session's table, files and comparisons.
+
+    It replaces what a process had measured of the same case before that was lost.
+    """
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
-    session.benchmarks.append(Measured(plain))
+    kept = [one for one in session.benchmarks if one.fullname != plain["fullname"]]
+    session.benchmarks = [*kept, Measured(plain)]

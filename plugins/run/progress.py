@@ -100,11 +100,16 @@ class Progress:
                 self.terminal.write_line(f"{start}{self.names[nodeid]}{tails[0]}", **markup)
         self.phase("")
 
-    def reported(self, report: pytest.TestReport) -> None:
-        """Write the line of a case whose end this report is."""
+    def forget(self, nodeid: str) -> None:
+        """Take back that a case has started: it will start again."""
+        if nodeid in self.running:
+            self.running.remove(nodeid)
+
+    def reported(self, report: pytest.TestReport, where: str = "") -> None:
+        """Write the line of a case whose end this report is; ``where`` it was, if not here."""
         if (report.when != "setup" and report.when != "teardown") or report.outcome != "passed":
             text, markup = _result(self.config, report)
-            self.end(report.nodeid, text, **markup)
+            self.end(report.nodeid, text + where, **markup)
 
     def _width(self) -> int:
         width: int = self.terminal._tw.fullwidth

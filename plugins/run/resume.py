@@ -46,27 +46,20 @@ def circumstances(config: pytest.Config) -> Dict[str, Optional[str]]:
     return {GIT: host_process.git_revision(config.rootpath), **depends}
 
 
-@dataclass
-class Since:
-    """What has changed since a run was interrupted."""
+@dataclass(frozen=True)
+class Machine:
+    """Where cases may be measured: its device, the conditions that hold there, the versions."""
 
-    files: List[str] = field(default_factory=list)
-    note: str = ""
-    fingerprint: str = ""
-    conditions: Dict[str, Any] = field(default_factory=dict)
+    fingerprint: str
+    conditions: Dict[str, Any]
+    versions: Dict[str, str]
 
     @classmethod
-    def of(cls, config: pytest.Config, before: Any) -> Since:
-        """Compare the circumstances ``before`` with those of now; UsageError without the device.
+    def here(cls, config: pytest.Config) -> Machine:
+        """Look at this machine; UsageError without the device.
 
         The device is looked at, not leased: another run may have it for now.
         """
-        before = before if isinstance(before, dict) else {}
-        now = circumstances(config)
-        names = sorted({*before, *now} - {GIT})
-        found = cls([name for name in names if before.get(name) != now.get(name)])
-        if before.get(GIT) != now[GIT]:
-            found.note = f"the project's revision changed ({before.get(GIT)} -> {now[GIT]})"
         option = config.option
         device = devices.make(
             config.stash[selection_key].device, option.device_id, option.affinity == "cores"
@@ -75,9 +68,44 @@ class Since:
             info = device.attach()
         except DeviceError as error:
             raise pytest.UsageError(str(error)) from None
-        found.fingerprint = info.fingerprint
-        found.conditions = apply_conditions(info.kind, option.affinity, option.allocator)
+        conditions = apply_conditions(info.kind, option.affinity, option.allocator)
         device.release()
+        return cls(info.fingerprint, conditions, host_process.versions())
+
+    def changed(self, record: Dict[str, Any]) -> str:
+        """Return what was another where a case was measured, on such a device, or ''."""
+        for what, before, now in (
+            ("", record["conditions"], self.conditions),
+            ("version of ", record["versions"], self.versions),
+        ):
+            for name in sorted({*before, *now}):
+                if before.get(name) != now.get(name):
+                    return f"{what}{name} changed ({before.get(name)} -> {now.get(name)})"
+        return ""
+
+
+#: The machines of a run that does not measure on this one.
+machines_key = pytest.StashKey[List[Machine]]()
+
+
+@dataclass
+class Since:
+    """What has changed since a run was interrupted."""
+
+    files: List[str] = field(default_factory=list)
+    note: str = ""
+    machines: List[Machine] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, config: pytest.Config, before: Any) -> Since:
+        """Compare the circumstances ``before`` with those of now; UsageError without the device."""
+        before = before if isinstance(before, dict) else {}
+        now = circumstances(config)
+        names = sorted({*before, *now} - {GIT})
+        found = cls([name for name in names if before.get(name) != now.get(name)])
+        if before.get(GIT) != now[GIT]:
+            found.note = f"the project's revision changed ({before.get(GIT)} -> {now[GIT]})"
+        found.machines = config.stash.get(machines_key, []) or [Machine.here(config)]
         return found
 
     def changed(self, benchmark: Dict[str, Any]) -> str:
@@ -85,16 +113,9 @@ class Since:
         if self.files:
             return f"{' and '.join(self.files)} changed"
         record = record_of(benchmark)
-        if record["device"]["fingerprint"] != self.fingerprint:
-            return "this is another device"
-        for what, before, now in (
-            ("", record["conditions"], self.conditions),
-            ("version of ", record["versions"], host_process.versions()),
-        ):
-            for name in sorted({*before, *now}):
-                if before.get(name) != now.get(name):
-                    return f"{what}{name} changed ({before.get(name)} -> {now.get(name)})"
-        return ""
+        fingerprint = record["device"]["fingerprint"]
+        found = [one.changed(record) for one in self.machines if one.fingerprint == fingerprint]
+        return min(found, default="this is another device")
 
 
 def same_case(config: pytest.Config, item: pytest.Item, benchmark: Dict[str, Any]) -> bool:

@@ -1,0 +1,1 @@
+"""Several hosts that measure one run: each its own cases, alone, and all into one journal."""

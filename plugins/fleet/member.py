@@ -1,0 +1,219 @@
+"""A process of a host that measures for a fleet: a run of its own that takes its cases in turn.
+
+It collects as any run does and keeps a journal on its host; each line of that also travels to the
+controller (plugins/fleet/controller.py) at once. What passes between the two are JSON texts,
+``[name, values]``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import queue
+import signal
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Optional
+
+import pytest
+
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.machine import scratch
+from ipubench.plugins.fleet.facts import HostFacts
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.time_spent import spent_key
+
+#: A controller that says nothing for so long is gone: it says that it is there every few seconds.
+MOST_SILENCE = 90.0
+#: What a member says last; a controller that is gone says it to the member.
+GONE = "gone"
+MOST_SAID = 2000
+ERROR = "ERROR: "  # what pytest begins a usage error with
+
+
+@dataclass(frozen=True)
+class Handover:
+    """What a member needs to become one."""
+
+    name: str
+    start: str  # the folder that its words are relative to
+    words: List[str]  # of the command line
+    members: int
+    device_id: Optional[int]
+    baseline: Optional[str]  # the text of the file that cases are compared with
+    results: Optional[str]  # the folder of its journal, where the words do not say it
+
+
+class Relay(JsonLinesFile):
+    """The journal of a member: its lines are on disk there, and travel to the controller."""
+
+    def __init__(self, own: JsonLinesFile, member: Member) -> None:
+        super().__init__(own.path)
+        self.own = own
+        self._member = member
+
+    def append(self, line: Dict[str, Any]) -> None:
+        """Send a line, then keep it."""
+        self._member.send("line", line=line)
+        self.own.append(line)
+
+
+class Member:
+    """Measures what the controller asks for, one case at a time."""
+
+    def __init__(self, channel: Any, given: Handover) -> None:
+        self.given = given
+        self._channel = channel
+        self._orders: queue.Queue[List[Any]] = queue.Queue()
+        self._measuring = False
+        #: Whether others measure on this machine's processors, and want the device between cases.
+        self._shared = False
+        self.exit: Optional[str] = None
+        channel.setcallback(self._receive, endmarker=None)
+
+    def _receive(self, text: Optional[str]) -> None:
+        """Take an order in execnet's thread; a controller that is gone ends the case as well."""
+        order = [GONE, {}] if text is None else json.loads(text)
+        self._orders.put(order)
+        if order[0] == GONE and self._measuring:
+            # As Ctrl-C: the device is released, files are whole, servers end.
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def send(self, name: str, **values: Any) -> None:
+        """Tell the controller something; one that is gone hears nothing."""
+        with contextlib.suppress(OSError):
+            self._channel.send(json.dumps([name, values], default=str))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> None:
+        """Become a worker, which leaves the files of the run to its controller."""
+        given = self.given
+        config.workerinput = {  # type: ignore[attr-defined]
+            "workerid": given.name,
+            "workercount": given.members,
+        }
+        option = config.option
+        pytest_benchmark_adapter.leave_files_alone(config)
+        option.dist, option.tx, option.numprocesses = "no", [], None
+        option.report, option.history, option.resume, option.maxfail = None, False, False, 0
+        if given.device_id is not None:
+            option.device_id = given.device_id
+        if given.results is not None:
+            option.results_dir = given.results
+        if given.baseline is not None:
+            path = scratch.make("fleet") / "baseline.json"  # until this process ends
+            path.write_text(given.baseline, encoding="utf-8")
+            option.baseline = str(path)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Say what this host is, before anything is collected."""
+        try:
+            facts = HostFacts.of(session.config)
+        except DeviceError as error:
+            raise pytest.UsageError(str(error)) from None
+        self.send("hello", facts=facts.as_dict())
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Measure what is asked for until the controller has nothing more."""
+        if session.testsfailed and not session.config.option.continue_on_collection_errors:
+            raise session.Interrupted(f"{session.testsfailed} errors during collection")
+        items = {item.nodeid: item for item in session.items}
+        self.send("collected", nodeids=list(items))
+        for name, values in self._each_order():
+            if name == "begin":
+                self._begin(session.config, **values)
+            elif name == "run":
+                self._run(items[values["nodeid"]], list(items.values()))
+        return True
+
+    def _each_order(self) -> Iterator[List[Any]]:
+        """Yield orders until the last one."""
+        while True:
+            try:
+                order = self._orders.get(timeout=MOST_SILENCE)
+            except queue.Empty:
+                pytest.exit(f"the controller has said nothing for {MOST_SILENCE:.0f} s")
+            if order[0] == GONE:
+                pytest.exit("the connection to the controller has ended")
+            if order[0] == "end":
+                return
+            yield order
+
+    def _begin(
+        self, config: pytest.Config, order: List[str], suspects: List[str], shared: bool
+    ) -> None:
+        """Take what the whole run is about, and have the journal's lines travel from here on."""
+        self._shared = shared
+        run = config.stash.get(run_key, None)
+        if run is not None:
+            run.order, run.results.suspects = order, suspects
+            run.journal = Relay(run.journal, self)
+
+    def _run(self, item: pytest.Item, items: List[pytest.Item]) -> None:
+        """Run a case; the device stays leased and attached unless others of the machine want it."""
+        run = item.config.stash.get(run_key, None)
+        if run is not None:
+            run.add({"type": "begin", "case": item.nodeid})
+        # pytest tears down what the next item does not need: any other needs the session's.
+        following = next((one for one in items if one is not item), None)
+        following = None if self._shared else following
+        self._measuring = True
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+        self._measuring = False
+        closing = []
+        if run is not None:
+            closing, run.closing = run.closing, []
+        self.send("done", nodeid=item.nodeid, closing=closing)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Hand over how a part of a test went."""
+        config = self._config
+        data = config.hook.pytest_report_to_serializable(config=config, report=report)
+        self.send("report", data=data)
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Keep what a hook of reports is not given."""
+        self._config = config
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Keep why this session ends early."""
+        self.exit = str(excinfo.value) or "interrupted"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Close the journal of this host; all else that ends a run is the controller's."""
+        config = session.config
+        spent = config.stash[spent_key].of_run()
+        self.send("spent", seconds=spent)
+        run = config.stash.get(run_key, None)
+        if run is None:
+            return
+        if isinstance(run.journal, Relay):
+            with contextlib.suppress(OSError):
+                run.journal.own.append(_end(int(exitstatus), spent))
+        del config.stash[run_key]
+
+
+def _end(code: int, spent: Dict[str, float]) -> Dict[str, Any]:
+    return {"type": "end", "exit_code": code, "time": time.time(), "spent": spent}
+
+
+def main(channel: Any, **given: Any) -> None:
+    """Run a session that measures for a fleet; the last thing it says is how it ended."""
+    handover = Handover(**given)
+    os.chdir(handover.start)
+    os.environ.pop("PYTEST_ADDOPTS", None)  # its words are among those handed over
+    member = Member(channel, handover)
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = int(pytest.main(handover.words, plugins=[member]))
+    last = said.getvalue().strip()[-MOST_SAID:]
+    why = member.exit or (last[len(ERROR) :] if last.startswith(ERROR) else last)
+    member.send("ended", code=code, why=why)

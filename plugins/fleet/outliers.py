@@ -1,0 +1,75 @@
+"""A host that is slower than its like: equal cases on equal machines, compared with each other.
+
+Of each case the logarithm of a host's throughput over the median of all hosts is taken. A host is
+named where the mean of these over its cases is off by more than LEAST, and so far from 0 that
+Student's t leaves it a chance of CHANCE over all hosts together (two-sided, Bonferroni).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Sequence
+
+from ipubench.plugins.gate.inference import student_quantile
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.text import counted, percent
+
+#: Cases that a host is judged by at least, and hosts of one kind.
+LEAST_CASES, LEAST_HOSTS = 3, 3
+LEAST = 0.03
+CHANCE = 0.01
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A host that differs from others of its kind; ``change`` is the fraction of throughput."""
+
+    host: str
+    change: float
+    cases: int
+
+
+def ratios(rates: Mapping[str, Mapping[str, float]]) -> Dict[str, List[float]]:
+    """Return host -> log of its rate over the hosts' median, of each case.
+
+    ``rates``: case -> host -> items per second. Cases with too few hosts say nothing.
+    """
+    found: Dict[str, List[float]] = {}
+    for by_host in rates.values():
+        if len(by_host) < LEAST_HOSTS or min(by_host.values()) <= 0:
+            continue
+        usual = statistics.median(by_host.values())
+        for host, rate in by_host.items():
+            found.setdefault(host, []).append(math.log(rate / usual))
+    return found
+
+
+def outliers(rates: Mapping[str, Mapping[str, float]]) -> List[Outlier]:
+    """Return the hosts that differ, the slowest first."""
+    found = []
+    changes = {h: logs for h, logs in ratios(rates).items() if len(logs) >= LEAST_CASES}
+    for host, logs in changes.items():
+        mean, cases = statistics.fmean(logs), len(logs)
+        error = statistics.stdev(logs) / math.sqrt(cases)
+        certain = abs(mean) > student_quantile(1 - CHANCE / (2 * len(changes)), cases - 1) * error
+        if certain and abs(math.expm1(mean)) > LEAST:
+            found.append(Outlier(host, math.expm1(mean), cases))
+    return sorted(found, key=lambda one: one.change)
+
+
+def lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
+    """Say which hosts differ from others with the same fingerprint; each benchmark has its host."""
+    kinds: Dict[str, Dict[str, Dict[str, float]]] = {}
+    for benchmark in benchmarks:
+        record = record_of(benchmark)
+        cases = kinds.setdefault(record["device"]["fingerprint"], {})
+        case = benchmark["fullname"].rpartition("@")[0]
+        cases.setdefault(case, {})[record["host"]] = record["throughput"]["median"]
+    return [
+        f"{one.host} is {percent(abs(one.change))} {'slower' if one.change < 0 else 'faster'} than "
+        f"is usual among the hosts of its kind, over {counted(one.cases, 'case')}"
+        for cases in kinds.values()
+        for one in outliers(cases)
+    ]

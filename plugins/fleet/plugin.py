@@ -1,0 +1,92 @@
+"""`--tx ssh=HOST` and `--hosts=FILE`: whether a run has several hosts, and which."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import pytest
+
+from ipubench.plugins.command_line.words import is_worker, only_lists, only_tests
+from ipubench.plugins.fleet import hosts
+from ipubench.plugins.record import pytest_benchmark_adapter
+
+#: What a run on several hosts cannot do, and why.
+REFUSED = {
+    "against": "it measures in pairs on one host",
+    "within": "it plans one case after the other",
+    "profile": "its files would be on the host that profiles",
+    "save_graph": "its files would be on the host that measures",
+    "instance": "it is one process of one case",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options of a fleet; ``--tx`` is pytest-xdist's."""
+    group = parser.getgroup("ipubench-fleet", "ipubench: several hosts")
+    group.addoption(
+        "--hosts",
+        default=None,
+        metavar="FILE",
+        help="measure on these hosts, one a line (docs/how-to/fleet.md); or --tx ssh=HOST for each",
+    )
+    group.addoption(
+        "--each-host",
+        action="store_true",
+        help="measure each case on every host that can, and name hosts that are slower than others",
+    )
+
+
+# Before plugins/processes/controller.py and pytest-xdist look at --tx.
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the fleet that was asked for, before a device is chosen here."""
+    option = config.option
+    tx = list(config.getoption("tx", None) or [])
+    remote = any(text.rpartition("*")[2] != hosts.LOCAL for text in tx)
+    if is_worker(config) or only_tests(config):
+        return
+    if option.hosts is None and not remote:
+        if option.each_host:
+            raise pytest.UsageError("--each-host needs hosts: add --hosts=FILE, or --tx ssh=HOST")
+        return
+    _refuse(config, tx)
+    try:
+        found = hosts.of_tx(tx) if option.hosts is None else hosts.of_file(option.hosts)
+        if tx:
+            option.dist, option.tx, option.numprocesses = "no", [], None
+        if not only_lists(config):
+            _start(config, found)
+    except hosts.FleetError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _start(config: pytest.Config, found: Sequence[hosts.HostSpec]) -> None:
+    """Reach the hosts; from here on the run is theirs. Raises FleetError."""
+    try:
+        from ipubench.plugins.fleet.controller import Fleet  # not before: it imports execnet
+    except ModuleNotFoundError as error:
+        raise hosts.FleetError(
+            f"several hosts need {error.name}: pip install pytest-xdist installs it"
+        ) from error
+    fleet = Fleet(config, found)
+    config.add_cleanup(fleet.members.close)
+    fleet.open()
+    pytest_benchmark_adapter.measure_elsewhere(config)
+    config.pluginmanager.register(fleet, "ipubench-fleet")
+
+
+def _refuse(config: pytest.Config, tx: Sequence[str]) -> None:
+    """Raise UsageError for what several hosts cannot do."""
+    option = config.option
+    if option.hosts is not None and tx:
+        raise pytest.UsageError("--hosts names the hosts: leave out -n and --tx")
+    for name, why in REFUSED.items():
+        if getattr(option, name) is not None:
+            flag = "--" + name.replace("_", "-")
+            raise pytest.UsageError(f"{flag} on several hosts: {why}; leave out one of them")
+    for name in ("baseline_save", "resume"):
+        if option.each_host and getattr(option, name):
+            flag = "--" + name.replace("_", "-")
+            raise pytest.UsageError(
+                f"{flag} has room for one result of a case: leave out --each-host"
+            )

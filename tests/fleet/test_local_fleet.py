@@ -1,0 +1,309 @@
+"""Several hosts measure one run, the same as without them; here each is a folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.plugins.run.results import SessionResults
+from tests.support.fleet import as_host, cases_of, hosts_file, hosts_of, journal_of
+from tests.support.harness import QUIETLY, Outcome, Project
+
+pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
+
+BETA = "bench_fake.py::bench_fake[beta-synthetic]"
+ONCE = """if "beta-generated" in str(meter.case) and not os.path.exists({mark!r}):
+        open({mark!r}, "w").close()
+        {what}
+    if config.trouble == "kill\""""
+
+
+def once(project: Project, what: str) -> None:
+    """Have the first process that measures beta-generated do something before it does."""
+    path = project.folder / "bench_fake.py"
+    new = ONCE.format(mark=str(project.folder / "done-once"), what=what)
+    path.write_text(path.read_text().replace('if config.trouble == "kill"', new))
+
+
+def table(outcome: Outcome) -> List[str]:
+    start = outcome.lines.index(outcome.line("case  "))
+    return [line for line in outcome.lines[start:] if re.match("  [^ ]", line)]
+
+
+def figures(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Return by node id what two runs have in common."""
+    found = {}
+    for one in benchmarks:
+        record = one["extra_info"]["ipubench"]
+        found[one["fullname"]] = (
+            pytest.approx(record["throughput"]["median"]),
+            record["config_hash"],
+            record["device"],
+            record["conditions"],
+            one["params"],
+            one["name"],
+        )
+    return found
+
+
+def outcomes(project: Project) -> Dict[str, str]:
+    """Return case -> how it ended, of the latest run."""
+    results = SessionResults()
+    for line in project.journal():
+        results.take(line)
+    return results.outcomes
+
+
+def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
+    project: Project,
+) -> None:
+    words = ("--set=noise=0.1", "--processes=1")
+    serial = project.run(*words, "--baseline-save=serial").assert_code(0)
+    kinds = sorted(line["type"] for line in project.journal())
+
+    hosts = hosts_file(project, a="", b="", c="")
+    outcome = project.run(*words, "--baseline-save=fleet", hosts).assert_code(0)
+    assert table(outcome) == table(serial)
+    assert sorted(line["type"] for line in project.journal()) == kinds
+    before, now = (project.baseline(name)["benchmarks"] for name in ("serial", "fleet"))
+    assert figures(now) == figures(before)
+    outcome.line("fleet of 3 members:")
+    outcome.line("  a: fake device (")
+    outcome.line("collected 11 items / 5 deselected / 6 selected")
+    outcome.line("[6/6] bench_")
+
+    # Each case was measured once, by the host that its record names, which has it as well.
+    by_host = {host: cases_of(project, host) for host in "abc"}
+    assert all(by_host.values())
+    assert sorted(case for found in by_host.values() for case in found) == sorted(
+        one["fullname"] for one in now
+    )
+    for one in now:
+        assert one["fullname"] in by_host[one["extra_info"]["ipubench"]["host"]]
+    assert {journal_of(project, host)[-1]["type"] for host in "abc"} == {"end"}
+
+
+def test_a_case_with_a_baseline_goes_to_a_host_of_its_fingerprint(project: Project) -> None:
+    only = {"IPUBENCH_FAKE_NAME": "old"}
+    project.run("-k", "beta", "--baseline-save=main", "--processes=2", env=only).assert_code(0)
+    hosts = hosts_file(project, a="env:IPUBENCH_FAKE_NAME=new", b="env:IPUBENCH_FAKE_NAME=old")
+    outcome = project.run("--baseline=main", "--gate=10%", hosts).assert_code(0)
+    found = hosts_of(project)
+    assert {host for name, host in found.items() if name.startswith("beta")} == {"b"}
+    assert set(found.values()) == {"a", "b"}
+    outcome.line("(gate 10.0%): 5 new, 2 pass")
+
+
+def test_hosts_judge_and_the_run_reports(project: Project) -> None:
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    slow = "env:IPUBENCH_FAKE_SLOWDOWN=1.2"
+    hosts = hosts_file(project, a=slow, b=slow)
+    outcome = project.run("-k", "beta", "--baseline=main", "--gate=10%", hosts).assert_code(1)
+    outcome.line(f"  regressed: {BETA}")
+    kinds = [line["type"] for line in project.journal()]
+    assert kinds.count("fresh") >= 2 and kinds.count("verdict") == 2
+
+
+def test_each_host_measures_each_case_and_a_slow_one_is_named(project: Project) -> None:
+    hosts = hosts_file(project, a="", b="env:IPUBENCH_FAKE_SLOWDOWN=1.25", c="")
+    words = ("-k", "bs8 or beta or delta", "--set=noise=0.01", "--each-host")
+    outcome = project.run(*words, hosts, "--report=out").assert_code(0)
+    cases = len(project.records())
+    assert cases == 3 * len({name.rpartition("@")[0] for name in project.records()}) >= 9
+    outcome.line(f"[{cases}/{cases}] ")
+    outcome.line("b is 20.")
+    outcome.line("% slower than is usual among the hosts of its kind, over")
+    assert "faster than" not in outcome.text
+    assert "beta-synthetic-noise0.01@b" in (project.folder / "out" / "results.csv").read_text()
+
+
+def test_a_host_that_dies_costs_its_case_which_another_measures(project: Project) -> None:
+    once(project, "os.kill(os.getpid(), signal.SIGKILL)")
+    hosts = hosts_file(project, a="", b="")
+    outcome = project.run(hosts).assert_code(0)
+    outcome.line("[beta-generated]: ")
+    assert " was lost (" in outcome.text and "; it is measured again" in outcome.text
+    assert len(outcomes(project)) == 7 and set(outcomes(project).values()) == {"passed"}
+    outcome.line("[7/7] ")
+
+
+def test_a_case_that_ends_every_process_fails_and_the_rest_is_measured(project: Project) -> None:
+    hosts = hosts_file(project, a="", b="", c="")
+    path = project.folder / "bench_fake.py"
+    mended = path.read_text().replace(
+        'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)'
+    )
+    path.write_text(mended)
+    for name in "abc":
+        (project.folder / "hosts" / name / "bench_fake.py").write_text(mended)
+    outcome = project.run(hosts).assert_code(1)
+    assert " bench_fake[beta-generated] CRASHED (" in outcome.text
+    outcome.line("two processes were lost while they ran it")
+    failed = [case for case, how in outcomes(project).items() if how != "passed"]
+    assert failed == [BETA.replace("synthetic", "generated")]
+    assert len(project.records()) == 6
+
+
+def test_a_host_that_does_not_come_back_is_named_and_the_others_go_on(project: Project) -> None:
+    hosts = hosts_file(project, a="", b="")
+    gone = project.folder / "hosts" / "a"
+    once_there = f"import shutil; shutil.rmtree({str(gone)!r}); os._exit(1)"
+    mark = str(project.folder / "done-once")
+    text = (gone / "bench_fake.py").read_text()
+    new = ONCE.format(mark=mark, what=once_there).replace(
+        '"beta-generated" in str(meter.case)', "1"
+    )
+    (gone / "bench_fake.py").write_text(text.replace('if config.trouble == "kill"', new))
+    outcome = project.run(hosts).assert_code(0)
+    outcome.line("a was lost during the run: ")
+    assert set(hosts_of(project).values()) == {"b"}
+    assert len(project.records()) == 7
+
+
+def test_without_a_host_that_can_measure_it_a_case_fails(project: Project) -> None:
+    hosts = hosts_file(project, a="", b="")
+    path = project.folder / "hosts" / "a" / "bench_fake.py"
+    other = project.folder / "hosts" / "b" / "bench_fake.py"
+    for one in (path, other):
+        one.write_text(one.read_text().replace('"delta"', '"epsilon"'))
+    outcome = project.run(hosts).assert_code(1)
+    outcome.line("no host of the fleet has what it needs")
+    assert len(project.records()) == 6
+
+
+def test_what_is_done_is_kept_after_ctrl_c_and_resume_goes_on(project: Project) -> None:
+    once(
+        project,
+        "os.kill(int(os.environ['CONTROLLER']), signal.SIGINT); signal.pause()",
+    )
+    hosts = hosts_file(project, a="", b="")
+    command = [sys.executable, "-m", "pytest", *QUIETLY, "bench_fake.py", "--device=fake", hosts]
+    script = (
+        "import os, sys, pytest; os.environ['CONTROLLER'] = str(os.getpid()); "
+        f"sys.exit(pytest.main({command[3:]!r}))"
+    )
+    first = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=str(project.folder),
+        env=project.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert first.returncode == 2, first.stdout + first.stderr
+    done = len(project.records())
+    assert 1 <= done < 7
+    assert "with --resume goes on" in first.stdout
+    again = subprocess.run(
+        [*command, "--resume"],
+        cwd=str(project.folder),
+        env=project.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert f": {done} case" in again.stdout
+    assert len(outcomes(project)) == 7
+    assert len(project.journals()) == 1
+
+
+def test_members_end_with_a_controller_that_is_killed(project: Project) -> None:
+    pids = project.folder / "pids"
+    once(
+        project,
+        f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n'); signal.pause()",
+    )
+    command = [sys.executable, "-m", "pytest", *QUIETLY, "bench_fake.py", "--device=fake"]
+    run = subprocess.Popen(
+        [*command, hosts_file(project, a="", b="")],
+        cwd=str(project.folder),
+        env=project.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + 60
+    while not pids.exists() or not pids.read_text().endswith("\n"):
+        assert time.monotonic() < until and run.poll() is None
+        time.sleep(0.05)
+    member = int(pids.read_text())
+    run.kill()
+    run.wait()
+    while os.path.exists(f"/proc/{member}") and not _zombie(member):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    (host,) = [name for name in "ab" if "beta-generated" in str(journal_of(project, name)[-2:])]
+    assert journal_of(project, host)[-1]["type"] in ("outcome", "end")
+
+
+def _zombie(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        return file.read().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--hosts=none.txt",), "--hosts=none.txt: there is no such file"),
+        (("--each-host",), "--each-host needs hosts: add --hosts=FILE"),
+        (("--tx", "popen//id=a//what=b"), "what is no word for a host"),
+        (("--hosts=hosts.txt", "-n", "2"), "--hosts names the hosts: leave out -n and --tx"),
+        (("--hosts=hosts.txt", "--against=git:HEAD"), "--against on several hosts: it measures in"),
+        (("--hosts=hosts.txt", "--within=1min"), "--within on several hosts: it plans"),
+        (("--hosts=hosts.txt", "--each-host", "--baseline-save=x"), "leave out --each-host"),
+        (("--tx", "popen//python=/bin/false//id=a"), "a: no Python of it answers"),
+        (("--tx", "2*popen//id=a"), "a.0: 2* asks for more devices than it has (1 of fake)"),
+        (("-d", "--tx", "popen//id=a//python=/none"), "a: no Python of it answers"),
+        (("--hosts=hosts.txt", "--baseline=none"), "there is no baseline "),
+        (("--hosts=hosts.txt", "--set=flavour=bad"), "flavour"),
+    ],
+)
+def test_mistakes_end_in_one_message(project: Project, words: Any, message: str) -> None:
+    hosts_file(project, a="")
+    outcome = project.run(*words).assert_code(4)
+    outcome.line(message)
+    assert "Traceback" not in outcome.text
+
+
+def test_a_host_at_another_revision_is_refused(project: Project) -> None:
+    for folder in (project.folder, as_host(project, "a")):
+        git(folder, "init", "-q")
+        git(folder, "add", "conftest.py", "pytest.ini", "bench_fake.py")
+        git(folder, "commit", "-qm", str(folder))
+    outcome = project.run(hosts_file(project, a="")).assert_code(4)
+    outcome.line("and this project at ")
+
+
+def git(folder: Any, *words: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *who, *words], cwd=str(folder), check=True)
+
+
+def test_listings_reach_no_host(project: Project) -> None:
+    (project.folder / "hosts.txt").write_text("nobody.invalid")
+    outcome = project.run("--hosts=hosts.txt", "--collect-only", "-q").assert_code(0)
+    assert BETA in outcome.text
+
+
+def test_several_devices_of_a_host_are_measured_side_by_side(project: Project) -> None:
+    words = ("--tx", "2*popen//id=a//env:IPUBENCH_FAKE_COUNT=2")
+    outcome = project.run(*words).assert_code(0)
+    outcome.line("fleet of 2 members:")
+    assert set(hosts_of(project).values()) == {"a.0", "a.1"}
+    found = {
+        record["host"]: record["device"]["details"]["device_id"]
+        for record in project.records().values()
+    }
+    assert found == {"a.0": 0, "a.1": 1}
+
+
+def test_members_that_share_a_device_take_turns(project: Project) -> None:
+    outcome = project.run("--tx", "popen//id=a", "--tx", "popen//id=b").assert_code(0)
+    outcome.line("[7/7] ")
+    assert set(hosts_of(project).values()) == {"a", "b"}

@@ -1,0 +1,44 @@
+"""Hosts that are slower than their like are named, and equal ones are not."""
+
+from __future__ import annotations
+
+import random
+from typing import Dict
+
+import pytest
+
+from ipubench.plugins.fleet.outliers import outliers
+
+
+def fleet(
+    slower: float, noise: float, cases: int, hosts: int, seed: int = 1
+) -> Dict[str, Dict[str, float]]:
+    draw = random.Random(seed)
+    return {
+        f"case{number}": {
+            f"host{host}": 100.0 * (slower if host == 0 else 1.0) * draw.lognormvariate(0, noise)
+            for host in range(hosts)
+        }
+        for number in range(cases)
+    }
+
+
+def test_a_slow_host_is_named_with_its_change() -> None:
+    (found,) = outliers(fleet(0.8, 0.01, cases=6, hosts=4))
+    assert found.host == "host0"
+    assert found.cases == 6
+    assert found.change == pytest.approx(-0.2, abs=0.03)
+
+
+def test_equal_hosts_are_seldom_named() -> None:
+    named = [seed for seed in range(300) if outliers(fleet(1.0, 0.05, 6, 5, seed))]
+    assert len(named) <= 6  # one in a hundred is expected
+
+
+def test_less_than_the_least_change_is_not_named() -> None:
+    assert outliers(fleet(0.98, 0.0005, cases=6, hosts=4)) == []
+
+
+@pytest.mark.parametrize(("cases", "hosts"), [(2, 4), (6, 2), (0, 3)])
+def test_too_little_says_nothing(cases: int, hosts: int) -> None:
+    assert outliers(fleet(0.5, 0.001, cases, hosts)) == []

@@ -1,0 +1,110 @@
+"""Three hosts that ssh reaches: the project is brought there, measured there, and comes back."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import pytest
+
+from ipubench.plugins.run.journal import journals
+from tests.fleet.test_local_fleet import figures, outcomes
+from tests.support.fleet import hosts_of
+from tests.support.harness import ROOT, Project
+from tests.support.ssh_hosts import SshHost, ssh_hosts, why_not
+
+pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
+
+NAMES = ("ipub-a", "ipub-b", "ipub-c")
+#: More than a dozen cases, so that each host has several.
+SWEEP = (
+    "--sweep",
+    "--set=flavour=plain,sweet",
+    "--set=flag=false,true",
+    "--set=batch_seconds=0.01,0.02",
+)
+
+
+@pytest.fixture
+def rack(tmp_path: Path) -> Iterator[List[SshHost]]:
+    missing = why_not()
+    if missing:
+        pytest.skip(missing)
+    with ssh_hosts(tmp_path / "rack", *NAMES) as hosts:
+        yield hosts
+
+
+def file_of(rack: List[SshHost], more: str = "env:IPUBENCH_FAKE_COUNT=1") -> str:
+    """Return the option that names the hosts; the suite is not installed there."""
+    path = rack[0].home.parent / "hosts.txt"
+    suite = f" env:PYTHONPATH={ROOT} {more}"
+    text = path.read_text()
+    path.write_text("".join(f"{line}{suite}\n" for line in text.splitlines()))
+    return f"--hosts={path}"
+
+
+def measured_by(host: SshHost) -> int:
+    """Return how many cases the journals of a host have."""
+    found = [
+        path
+        for folder in (host.home / ".cache/ipubench/fleet").glob("*/results")
+        for path in journals(folder)
+    ]
+    return sum(path.read_text().count('{"type": "case"') for path in found)
+
+
+def test_a_rack_measures_what_one_machine_does(project: Project, rack: List[SshHost]) -> None:
+    (project.folder / ".gitignore").write_text("results\nleases\ncache\nbaselines\n")
+    subprocess.run(["git", "init", "-q"], cwd=str(project.folder), check=True)
+    project.run(*SWEEP).assert_code(0)
+    alone = [line["benchmark"] for line in project.journal() if line["type"] == "case"]
+    assert len(alone) >= 50
+    outcome = project.run(*SWEEP, file_of(rack)).assert_code(0)
+    together = [line["benchmark"] for line in project.journal() if line["type"] == "case"]
+    assert figures(together) == figures(alone)
+    for host in rack:
+        outcome.line(f"  {host.name}: fake device ({host.name})")
+        assert measured_by(host) > 0
+    assert sum(map(measured_by, rack)) == len(alone)
+    # What git ignores stayed here.
+    (checkout,) = (rack[0].home / ".cache/ipubench/fleet").glob("*/checkout")
+    assert (checkout / "bench_fake.py").exists() and not (checkout / "results").exists()
+
+
+def test_one_host_is_killed_and_nothing_is_lost(project: Project, rack: List[SshHost]) -> None:
+    wanted = 64
+    words = (*SWEEP, file_of(rack))
+    victim = rack[1]
+
+    def strike() -> None:
+        until = time.monotonic() + 60
+        while measured_by(victim) < 2 and time.monotonic() < until:
+            time.sleep(0.02)
+        victim.kill()
+
+    killer = threading.Thread(target=strike)
+    killer.start()
+    outcome = project.run(*words).assert_code(0)
+    killer.join()
+    outcome.line(f"{victim.name} was lost during the run: ")
+    found = outcomes(project)
+    assert len(found) >= wanted and set(found.values()) == {"passed"}
+    by_host: Dict[str, int] = {}
+    for host in hosts_of(project).values():
+        by_host[host] = by_host.get(host, 0) + 1
+    assert by_host[victim.name] >= 2
+    assert sum(by_host.values()) == len(found)
+
+
+def test_real_kernels_on_a_rack_take_turns(tmp_path: Path, rack: List[SshHost]) -> None:
+    """Three names of one machine: its processors are used by one case at a time."""
+    pytest.importorskip("torch", reason="PyTorch is not installed: make setup installs it")
+    from tests.support.repository import copy_of_the_project, run_pytest_in_copy
+
+    folder = copy_of_the_project(tmp_path / "project")
+    words = ("bench_kernels/bench_popart_conv.py", "--budget=0.05", file_of(rack, ""))
+    run_pytest_in_copy(folder, *words).assert_code(0).line("6 passed")
+    assert sum(map(measured_by, rack)) == 6

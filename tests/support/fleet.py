@@ -1,0 +1,58 @@
+"""A fleet on this machine: each host has a folder of the project, leases and results of its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List
+
+from ipubench.plugins.run.journal import journals
+from tests.support.harness import Project
+
+
+def as_host(project: Project, name: str) -> Path:
+    """Copy a project for a host; return the folder."""
+    folder = project.folder / "hosts" / name
+    folder.mkdir(parents=True)
+    for file in ("conftest.py", "pytest.ini", "bench_fake.py"):
+        shutil.copy(project.folder / file, folder)
+    return folder
+
+
+def hosts_file(project: Project, **words: str) -> str:
+    """Write a file of local hosts, ``words`` by name; return the option that names it.
+
+    They are no machines of their own, so a device that they share would have them take turns: each
+    has a numbered one.
+    """
+    lines = []
+    for name, more in words.items():
+        folder = project.folder / "hosts" / name
+        if not folder.exists():
+            as_host(project, name)
+        lines.append(
+            f"popen id={name} chdir={folder} env:IPUBENCH_FAKE_COUNT=1 "
+            f"env:IPUBENCH_LEASE_DIR={folder}/leases {more}"
+        )
+    path = project.folder / "hosts.txt"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return f"--hosts={path}"
+
+
+def cases_of(project: Project, name: str) -> List[str]:
+    """Return the cases that a host has in its own journals."""
+    lines = journal_of(project, name)
+    return [line["benchmark"]["fullname"] for line in lines if line["type"] == "case"]
+
+
+def journal_of(project: Project, name: str) -> List[Dict[str, Any]]:
+    """Return the lines of a host's journals."""
+    found = journals(project.folder / "hosts" / name / "results")
+    text = "".join(path.read_text(encoding="utf-8") for path in found)
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def hosts_of(project: Project) -> Dict[str, str]:
+    """Return case -> host, of the latest run."""
+    return {name: record["host"] for name, record in project.records().items()}

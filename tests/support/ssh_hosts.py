@@ -1,0 +1,159 @@
+"""Real hosts for a test: sshd processes, each in a network namespace and a UTS name of its own.
+
+They share this machine's files, so each has a home, leases and results of its own. Needs root,
+namespaces and openssh-server; :func:`why_not` says what is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator, List
+
+PORT = 2222
+MOST_WAIT = 20.0
+
+
+def why_not() -> str:
+    """Return what such hosts lack here, and how to have it; '' where nothing is missing."""
+    if _sshd() is None:
+        return "needs sshd: apt-get install openssh-server"
+    for program in ("ip", "ssh", "ssh-keygen", "unshare"):
+        if shutil.which(program) is None:
+            return f"needs {program}: apt-get install iproute2 openssh-client util-linux"
+    if os.geteuid() != 0:
+        return "needs root, which may make network namespaces"
+    name = f"ipub-try-{os.getpid()}"
+    tried = _run("ip", "netns", "add", name)
+    if tried.returncode != 0:
+        return f"network namespaces are not allowed here: {tried.stderr.strip()}"
+    _run("ip", "netns", "delete", name)
+    return ""
+
+
+def _sshd() -> str | None:
+    return shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+class SshHost:
+    """An sshd in a namespace."""
+
+    def __init__(self, folder: Path, name: str, number: int) -> None:
+        self.name = name
+        self.home = folder / name
+        self.home.mkdir()
+        self._space = f"ipub-{os.getpid()}-{number}"
+        self._links = [f"ipub{os.getpid() % 10000}{side}{number}" for side in "ab"]
+        net = (os.getpid() * 8 + number) % (1 << 14)
+        self._addresses = [f"10.213.{net >> 6}.{net % 64 * 4 + side}" for side in (1, 2)]
+        self._key = folder / "key"
+
+    @property
+    def address(self) -> str:
+        return self._addresses[1]
+
+    def start(self) -> None:
+        """Make the namespace and start sshd in it."""
+        ours, theirs = self._links
+        for words in (
+            ("ip", "netns", "add", self._space),
+            ("ip", "link", "add", ours, "type", "veth", "peer", "name", theirs),
+            ("ip", "link", "set", theirs, "netns", self._space),
+            ("ip", "address", "add", f"{self._addresses[0]}/30", "dev", ours),
+            ("ip", "link", "set", ours, "up"),
+            ("ip", "-n", self._space, "address", "add", f"{self.address}/30", "dev", theirs),
+            ("ip", "-n", self._space, "link", "set", theirs, "up"),
+            ("ip", "-n", self._space, "link", "set", "lo", "up"),
+        ):
+            done = _run(*words)
+            assert done.returncode == 0, f"{words}: {done.stderr}"
+        config = self.home / "sshd_config"
+        config.write_text(
+            "\n".join(
+                [
+                    f"Port {PORT}",
+                    f"HostKey {self._key}",
+                    f"AuthorizedKeysFile {self._key}.pub",
+                    "PermitRootLogin prohibit-password",
+                    "StrictModes no",
+                    "UsePAM no",
+                    "PidFile none",
+                    f"SetEnv HOME={self.home} IPUBENCH_LEASE_DIR={self.home}/leases "
+                    f"IPUBENCH_CACHE_DIR={self.home}/cache",
+                ]
+            ),
+            encoding="utf-8",
+        )
+        sshd = _sshd()
+        assert sshd is not None
+        Path("/run/sshd").mkdir(exist_ok=True)  # sshd wants it
+        command = f"hostname {self.name}; exec {sshd} -D -e -f {config}"
+        self._process = subprocess.Popen(
+            ["ip", "netns", "exec", self._space, "unshare", "--uts", "sh", "-c", command],
+            stderr=(self.home / "sshd.log").open("w"),
+        )
+
+    def wait(self) -> None:
+        """Wait until it lets us in."""
+        until = time.monotonic() + MOST_WAIT
+        config = self.home.parent / "ssh_config"
+        while True:
+            tried = _run("ssh", "-F", str(config), self.name, "true")
+            if tried.returncode == 0:
+                return
+            log = (self.home / "sshd.log").read_text()
+            assert time.monotonic() < until, f"{self.name}: {tried.stderr}{log}"
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """Kill everything that runs there, as when a machine crashes."""
+        pids = _run("ip", "netns", "pids", self._space).stdout.split()
+        _run("kill", "-9", *pids)
+
+    def cut(self) -> None:
+        """Take its network away."""
+        _run("ip", "link", "set", self._links[0], "down")
+
+    def stop(self) -> None:
+        """End it, and leave nothing of it."""
+        self.kill()
+        with contextlib.suppress(AttributeError):
+            self._process.wait()
+        _run("ip", "link", "delete", self._links[0])
+        _run("ip", "netns", "delete", self._space)
+
+
+@contextlib.contextmanager
+def ssh_hosts(folder: Path, *names: str) -> Iterator[List[SshHost]]:
+    """Start hosts; ``folder/ssh_config`` reaches them by their names, hosts.txt lists them."""
+    folder.mkdir()
+    made = _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key"))
+    assert made.returncode == 0, made.stderr
+    hosts = [SshHost(folder, name, number) for number, name in enumerate(names)]
+    config = [
+        line
+        for host in hosts
+        for line in (f"Host {host.name}", f"  HostName {host.address}", f"  Port {PORT}")
+    ]
+    config += ["Host *", "  User root", f"  IdentityFile {folder / 'key'}", "  IdentitiesOnly yes"]
+    config += [f"  UserKnownHostsFile {folder / 'known'}", "  StrictHostKeyChecking accept-new"]
+    config += ["  LogLevel ERROR"]
+    (folder / "ssh_config").write_text("\n".join(config) + "\n", encoding="utf-8")
+    words = f"python={sys.executable} ssh_config={folder / 'ssh_config'}"
+    (folder / "hosts.txt").write_text("\n".join(f"{name} {words}" for name in names))
+    with contextlib.ExitStack() as running:
+        for host in hosts:
+            running.callback(host.stop)
+            host.start()
+        for host in hosts:
+            host.wait()
+        yield hosts
