@@ -59,6 +59,7 @@ class TritonClassifier(TritonOptions, Classifier):
             )
         super().check()
         self.check_load(self.clients, self.request_type == "sync")
+        self.check_batching()
         if self.batches_per_step % self.clients:
             raise ValueError(
                 f"batches_per_step={self.batches_per_step}: every one of {self.clients} clients "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, Tuple
 
+from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import (
     THROUGHPUT,
@@ -16,6 +17,13 @@ from ipubench.plugins.record.record import (
 )
 from ipubench.plugins.record.statistics import median
 
+#: A point of a latency over the load.
+LOAD_POINT: Dict[str, Any] = {
+    "target_qps": NUMBER,
+    "p50_ms": NUMBER,
+    "p99_ms": NUMBER,
+    "held": bool,
+}
 #: The number of a round, from 0, and its seconds.
 Round = Tuple[int, float]
 # Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
@@ -99,7 +107,28 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         "processes": len(processes) or None,
         "canary_ms": 1000 * median(canaries) if canaries else None,
         "implausible": bool(record.get("implausible")),
+        "load": load_points(dig(record, "finish", "load")),
     }
+
+
+def load_points(load: Any) -> List[Dict[str, Any]]:
+    """Return what a served case was asked and how late it answered, by requests a second.
+
+    The probes of its search, and its own run; milliseconds from when a request was due. ``held``:
+    whether the run was valid and within the bound.
+    """
+    if not isinstance(load, dict):
+        return []
+    own = {
+        "target_qps": load.get("target_qps"),
+        "p50_ms": dig(load, "latency_ms", "p50"),
+        "p99_ms": dig(load, "latency_ms", "p99"),
+        "held": load.get("valid"),
+    }
+    searched = load.get("searched")
+    probes = searched if isinstance(searched, list) else []
+    points = [point for point in (*probes, own) if has_fields(point, LOAD_POINT)]
+    return sorted(points, key=lambda point: float(point["target_qps"]))
 
 
 def framework_name(function: str, record: Dict[str, Any]) -> str:

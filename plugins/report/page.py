@@ -55,6 +55,7 @@ CHART_KEYS = (
     "change_low",
     "change_high",
     "threshold",
+    "load",
 )
 FILTERS = (("kind", "Verdict"), ("framework", "Framework"), ("mode", "Mode"), ("data", "Data"))
 # Heading, key by which the column sorts, whether it holds numbers. A phone shows the first three.

@@ -245,6 +245,36 @@ function drawCharts() {
     });
   }
 
+  // Requests come when they are due, at several rates: what a search has tried, and the case's own run.
+  function load() {
+    const section = document.getElementById("load");
+    const chosen = rows.filter((row) => row.load.length > 0);
+    section.hidden = chosen.length === 0;
+    if (section.hidden) return;
+    const colours = css("series").split(" ");
+    const shown = chosen.slice(0, MOST_SERIES);
+    const traces = shown.map((row, index) => ({
+      type: "scatter", mode: "lines+markers", name: short(caseName(row), 34),
+      x: row.load.map((point) => point.target_qps), y: row.load.map((point) => point.p99_ms),
+      line: { color: colours[index % colours.length], width: 2, dash: index < colours.length ? "solid" : "dot" },
+      marker: { size: 8, symbol: row.load.map((point) => (point.held ? SYMBOLS[0] : "x")) },
+      text: row.load.map((point) => `${plain(caseName(row))}<br>${point.target_qps.toPrecision(3)} a second: `
+        + `p50 ${point.p50_ms.toPrecision(3)} ms, p99 ${point.p99_ms.toPrecision(3)} ms${point.held ? "" : ", not kept"}`),
+      hovertemplate: "%{text}<extra></extra>",
+    }));
+    const plot = section.querySelector(".plot");
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", `Latency of ${shown.length} cases against the requests a second`);
+    draw(plot, traces, {
+      height: 330 + 18 * shown.length, showlegend: true,
+      legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" },
+      xaxis: { rangemode: "tozero", title: { text: "requests a second" } },
+      yaxis: Object.assign(logTicks(traces.flatMap((trace) => trace.y)), { title: { text: "p99 ms" } }),
+    });
+    const left = chosen.length - shown.length;
+    section.querySelector(".note").textContent = left ? `${left} more lines: filter the table to see them.` : "";
+  }
+
   function share() {
     const chosen = rows.filter((row) => row.share !== null).sort((a, b) => b.share - a.share);
     byCase("share", chosen, "", (shown, heights) => ({
@@ -438,6 +468,7 @@ function drawCharts() {
     change();
     batch();
     latency();
+    load();
     share();
     roofline();
     compile();

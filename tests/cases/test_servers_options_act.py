@@ -91,7 +91,7 @@ class Told:
         nothing = SimpleNamespace(count=0, ns=0)
         names = ["success", "fail", "queue", "compute_input", "compute_infer", "compute_output"]
         stats = SimpleNamespace(**dict.fromkeys(names, nothing))
-        model = SimpleNamespace(inference_stats=stats, inference_count=0)
+        model = SimpleNamespace(inference_stats=stats, inference_count=0, execution_count=0)
         return SimpleNamespace(version="2", model_stats=[model])
 
     def predict(self) -> Any:
@@ -203,8 +203,9 @@ SMALL: Dict[str, Any] = {
         (triton.IPU["resnet50"], {"data": "real", "benchmark_only": True}),
         (triton.IPU["resnet50"], {"model_repository": "given", "benchmark_only": True}),
         (triton.HOST["resnet50"], {"data": "generated", "benchmark_only": True}),
+        (triton.HOST["resnet50"], {"max_batch_size": 8, "benchmark_only": True}),
     ],
-    ids=["ipu", "ipu-real", "ipu-repository", "host"],
+    ids=["ipu", "ipu-real", "ipu-repository", "host", "host-batches"],
 )
 def test_every_option_of_a_network_behind_triton_acts(
     preset: TritonClassifier,

@@ -320,6 +320,30 @@ def test_panels_of_batch_sizes_stand_side_by_side(browser: Browser, tmp_path: Pa
     assert min(ticks) >= 3
 
 
+def test_latencies_are_drawn_over_the_load(browser: Browser, tmp_path: Path) -> None:
+    served = benchmark("served")
+    served["extra_info"]["ipubench"]["finish"] = {
+        "load": {
+            "target_qps": 30.0,
+            "latency_ms": {"p50": 40.0, "p99": 90.0},
+            "valid": True,
+            "searched": [
+                {"target_qps": 10.0, "p50_ms": 30.0, "p99_ms": 50.0, "held": True},
+                {"target_qps": 60.0, "p50_ms": 80.0, "p99_ms": 400.0, "held": False},
+                {"target_qps": "damaged"},
+            ],
+        }
+    }
+    path = tmp_path / "load.html"
+    path.write_text(page(Report(document([served, benchmark("a")]))), encoding="utf-8")
+    browser.open(path.as_uri())
+    assert marks(browser, "#load .points path.point") == 3
+    drawn: Any = browser.evaluate("document.querySelector('#load .plot').data[0]")
+    assert drawn["x"] == [10, 30, 60]
+    assert drawn["y"] == [50, 90, 400]
+    assert drawn["marker"]["symbol"] == ["circle", "circle", "x"]
+
+
 def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "plain.html"
     path.write_text(page(Report(document([benchmark("a", compile="reused")]))), encoding="utf-8")

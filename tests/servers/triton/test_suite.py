@@ -49,6 +49,20 @@ def records(tmp_path: Path) -> Dict[str, Dict[str, Any]]:
     return {record["effective"]["request_type"]: record for record in found}
 
 
+def test_the_server_joins_requests_to_batches(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        *("-k", "resnet50-clients4-async", "--batches-per-step=32"),
+        *("--set=max_batch_size=4", "--set=max_queue_delay_ms=20", "--set=engine=eager"),
+    ).assert_code(0)
+    (record,) = records(tmp_path).values()
+    counters = record["counters"]
+    assert counters["server_inferences"] == counters["server_requests"]
+    # All of a round wait at once, so most batches are full.
+    assert 1.5 < counters["server_batch_mean"] <= 4
+    assert record["effective"]["batch_sizes"] == [1, 4]
+
+
 def test_a_network_is_served_and_answers_as_it_does_without_a_server(tmp_path: Path) -> None:
     outcome = run(
         tmp_path,
