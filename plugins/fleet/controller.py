@@ -49,6 +49,7 @@ class Fleet:
         self._turns: Dict[str, str] = {}
         self._order: List[str] = []  # the node ids of all that the run is about
         self._nodeids: Dict[str, str] = {}  # what a case is called here -> its node id
+        self._away: Dict[str, str] = {}  # members that were lost and have not come back, and why
         self._fruitless: Dict[str, int] = {}  # losses of a member since it has ended a case
 
     def open(self) -> None:
@@ -159,6 +160,7 @@ class Fleet:
         elif what == "spent":
             self.config.stash[spent_key].workers.append(values["seconds"])
         elif what == COLLECTED:
+            self._away.pop(name, None)
             self._join(name)
         elif what == LOST:
             self._lost_for_good(name, values["why"])
@@ -186,6 +188,7 @@ class Fleet:
         if "code" in values or self._fruitless[name] > 1:
             self._lost_for_good(name, why)
         else:
+            self._away[name] = why
             self.members.open_again(name)
 
     def _has_ended(self, key: str) -> bool:
@@ -195,9 +198,9 @@ class Fleet:
 
     def _lost_for_good(self, name: str, why: str) -> None:
         """Go on without a member; what nobody else can measure fails."""
+        self._away[name] = why
         self.members.forget(name)
         self.config.stash[progress_key].line(f"  {name} is lost: {why}")
-        self.intake.closing([f"{name} was lost during the run: {why}"])
         away = ", ".join(sorted(set(self.members.places) - self.members.there))
         self._give_up_stranded(f"no other host can measure it, and these were lost: {away}")
 
@@ -212,6 +215,9 @@ class Fleet:
         for what, values in self.members.finish(END_SECONDS):
             if what == "spent":
                 self.config.stash[spent_key].workers.append(values["seconds"])
+        self.intake.closing(
+            [f"{name} was lost during the run: {why}" for name, why in self._away.items()]
+        )
         run = self.config.stash.get(run_key, None)
         if run is not None and self.each_host:
             self.intake.closing(outliers.lines(list(run.results.benchmarks.values())))

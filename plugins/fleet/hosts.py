@@ -22,7 +22,7 @@ from ipubench.fixtures.machine.files import user_path
 KEYS = ("python", "chdir", "id", "ssh_config", "nice")
 #: How ssh notices that a host is gone, and never asks for a password in the middle of a run.
 SSH_OPTIONS = (
-    *("-o", "BatchMode=yes", "-o", "ConnectTimeout=20"),
+    *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
     *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
 )
 PYTHON = "python3"

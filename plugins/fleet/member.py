@@ -25,7 +25,7 @@ from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.run.time_spent import TimeSpent, spent_key
 
 #: A controller that says nothing for so long is gone: it says that it is there every few seconds.
 MOST_SILENCE = 90.0
@@ -125,18 +125,20 @@ class Member:
             raise session.Interrupted(f"{session.testsfailed} errors during collection")
         items = {item.nodeid: item for item in session.items}
         self.send("collected", nodeids=list(items))
-        for name, values in self._each_order():
+        spent = session.config.stash[spent_key]
+        for name, values in self._each_order(spent):
             if name == "begin":
                 self._begin(session.config, **values)
             elif name == "run":
                 self._run(items[values["nodeid"]], list(items.values()))
         return True
 
-    def _each_order(self) -> Iterator[List[Any]]:
+    def _each_order(self, spent: TimeSpent) -> Iterator[List[Any]]:
         """Yield orders until the last one."""
         while True:
             try:
-                order = self._orders.get(timeout=MOST_SILENCE)
+                with spent.during("wait"):
+                    order = self._orders.get(timeout=MOST_SILENCE)
             except queue.Empty:
                 pytest.exit(f"the controller has said nothing for {MOST_SILENCE:.0f} s")
             if order[0] == GONE:

@@ -41,6 +41,7 @@ WORDS = {
     "compare": "other processes and comparing",
     "close": "closing",
     "between": "between cases",
+    "wait": "waiting for a case",
     "other": "other",
 }
 #: What a fixture's making is counted to; a runtime's is the import of its framework.
