@@ -106,10 +106,9 @@ class Connection:
             self._channel = gateway.remote_exec(_start, root=root, given=json.dumps(asdict(given)))
         except (execnet.HostNotFound, EOFError, AssertionError, OSError) as error:
             self.close()
-            where = f" at {host.address}" if host.address else ""
+            why = f" ({error})" if isinstance(error, OSError) else ""
             raise FleetError(
-                f"{self.name}: no Python of it{where} answers ({_words(error)}); try: "
-                f"{_by_hand(host)}"
+                f"{self.name}: no Python of it answers{why}; this shows more: {_by_hand(host)}"
             ) from error
         except execnet.RemoteError as error:
             self.close()
@@ -179,10 +178,6 @@ def _by_hand(host: HostSpec) -> str:
         return f"{python} -c 'import ipubench'"
     config = f"-F {shlex.quote(host.ssh_config)} " if host.ssh_config else ""
     return f"ssh {config}{host.address} {shlex.quote(python)} --version"
-
-
-def _words(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 def _last(error: BaseException) -> str:

@@ -14,7 +14,9 @@ from typing import Any, Dict, Generator, List, Optional, Sequence
 import pytest
 
 import ipubench
+from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.plugins import baseline
+from ipubench.plugins.baseline.format import MOST_BYTES
 from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.fleet import outliers
 from ipubench.plugins.fleet.connection import Project
@@ -229,7 +231,8 @@ def _text_of_baseline(config: pytest.Config) -> Optional[str]:
     if name is None:
         return None
     try:
-        return baseline.baseline_path(name, config.rootpath).read_text(encoding="utf-8")
+        path = baseline.baseline_path(name, config.rootpath)
+        return read_bytes(path, MOST_BYTES).decode("utf-8")
     except (baseline.BaselineError, OSError, ValueError):
         return None
 

@@ -169,7 +169,6 @@ def test_resume_measures_what_a_crash_left_out(project: Project) -> None:
         (["-n", "2", "--baseline=gone"], "there is no baseline"),
         (["-n", "2", "--results-dir=bench_fake.py/results"], "results cannot be written there"),
         (["-n", "2", "--dist=each"], "--dist=each would measure every case once in each worker"),
-        (["--dist=load", "--tx=ssh=host"], "workers share this host's devices and Python"),
         (
             ["-n", "2", "--device-id=1"],
             "--device-id=1 with -n 2: each worker takes a device of its own",

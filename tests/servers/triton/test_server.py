@@ -139,7 +139,8 @@ def test_a_server_that_counts_other_requests_than_ours_fails_the_case(served: Ti
     try:
         step()
         other()
-        with pytest.raises(CaseError, match="sent 4 requests of 8 images .* counts 6 requests"):
+        # The server may not have counted the last one yet.
+        with pytest.raises(CaseError, match=r"sent 4 requests of 8 images .* counts [56] requests"):
             step.counters()
     finally:
         step.close()
