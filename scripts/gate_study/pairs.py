@@ -223,7 +223,7 @@ def main() -> None:
         print_table(head, order_rows(pool))
     else:
         report(pool, setting, options)
-        if len(pools) > 1:
+        if set(pools) != {"quiet"}:
             head = ["load", "judge", "equal called slower", "10% slower passed"]
             head += ["equal decided", "10% slower decided"]
             print_table(head, load_rows(pools, setting, options.trials))
