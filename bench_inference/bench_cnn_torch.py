@@ -7,18 +7,46 @@ the original program's configurations.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.cases import NAMED, cases
 from ipubench.fixtures.case.presets import load_presets
+from ipubench.fixtures.instances.plan import instances_of
+from ipubench.fixtures.servers.load import CLOSED
+from ipubench.fixtures.servers.options import LoadOptions
+
+
+@dataclass(frozen=True)
+class Direct(Classifier, LoadOptions):
+    """One network, asked batch after batch or when questions are due."""
+
+    def check(self) -> None:
+        """Refuse a scenario of what does not wait for questions."""
+        super().check()
+        self.check_load(clients=1, one_by_one=True)
+        if self.scenario == CLOSED:
+            return
+        if instances_of(self) != 1 or self.replicas != 1:
+            raise ValueError(f"scenario={self.scenario}: one process answers; set instances=1")
+        if self.data == "real":
+            raise ValueError(
+                f"scenario={self.scenario}: the images of a question are ready; take "
+                "data=synthetic or data=generated"
+            )
+        if self.system != "host" and self.batches_per_step != 1:
+            raise ValueError(
+                f"scenario={self.scenario}: a question is one batch; set batches_per_step=1"
+            )
+
 
 PRESETS = Path(__file__).with_name("configs.yml")
-HOST = load_presets(PRESETS, "host", Classifier, refused=("data",))
-OPENVINO = load_presets(PRESETS, "openvino", Classifier, refused=("data",))
-IPU = load_presets(PRESETS, "ipu", Classifier, refused=("data",))
-IPU_OTHERS = load_presets(PRESETS, "ipu_others", Classifier, refused=("data",))
-POD4 = load_presets(PRESETS, "pod4", Classifier)
+HOST = load_presets(PRESETS, "host", Direct, refused=("data",))
+OPENVINO = load_presets(PRESETS, "openvino", Direct, refused=("data",))
+IPU = load_presets(PRESETS, "ipu", Direct, refused=("data",))
+IPU_OTHERS = load_presets(PRESETS, "ipu_others", Direct, refused=("data",))
+POD4 = load_presets(PRESETS, "pod4", Direct)
 DATA = ("synthetic", "generated", "real")
 
 
@@ -28,6 +56,6 @@ DATA = ("synthetic", "generated", "real")
 @cases(*IPU.entries, data=DATA)
 @cases(*IPU_OTHERS.entries, data=DATA, tier=NAMED)
 @cases(*POD4.entries)
-def bench_cnn_torch(config, pytorch, data, instances, meter):
-    step = pytorch.inference(config.network(), config, config.feed(data))
-    meter(instances(step), items=config.micro_batch_size * config.replicas, unit="images")
+def bench_cnn_torch(config, pytorch, data, instances, under_load, meter):
+    step = instances(pytorch.inference(config.network(), config, config.feed(data)))
+    meter(under_load(step), items=config.micro_batch_size * config.replicas, unit="images")

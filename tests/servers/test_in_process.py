@@ -1,0 +1,107 @@
+"""A step that is asked when questions are due: its calls, and what comes of its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ipubench.bench_inference.bench_cnn_torch import HOST, Direct
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.devices.fake import FakeDevice
+from ipubench.fixtures.runtimes.fake import FakeStep
+from ipubench.fixtures.servers import load as load_of_servers
+from ipubench.fixtures.servers.in_process import UnderLoad
+from ipubench.fixtures.servers.options import LoadOptions
+
+
+class Counted(FakeStep):
+    """Counts its calls; the one with the number ``fails`` raises."""
+
+    calls = 0
+    fails = 0
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.calls == self.fails:
+            raise CaseError("the model broke; mend it")
+        super().__call__()
+
+
+@pytest.fixture
+def inner(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    # On a busy machine a client is late, which is no matter of this test.
+    monkeypatch.setattr(load_of_servers, "MOST_LATE_SECONDS", 60.0)
+    return Counted(FakeDevice(0), ArrayFeed("synthetic", ()), 0.01)
+
+
+def under_load(inner: Counted, folder: Path, **options: Any) -> UnderLoad:
+    given = {"name": "a", "scenario": "constant", "target_qps": 2000.0, "scenario_seconds": 1.0}
+    step = UnderLoad(inner, LoadOptions(**{**given, **options}), folder)
+    step.build()
+    step.compile()
+    return step
+
+
+@pytest.mark.parametrize("scenario", ["constant", "server", "offline"])
+def test_each_question_is_one_call_and_has_its_latency(
+    inner: Counted, tmp_path: Path, scenario: str
+) -> None:
+    if scenario != "constant":
+        pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
+    rate = {} if scenario != "offline" else {"target_qps": 0.0, "scenario_seconds": 0.01}
+    step = under_load(inner, tmp_path, scenario=scenario, **rate)
+    compiled = inner.calls
+    step()
+    assert inner.calls == compiled + step.batches_per_step == compiled + len(step.latencies())
+    assert step.finish() == {}
+    step.prepare_rounds()
+    wanted, before = step.batches_per_step, inner.calls
+    assert wanted >= (2000 if scenario != "offline" else 1)
+    step()
+    assert inner.calls == before + wanted
+    assert len(step.latencies()) == before - compiled + wanted
+    facts = step.finish()["load"]
+    assert (facts["scenario"], facts["requests"]) == (scenario, wanted)
+    assert step.summary({"load": facts})[0].startswith(f"{scenario}, {wanted} requests")
+
+
+@pytest.mark.parametrize("scenario", ["constant", "server"])
+def test_an_error_of_the_step_ends_the_case(inner: Counted, tmp_path: Path, scenario: str) -> None:
+    if scenario == "server":
+        pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
+    step = under_load(inner, tmp_path, scenario=scenario)
+    step()
+    step.prepare_rounds()
+    inner.fails = inner.calls + 10
+    with pytest.raises(CaseError, match="the model broke"):
+        step()
+
+
+def test_ctrl_c_reaches_the_case_once_all_is_sent(inner: Counted, tmp_path: Path) -> None:
+    step = under_load(inner, tmp_path)
+    step()
+    step.prepare_rounds()
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    step._client._step = interrupted  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        step()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": "real"}, "the images of a question are ready"),
+        ({"target_qps": 0.0}, "needs target_qps, or latency_bound_ms"),
+        ({"instances": 2}, "one process answers"),
+    ],
+)
+def test_what_cannot_wait_for_questions_is_refused(changes: Any, message: str) -> None:
+    values = {**vars(HOST["resnet50"]), "scenario": "server", "target_qps": 5.0, **changes}
+    with pytest.raises(ValueError, match=message):
+        Direct(**values).check()
