@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import re
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any, FrozenSet, Optional
@@ -37,10 +38,28 @@ class Project(execnet.RSync):
         self._files = _files_of_git(root)
 
     def filter(self, path: str) -> bool:
-        """Tell whether a file or folder goes along."""
+        """Tell whether a file or folder goes along: pipes and sockets cannot."""
+        kind = os.lstat(path).st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)):
+            return False
         if self._files is None:
             return LEFT_OUT.fullmatch(os.path.basename(path)) is None
         return path in self._files
+
+    def stamp(self) -> str:
+        """Return what changes where a file of the project does: its name, size, time or target."""
+        found = hashlib.sha256()
+        for folder, folders, files in os.walk(str(self._sourcedir)):
+            folders[:] = sorted(name for name in folders if self.filter(os.path.join(folder, name)))
+            for name in sorted([*files, *folders]):
+                path = os.path.join(folder, name)
+                if not self.filter(path):
+                    continue
+                status = os.lstat(path)
+                target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
+                known = () if stat.S_ISDIR(status.st_mode) else (status.st_size, status.st_mtime_ns)
+                found.update(os.fsencode(f"{path}\0{known}\0{target}\n"))
+        return found.hexdigest()
 
     def _send_link(self, linktype: Any, basename: str, linkpoint: str) -> None:
         """Send a relative link as it is; execnet takes it from the working directory."""
@@ -77,13 +96,18 @@ def _files_of_git(root: Path) -> Optional[FrozenSet[str]]:
 def bring(gateway: Any, root: Path) -> str:
     """Copy what changed of the project to a host; return the folder made for it there.
 
-    Raises OSError, and what execnet raises where the host goes away.
+    Another process of that host, or of one that has the same home folder, waits meanwhile, and
+    nothing is touched where the project is there as it is here. Raises OSError, and what execnet
+    raises where the host goes away.
     """
-    where = place(gateway, root)
-    project = Project(root)
-    project.add_target(gateway, f"{where}/{CHECKOUT}", delete=True)
-    project.send()
-    return where
+    project = Project(root.resolve())
+    stamp = project.stamp()
+    where, there = gateway.remote_exec(_take, name=place_of(root)).receive()
+    if there != stamp:
+        project.add_target(gateway, f"{where}/{CHECKOUT}", delete=True)
+        project.send()
+    gateway.remote_exec(_leave, stamp=stamp).waitclose()
+    return str(where)
 
 
 def place(gateway: Any, root: Path) -> str:
@@ -96,3 +120,25 @@ def _below_home(channel, name):  # type: ignore[no-untyped-def]  # its text runs
     import os
 
     channel.send(os.path.join(os.path.expanduser("~"), name))
+
+
+def _take(channel, name):  # type: ignore[no-untyped-def]  # its text runs on the host
+    import fcntl
+    import os
+    import sys
+
+    folder = os.path.join(os.path.expanduser("~"), name)
+    os.makedirs(folder, exist_ok=True)
+    lock = open(os.path.join(folder, "lock"), "a+")  # noqa: SIM115  open until _leave
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    lock.seek(0)
+    vars(sys)["ipubench_lock"] = lock
+    channel.send([folder, lock.read()])
+
+
+def _leave(channel, stamp):  # type: ignore[no-untyped-def]  # its text runs on the host
+    import sys
+
+    with vars(sys)["ipubench_lock"] as lock:
+        lock.truncate(0)
+        lock.write(stamp)

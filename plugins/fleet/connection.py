@@ -6,10 +6,13 @@ import contextlib
 import json
 import os
 import queue
+import re
 import shlex
-from dataclasses import asdict, dataclass
+import threading
+import uuid
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import execnet
 import pytest
@@ -34,7 +37,7 @@ class Place:
     @property
     def name(self) -> str:
         """What the member is called everywhere."""
-        return self.host.name if self.host.devices == 1 else f"{self.host.name}.{self.number}"
+        return self.host.member(self.number)
 
 
 @dataclass(frozen=True)
@@ -47,29 +50,57 @@ class Project:
     members: int
     baseline: Optional[str]
     results: str  # the folder of the run's own journal
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
     def of(cls, config: pytest.Config, members: int, baseline: Optional[str]) -> Project:
         """Take the words of this run; those of its environment come first, as pytest has them."""
         words = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
         words += [str(word) for word in config.invocation_params.args]
+        words = without_xdist(words)
         results = config.option.results_dir
         return cls(config.rootpath, config.invocation_params.dir, words, members, baseline, results)
 
     def there(self, root: str) -> Tuple[str, List[str]]:
         """Return the folder to start in and the words, where the project is in ``root``."""
-        with contextlib.suppress(ValueError):
-            inside = self.start.relative_to(self.root)
-            moved = [_moved(word, str(self.root), root) for word in self.words]
-            return os.path.join(root, str(inside)), moved
-        return root, list(self.words)
+        start, here = self.start.resolve(), self.root.resolve()
+        outside = here != start and here not in start.parents
+        words = [self._moved(word, root, outside) for word in self.words]
+        return (root if outside else os.path.join(root, str(start.relative_to(here)))), words
+
+    def _moved(self, word: str, root: str, outside: bool) -> str:
+        """Return a word with a path of the project, alone or as a value, as the host has it.
+
+        A relative one is the same there, if the run has started in the project.
+        """
+        option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+        path, colons, rest = value.partition("::")
+        if not path or not (os.path.isabs(path) or outside):
+            return word
+        here, wanted = self.root.resolve(), self.start / path
+        with contextlib.suppress(ValueError, OSError):
+            if wanted.exists():
+                inside = wanted.resolve().relative_to(here)
+                return f"{option}{equals}{os.path.join(root, str(inside))}{colons}{rest}"
+        return word
 
 
-def _moved(word: str, before: str, after: str) -> str:
-    """Return a word with a path of the project, alone or as a value, as the host has it."""
-    option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
-    inside = value == before or value.startswith((f"{before}/", f"{before}::"))
-    return f"{option}{equals}{after}{value[len(before) :]}" if inside else word
+#: Options of pytest-xdist, which a host need not have; those with a value.
+OF_XDIST = ("--dist", "--tx", "--numprocesses", "-n")
+
+
+def without_xdist(words: Sequence[str]) -> List[str]:
+    """Return the words of a command line without those that say who measures."""
+    kept: List[str] = []
+    is_value = False
+    for word in words:
+        if is_value or word == "-d":
+            is_value = False
+        elif word in OF_XDIST:
+            is_value = True
+        elif not re.match(r"(--dist|--tx|--numprocesses)=|-n\d", word):
+            kept.append(word)
+    return kept
 
 
 class Connection:
@@ -82,6 +113,7 @@ class Connection:
         self._events = events
         self._group = execnet.Group()
         self._channel: Any = None
+        self._sending = threading.Lock()
 
     def open(self, bring: bool) -> None:
         """Reach the host and start its member. Raises FleetError.
@@ -90,7 +122,9 @@ class Connection:
         """
         host = self.place.host
         try:
-            gateway = self._group.makegateway(host.xspec(self.name))
+            spec = execnet.XSpec(host.xspec(self.name))
+            spec.env = dict(host.environment)
+            gateway = self._group.makegateway(spec)
             root, results = self._project_of(gateway, bring)
             start, words = self._project.there(root)
             device = self.place.number if host.devices > 1 else None
@@ -99,6 +133,7 @@ class Connection:
                 start=start,
                 words=words,
                 members=self._project.members,
+                run=self._project.run,
                 device_id=device,
                 baseline=self._project.baseline,
                 results=results,
@@ -113,8 +148,11 @@ class Connection:
         except execnet.RemoteError as error:
             self.close()
             raise FleetError(
-                f"{self.name}: the project cannot be brought: {_last(error)}"
+                f"{self.name}: the project cannot be brought there: {_last(error)}"
             ) from error
+        except Exception as error:
+            self.close()
+            raise FleetError(f"{self.name}: {type(error).__name__}: {error}") from error
         self._channel.setcallback(self._receive, endmarker=None)
 
     def _project_of(self, gateway: Any, bring: bool) -> Tuple[str, Optional[str]]:
@@ -136,7 +174,7 @@ class Connection:
         """Tell the member something; that it is gone is an event of its own."""
         if self._channel is None:
             return
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self._sending:
             self._channel.send(json.dumps([name, values]))
 
     def why_gone(self) -> str:
@@ -160,9 +198,11 @@ def _start(channel, root, given):  # type: ignore[no-untyped-def]  # its text ru
     import os
     import sys
 
-    root = os.path.expanduser(root)
     values = json.loads(given)
-    values["start"] = os.path.expanduser(values["start"])
+    home, start = os.path.expanduser("~"), values["start"]
+    root = os.path.realpath(os.path.join(home, os.path.expanduser(root)))
+    values["start"] = os.path.realpath(os.path.join(home, os.path.expanduser(start)))
+    os.makedirs(values["start"], exist_ok=True)
     os.chdir(root)
     if os.path.isdir(os.path.join(root, "ipubench")):
         sys.path.insert(0, root)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Sequence
+from typing import Any, Dict, Generator, List, Optional, Sequence, Set
 
 import pytest
 
@@ -25,7 +25,7 @@ from ipubench.plugins.fleet.hosts import FleetError, HostSpec
 from ipubench.plugins.fleet.intake import Intake
 from ipubench.plugins.fleet.member import GONE
 from ipubench.plugins.fleet.members import COLLECTED, ENDED, LOST, Members
-from ipubench.plugins.fleet.placing import Placing
+from ipubench.plugins.fleet.placing import Placing, named
 from ipubench.plugins.fleet.schedule import Schedule, Task
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.text import counted
@@ -34,6 +34,7 @@ from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import Machine, machines_key
 from ipubench.plugins.run.time_spent import spent_key
 
+USAGE_ERROR = pytest.ExitCode.USAGE_ERROR
 #: Of members that have been told to end.
 END_SECONDS = 30.0
 
@@ -51,6 +52,9 @@ class Fleet:
         self._turns: Dict[str, str] = {}
         self._order: List[str] = []  # the node ids of all that the run is about
         self._nodeids: Dict[str, str] = {}  # what a case is called here -> its node id
+        self._each: Dict[str, str] = {}  # of a case that each host measures -> this one's host
+        self._handed: Dict[str, str] = {}  # cases that a member has, and that it has not begun
+        self._called: Set[str] = set()  # tests whose call is over
         self._away: Dict[str, str] = {}  # members that were lost and have not come back, and why
         self._fruitless: Dict[str, int] = {}  # losses of a member since it has ended a case
 
@@ -62,8 +66,8 @@ class Fleet:
         if len(kinds) > 1:
             said = ", ".join(f"{name} has {one.device}" for name, one in facts.items())
             raise FleetError(f"the hosts have several kinds of device ({said}): add --device=KIND")
-        for name, one in facts.items():
-            _check(name, one, self.members.places[name].host, self.config.rootpath)
+        for name, place in self.members.places.items():
+            _check(name, facts[name], place.host, self.config.rootpath)
         self.config.option.device = kinds.pop()
         self.config.stash[machines_key] = [
             Machine(one.fingerprint, one.conditions, one.versions) for one in facts.values()
@@ -76,10 +80,11 @@ class Fleet:
         return [f"fleet of {counted(len(lines), 'member')}:", *lines, *differing_versions(facts)]
 
     @pytest.hookimpl(hookwrapper=True)
-    def pytest_collection(self) -> Generator[None, Any, None]:
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, Any, None]:
         """Collect here as well, which decides what is measured, while the members do."""
         outcome = yield
-        if outcome.excinfo is None:
+        go_on = self.config.option.continue_on_collection_errors
+        if outcome.excinfo is None and (go_on or not session.testsfailed):
             try:
                 self.members.wait_for_cases()
             except FleetError as error:
@@ -89,7 +94,7 @@ class Fleet:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Have all selected cases measured."""
         if session.testsfailed and not self.config.option.continue_on_collection_errors:
-            raise session.Interrupted(f"{session.testsfailed} errors during collection")
+            raise session.Interrupted(f"{counted(session.testsfailed, 'error')} during collection")
         self._plan(session.items)
         for name in sorted(self.members.there):
             self._join(name)
@@ -121,6 +126,7 @@ class Fleet:
             found = placing.on_each(item) if self.each_host else [placing.task(item)]
             tasks += found
             self._nodeids.update({task.key: item.nodeid for task in found})
+            self._each.update({task.key: min(task.members) for task in found if self.each_host})
         self._turns = placing.turns()
         self.schedule = Schedule(tasks, self._turns)
         if self.each_host:
@@ -131,10 +137,11 @@ class Fleet:
         progress = self.config.stash[progress_key]
         names = progress.names
         shown = {key: names[nodeid] for key, nodeid in self._nodeids.items() if nodeid in names}
-        progress.expect({key: f"{name}@{key.rpartition('@')[2]}" for key, name in shown.items()})
+        progress.expect({key: named(name, self._each[key]) for key, name in shown.items()})
         run = self.config.stash.get(run_key, None)
         if run is not None:
             run.order = [key for key, nodeid in self._nodeids.items() if nodeid in run.order]
+            run.nodeids = self._nodeids
             run.add({"type": "selected", "cases": run.order})
 
     def _join(self, name: str) -> None:
@@ -147,14 +154,19 @@ class Fleet:
 
     def _hand_out(self) -> None:
         for name, task in self.schedule.assign():
+            self._handed[name] = task.key
             self.members.send(name, "run", nodeid=self._nodeids[task.key])
 
     def _take(self, name: str, what: str, values: Dict[str, Any]) -> None:
         """Do what follows from an event."""
+        if what in ("line", "report"):
+            self._handed.pop(name, None)  # it says something of its case
         if what == "line":
             self.intake.line(name, values["line"])
         elif what == "report":
-            self.intake.report(name, values["data"])
+            report = self.intake.report(name, values["data"])
+            if report.when == "call" or not report.passed:
+                self._called.add(report.nodeid)
         elif what == "done":
             self._fruitless[name] = 0
             self.intake.closing(values["closing"])
@@ -172,7 +184,8 @@ class Fleet:
     def _lost(self, name: str, values: Dict[str, Any]) -> None:
         """A member has ended before its time: its case goes to another, and it is started again."""
         why = values.get("why") or "its session has ended"
-        task, waits = self.schedule.leave(name)
+        task, waits = self.schedule.leave(name, begun=name not in self._handed)
+        self._handed.pop(name, None)
         progress = self.config.stash[progress_key]
         if task is not None and waits and self._has_ended(task.key):
             self.schedule.give_up(task)
@@ -187,8 +200,9 @@ class Fleet:
         fruitless = task is None or waits
         self._fruitless[name] = self._fruitless.get(name, 0) + 1 if fruitless else 0
         # A session that ended by itself said why, and would say it again.
-        if "code" in values or self._fruitless[name] > 1:
-            self._lost_for_good(name, why)
+        said = "code" in values and not values["lost_touch"]
+        if said or self._fruitless[name] > 1:
+            self._lost_for_good(name, why, values.get("code"))
         else:
             self._away[name] = why
             self.members.open_again(name)
@@ -196,20 +210,29 @@ class Fleet:
     def _has_ended(self, key: str) -> bool:
         """Tell whether a case's outcome is known, although its process did not live to say so."""
         run = self.config.stash.get(run_key, None)
-        return run is not None and key in run.results.outcomes
+        return key in self._called or (run is not None and key in run.results.outcomes)
 
-    def _lost_for_good(self, name: str, why: str) -> None:
-        """Go on without a member; what nobody else can measure fails."""
+    def _lost_for_good(self, name: str, why: str, code: Optional[int] = None) -> None:
+        """Go on without a member; what nobody else can measure fails.
+
+        The last one's reason, with its exit ``code``, is that of the run: none could have ended it.
+        """
         self._away[name] = why
         self.members.forget(name)
         self.config.stash[progress_key].line(f"  {name} is lost: {why}")
+        if not self.members.there and code in (pytest.ExitCode.INTERRUPTED, USAGE_ERROR):
+            pytest.exit(f"{name}: {why}", returncode=code)
         away = ", ".join(sorted(set(self.members.places) - self.members.there))
         self._give_up_stranded(f"no other host can measure it, and these were lost: {away}")
 
     def _give_up_stranded(self, why: str) -> None:
         """Fail the waiting cases that no member can take which is there or may come back."""
         for task in self.schedule.stranded():
-            if not task.members & self.members.there:
+            if task.members & self.members.there:
+                continue  # one of them may come back
+            if task.able & self.members.there:
+                self.schedule.widen(task)
+            else:
                 self.schedule.give_up(task)
                 self.intake.failed(task.key, why)
 
@@ -251,7 +274,6 @@ def _check(name: str, facts: HostFacts, host: HostSpec, root: Path) -> None:
             "check out the same one there, or leave out chdir= to have this one brought along"
         )
     own = os.path.dirname(os.path.realpath(str(ipubench.__file__)))
-    if own.startswith(f"{os.path.realpath(str(root))}{os.sep}"):
-        folder = os.path.realpath(host.folder) if not host.address else host.folder
-        if not facts.code.startswith(folder.rstrip("/") + "/"):
-            raise FleetError(f"{name}: its ipubench comes from {facts.code}, outside {host.folder}")
+    inside = own.startswith(f"{os.path.realpath(str(root))}{os.sep}")
+    if inside and not facts.code.startswith(f"{facts.root}{os.sep}"):
+        raise FleetError(f"{name}: its ipubench comes from {facts.code}, outside {facts.root}")

@@ -34,8 +34,9 @@ class HostFacts:
     conditions: Dict[str, Any] = field(default_factory=dict)
     versions: Dict[str, str] = field(default_factory=dict)
     revision: Optional[str] = None
-    code: str = ""  # the folder of the imported ipubench
-    pid: int = 0
+    root: str = ""  # the project's folder
+    code: str = ""  # that of the imported ipubench
+    leases: List[str] = field(default_factory=list)  # what nobody else may hold while it measures
 
     @classmethod
     def of(cls, config: pytest.Config) -> HostFacts:
@@ -59,8 +60,9 @@ class HostFacts:
             conditions=conditions,
             versions=host_process.versions(),
             revision=host_process.git_revision(config.rootpath),
+            root=os.path.realpath(str(config.rootpath)),
             code=os.path.dirname(os.path.realpath(str(ipubench.__file__))),
-            pid=os.getpid(),
+            leases=list(device.leases()),
         )
 
     def as_dict(self) -> Dict[str, Any]:

@@ -7,16 +7,17 @@ with a process of its own.
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
-from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.machine.files import PathError, user_path
 
 #: Keys of execnet that a host may have, besides its address and ``env:NAME``.
 KEYS = ("python", "chdir", "id", "ssh_config", "nice")
@@ -49,8 +50,12 @@ class HostSpec:
     nice: Optional[str] = None
     environment: Dict[str, str] = field(default_factory=dict)
 
+    def member(self, number: int) -> str:
+        """Return what the process with this number is called everywhere."""
+        return self.name if self.devices == 1 else f"{self.name}.{number}"
+
     def xspec(self, name: str) -> str:
-        """Return the words by which execnet starts a process of this host."""
+        """Return the words by which execnet starts a process of this host, but its environment."""
         words = [f"id={name}", "execmodel=main_thread_only"]
         if self.address:
             words += [
@@ -61,7 +66,6 @@ class HostSpec:
             words += [LOCAL, *([f"python={self.python}"] if self.python else [])]
         given = {"ssh_config": self.ssh_config, "nice": self.nice}
         words += [f"{key}={value}" for key, value in given.items() if value is not None]
-        words += [f"env:{key}={value}" for key, value in self.environment.items()]
         return "//".join(words)
 
 
@@ -131,19 +135,29 @@ def _parse(text: str, words: Sequence[str], where: str) -> Tuple[HostSpec, str]:
     empty = [key for key, value in given.items() if not value]
     if empty:
         raise FleetError(f"{where}: {empty[0]}= names nothing")
+    nice = given.get("nice", "0")
+    if not re.fullmatch(r"-?\d{1,2}", nice):
+        raise FleetError(f"{where}: nice={nice} is no priority; give a number from -20 to 19")
+    if not all(re.fullmatch(r"\w+", key) for key in environment):
+        raise FleetError(f"{where}: env: needs a name, as in env:NAME=VALUE")
+    # execnet separates its words by //.
+    paths = {key: os.path.normpath(given[key]) for key in ("python", "ssh_config") if key in given}
     name = given.get("id") or address.split("@")[-1] or platform.node() or "here"
     if not NAME.fullmatch(name):
         raise FleetError(f"{where}: {name!r} cannot name a host; give it one with id=NAME")
     folder = given.get("chdir")
     if not address and folder is not None:
-        folder = str(user_path(folder))
+        try:
+            folder = str(user_path(folder).absolute())
+        except PathError as error:
+            raise FleetError(f"{where}: {error}") from error
     return HostSpec(
         address=address,
         name=name,
         devices=devices,
-        python=given.get("python"),
+        python=paths.get("python"),
         folder=folder,
-        ssh_config=given.get("ssh_config"),
+        ssh_config=paths.get("ssh_config"),
         nice=given.get("nice"),
         environment=environment,
     ), where
@@ -166,11 +180,14 @@ def _address(given: Dict[str, str], where: str) -> str:
 def _named(found: Iterator[Tuple[HostSpec, str]]) -> List[HostSpec]:
     """Return the hosts once their names are known to differ."""
     hosts: Dict[str, HostSpec] = {}
+    taken: Set[str] = set()
     for host, where in found:
-        if host.name in hosts:
+        members = {host.member(number) for number in range(host.devices)}
+        if host.name in hosts or taken & members:
             raise FleetError(
                 f"{where}: {host.name} is there twice; to take several devices of a host write "
                 f"2*, to have it twice give each a name with id=NAME"
             )
         hosts[host.name] = host
+        taken |= members
     return list(hosts.values())

@@ -35,8 +35,9 @@ class Intake:
             line["benchmark"] = self._benchmark(member, line["benchmark"])
         elif CASE in line:
             line[CASE] = self.name(line[CASE], member)
-        if line["type"] == "begin":
-            self.config.stash[progress_key].begin(line[CASE])
+        progress = self.config.stash[progress_key]
+        if line["type"] == "begin" and line[CASE] in progress.names:
+            progress.begin(line[CASE])
         run.add(line)
         if line["type"] == "case":
             pytest_benchmark_adapter.adopt(self.config, line["benchmark"])
@@ -45,18 +46,21 @@ class Intake:
         """Return a benchmark that says on which host it was measured."""
         record = {**record_of(benchmark), "host": member}
         if self._each_host:
-            record["name"] = named(record["name"], member)
             names = {key: named(benchmark[key], member) for key in ("name", "fullname")}
+            record["name"] = named(record["name"], member)
             benchmark = {**benchmark, **names}
         return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: record}}
 
-    def report(self, member: str, data: Dict[str, Any]) -> None:
-        """Hand a test's report to pytest, and show how its case ended."""
+    def report(self, member: str, data: Dict[str, Any]) -> pytest.TestReport:
+        """Hand a test's report to pytest, show how its case ended, and return it."""
         hook = self.config.hook
-        report = hook.pytest_report_from_serializable(config=self.config, data=data)
+        report: pytest.TestReport = hook.pytest_report_from_serializable(
+            config=self.config, data=data
+        )
         report.nodeid = self.name(report.nodeid, member)
         self._show(report, member)
         hook.pytest_runtest_logreport(report=report)
+        return report
 
     def failed(self, key: str, why: str) -> None:
         """Have a case fail that no host could end."""

@@ -13,6 +13,7 @@ import json
 import os
 import queue
 import signal
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional
@@ -26,9 +27,11 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import TimeSpent, spent_key
+from ipubench.plugins.selection.expand import case_of
 
 #: A controller that says nothing for so long is gone: it says that it is there every few seconds.
 MOST_SILENCE = 90.0
+WATCH_SECONDS = 5.0
 #: What a member says last; a controller that is gone says it to the member.
 GONE = "gone"
 MOST_SAID = 2000
@@ -43,6 +46,7 @@ class Handover:
     start: str  # the folder that its words are relative to
     words: List[str]  # of the command line
     members: int
+    run: str  # a name of the whole run
     device_id: Optional[int]
     baseline: Optional[str]  # the text of the file that cases are compared with
     results: Optional[str]  # the folder of its journal, where the words do not say it
@@ -70,6 +74,9 @@ class Member:
         self._channel = channel
         self._orders: queue.Queue[List[Any]] = queue.Queue()
         self._measuring = False
+        self._heard = time.monotonic()
+        self.problem = ""  # the last error of the collection, or of pytest itself
+        self.lost_touch = False  # this session has ended because its controller was not heard
         #: Whether others measure on this machine's processors, and want the device between cases.
         self._shared = False
         self.exit: Optional[str] = None
@@ -77,11 +84,25 @@ class Member:
 
     def _receive(self, text: Optional[str]) -> None:
         """Take an order in execnet's thread; a controller that is gone ends the case as well."""
+        self._heard = time.monotonic()
         order = [GONE, {}] if text is None else json.loads(text)
-        self._orders.put(order)
-        if order[0] == GONE and self._measuring:
-            # As Ctrl-C: the device is released, files are whole, servers end.
+        if order[0] == GONE:
+            self._leave()
+        else:
+            self._orders.put(order)
+
+    def _leave(self) -> None:
+        """End the session; a case that is measured ends as by Ctrl-C, and gives back its device."""
+        self.lost_touch = True
+        self._orders.put([GONE, {}])
+        if self._measuring:
             os.kill(os.getpid(), signal.SIGINT)
+
+    def watch(self) -> None:
+        """End the session once the controller has said nothing for long: run in a thread."""
+        while time.monotonic() - self._heard < MOST_SILENCE:
+            time.sleep(WATCH_SECONDS)
+        self._leave()
 
     def send(self, name: str, **values: Any) -> None:
         """Tell the controller something; one that is gone hears nothing."""
@@ -95,11 +116,15 @@ class Member:
         config.workerinput = {  # type: ignore[attr-defined]
             "workerid": given.name,
             "workercount": given.members,
+            "testrunuid": given.run,
         }
         option = config.option
         pytest_benchmark_adapter.leave_files_alone(config)
         option.dist, option.tx, option.numprocesses = "no", [], None
         option.report, option.history, option.resume, option.maxfail = None, False, False, 0
+        option.usepdb = False
+        if option.basetemp:
+            option.basetemp = f"{option.basetemp}-{given.name}"
         if given.device_id is not None:
             option.device_id = given.device_id
         if given.results is not None:
@@ -122,7 +147,7 @@ class Member:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Measure what is asked for until the controller has nothing more."""
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
-            raise session.Interrupted(f"{session.testsfailed} errors during collection")
+            raise session.Interrupted(self.problem or "its collection failed")
         items = {item.nodeid: item for item in session.items}
         self.send("collected", nodeids=list(items))
         spent = session.config.stash[spent_key]
@@ -136,13 +161,10 @@ class Member:
     def _each_order(self, spent: TimeSpent) -> Iterator[List[Any]]:
         """Yield orders until the last one."""
         while True:
-            try:
-                with spent.during("wait"):
-                    order = self._orders.get(timeout=MOST_SILENCE)
-            except queue.Empty:
-                pytest.exit(f"the controller has said nothing for {MOST_SILENCE:.0f} s")
+            with spent.during("wait"):
+                order = self._orders.get()
             if order[0] == GONE:
-                pytest.exit("the connection to the controller has ended")
+                pytest.exit("the controller is no longer heard")
             if order[0] == "end":
                 return
             yield order
@@ -160,7 +182,7 @@ class Member:
     def _run(self, item: pytest.Item, items: List[pytest.Item]) -> None:
         """Run a case; the device stays leased and attached unless others of the machine want it."""
         run = item.config.stash.get(run_key, None)
-        if run is not None:
+        if run is not None and case_of(item) is not None:
             run.add({"type": "begin", "case": item.nodeid})
         # pytest tears down what the next item does not need: any other needs the session's.
         following = next((one for one in items if one is not item), None)
@@ -172,6 +194,16 @@ class Member:
         if run is not None:
             closing, run.closing = run.closing, []
         self.send("done", nodeid=item.nodeid, closing=closing)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep why a file could not be collected."""
+        if report.failed:
+            said = str(report.longrepr).strip().splitlines()
+            self.problem = f"{report.nodeid} cannot be collected: {said[-1] if said else ''}"
+
+    def pytest_internalerror(self, excrepr: Any) -> None:
+        """Keep what went wrong in pytest or in a plugin."""
+        self.problem = str(excrepr).strip()[-MOST_SAID:]
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -212,10 +244,12 @@ def main(channel: Any, **given: Any) -> None:
     handover = Handover(**given)
     os.chdir(handover.start)
     os.environ.pop("PYTEST_ADDOPTS", None)  # its words are among those handed over
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored
     member = Member(channel, handover)
+    threading.Thread(target=member.watch, daemon=True).start()
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         code = int(pytest.main(handover.words, plugins=[member]))
     last = said.getvalue().strip()[-MOST_SAID:]
-    why = member.exit or (last[len(ERROR) :] if last.startswith(ERROR) else last)
-    member.send("ended", code=code, why=why)
+    why = member.exit or member.problem or (last[len(ERROR) :] if last.startswith(ERROR) else last)
+    member.send("ended", code=code, why=why, lost_touch=member.lost_touch)

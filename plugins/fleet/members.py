@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from concurrent.futures import Future, wait
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from ipubench.plugins.fleet.connection import Connection, Event, Place, Project
 from ipubench.plugins.fleet.facts import HostFacts
@@ -17,6 +19,8 @@ from ipubench.plugins.fleet.member import GONE
 START_SECONDS = 300.0
 #: Members hear so often that the controller is there.
 PULSE_SECONDS = 10.0
+#: Of all connections, to end.
+CLOSE_SECONDS = 20.0
 #: Hosts that are reached, or left, at a time.
 AT_ONCE = 32
 #: What members say while they start.
@@ -34,12 +38,13 @@ class Members:
         self.nodeids: Dict[str, List[str]] = {}
         #: Those that are there or on their way back.
         self.there: Set[str] = set()
-        self._starting: Set[str] = set()  # those that were lost and have not collected again
+        #: Those that were lost and have not collected again, and since when.
+        self._starting: Dict[str, float] = {}
         self._project = project
         self._events: queue.Queue[Event] = queue.Queue()
         self._connections: Dict[str, Connection] = {}
-        self._pool = ThreadPoolExecutor(max_workers=min(AT_ONCE, len(self.places)))
-        self._pulse = 0.0
+        self._at_once = threading.Semaphore(AT_ONCE)
+        self._closed = threading.Event()
 
     def open(self) -> None:
         """Start all members, hosts side by side, until each has said what its host is.
@@ -49,11 +54,40 @@ class Members:
         hosts: Dict[str, List[Place]] = {}
         for place in self.places.values():
             hosts.setdefault(place.host.name, []).append(place)
-        opening = [self._pool.submit(self._open, places) for places in hosts.values()]
-        problems = [str(error) for one in opening for error in [one.exception()] if error]
+        threading.Thread(target=self._pulse, daemon=True).start()
+        opening = {
+            name: self._beside(partial(self._open, places)) for name, places in hosts.items()
+        }
+        wait(opening.values(), timeout=START_SECONDS)
+        problems = []
+        for name, one in opening.items():
+            error = one.exception() if one.done() else _too_slow(name)
+            problems += [str(error)] if error else []
         if problems:
             raise FleetError("; ".join(problems))
         self._start_until(self.facts)
+
+    def _beside(self, work: Callable[[], None]) -> Future[None]:
+        """Run something in a thread that the end of this process does not wait for."""
+        future: Future[None] = Future()
+
+        def run() -> None:
+            with self._at_once:
+                try:
+                    work()
+                except BaseException as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(None)
+
+        threading.Thread(target=run, daemon=True).start()
+        return future
+
+    def _pulse(self) -> None:
+        """Tell all members now and then that we are there, whatever the main thread does."""
+        while not self._closed.wait(PULSE_SECONDS):
+            for connection in list(self._connections.values()):
+                connection.send("there")
 
     def _open(self, places: Sequence[Place]) -> None:
         """Start the members of a host; the project is brought there once."""
@@ -74,10 +108,7 @@ class Members:
             if event is None:
                 if time.monotonic() < until:
                     continue
-                silent = min(set(self.places) - set(said))
-                raise FleetError(
-                    f"{silent}: its process has not started within {START_SECONDS:.0f} s"
-                )
+                raise _too_slow(min(set(self.places) - set(said)))
             connection, name, values = event
             if name == ENDED:
                 raise FleetError(f"{connection.name}: {values['why'] or 'its session has ended'}")
@@ -86,12 +117,7 @@ class Members:
             self._note(connection.name, name, values)
 
     def _next(self) -> Optional[Event]:
-        """Return what is said next, or None after a while; tell all members that we are there."""
-        now = time.monotonic()
-        if now - self._pulse >= PULSE_SECONDS:
-            self._pulse = now
-            for name in self.there:
-                self.send(name, "there")
+        """Return what is said next, or None after a while."""
         try:
             return self._events.get(timeout=PULSE_SECONDS)
         except queue.Empty:
@@ -102,12 +128,14 @@ class Members:
             self.facts[name] = HostFacts(**values["facts"])
         elif what == COLLECTED:
             self.nodeids[name] = values["nodeids"]
-            self._starting.discard(name)
+            self._starting.pop(name, None)
 
     def each_event(self) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
         """Yield what members say, without what a process of one says after its loss."""
         while True:
             event = self._next()
+            for name in self._too_late():
+                yield name, LOST, {"why": str(_too_slow(name))}
             if event is None:
                 continue
             connection, name, values = event
@@ -119,6 +147,11 @@ class Members:
                 values = {"why": connection.why_gone()}
             yield connection.name, name, values
 
+    def _too_late(self) -> List[str]:
+        """Return the members that should have come back by now."""
+        now = time.monotonic()
+        return [name for name, at in self._starting.items() if now - at > START_SECONDS]
+
     def send(self, name: str, what: str, **values: Any) -> None:
         """Tell a member something."""
         self._connections[name].send(what, **values)
@@ -126,28 +159,28 @@ class Members:
     def forget(self, name: str) -> None:
         """Leave a member that is lost for good."""
         self.there.discard(name)
-        self._starting.discard(name)
-        self._pool.submit(self._connections[name].close)
+        self._starting.pop(name, None)
+        self._beside(self._connections[name].close)
 
     def open_again(self, name: str) -> None:
         """Try to start a lost member once more; it says hello and collects, or LOST is said."""
         before = self._connections[name]
         connection = Connection(self.places[name], self._project, self._events)
         self._connections[name] = connection
-        self._starting.add(name)
+        self._starting[name] = time.monotonic()
 
         def start() -> None:
-            before.close()
             try:
+                before.close()
                 connection.open(bring=True)
-            except FleetError as error:
+            except Exception as error:
                 self._events.put((connection, LOST, {"why": str(error)}))
 
-        self._pool.submit(start)
+        self._beside(start)
 
     def finish(self, seconds: float) -> List[Tuple[str, Dict[str, Any]]]:
         """Have all members end; return what each says last, of those that do within the time."""
-        waiting = self.there - self._starting
+        waiting = self.there - set(self._starting)
         for name in waiting:
             self.send(name, "end")
         said = []
@@ -163,5 +196,10 @@ class Members:
 
     def close(self) -> None:
         """End all connections, and with them the processes; those that are on their way too."""
-        wait([self._pool.submit(one.close) for one in list(self._connections.values())])
-        self._pool.shutdown()
+        self._closed.set()
+        closing = [self._beside(one.close) for one in list(self._connections.values())]
+        wait(closing, timeout=CLOSE_SECONDS)
+
+
+def _too_slow(name: str) -> FleetError:
+    return FleetError(f"{name}: its process has not started within {START_SECONDS:.0f} s")

@@ -12,6 +12,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
+from ipubench.plugins.fleet.placing import unnamed
 from ipubench.plugins.gate.inference import student_quantile
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import counted, percent
@@ -65,7 +66,7 @@ def lines(benchmarks: Sequence[Dict[str, Any]]) -> List[str]:
     for benchmark in benchmarks:
         record = record_of(benchmark)
         cases = kinds.setdefault(record["device"]["fingerprint"], {})
-        case = benchmark["fullname"].rpartition("@")[0]
+        case = unnamed(benchmark["fullname"], record["host"])
         cases.setdefault(case, {})[record["host"]] = record["throughput"]["median"]
     return [
         f"{one.host} is {percent(abs(one.change))} {'slower' if one.change < 0 else 'faster'} than "

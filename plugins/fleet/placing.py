@@ -14,8 +14,14 @@ from ipubench.plugins.selection.expand import case_of
 
 
 def named(nodeid: str, member: str) -> str:
-    """Return what a case is called that is measured on each host."""
-    return f"{nodeid}@{member}"
+    """Return what a case is called that is measured on each host: ``file::function[case@host]``."""
+    return f"{nodeid[:-1]}@{member}]" if nodeid.endswith("]") else f"{nodeid}@{member}"
+
+
+def unnamed(name: str, member: str) -> str:
+    """Return what a case was called before."""
+    bare, end = (name[:-1], "]") if name.endswith("]") else (name, "")
+    return bare[: -len(member) - 1] + end if bare.endswith(f"@{member}") else name
 
 
 class Placing:
@@ -58,16 +64,17 @@ class Placing:
         able = self.able(item)
         known = self._known.get(item.nodeid, ())
         same = [name for name in able if self._facts[name].fingerprint in known]
-        return Task(item.nodeid, frozenset(same or able))
+        return Task(item.nodeid, frozenset(same or able), frozenset(able))
 
     def on_each(self, item: pytest.Item) -> List[Task]:
         """Return a case once for each member that can measure it."""
-        return [Task(named(item.nodeid, name), frozenset({name})) for name in self.able(item)]
+        able = [(name, frozenset({name})) for name in self.able(item)]
+        return [Task(named(item.nodeid, name), alone, alone) for name, alone in able]
 
     def turns(self) -> Dict[str, str]:
-        """Return the machine of each member that shares its processors with another one."""
-        machines: Dict[str, List[str]] = {}
+        """Return what each member shares with another one: a device, or a machine's processors."""
+        shared: Dict[str, List[str]] = {}
         for name, one in self._facts.items():
-            if one.devices is None and one.machine:
-                machines.setdefault(one.machine, []).append(name)
-        return {n: machine for machine, names in machines.items() if len(names) > 1 for n in names}
+            if one.machine and one.leases:
+                shared.setdefault(f"{one.leases[0]} of {one.machine}", []).append(name)
+        return {n: what for what, names in shared.items() if len(names) > 1 for n in names}

@@ -10,6 +10,8 @@ from ipubench.plugins.command_line.words import is_worker, only_lists, only_test
 from ipubench.plugins.fleet import hosts
 from ipubench.plugins.record import pytest_benchmark_adapter
 
+#: Options of pytest by which it shows something and runs nothing.
+SHOWS = ("markers", "showfixtures", "show_fixtures_per_test", "cacheshow", "setupplan", "setuponly")
 #: What a run on several hosts cannot do, and why.
 REFUSED = {
     "against": "it measures in pairs on one host",
@@ -43,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     tx = list(config.getoption("tx", None) or [])
     remote = any(text.rpartition("*")[2] != hosts.LOCAL for text in tx)
-    if is_worker(config) or only_tests(config):
+    if is_worker(config) or only_tests(config) or any(config.getoption(o, None) for o in SHOWS):
         return
     if option.hosts is None and not remote:
         if option.each_host:

@@ -22,6 +22,7 @@ class Task:
 
     key: str
     members: FrozenSet[str]
+    able: FrozenSet[str] = frozenset()  # all that could, where ``members`` only should
 
 
 @dataclass
@@ -51,12 +52,11 @@ class Schedule:
         self.left = len(tasks)
         for number, task in enumerate(tasks):
             self._bucket(task.members).tasks.append((number, task))
-        for buckets in self._of.values():
-            buckets.sort(key=lambda bucket: len(bucket.members))
 
     def _bucket(self, members: FrozenSet[str]) -> _Bucket:
         if members not in self._buckets:
             bucket = self._buckets[members] = _Bucket(members, 0, collections.deque())
+            bucket.live = len(members & self._there)
             for member in members:
                 self._of[member].append(bucket)
         return self._buckets[members]
@@ -68,10 +68,11 @@ class Schedule:
         for bucket in self._of.get(member, ()):
             bucket.live += 1
 
-    def leave(self, member: str) -> Tuple[Optional[Task], bool]:
+    def leave(self, member: str, begun: bool = True) -> Tuple[Optional[Task], bool]:
         """A member is lost; return the task that it had, and whether that waits for another.
 
-        A task that has cost MOST_LOSSES members waits for none.
+        A task that has cost MOST_LOSSES members waits for none; ``begun``: whether this one had
+        begun with it.
         """
         if member not in self._there:
             return None, False
@@ -83,7 +84,7 @@ class Schedule:
         if task is None:
             return None, False
         self._give_way(member)
-        self._losses[task.key] += 1
+        self._losses[task.key] += int(begun)
         if self._losses[task.key] >= MOST_LOSSES:
             self.left -= 1
             return task, False
@@ -149,6 +150,14 @@ class Schedule:
             if bucket.tasks and bucket.live == 0
             for _, task in bucket.tasks
         ]
+
+    def widen(self, task: Task) -> None:
+        """Let all members take a waiting task that could."""
+        self.give_up(task)
+        wider = Task(task.key, task.able, task.able)
+        self._bucket(wider.members).tasks.append((self._position[task.key], wider))
+        self._wake(wider.members)
+        self.left += 1
 
     def give_up(self, task: Task) -> None:
         """Forget a waiting task."""

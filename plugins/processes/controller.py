@@ -27,6 +27,7 @@ from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.command_line.words import is_worker, only_lists, only_tests
 from ipubench.plugins.processes.worker import PART, Handover
 from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.time_spent import spent_key
@@ -158,7 +159,8 @@ class Controller:
         try:
             session.perform_collect()
             if session.testsfailed and not self.config.option.continue_on_collection_errors:
-                raise session.Interrupted(f"{session.testsfailed} errors during collection")
+                errors = counted(session.testsfailed, "error")
+                raise session.Interrupted(f"{errors} during collection")
             self.known = {item.nodeid for item in session.items if case_of(item)}
             run = self.config.stash.get(run_key, None)
             chosen = {

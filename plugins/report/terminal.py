@@ -232,7 +232,8 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     lines += [Row((f"  {noisy}",))] if noisy else []
     comparison = config.stash.get(comparison_key, None)
     stored = set() if comparison is None else set(comparison.stored)
-    left = stored - {*run.results.benchmarks, *run.results.outcomes, *verdicts}
+    known = {*run.results.benchmarks, *run.results.outcomes, *verdicts}
+    left = stored - {run.nodeids.get(name, name) for name in known}
     if left:
         cases = counted(len(left), "case of the baseline was", "cases of the baseline were")
         lines.append(Row((f"  {cases} not selected in this run",)))

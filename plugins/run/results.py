@@ -126,6 +126,8 @@ class Run:
     note: str = ""
     broken: bool = False  # the journal could not take every line
     closing: List[str] = field(default_factory=list)  # lines for the end of the summary
+    #: What this run calls a case -> its node id, where these differ: measured on several hosts.
+    nodeids: Dict[str, str] = field(default_factory=dict)
 
     def add(self, line: Dict[str, Any]) -> None:
         """Put one line into the results and on disk; a disk that fails is reported once."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from typing import List
 
 import execnet
 import pytest
@@ -48,7 +50,7 @@ def test_execnet_reads_what_it_is_given() -> None:
     assert spec.ssh.split()[-1] == "me@host"
     assert "BatchMode=yes" in spec.ssh
     assert (spec.id, spec.python, spec.ssh_config) == ("two", "python3", "/etc/c")
-    assert spec.env == {"A": "b c"}
+    assert host.environment == {"A": "b c"}  # it does not pass through execnet's words
     (here,) = of_tx(["popen//id=here"])
     assert execnet.XSpec(here.xspec("here")).popen is True
 
@@ -66,6 +68,10 @@ def test_execnet_reads_what_it_is_given() -> None:
         ("socket=1.2.3.4:8888", "line 1: a host begins with its address"),
         ("host id='a b'", "line 1: 'a b' cannot name a host"),
         ("host 'a", "line 1: No closing quotation"),
+        ("host nice=abc", "line 1: nice=abc is no priority"),
+        ("host env:=x", "line 1: env: needs a name"),
+        ("popen chdir=~nobody-at-all/x", "line 1: there is no home folder for ~nobody-at-all"),
+        ("2*popen id=a\npopen id=a.0", "line 2: a.0 is there twice"),
         ("# nobody", "the file names no host"),
     ],
 )
@@ -80,6 +86,22 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         of_file(str(tmp_path / "none"))
     with pytest.raises(FleetError, match="cannot be read"):
         of_file(str(tmp_path))
+
+
+def test_words_are_kept_from_execnets_separator() -> None:
+    (host,) = of_tx(["popen//id=a"])
+    assert host.folder is None
+    (host,) = _of_words("popen python=/opt//bin/python env:URL=http://host/x chdir=some/folder")
+    assert execnet.XSpec(host.xspec("a")).python == "/opt/bin/python"
+    assert host.environment == {"URL": "http://host/x"}
+    assert host.folder == str(Path("some/folder").absolute())
+
+
+def _of_words(line: str) -> List[HostSpec]:
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(line)
+        file.flush()
+        return of_file(file.name)
 
 
 @given(st.text(max_size=60))

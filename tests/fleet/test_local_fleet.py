@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
 import subprocess
@@ -285,10 +287,77 @@ def git(folder: Any, *words: str) -> None:
     subprocess.run(["git", *who, *words], cwd=str(folder), check=True)
 
 
+def test_ordinary_tests_run_on_hosts_and_are_no_cases(project: Project) -> None:
+    path = project.folder / "bench_fake.py"
+    path.write_text(path.read_text() + "\n\ndef test_plain():\n    pass\n")
+    outcome = project.run(hosts_file(project, a="", b=""), "-o", "python_functions=bench_* test_*")
+    outcome.assert_code(0).line("8 passed")
+    assert len(outcomes(project)) == 7
+    assert "test_plain" not in {line.get("case") for line in project.journal()}
+
+
+def test_a_collection_error_is_that_of_a_run_without_hosts(project: Project) -> None:
+    hosts = hosts_file(project, a="", b="")
+    broken = project.folder / "hosts" / "b" / "bench_fake.py"
+    whole = broken.read_text()
+    broken.write_text(whole + "\nimport nothing_of_that_name\n")
+    outcome = project.run(hosts).assert_code(4)
+    outcome.line("b: bench_fake.py cannot be collected: ")
+    assert "nothing_of_that_name" in outcome.text
+    (project.folder / "bench_fake.py").write_text(broken.read_text())
+    project.run(hosts).assert_code(2).line("Interrupted: 1 error during collection")
+
+
+def test_a_device_that_no_host_can_have_ends_the_run(project: Project) -> None:
+    hosts = hosts_file(project, a="", b="")
+    with contextlib.ExitStack() as held:
+        for name in "ab":
+            folder = project.folder / "hosts" / name / "leases"
+            folder.mkdir()
+            lock = held.enter_context((folder / "fake-0.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        outcome = project.run(hosts, "--device-timeout=0.2").assert_code(4)
+    outcome.line("the device fake-0 is still held by ")
+
+
+def test_names_of_one_device_take_turns(project: Project) -> None:
+    leases = f"env:IPUBENCH_LEASE_DIR={project.folder}/leases"
+    outcome = project.run(hosts_file(project, a=leases, b=leases), "--device-timeout=5")
+    outcome.assert_code(0)
+    assert set(hosts_of(project).values()) == {"a", "b"}
+
+
+def test_where_its_machine_is_lost_a_stored_case_is_measured_on_another(project: Project) -> None:
+    only = {"IPUBENCH_FAKE_NAME": "old"}
+    project.run("-k", "beta", "--baseline-save=main", "--processes=1", env=only).assert_code(0)
+    hosts = hosts_file(project, a="env:IPUBENCH_FAKE_NAME=new", b="env:IPUBENCH_FAKE_NAME=old")
+    path = project.folder / "hosts" / "b" / "bench_fake.py"
+    gone = f"__import__('shutil').rmtree({str(path.parent)!r}); os._exit(1)"
+    path.write_text(path.read_text().replace('if config.trouble == "kill":', f"{gone}\n    if 1:"))
+    outcome = project.run("-k", "beta", "--baseline=main", hosts).assert_code(0)
+    outcome.line("(no gate): 2 incomparable")
+    assert set(hosts_of(project).values()) == {"a"}
+
+
+def test_a_run_may_start_outside_its_project(project: Project) -> None:
+    words = ("-m", "pytest", *QUIETLY, f"{project.folder.name}/bench_fake.py", "--device=fake")
+    answer = subprocess.run(
+        [sys.executable, *words, "--tx", "popen//id=a", f"--rootdir={project.folder}"],
+        cwd=str(project.folder.parent),
+        env=project.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "7 passed" in answer.stdout
+
+
 def test_listings_reach_no_host(project: Project) -> None:
     (project.folder / "hosts.txt").write_text("nobody.invalid")
     outcome = project.run("--hosts=hosts.txt", "--collect-only", "-q").assert_code(0)
     assert BETA in outcome.text
+    project.run("--hosts=hosts.txt", "--markers").assert_code(0).line("@pytest.mark.quick")
 
 
 def test_several_devices_of_a_host_are_measured_side_by_side(project: Project) -> None:

@@ -56,6 +56,30 @@ def test_a_case_that_costs_two_members_is_handed_out_no_more() -> None:
     assert keys(schedule.assign()) == {"c": "two"}
 
 
+def test_a_case_that_nobody_had_begun_costs_no_member() -> None:
+    schedule = joined(Schedule([task("one", "abc")]), "a")
+    for name in "abcabc":
+        schedule.join(name)
+        schedule.assign()
+        assert schedule.leave(name, begun=False) == (task("one", "abc"), True)
+    joined(schedule, "a")
+    assert keys(schedule.assign()) == {"a": "one"}
+
+
+def test_a_stranded_case_may_go_to_those_that_should_not_but_could() -> None:
+    wanted = Task("one", frozenset("a"), frozenset("ab"))
+    schedule = joined(Schedule([wanted, task("two", "b")]), "ab")
+    schedule.leave("a")
+    assert schedule.stranded() == [wanted]
+    assert keys(schedule.assign()) == {"b": "two"}
+    schedule.widen(wanted)
+    assert schedule.stranded() == [] and schedule.left == 2
+    schedule.done("b")
+    assert keys(schedule.assign()) == {"b": "one"}
+    schedule.done("b")
+    assert schedule.left == 0
+
+
 def test_stranded_cases_are_those_that_nobody_there_can_take() -> None:
     schedule = joined(Schedule([task("one", "a"), task("two", "ab"), task("none", "")]), "ab")
     assert schedule.stranded() == [task("none", "")]
