@@ -25,7 +25,7 @@ from ipubench.plugins.fleet.hosts import FleetError, HostSpec
 from ipubench.plugins.fleet.intake import Intake
 from ipubench.plugins.fleet.member import GONE
 from ipubench.plugins.fleet.members import COLLECTED, ENDED, LOST, Members
-from ipubench.plugins.fleet.placing import Placing, named
+from ipubench.plugins.fleet.placing import Placing
 from ipubench.plugins.fleet.schedule import Schedule, Task
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.text import counted
@@ -52,7 +52,6 @@ class Fleet:
         self._turns: Dict[str, str] = {}
         self._order: List[str] = []  # the node ids of all that the run is about
         self._nodeids: Dict[str, str] = {}  # what a case is called here -> its node id
-        self._each: Dict[str, str] = {}  # of a case that each host measures -> this one's host
         self._handed: Dict[str, str] = {}  # cases that a member has, and that it has not begun
         self._called: Set[str] = set()  # tests whose call is over
         self._away: Dict[str, str] = {}  # members that were lost and have not come back, and why
@@ -126,23 +125,10 @@ class Fleet:
             found = placing.on_each(item) if self.each_host else [placing.task(item)]
             tasks += found
             self._nodeids.update({task.key: item.nodeid for task in found})
-            self._each.update({task.key: min(task.members) for task in found if self.each_host})
         self._turns = placing.turns()
         self.schedule = Schedule(tasks, self._turns)
         if self.each_host:
-            self._rename()
-
-    def _rename(self) -> None:
-        """Have the run be about each case of each host."""
-        progress = self.config.stash[progress_key]
-        names = progress.names
-        shown = {key: names[nodeid] for key, nodeid in self._nodeids.items() if nodeid in names}
-        progress.expect({key: named(name, self._each[key]) for key, name in shown.items()})
-        run = self.config.stash.get(run_key, None)
-        if run is not None:
-            run.order = [key for key, nodeid in self._nodeids.items() if nodeid in run.order]
-            run.nodeids = self._nodeids
-            run.add({"type": "selected", "cases": run.order})
+            self.intake.rename(self._nodeids, {task.key: min(task.members) for task in tasks})
 
     def _join(self, name: str) -> None:
         """Tell a member what the run is about; from then on it gets cases."""

@@ -28,6 +28,17 @@ class Intake:
         """Return what a case is called here."""
         return named(nodeid, member) if self._each_host else nodeid
 
+    def rename(self, nodeids: Dict[str, str], hosts: Dict[str, str]) -> None:
+        """Have the run be about each case of each host: name here -> node id, and -> host."""
+        progress = self.config.stash[progress_key]
+        shown = {key: progress.names.get(nodeid, "") for key, nodeid in nodeids.items()}
+        progress.expect({key: named(name, hosts[key]) for key, name in shown.items() if name})
+        run = self.config.stash.get(run_key, None)
+        if run is not None:
+            run.order = [key for key, nodeid in nodeids.items() if nodeid in run.order]
+            run.nodeids = nodeids
+            run.add({"type": "selected", "cases": run.order})
+
     def line(self, member: str, line: Dict[str, Any]) -> None:
         """Put a line of a host's journal into this run's."""
         run = self.config.stash[run_key]
