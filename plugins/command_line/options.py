@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ipubench", "ipubench: what to run")
     _add_device_and_data(group)
     _add_case_options(group)
+    _add_hosts(group)
     _add_listings(group)
     _add_measuring(parser.getgroup("ipubench-measuring", "ipubench: how to measure"))
     _add_looking_inside(
@@ -107,6 +108,21 @@ def _add_case_options(group: pytest.OptionGroup) -> None:
     )
     group.addoption(
         "--sweep", action="store_true", help="also run the inner points of batch-size sweeps"
+    )
+
+
+def _add_hosts(group: pytest.OptionGroup) -> None:
+    """On which hosts; ``--tx`` is pytest-xdist's."""
+    group.addoption(
+        "--hosts",
+        default=None,
+        metavar="FILE",
+        help="measure on these hosts, one a line (docs/how-to/fleet.md); or --tx ssh=HOST for each",
+    )
+    group.addoption(
+        "--each-host",
+        action="store_true",
+        help="measure each case on every host that can, and name hosts that are slower than others",
     )
 
 

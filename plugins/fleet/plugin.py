@@ -22,22 +22,6 @@ REFUSED = {
 }
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the options of a fleet; ``--tx`` is pytest-xdist's."""
-    group = parser.getgroup("ipubench-fleet", "ipubench: several hosts")
-    group.addoption(
-        "--hosts",
-        default=None,
-        metavar="FILE",
-        help="measure on these hosts, one a line (docs/how-to/fleet.md); or --tx ssh=HOST for each",
-    )
-    group.addoption(
-        "--each-host",
-        action="store_true",
-        help="measure each case on every host that can, and name hosts that are slower than others",
-    )
-
-
 # Before plugins/processes/controller.py and pytest-xdist look at --tx.
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
