@@ -128,7 +128,7 @@ def _take(channel, name):  # type: ignore[no-untyped-def]  # its text runs on th
     import sys
 
     folder = os.path.join(os.path.expanduser("~"), name)
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
     lock = open(os.path.join(folder, "lock"), "a+")  # noqa: SIM115  open until _leave
     fcntl.flock(lock, fcntl.LOCK_EX)
     lock.seek(0)

@@ -14,7 +14,7 @@ from typing import Any, Dict, Generator, List, Optional, Sequence, Set
 import pytest
 
 import ipubench
-from ipubench.fixtures.case.untrusted import read_bytes
+from ipubench.fixtures.case.untrusted import printable, read_bytes
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline.format import MOST_BYTES
 from ipubench.plugins.compare.baseline_plugin import comparison_key
@@ -163,13 +163,13 @@ class Fleet:
             self._away.pop(name, None)
             self._join(name)
         elif what == LOST:
-            self._lost_for_good(name, values["why"])
+            self._lost_for_good(name, printable(values["why"]))
         elif what in (ENDED, GONE):
             self._lost(name, values)
 
     def _lost(self, name: str, values: Dict[str, Any]) -> None:
         """A member has ended before its time: its case goes to another, and it is started again."""
-        why = values.get("why") or "its session has ended"
+        why = printable(values.get("why") or "its session has ended")
         task, waits = self.schedule.leave(name, begun=name not in self._handed)
         self._handed.pop(name, None)
         progress = self.config.stash[progress_key]

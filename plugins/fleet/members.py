@@ -10,6 +10,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
+from ipubench.fixtures.case.untrusted import printable
 from ipubench.plugins.fleet.connection import Connection, Event, Place, Project
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.fleet.hosts import FleetError, HostSpec
@@ -103,6 +104,7 @@ class Members:
 
     def _start_until(self, said: Dict[str, Any]) -> None:
         until = time.monotonic() + START_SECONDS
+        later = []
         while set(said) != set(self.places):
             event = self._next()
             if event is None:
@@ -110,11 +112,18 @@ class Members:
                     continue
                 raise _too_slow(min(set(self.places) - set(said)))
             connection, name, values = event
+            if connection.name in said:
+                # It is ahead of others, and may have failed in what they have yet to begin.
+                later.append(event)
+                continue
             if name == ENDED:
-                raise FleetError(f"{connection.name}: {values['why'] or 'its session has ended'}")
+                why = printable(values["why"] or "its session has ended")
+                raise FleetError(f"{connection.name}: {why}")
             if name == GONE:
                 raise FleetError(f"{connection.name}: {connection.why_gone()}")
             self._note(connection.name, name, values)
+        for event in later:
+            self._events.put(event)
 
     def _next(self) -> Optional[Event]:
         """Return what is said next, or None after a while."""
