@@ -81,8 +81,14 @@ class OurClient(Client):
         """Every answer is one."""
 
 
-def independent(server: Server, rate: float, queries: int, seed: int) -> Dict[str, float]:
-    """Send requests at exponential intervals; return the percentiles of their latencies."""
+def independent(
+    ask: Callable[[Callable[[], None]], None], rate: float, queries: int, seed: int
+) -> Dict[str, float]:
+    """Send requests at exponential intervals; return the percentiles of their latencies.
+
+    ``ask`` sends one and has its argument called with the answer. Latencies are seconds from when a
+    request was due.
+    """
     chosen, at, latencies = random.Random(seed), 0.0, []  # noqa: S311  arrivals, no secrets
     start, left = time.monotonic() + 0.1, threading.Semaphore(0)
 
@@ -93,7 +99,7 @@ def independent(server: Server, rate: float, queries: int, seed: int) -> Dict[st
     for _ in range(queries):
         at += chosen.expovariate(rate)
         time.sleep(max(0.0, start + at - time.monotonic()))
-        server.ask(partial(done, start + at))
+        ask(partial(done, start + at))
     for _ in range(queries):
         left.acquire()
     return percentiles(latencies)
@@ -113,7 +119,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as logs:
                 load = Load(SERVER, args.queries, target_qps=rate, logs=logs, seed=seed)
                 ours.append(arrivals.run(client, load).percentiles)
-            theirs.append(independent(server, rate, args.queries, seed))
+            theirs.append(independent(server.ask, rate, args.queries, seed))
         for name in SHOWN:
             one = 1000 * statistics.median(found[name] for found in ours)
             other = 1000 * statistics.median(found[name] for found in theirs)

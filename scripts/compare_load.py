@@ -17,12 +17,9 @@ from __future__ import annotations
 import argparse
 import csv
 import dataclasses
-import random
 import statistics
 import subprocess
 import tempfile
-import threading
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List
@@ -30,9 +27,10 @@ from typing import Any, Callable, Dict, List
 from ipubench.bench_inference.bench_triton import HOST
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.servers.load import SERVER, Load, percentiles
+from ipubench.fixtures.servers.load import SERVER, Load
 from ipubench.fixtures.servers.triton.repository import INPUT, OUTPUT
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
+from scripts.compare_arrivals import independent
 
 SHOWN = ("p50", "p90", "p99")
 #: Requests of the closed loop that are not counted, and those that are.
@@ -57,24 +55,17 @@ class Independent:
         self._request.raw_input_contents.append(images.tobytes())
 
     def __call__(self, rate: float, queries: int, seed: int) -> Percentiles:
-        """Return the percentiles of the latencies, from when a request was due, in seconds."""
-        chosen, at = random.Random(seed), 0.0  # noqa: S311  arrivals, no secrets
-        latencies: List[float] = []
-        left = threading.Semaphore(0)
-        start = time.monotonic() + 0.1
+        """Return the percentiles of the latencies; raises RpcError for a request that failed."""
+        answers: List[Any] = []
 
-        def done(due: float, answer: Any) -> None:
-            latencies.append(time.monotonic() - due)
+        def ask(done: Callable[[], None]) -> None:
+            answers.append(self._call.future(self._request))
+            answers[-1].add_done_callback(lambda answer: done())
+
+        found = independent(ask, rate, queries, seed)
+        for answer in answers:
             answer.result()
-            left.release()
-
-        for _ in range(queries):
-            at += chosen.expovariate(rate)
-            time.sleep(max(0.0, start + at - time.monotonic()))
-            self._call.future(self._request).add_done_callback(partial(done, start + at))
-        for _ in range(queries):
-            left.acquire()
-        return percentiles(latencies)
+        return found
 
     def close(self) -> None:
         """End its connection."""

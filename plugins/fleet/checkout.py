@@ -7,11 +7,12 @@ import os
 import platform
 import re
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any, FrozenSet, Optional
 
 import execnet
+
+from ipubench.plugins.record.host_process import git_says
 
 #: Below the home folder of the user there.
 PLACE = ".cache/ipubench/fleet"
@@ -71,21 +72,11 @@ class Project(execnet.RSync):
 
 def _files_of_git(root: Path) -> Optional[FrozenSet[str]]:
     """Return the project's files and their folders; None where git knows nothing of it."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    try:
-        answer = subprocess.run(
-            command,
-            cwd=str(root),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-    except OSError:
-        return None
-    if answer.returncode != 0 or not answer.stdout:
+    names = git_says(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    if not names:
         return None
     found = set()
-    for name in os.fsdecode(answer.stdout).split("\0"):
+    for name in os.fsdecode(names).split("\0"):
         path = root / name
         while name and path != root and str(path) not in found:
             found.add(str(path))

@@ -7,14 +7,13 @@ and measures nothing; a case is judged where it was measured.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any, Dict, Generator, List, Optional, Sequence, Set
 
 import pytest
 
-import ipubench
 from ipubench.fixtures.case.untrusted import printable, read_bytes
+from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins import baseline
 from ipubench.plugins.baseline.format import MOST_BYTES
 from ipubench.plugins.compare.baseline_plugin import comparison_key
@@ -259,7 +258,6 @@ def _check(name: str, facts: HostFacts, host: HostSpec, root: Path) -> None:
             f"{name}: {host.folder} is at revision {facts.revision}, and this project at {ours}: "
             "check out the same one there, or leave out chdir= to have this one brought along"
         )
-    own = os.path.dirname(os.path.realpath(str(ipubench.__file__)))
-    inside = own.startswith(f"{os.path.realpath(str(root))}{os.sep}")
-    if inside and not facts.code.startswith(f"{facts.root}{os.sep}"):
+    inside = root.resolve() in (IMPORT_ROOT, *IMPORT_ROOT.parents)
+    if inside and Path(facts.root) not in (Path(facts.code), *Path(facts.code).parents):
         raise FleetError(f"{name}: its ipubench comes from {facts.code}, outside {facts.root}")

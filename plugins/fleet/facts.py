@@ -10,9 +10,9 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
-import ipubench
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.record import host_process
 from ipubench.plugins.run.conditions import apply_conditions
 from ipubench.plugins.selection.expand import selection_key
@@ -35,7 +35,7 @@ class HostFacts:
     versions: Dict[str, str] = field(default_factory=dict)
     revision: Optional[str] = None
     root: str = ""  # the project's folder
-    code: str = ""  # that of the imported ipubench
+    code: str = ""  # that which holds the imported ipubench
     leases: List[str] = field(default_factory=list)  # what nobody else may hold while it measures
 
     @classmethod
@@ -61,7 +61,7 @@ class HostFacts:
             versions=host_process.versions(),
             revision=host_process.git_revision(config.rootpath),
             root=os.path.realpath(str(config.rootpath)),
-            code=os.path.dirname(os.path.realpath(str(ipubench.__file__))),
+            code=str(IMPORT_ROOT),
             leases=list(device.leases()),
         )
 

@@ -164,8 +164,3 @@ class Schedule:
         bucket = self._buckets[task.members]
         bucket.tasks = collections.deque(entry for entry in bucket.tasks if entry[1] != task)
         self.left -= 1
-
-    @property
-    def running(self) -> Dict[str, Task]:
-        """The tasks that members measure now."""
-        return dict(self._running)

@@ -79,12 +79,11 @@ def versions() -> Dict[str, str]:
     return found
 
 
-@functools.lru_cache(maxsize=None)
-def git_revision(folder: Path) -> Optional[str]:
-    """Return the commit of the project's checkout, with -dirty where files differ, or None."""
+def git_says(folder: Path, *words: str) -> Optional[bytes]:
+    """Return what git answers in a folder; None without git, or where it refuses."""
     try:
         answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],  # noqa: S607  git of the PATH
+            ["git", *words],  # noqa: S607  git of the PATH
             cwd=str(folder),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -92,4 +91,11 @@ def git_revision(folder: Path) -> Optional[str]:
         )
     except OSError:
         return None
-    return answer.stdout.decode().strip() or None if answer.returncode == 0 else None
+    return answer.stdout if answer.returncode == 0 else None
+
+
+@functools.lru_cache(maxsize=None)
+def git_revision(folder: Path) -> Optional[str]:
+    """Return the commit of the project's checkout, with -dirty where files differ, or None."""
+    words = ("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    return (git_says(folder, *words) or b"").decode().strip() or None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ import pytest
 
 from ipubench.plugins.run.results import SessionResults
 from tests.support.fleet import as_host, cases_of, hosts_file, hosts_of, journal_of
-from tests.support.harness import QUIETLY, Outcome, Project
+from tests.support.harness import QUIETLY, Project
 
 pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
 
@@ -31,11 +30,6 @@ def once(project: Project, what: str) -> None:
     path = project.folder / "bench_fake.py"
     new = ONCE.format(mark=str(project.folder / "done-once"), what=what)
     path.write_text(path.read_text().replace('if config.trouble == "kill"', new))
-
-
-def table(outcome: Outcome) -> List[str]:
-    start = outcome.lines.index(outcome.line("case  "))
-    return [line for line in outcome.lines[start:] if re.match("  [^ ]", line)]
 
 
 def figures(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -71,7 +65,7 @@ def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
 
     hosts = hosts_file(project, a="", b="", c="")
     outcome = project.run(*words, "--baseline-save=fleet", hosts).assert_code(0)
-    assert table(outcome) == table(serial)
+    assert outcome.table == serial.table
     assert sorted(line["type"] for line in project.journal()) == kinds
     before, now = (project.baseline(name)["benchmarks"] for name in ("serial", "fleet"))
     assert figures(now) == figures(before)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Callable, Dict, List, Set
 
 import pytest
 
-from tests.support.harness import QUIETLY, ROOT, Outcome, Project
+from tests.support.harness import QUIETLY, ROOT, Project
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
 
@@ -30,11 +29,6 @@ def group(project: Project) -> None:
     """Mark the cases of bench_fake for --dist=loadgroup."""
     edit(project, "\nimport os\n", "\nimport os\n\nimport pytest\n")
     edit(project, "def bench_fake(", "@pytest.mark.xdist_group('g')\ndef bench_fake(")
-
-
-def table(outcome: Outcome) -> List[str]:
-    start = outcome.lines.index(outcome.line("case  "))
-    return [line for line in outcome.lines[start:] if re.match("  [^ ]", line)]
 
 
 def figures(
@@ -68,7 +62,7 @@ def test_workers_give_the_table_the_journal_and_the_files_of_a_serial_run(
     (project.folder / "out.json").unlink()
 
     parallel = project.run(*words, "--baseline-save=parallel", "-n", "2").assert_code(0)
-    assert table(parallel) == table(serial)
+    assert parallel.table == serial.table
     assert sorted(line["type"] for line in project.journal()) == kinds
     together = json.loads((project.folder / "out.json").read_text())["benchmarks"]
     assert figures(together) == figures(alone, pytest.approx)
@@ -150,7 +144,7 @@ def test_resume_measures_what_a_crash_left_out(project: Project) -> None:
     outcome = project.run(*words, "--resume").assert_code(0)
     outcome.line("3 cases are done")
     assert "[1/1] bench_fake[beta-generated] 4,000 items/s" in outcome.text
-    assert len(table(outcome)) == 4
+    assert len(outcome.table) == 4
     assert len(project.journals()) == 1
     project.run(*words, "--resume").assert_code(0).line("4 cases are done")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -43,6 +44,12 @@ class Outcome:
         found = [line for line in self.lines if part in line]
         assert found, f"no line has {part!r} in:\n{self.text}"
         return found[0]
+
+    @property
+    def table(self) -> List[str]:
+        """The lines of the table's cases."""
+        start = self.lines.index(self.line("case  "))
+        return [line for line in self.lines[start:] if re.match("  [^ ]", line)]
 
     def assert_code(self, code: int) -> Outcome:
         """Fail with the whole output where the exit code is another one."""
