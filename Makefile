@@ -11,7 +11,7 @@ K ?= resnet50
 # Pytest's look for errors in destructors would collect garbage five times, of millions of objects.
 # A test that hangs fails, and shows where each of its threads is.
 WORKERS ?= -n 3 --dist worksteal -p no:unraisableexception \
-	-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+	-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 # Tests start the suite hundreds of times: without compiled files each start takes half as long again.
 unexport PYTHONDONTWRITEBYTECODE
 # Threads that wait do not keep a core busy: tests run side by side on the same cores. Large pages

@@ -39,6 +39,15 @@ for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
     del os.environ[name]
 
 
+# A fork beside threads that compute may wait for ever, and keeps the pipe to pytest-xdist's
+# controller open, which then never learns that its worker was ended.
+def _no_fork() -> int:
+    raise RuntimeError("tests do not fork their own process: start one")
+
+
+os.fork = _no_fork
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """A project of fake cases in an empty folder."""

@@ -39,7 +39,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_all_get_the_mean_of_all_whatever_its_size(folder: Path) -> None:
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     answers: Any = context.Queue()
     processes = [
         context.Process(target=take_part, args=(folder, rank, 3, answers)) for rank in range(3)

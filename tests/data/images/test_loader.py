@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import multiprocessing
 import os
@@ -9,7 +10,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterator, List
+from typing import TYPE_CHECKING, Any, Iterator, List
 
 import numpy as np
 import pytest
@@ -148,21 +149,21 @@ def test_a_killed_worker_is_an_error_and_not_a_hang(
     assert next(batches, None) is None
 
 
-def _killed_with(lock: str) -> Callable[[str, int], None]:
-    """Return a load_image: its worker is killed while it has a lock that all share."""
+def _die_with(lock: str, path: str, size: int) -> None:
+    """In the place of load_image: kill this worker while it has a lock that all share."""
+    frame = sys._getframe()
+    while "done_event" not in frame.f_locals:  # of torch's loop of a worker
+        assert frame.f_back is not None
+        frame = frame.f_back
+    if lock == "results":
+        frame.f_locals["data_queue"]._wlock.acquire()
+    elif hasattr(frame.f_locals["done_event"], "_cond"):  # multiprocessing's own event
+        frame.f_locals["done_event"]._cond.acquire()
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    def load_image(path: str, size: int) -> None:
-        frame = sys._getframe()
-        while "done_event" not in frame.f_locals:  # of torch's loop of a worker
-            assert frame.f_back is not None
-            frame = frame.f_back
-        if lock == "results":
-            frame.f_locals["data_queue"]._wlock.acquire()
-        elif hasattr(frame.f_locals["done_event"], "_cond"):  # multiprocessing's own event
-            frame.f_locals["done_event"]._cond.acquire()
-        os.kill(os.getpid(), signal.SIGKILL)
 
-    return load_image
+def _broken(path: str, size: int) -> None:
+    raise KeyError("bug")
 
 
 @pytest.mark.framework
@@ -170,7 +171,7 @@ def _killed_with(lock: str) -> Callable[[str, int], None]:
 def test_a_worker_that_is_killed_with_a_lock_is_no_hang(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str
 ) -> None:
-    monkeypatch.setattr(loader, "load_image", _killed_with(lock))
+    monkeypatch.setattr(loader, "load_image", functools.partial(_die_with, lock))
     batches = image_batches(feed_of(tmp_path, images=5, batch_size=16, workers=2))
     with pytest.raises(DataError, match=r"image loading process ended"):
         next(batches)
@@ -182,11 +183,8 @@ def test_a_worker_that_is_killed_with_a_lock_is_no_hang(
 def test_an_error_of_the_program_itself_stays_what_it_is(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(path: str, size: int) -> None:
-        raise KeyError("bug")
-
     feed = feed_of(tmp_path, images=2, batch_size=1, workers=1)
-    monkeypatch.setattr(loader, "load_image", broken)
+    monkeypatch.setattr(loader, "load_image", _broken)
     batches = image_batches(feed)
     with pytest.raises(KeyError, match=r"bug"):
         next(batches)
