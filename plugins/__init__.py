@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     "plugins.command_line.options",
+    "plugins.command_line.refusals",
     "plugins.run.time_spent",
     "plugins.benchmarks_yml.plugin",
     "plugins.benchmarks_yml.meter",

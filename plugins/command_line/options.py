@@ -9,7 +9,6 @@ import pytest
 from ipubench.fixtures.case.options import DATA_MODES, PRECISIONS
 from ipubench.fixtures.devices import KINDS
 from ipubench.plugins.command_line import spelling
-from ipubench.plugins.command_line.words import PATH_OPTIONS, check_spelling
 from ipubench.plugins.record.text import duration, percentage, whole_number
 
 
@@ -123,6 +122,13 @@ def _add_hosts(group: pytest.OptionGroup) -> None:
         "--each-host",
         action="store_true",
         help="measure each case on every host that can, and name hosts that are slower than others",
+    )
+    group.addoption(
+        "--launcher-args",
+        type=spelling.shell_words,
+        default=None,
+        metavar="WORDS",
+        help='for mpirun or poprun, which start a case\'s instances: --launcher-args="--host A,B"',
     )
 
 
@@ -325,23 +331,3 @@ def _add_reports(group: pytest.OptionGroup) -> None:
         metavar="DIR",
         help="write report.html, summary.md, results.csv and baseline.json into this folder",
     )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    """Refuse contradictions and settings that this version does not have."""
-    check_spelling(config)
-    for flag in PATH_OPTIONS:
-        name = flag[2:].replace("-", "_")
-        value = config.getoption(name)
-        if value is not None and not value:
-            raise pytest.UsageError(f"{flag}= names nothing; give a value")
-    compares = config.option.baseline is not None or config.option.against is not None
-    if config.option.gate is not None and not compares:
-        raise pytest.UsageError(
-            "--gate needs something to compare with: add --baseline=NAME, --against=PYTHON or "
-            "--against=git:REV"
-        )
-    kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
-    if config.option.profile is not None and kept:
-        raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import shlex
 from typing import Callable, List, Mapping, Sequence
 
 import pytest
@@ -29,6 +30,15 @@ def one_of(choices: Sequence[str], meant: Mapping[str, str]) -> Callable[[str], 
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(choices)}{near}")
 
     return chosen
+
+
+def shell_words(text: str) -> str:
+    """Return words for another program as they are, where a shell could tell them apart."""
+    try:
+        shlex.split(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return text
 
 
 def name_unknown_options(parser: pytest.Parser, manager: pytest.PytestPluginManager) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Protocol, Sequence
 
@@ -11,7 +9,7 @@ import pytest
 
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 
-# Options that take a path: pytest mistakes `--option PATH` for a test path (see check_spelling).
+# Options that take a path: pytest mistakes `--option PATH` for a test path (see refusals.py).
 PATH_OPTIONS = (
     "--dataset-dir",
     "--results-dir",
@@ -40,6 +38,7 @@ MEASURING_OPTIONS = (
     "allocator",
     "affinity",
     "wait_for_quiet",
+    "launcher_args",
 )
 
 
@@ -80,30 +79,6 @@ def only_tests(config: pytest.Config) -> bool:
     tests = IMPORT_ROOT / "tests"
     paths = [config.invocation_params.dir / word.split("::")[0] for word in config.args]
     return all(tests in (path, *path.parents) for path in paths)
-
-
-def check_spelling(config: pytest.Config) -> None:
-    """Answer `--option PATH`, which pytest takes for a test path, with the right spelling.
-
-    pytest looks for its root folder before it knows our options, so a path given as a word of its
-    own moves the root away. This is reached where another word names a part of the project. Where
-    none does, pytest reads no conftest.py of ours and says itself: unrecognized arguments.
-    """
-    here = config.invocation_params.dir
-    if config.inipath is not None and config.inipath.parent in (here, *here.parents):
-        return
-    words = [str(word) for word in config.invocation_params.args]
-    for option, value in zip(words, words[1:]):
-        if option in PATH_OPTIONS and os.path.exists(value):
-            raise pytest.UsageError(
-                f"pytest takes the word after {option} for a test path; write {option}={value}"
-            )
-    for word in words:
-        if word.split("::")[0].endswith((".yml", ".yaml")) and (here / "conftest.py").exists():
-            raise pytest.UsageError(
-                f"{word} lies outside the project; name the project as well: pytest conftest.py "
-                f"{shlex.quote(word)}"
-            )
 
 
 def measuring_arguments(

@@ -18,6 +18,7 @@ REFUSED = {
     "within": "it plans one case after the other",
     "profile": "its files would be on the host that profiles",
     "save_graph": "its files would be on the host that measures",
+    "launcher_args": "each would start instances on the others",
     "instance": "it is one process of one case",
 }
 

@@ -24,7 +24,7 @@ from ipubench.plugins.selection.expand import case_of, selection_key
 
 WIDTH = 80
 # Stands for what the run chooses when it starts.
-ADDRESS = "127.0.0.1:PORT"
+PORT = "PORT"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -57,11 +57,14 @@ def commands(item: pytest.Item) -> List[str]:
         return lines
     try:
         planned = plan(
-            case.config, item.config.stash[selection_key].device, os.sched_getaffinity(0)
+            case.config,
+            item.config.stash[selection_key].device,
+            os.sched_getaffinity(0),
+            shlex.split(item.config.option.launcher_args or ""),
         )
+        program = instance_command(item.config, item.nodeid, f"{planned.address}:{PORT}")
     except CaseError as error:
         return [*lines, f"  cannot run: {error}"]
-    program = instance_command(item.config, item.nodeid, ADDRESS)
     count = f"{planned.ran} instances"
     if planned.ran < planned.asked:
         count = f"{planned.ran} of {planned.asked} instances, one per core,"

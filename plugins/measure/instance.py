@@ -7,6 +7,7 @@ option is set by the fixture `instances` and is of no use by hand.
 from __future__ import annotations
 
 import os
+import socket
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Generator, List, Optional, Sequence
@@ -44,12 +45,16 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
     config.stash[member_key] = member
     config.stash[part_key] = (member.rank, member.count)
-    member.settle()
+    try:
+        member.settle()
+    except CaseError as error:
+        raise pytest.UsageError(str(error)) from None
     if member.exchange:
         os.environ.update(job_variables(member.exchange, member.rank, member.count))
     config.pluginmanager.register(FailureReporter(member))
-    # The run that started the launcher, which is our parent, holds the device for all of us.
-    os.environ[INHERIT_VARIABLE] = str(os.getppid())
+    if not member.leads_its_host:
+        # The run, or the first instance of its host, holds the device for all of us.
+        os.environ[INHERIT_VARIABLE] = str(os.getppid())
 
 
 def instance_command(config: pytest.Config, nodeid: str, address: str) -> List[str]:
@@ -87,6 +92,7 @@ class InstanceMeter(StepMeter):
                 "flops_per_item": step.flops_per_item(),
                 "prefetched_batches": step.prefetched_batches,
                 "burst": step.burst,
+                "host": socket.gethostname(),
             }
 
         halves: List[Work] = []

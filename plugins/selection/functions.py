@@ -14,6 +14,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Family, case_key
 from ipubench.fixtures.case.options import CaseConfig, option
+from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.words import given_arguments, only_tests
 from ipubench.plugins.selection.expand import case_of, expand, selection_key
@@ -77,7 +78,14 @@ def case_name(item: pytest.Item) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Refuse options that nothing selected could obey: silence would look like success."""
-    if not items or any(map(case_of, items)):
+    cases = [case for case in map(case_of, items) if case is not None]
+    one_each = all(case.error or instances_of(case.config) == 1 for case in cases)
+    if config.option.launcher_args and cases and one_each:
+        raise pytest.UsageError(
+            "--launcher-args: no selected case runs in several processes; --set=instances=N has "
+            "those that can do so"
+        )
+    if not items or cases:
         return
     given = [flag for name, flag in JUDGING.items() if getattr(config.option, name, None)]
     given += given_arguments(config)

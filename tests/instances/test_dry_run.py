@@ -44,6 +44,32 @@ def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
     assert all(len(line.split()) == 2 for line in long), long
 
 
+def test_a_dry_run_shows_poprun_on_several_hosts(together: Project) -> None:
+    words = "--launcher-args=--host=localhost,127.0.0.1 --vipu-partition=pod64"
+    answer = run(together, "--dry-run", "--device=ipu", words).assert_code(0)
+    _, launched = commands(answer.text)
+    given = "--ipus-per-replica=4 --host=localhost,127.0.0.1 --vipu-partition=pod64 "
+    assert f" {given}'--mpi-local-args=-x " in launched
+    assert "-x IPUBENCH_INSTANCE_TOKEN -x " in launched
+    answer = run(together, "--dry-run", "--device=ipu", "--launcher-args=-H gone.invalid")
+    assert "cannot run: --launcher-args: the host gone.invalid has no address" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--launcher-args=-H 'a"], '--launcher-args: "-H \'a": No closing quotation'),
+        (["--launcher-args=-H a", "--set=instances=1"], "no selected case runs in several"),
+        (["--launcher-args=-H a", "--tx=ssh=a"], "--launcher-args on several hosts: each would"),
+    ],
+)
+def test_words_for_launchers_that_mean_nothing(
+    together: Project, words: List[str], message: str
+) -> None:
+    answer = run(together, "--dry-run", *words).assert_code(4)
+    assert message in answer.text and "Traceback" not in answer.text
+
+
 @pytest.mark.slow
 def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> None:
     answer = run(together, "--dry-run", "--steps=2", "--set", "batch_size=3").assert_code(0)

@@ -130,6 +130,17 @@ def test_mpirun_is_taken_where_it_is_asked_for(
     assert host_launcher(3).words == (str(folder / "mpirun"), "-n", "3")
 
 
+def test_our_own_launcher_takes_no_words(installed: Any) -> None:
+    with pytest.raises(CaseError, match=r"--launcher-args is for mpirun and poprun.*LAUNCHER=mpir"):
+        host_launcher(2, ["--host", "a"])
+
+
+def test_replicas_of_one_job_stay_on_one_host() -> None:
+    config = SimpleNamespace(instances=2, replicas=2, data_parallel=True)
+    with pytest.raises(CaseError, match=r"--launcher-args: replicas on a host exchange gradients"):
+        plan(config, "cpu", (0, 1), ["--host", "a"])
+
+
 def test_a_launcher_that_executes_what_strangers_send_cannot_be_chosen(
     installed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,8 +50,9 @@ def test_the_options_of_an_instance_are_the_sdks() -> None:
 
 def test_poprun_has_the_options_that_are_given() -> None:
     known = described()["poprun"]["options"]
-    given = [re.sub("=.*", "", word) for word in poprun(4, 4, 2).words[1:]]
-    assert len(given) == 4
+    launcher = poprun(4, 4, 2, ["--host=localhost"])
+    given = [re.sub("=.*", "", word) for word in launcher.words[1:]]
+    assert len(given) == 6 and launcher.hosts == ("localhost",)
     assert set(given) <= set(known)
 
 

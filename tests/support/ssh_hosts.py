@@ -73,6 +73,8 @@ class SshHost:
             ("ip", "-n", self._space, "address", "add", f"{self.address}/30", "dev", theirs),
             ("ip", "-n", self._space, "link", "set", theirs, "up"),
             ("ip", "-n", self._space, "link", "set", "lo", "up"),
+            # To our addresses in the others' networks.
+            ("ip", "-n", self._space, "route", "add", "default", "via", self._addresses[0]),
         ):
             done = _run(*words)
             assert done.returncode == 0, f"{words}: {done.stderr}"
@@ -142,7 +144,11 @@ def ssh_hosts(folder: Path, *names: str) -> Iterator[List[SshHost]]:
     config = [
         line
         for host in hosts
-        for line in (f"Host {host.name}", f"  HostName {host.address}", f"  Port {PORT}")
+        for line in (
+            f"Host {host.name} {host.address}",
+            f"  HostName {host.address}",
+            f"  Port {PORT}",
+        )
     ]
     config += ["Host *", "  User root", f"  IdentityFile {folder / 'key'}", "  IdentitiesOnly yes"]
     config += [f"  UserKnownHostsFile {folder / 'known'}", "  StrictHostKeyChecking accept-new"]

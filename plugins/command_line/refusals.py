@@ -1,0 +1,54 @@
+"""Command lines that contradict themselves, or that pytest would misread."""
+
+from __future__ import annotations
+
+import os
+import shlex
+
+import pytest
+
+from ipubench.plugins.command_line.words import PATH_OPTIONS
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse contradictions and values that mean nothing."""
+    _check_spelling(config)
+    for flag in PATH_OPTIONS:
+        name = flag[2:].replace("-", "_")
+        value = config.getoption(name)
+        if value is not None and not value:
+            raise pytest.UsageError(f"{flag}= names nothing; give a value")
+    compares = config.option.baseline is not None or config.option.against is not None
+    if config.option.gate is not None and not compares:
+        raise pytest.UsageError(
+            "--gate needs something to compare with: add --baseline=NAME, --against=PYTHON or "
+            "--against=git:REV"
+        )
+    kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
+    if config.option.profile is not None and kept:
+        raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
+
+
+def _check_spelling(config: pytest.Config) -> None:
+    """Answer `--option PATH`, which pytest takes for a test path, with the right spelling.
+
+    pytest looks for its root folder before it knows our options, so a path given as a word of its
+    own moves the root away. This is reached where another word names a part of the project. Where
+    none does, pytest reads no conftest.py of ours and says itself: unrecognized arguments.
+    """
+    here = config.invocation_params.dir
+    if config.inipath is not None and config.inipath.parent in (here, *here.parents):
+        return
+    words = [str(word) for word in config.invocation_params.args]
+    for option, value in zip(words, words[1:]):
+        if option in PATH_OPTIONS and os.path.exists(value):
+            raise pytest.UsageError(
+                f"pytest takes the word after {option} for a test path; write {option}={value}"
+            )
+    for word in words:
+        if word.split("::")[0].endswith((".yml", ".yaml")) and (here / "conftest.py").exists():
+            raise pytest.UsageError(
+                f"{word} lies outside the project; name the project as well: pytest conftest.py "
+                f"{shlex.quote(word)}"
+            )

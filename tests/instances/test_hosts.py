@@ -1,0 +1,112 @@
+"""What launchers are told of several hosts, and where the run listens then."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import List, Tuple
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.instances.hosts import (
+    listening_address,
+    mpirun_words,
+    named_hosts,
+    place_on_host,
+    poprun_words,
+)
+from ipubench.fixtures.instances.plan import own_share
+
+ENVIRON = {"PATH": "/bin", "TF_POPLAR_FLAGS": "x", "PYTEST_ADDOPTS": "-v", "SECRET": "s"}
+ENVIRON["IPUBENCH_LEASE_DIR"] = "/leases"
+#: Of ENVIRON what an instance gets, and what it proves itself by.
+EXPORTS = "-x IPUBENCH_INSTANCE_LAUNCHER -x IPUBENCH_INSTANCE_TOKEN -x PATH -x TF_POPLAR_FLAGS"
+
+
+@pytest.mark.parametrize(
+    ("words", "hosts"),
+    [
+        ("", ()),
+        ("--mca btl tcp", ()),
+        ("--host a,b", ("a", "b")),
+        ("-H a:2,b:2,a", ("a", "b")),
+        ("--host=10.0.0.1,10.0.0.2 --vipu-partition=pod64", ("10.0.0.1", "10.0.0.2")),
+        ("-hosts a,b", ("a", "b")),
+        ("--verbose --host", ()),
+    ],
+)
+def test_hosts_are_read_from_the_launchers_own_words(words: str, hosts: Tuple[str, ...]) -> None:
+    assert named_hosts(words.split()) == hosts
+
+
+def test_hosts_are_read_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("# the rack\na slots=2\nb:2\n\na\n")
+    assert named_hosts(["--hostfile", str(path)]) == ("a", "b")
+    with pytest.raises(CaseError, match=r"--launcher-args: --hostfile \S+gone cannot be read"):
+        named_hosts(["--hostfile", str(tmp_path / "gone")])
+
+
+def test_a_run_on_this_host_alone_listens_on_loopback() -> None:
+    assert listening_address(()) == "127.0.0.1"
+    assert listening_address(["localhost", "127.0.0.1"]) == "127.0.0.1"
+
+
+def test_a_run_on_other_hosts_listens_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: List[str] = []
+
+    class Probe(socket.socket):
+        def connect(self, address: Tuple[str, int]) -> None:  # type: ignore[override]
+            asked.append(address[0])
+
+        def getsockname(self) -> Tuple[str, int]:
+            return "10.0.0.1", 0
+
+    monkeypatch.setattr(socket, "socket", Probe)
+    assert listening_address(["10.0.0.1", "10.0.0.2"]) == "10.0.0.1"
+    assert asked == ["10.0.0.1", "10.0.0.2"]
+
+
+def test_a_host_without_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CaseError, match=r"the host no-such-host.invalid has no address here"):
+        listening_address(["no-such-host.invalid"])
+
+
+@pytest.mark.parametrize(
+    ("version", "more"),
+    [("mpirun (Open MPI) 4.1.4", EXPORTS), ("HYDRA build details:", "")],
+)
+def test_open_mpi_is_told_which_variables_to_hand_over(
+    tmp_path: Path, version: str, more: str
+) -> None:
+    program = tmp_path / "mpirun"
+    program.write_text(f"#!/bin/sh\necho '{version}'\n")
+    program.chmod(0o755)
+    words = mpirun_words(str(program), ["--host", "a"], ENVIRON)
+    assert " ".join(words) == f"--host a {more}".strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--host=a"], ["--host=a", f"--mpi-local-args={EXPORTS}"]),
+        (["--mpi-local-args=-x FOO"], [f"--mpi-local-args=-x FOO {EXPORTS}"]),
+        (["--mpi-local-args", "-x FOO", "-v"], ["-v", f"--mpi-local-args=-x FOO {EXPORTS}"]),
+    ],
+)
+def test_poprun_is_told_once_which_variables_to_hand_over(
+    words: List[str], expected: List[str]
+) -> None:
+    assert poprun_words(words, ENVIRON) == expected
+
+
+def test_an_instance_takes_its_share_of_its_hosts_cores() -> None:
+    second = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    assert place_on_host(second) == (1, 2)
+    assert place_on_host({"MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "3"}) == (0, 3)
+    assert own_share(second, (0, 1)) == [1]
+    with pytest.raises(CaseError, match=r"2 instances on a host of 1 cores; name more hosts, or"):
+        own_share(second, (0,))
+    with pytest.raises(CaseError, match=r"does not say how many instances this host has"):
+        own_share({}, (0, 1))
