@@ -11,34 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ipubench.bench_inference.classifier import Classifier
+from ipubench.bench_inference.direct import DirectLoad
 from ipubench.fixtures.case.cases import NAMED, cases
 from ipubench.fixtures.case.presets import load_presets
-from ipubench.fixtures.instances.plan import instances_of
-from ipubench.fixtures.servers.load import CLOSED
-from ipubench.fixtures.servers.options import LoadOptions
 
 
 @dataclass(frozen=True)
-class Direct(Classifier, LoadOptions):
-    """One network, asked batch after batch or when questions are due."""
-
-    def check(self) -> None:
-        """Refuse a scenario of what does not wait for questions."""
-        super().check()
-        self.check_load(clients=1, one_by_one=True)
-        if self.scenario == CLOSED:
-            return
-        if instances_of(self) != 1 or self.replicas != 1:
-            raise ValueError(f"scenario={self.scenario}: one process answers; set instances=1")
-        if self.data == "real":
-            raise ValueError(
-                f"scenario={self.scenario}: the images of a question are ready; take "
-                "data=synthetic or data=generated"
-            )
-        if self.system != "host" and self.batches_per_step != 1:
-            raise ValueError(
-                f"scenario={self.scenario}: a question is one batch; set batches_per_step=1"
-            )
+class Direct(Classifier, DirectLoad):
+    """One network, asked in this process."""
 
 
 PRESETS = Path(__file__).with_name("configs.yml")

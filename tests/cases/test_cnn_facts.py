@@ -186,7 +186,7 @@ def test_a_call_of_validation_is_an_equal_part_of_a_pass(
     system: str, batch: int, batches: int
 ) -> None:
     """50000 images in equal parts of about 1000 batches; four IPUs share a batch's images."""
-    configs: Dict[str, Validation] = {"ipu": inference.IPU, "m2000": inference.M2000}[system]
+    configs = {"ipu": inference.IPU, "m2000": inference.M2000}[system]
     config = dataclasses.replace(configs["resnet50"], micro_batch_size=batch)
     config.check()
     assert config.batches_per_call == batches

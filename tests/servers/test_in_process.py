@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ipubench.bench_inference.bench_cnn_torch import HOST, Direct
+from ipubench.bench_inference import bench_cnn_tensorflow, bench_cnn_torch
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.devices.fake import FakeDevice
@@ -101,7 +101,8 @@ def test_ctrl_c_reaches_the_case_once_all_is_sent(inner: Counted, tmp_path: Path
         ({"instances": 2}, "one process answers"),
     ],
 )
-def test_what_cannot_wait_for_questions_is_refused(changes: Any, message: str) -> None:
-    values = {**vars(HOST["resnet50"]), "scenario": "server", "target_qps": 5.0, **changes}
+@pytest.mark.parametrize("bench", [bench_cnn_torch, bench_cnn_tensorflow])
+def test_what_cannot_wait_for_questions_is_refused(bench: Any, changes: Any, message: str) -> None:
+    values = {**vars(bench.HOST["resnet50"]), "scenario": "server", "target_qps": 5.0, **changes}
     with pytest.raises(ValueError, match=message):
-        Direct(**values).check()
+        bench.Direct(**values).check()

@@ -543,6 +543,7 @@ def test_close_destroys_even_where_the_loader_fails(
     loader = ModuleType("ipubench.fixtures.data.images.loader")
     loader.image_batches = lambda feed: Batches()  # type: ignore[attr-defined]
     loader.prefetched_batches = lambda feed: 8  # type: ignore[attr-defined]
+    loader.prepare_loading = lambda feed: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ipubench.fixtures.data.images.loader", loader)
     made = ready(dataclasses.replace(SMALL, data="real"))
     assert made.prefetched_batches == 8
