@@ -181,12 +181,17 @@ class Comparison:
         """Show what a pair says, in a line of its own."""
         here, there = record_of(sides.here)["throughput"], record_of(sides.there)["throughput"]
         text = f"  {record_of(sides.here)['name']}: pair {len(self.measured) + 1}: "
+        before, unit = short_number(there["median"]), here["unit"]
         if sides.usable:
+            # Their medians may say otherwise: the change is that of rounds beside each other.
             (pair,) = paired.pairs_of([sides], THROUGHPUT)
-            text += f"{percent(math.expm1(-pair.difference), sign=True)}, "
-        text += f"{short_number(there['median'])} -> {short_number(here['median'])} {here['unit']}"
-        note = "" if sides.usable else ", disturbed by other programs"
-        self.config.stash[progress_key].line(f"{text}{note} ({self._expected:.0f} s)")
+            change = percent(math.expm1(-pair.difference), sign=True)
+            text += f"{before} {unit} there, {change} here"
+        else:
+            text += (
+                f"{before} -> {short_number(here['median'])} {unit}, disturbed by other programs"
+            )
+        self.config.stash[progress_key].line(f"{text} ({self._expected:.0f} s)")
 
     def _say(self, what: str) -> None:
         self.progress(f"pair {len(self.measured) + 1} of {self.cap} at most, {what}")

@@ -93,7 +93,7 @@ def test_the_run_says_what_it_will_take_what_each_pair_says_and_when_time_is_ove
     words = ["-k", "beta", "--gate-cap=3", option, "--gate=5%"]
     outcome = project.run(*words).assert_code(1)
     outcome.line("up to 3 pairs of processes for each of 2 cases: about ")
-    outcome.line("  beta-synthetic: pair 3: -20.0%, 5,000 -> 4,000 items/s (")
+    outcome.line("  beta-synthetic: pair 3: 5,000 items/s there, -20.0% here (")
     outcome = project.run(*words, "--gate-time=1s").assert_code(0)
     outcome.line("each of 2 cases: a few seconds at most on a quiet machine")
     outcome.line("2 inconclusive")
