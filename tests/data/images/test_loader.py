@@ -7,6 +7,7 @@ import itertools
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,8 @@ from ipubench.fixtures.data.images import loader
 from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.data.images.loader import image_batches, prefetched_batches
 from ipubench.fixtures.data.images.preprocess import load_image, normalize_host
+from tests.machine.test_process import wait_until_gone
+from tests.support.harness import ROOT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -160,6 +163,37 @@ def _die_with(lock: str, path: str, size: int) -> None:
     elif hasattr(frame.f_locals["done_event"], "_cond"):  # multiprocessing's own event
         frame.f_locals["done_event"]._cond.acquire()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+KILLED = """
+import multiprocessing, multiprocessing.forkserver, os, signal, sys
+from pathlib import Path
+from ipubench.fixtures.data.images.feed import ImageFeed, find_images
+from ipubench.fixtures.data.images.loader import image_batches
+if __name__ == "__main__":
+    feed = ImageFeed("real", 1, 32, folder=find_images(Path(sys.argv[1])), workers=2)
+    next(image_batches(feed))
+    pids = [process.pid for process in multiprocessing.active_children()]
+    print(multiprocessing.forkserver._forkserver._forkserver_pid, *pids, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.framework
+def test_no_process_outlives_a_reader_that_is_killed(torch: Any, tmp_path: Path) -> None:
+    feed_of(tmp_path, images=2, batch_size=1, workers=2)
+    program = tmp_path / "killed.py"
+    program.write_text(KILLED)
+    ended = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    pids = [int(word) for word in ended.stdout.split()]
+    assert len(pids) == 3
+    wait_until_gone(pids)
 
 
 def _broken(path: str, size: int) -> None:
