@@ -165,17 +165,17 @@ def _die_with(lock: str, path: str, size: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+# Not guarded by __name__: a worker that imported it would start workers.
 KILLED = """
 import multiprocessing, multiprocessing.forkserver, os, signal, sys
 from pathlib import Path
 from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.data.images.loader import image_batches
-if __name__ == "__main__":
-    feed = ImageFeed("real", 1, 32, folder=find_images(Path(sys.argv[1])), workers=2)
-    next(image_batches(feed))
-    pids = [process.pid for process in multiprocessing.active_children()]
-    print(multiprocessing.forkserver._forkserver._forkserver_pid, *pids, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
+feed = ImageFeed("real", 1, 32, folder=find_images(Path(sys.argv[1])), workers=2)
+next(image_batches(feed))
+pids = [process.pid for process in multiprocessing.active_children()]
+print(multiprocessing.forkserver._forkserver._forkserver_pid, *pids, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
