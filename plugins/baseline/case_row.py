@@ -14,6 +14,7 @@ from ipubench.plugins.record.record import (
     ran_by,
     record_of,
     rounds_of,
+    spread_of,
 )
 from ipubench.plugins.record.statistics import median
 
@@ -39,7 +40,6 @@ FIGURES: Dict[str, Tuple[str, ...]] = {
     "mean": ("throughput", "mean"),
     "min": ("throughput", "min"),
     "max": ("throughput", "max"),
-    "spread": ("throughput", "spread"),
     "p50_ms": ("latency", "p50_ms"),
     "p90_ms": ("latency", "p90_ms"),
     "p99_ms": ("latency", "p99_ms"),
@@ -104,6 +104,7 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         "series": "-".join(word for word in name.split("-") if word != f"bs{batch_size}"),
         **{key: dig(record, *place) for key, place in FIGURES.items()},
         "unit": dig(record, "throughput", "unit"),
+        "spread": spread_of(record),
         "processes": len(processes) or None,
         "canary_ms": 1000 * median(canaries) if canaries else None,
         "implausible": bool(record.get("implausible")),

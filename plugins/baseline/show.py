@@ -6,9 +6,16 @@ import textwrap
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import Benchmark, key_of
-from ipubench.plugins.record.record import processes_of, record_of
+from ipubench.plugins.record.record import processes_of, record_of, spread_of
 from ipubench.plugins.record.statistics import median
-from ipubench.plugins.record.text import cut_middle, percent, short_number, table, terminal_width
+from ipubench.plugins.record.text import (
+    cut_middle,
+    percent,
+    share_text,
+    short_number,
+    table,
+    terminal_width,
+)
 
 HASH_LENGTH = 8
 MOST_NAMES = 3
@@ -58,7 +65,7 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
                     f"  {record['name']}",
                     short_number(record["throughput"]["median"]),
                     record["throughput"]["unit"],
-                    percent(record["throughput"]["spread"]),
+                    share_text(spread_of(record)) or "-",
                     str(len(processes_of(benchmark))),
                     when(record["time"]),
                 )

@@ -68,6 +68,13 @@ def describe_throughput(seconds: List[float], items: float, unit: str) -> Dict[s
     return {"unit": f"{unit}/s", "spread": summary.spread, **dataclasses.asdict(summary)}
 
 
+def spread_of(record: Dict[str, Any]) -> Optional[float]:
+    """Return half the interval of a record's throughput over it; None where one round was timed."""
+    if not record or record.get("rounds", {}).get("count") == 1:
+        return None
+    return float(record["throughput"]["spread"])
+
+
 def record_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     """Return the record inside a benchmark of pytest-benchmark's format; {} if there is none."""
     record = benchmark.get("extra_info", {}).get(NAMESPACE, {})

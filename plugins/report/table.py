@@ -10,8 +10,9 @@ from ipubench.plugins.record.record import (
     ran_by,
     record_of,
     shown_throughput,
+    spread_of,
 )
-from ipubench.plugins.record.text import aligned, cut_middle, percent, short_number
+from ipubench.plugins.record.text import aligned, cut_middle, percent, share_text, short_number
 
 HEADINGS = (
     "case",
@@ -69,14 +70,14 @@ def table_rows(
 
 def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
     record = record_of(benchmark)
-    throughput, latency = record["throughput"], record["latency"]
+    latency = record["latency"]
     share = (record["compute"] or {}).get("share")
     kind = "" if verdict is None else str(verdict["kind"])
     cells = (
         f"  {record['name']}",
         short_number(shown_throughput(benchmark, verdict)),
         ran_by(record) or "-",
-        percent(throughput["spread"]),
+        share_text(spread_of(record)) or "-",
         short_number(latency["p50_ms"]),
         short_number(latency["p99_ms"]),
         compile_text(record) or "-",

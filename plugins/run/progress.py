@@ -15,8 +15,8 @@ import pytest
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
-from ipubench.plugins.record.record import record_of, shown_throughput
-from ipubench.plugins.record.text import cut_middle, short_number
+from ipubench.plugins.record.record import record_of, shown_throughput, spread_of
+from ipubench.plugins.record.text import cut_middle, share_text, short_number
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of
 
@@ -179,10 +179,12 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
     if run is None or report.nodeid not in run.results.benchmarks:
         return "ran, not measured", {}
     benchmark = run.results.benchmarks[report.nodeid]
-    throughput = record_of(benchmark)["throughput"]
+    record = record_of(benchmark)
+    throughput = record["throughput"]
     shown = shown_throughput(benchmark, run.results.verdicts.get(report.nodeid))
     rate = f"{short_number(shown)} {throughput['unit']}"
-    return f"{rate} ±{throughput['spread']:.1%}", {}
+    spread = share_text(spread_of(record))
+    return f"{rate} ±{spread}" if spread else rate, {}
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -166,3 +166,9 @@ def test_a_narrow_terminal_stays_readable(project: Project, words: List[str]) ->
 def test_a_terminal_shows_what_a_case_is_doing(project: Project) -> None:
     written = on_a_terminal(project, 100)
     assert "] starting" in written and "] measuring (5 s at most)" in written
+
+
+def test_one_round_has_no_interval(project: Project) -> None:
+    outcome = project.run("-k", "alpha-bs8-synthetic", "--steps=1").assert_code(0)
+    outcome.line("[1/1] bench_fake[alpha-bs8-synthetic] 800.0 items/s (")
+    assert "±" not in outcome.text
