@@ -20,7 +20,15 @@ class DirectLoad(LoadOptions):
         if self.scenario == CLOSED:
             return
         if instances_of(self) != 1 or self.replicas != 1:
-            raise ValueError(f"scenario={self.scenario}: one process answers; set instances=1")
+            raise ValueError(
+                f"scenario={self.scenario}: one process with one replica answers; set instances=1 "
+                "and replicas=1"
+            )
+        if getattr(self, "pipeline_splits", ()):
+            raise ValueError(
+                f"scenario={self.scenario}: a pipeline works on several batches at once; take a "
+                "case without pipeline_splits"
+            )
         if self.data == "real":
             raise ValueError(
                 f"scenario={self.scenario}: the images of a question are ready; take "

@@ -7,6 +7,8 @@ import shlex
 
 import pytest
 
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.instances.hosts import OPTION, named_hosts
 from ipubench.plugins.command_line.words import PATH_OPTIONS
 
 
@@ -25,9 +27,29 @@ def pytest_configure(config: pytest.Config) -> None:
             "--gate needs something to compare with: add --baseline=NAME, --against=PYTHON or "
             "--against=git:REV"
         )
+    _check_hosts(config)
     kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
     if config.option.profile is not None and kept:
         raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
+
+
+def _check_hosts(config: pytest.Config) -> None:
+    """Refuse what would be looked for on other hosts, where --launcher-args names some."""
+    option = config.option
+    try:
+        hosts = named_hosts(shlex.split(option.launcher_args or ""))
+    except CaseError as error:
+        raise pytest.UsageError(str(error)) from None
+    refused = {
+        "--profile": option.profile is not None,
+        "--save-graph": option.save_graph is not None,
+        "--against=git:REV": str(option.against or "").startswith("git:"),
+    }
+    given = [flag for flag, wanted in refused.items() if wanted and hosts]
+    if given:
+        raise pytest.UsageError(
+            f"{given[0]}: its files are on this host, and {OPTION} names others; leave out one"
+        )
 
 
 def _check_spelling(config: pytest.Config) -> None:

@@ -16,6 +16,7 @@ import pytest
 from ipubench.fixtures.case.cases import RARE, SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
+from ipubench.fixtures.instances.hosts import OPTION
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
 from ipubench.plugins.command_line.words import arguments_of, given_arguments
@@ -47,13 +48,15 @@ def commands(item: pytest.Item) -> List[str]:
     if case.error:
         return ["", case.id, f"  cannot run: {case.error}"]
     words = [python(), "-m", "pytest", *test_paths(item)]
-    words += mask_words(given_arguments(item.config))
+    alone = instances_of(case.config) == 1
+    given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]
+    words += mask_words(given)
     lines = ["", *wrapped(words + ["--sweep"] * (case.tier in (SWEEP, RARE)))]
     command = launched(item)
     if command is not None:
         heading, started = command
         return [*lines, heading, *wrapped(started, indent="    ")]
-    if instances_of(case.config) == 1:
+    if alone:
         return lines
     try:
         planned = plan(

@@ -93,6 +93,7 @@ class InstanceMeter(StepMeter):
                 "prefetched_batches": step.prefetched_batches,
                 "burst": step.burst,
                 "host": socket.gethostname(),
+                "cores": sorted(os.sched_getaffinity(0)),
             }
 
         halves: List[Work] = []

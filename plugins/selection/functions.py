@@ -6,6 +6,7 @@ recorded, stored in baselines, judged, compared by ``--against``, resumed and re
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from typing import List
@@ -14,6 +15,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Family, case_key
 from ipubench.fixtures.case.options import CaseConfig, option
+from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.words import given_arguments, only_tests
@@ -79,8 +81,9 @@ def case_name(item: pytest.Item) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Refuse options that nothing selected could obey: silence would look like success."""
     cases = [case for case in map(case_of, items) if case is not None]
-    one_each = all(case.error or instances_of(case.config) == 1 for case in cases)
-    if config.option.launcher_args and cases and one_each:
+    together = any(case.error or instances_of(case.config) > 1 for case in cases)
+    fresh = INHERIT_VARIABLE in os.environ  # of a run that has other cases too
+    if config.option.launcher_args and cases and not together and not fresh:
         raise pytest.UsageError(
             "--launcher-args: no selected case runs in several processes; --set=instances=N has "
             "those that can do so"

@@ -55,11 +55,21 @@ def test_a_dry_run_shows_poprun_on_several_hosts(together: Project) -> None:
     assert "cannot run: --launcher-args: the host gone.invalid has no address" in answer.text
 
 
+def test_a_fresh_process_of_one_case_takes_what_is_for_others(together: Project) -> None:
+    together.environment["IPUBENCH_LEASE_HOLDER"] = "1"
+    words = ("--set=instances=1", "--launcher-args=-H a")
+    (typed,) = commands(run(together, "--dry-run", *words).assert_code(0).text)
+    assert "--launcher-args" not in typed
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--launcher-args=-H 'a"], '--launcher-args: "-H \'a": No closing quotation'),
         (["--launcher-args=-H a", "--set=instances=1"], "no selected case runs in several"),
+        (["--launcher-args=-H a", "--profile=here"], "--profile: its files are on this host, and"),
+        (["--launcher-args=-H a", "--against=git:HEAD"], "--against=git:REV: its files are on"),
+        (["--launcher-args=--hostfile gone"], "--launcher-args: --hostfile gone cannot be read"),
         (["--launcher-args=-H a", "--tx=ssh=a"], "--launcher-args on several hosts: each would"),
     ],
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import stat
 from pathlib import Path
 from typing import List, Tuple
 
@@ -16,6 +18,7 @@ from ipubench.fixtures.instances.hosts import (
     place_on_host,
     poprun_words,
 )
+from ipubench.fixtures.instances.instance import made_folders
 from ipubench.fixtures.instances.plan import own_share
 
 ENVIRON = {"PATH": "/bin", "TF_POPLAR_FLAGS": "x", "PYTEST_ADDOPTS": "-v", "SECRET": "s"}
@@ -50,13 +53,18 @@ def test_hosts_are_read_from_a_file(tmp_path: Path) -> None:
 
 def test_a_run_on_this_host_alone_listens_on_loopback() -> None:
     assert listening_address(()) == "127.0.0.1"
-    assert listening_address(["localhost", "127.0.0.1"]) == "127.0.0.1"
+    # Debian's file of hosts has 127.0.1.1 for this machine's own name.
+    assert listening_address(["localhost", "127.0.0.1", "127.0.1.1"]) == "127.0.0.1"
 
 
 def test_a_run_on_other_hosts_listens_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: List[str] = []
 
     class Probe(socket.socket):
+        def bind(self, address: Tuple[str, int]) -> None:  # type: ignore[override]
+            if address[0] != "10.0.0.1":
+                raise OSError("Cannot assign requested address")
+
         def connect(self, address: Tuple[str, int]) -> None:  # type: ignore[override]
             asked.append(address[0])
 
@@ -65,12 +73,13 @@ def test_a_run_on_other_hosts_listens_where_they_are(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(socket, "socket", Probe)
     assert listening_address(["10.0.0.1", "10.0.0.2"]) == "10.0.0.1"
-    assert asked == ["10.0.0.1", "10.0.0.2"]
+    assert asked == ["10.0.0.2"]
 
 
-def test_a_host_without_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CaseError, match=r"the host no-such-host.invalid has no address here"):
-        listening_address(["no-such-host.invalid"])
+@pytest.mark.parametrize("name", ["no-such-host.invalid", "10.0.0..2"])
+def test_a_host_without_address_is_named(name: str) -> None:
+    with pytest.raises(CaseError, match=f"the host {name} has no address here"):
+        listening_address([name])
 
 
 @pytest.mark.parametrize(
@@ -93,12 +102,28 @@ def test_open_mpi_is_told_which_variables_to_hand_over(
         (["--host=a"], ["--host=a", f"--mpi-local-args={EXPORTS}"]),
         (["--mpi-local-args=-x FOO"], [f"--mpi-local-args=-x FOO {EXPORTS}"]),
         (["--mpi-local-args", "-x FOO", "-v"], ["-v", f"--mpi-local-args=-x FOO {EXPORTS}"]),
+        # What the user sets stays: Open MPI takes the last one, or refuses two.
+        (
+            ["--mpi-local-args=-x PATH=/opt/bin"],
+            ["--mpi-local-args=-x PATH=/opt/bin " + EXPORTS.replace(" -x PATH", "")],
+        ),
     ],
 )
 def test_poprun_is_told_once_which_variables_to_hand_over(
     words: List[str], expected: List[str]
 ) -> None:
     assert poprun_words(words, ENVIRON) == expected
+
+
+def test_the_folder_of_a_log_is_the_users_own(tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    assert made_folders(folder) == [folder, tmp_path / "a"]
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert made_folders(folder) == []
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "a", 12345, -1)
+        with pytest.raises(CaseError, match=r"/a on \S+ belongs to another user"):
+            made_folders(folder)
 
 
 def test_an_instance_takes_its_share_of_its_hosts_cores() -> None:

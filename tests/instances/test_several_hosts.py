@@ -60,8 +60,8 @@ def test_a_case_runs_on_both_hosts_at_once(together: Project, rack: List[SshHost
     batches = record["rounds"]["batches_per_step"]
     assert record["items_per_round"] == 4 * 8 * batches
     facts = record["effective"]["instances"]
-    addresses = [host.address for host in rack]
-    assert facts == {"asked": 4, "ran": 4, "launcher": "mpirun", "hosts": addresses}
+    places = facts.pop("places")
+    assert facts == {"asked": 4, "ran": 4, "launcher": "mpirun"}
     counted = record["counters"]["instances"]
     assert sorted(one["host"] for one in counted) == [*["ipub-x"] * 2, *["ipub-y"] * 2]
     notes = {note["pid"]: note for note in notes_of(together)}
@@ -69,6 +69,8 @@ def test_a_case_runs_on_both_hosts_at_once(together: Project, rack: List[SshHost
         one, other = [notes[found["pid"]] for found in counted if found["host"] == name]
         # Each host's cores are shared by its own instances.
         assert not set(one["affinity"]) & set(other["affinity"])
+        theirs = [place["cores"] for place in places if place["host"] == name]
+        assert sorted(theirs) == sorted([one["affinity"], other["affinity"]])
         assert one["threads"] == other["threads"] == len(one["affinity"]) == cores // 2
     calls = [note["calls"] for note in notes.values()]
     for before, after in zip(zip(*calls), list(zip(*calls))[1:]):

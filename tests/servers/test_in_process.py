@@ -98,7 +98,7 @@ def test_ctrl_c_reaches_the_case_once_all_is_sent(inner: Counted, tmp_path: Path
     [
         ({"data": "real"}, "the images of a question are ready"),
         ({"target_qps": 0.0}, "needs target_qps, or latency_bound_ms"),
-        ({"instances": 2}, "one process answers"),
+        ({"instances": 2}, "one process with one replica answers"),
     ],
 )
 @pytest.mark.parametrize("bench", [bench_cnn_torch, bench_cnn_tensorflow])
