@@ -19,6 +19,7 @@ from ipubench.plugins.benchmarks_yml.results import csv_text
 from tests.support.harness import QUIETLY, ROOT, Outcome, Project, run_pytest
 
 NEEDED = "pytest_benchmark.plugin,ipubench.plugins.command_line.options"
+NEEDED += ",ipubench.plugins.command_line.refusals"
 PROGRAM = """\
 import os, subprocess, sys, time
 
