@@ -44,15 +44,15 @@ DETACHED = '"$0" -c "$1" "$2" >/dev/null 2>&1 & echo $!'
 
 
 @contextlib.contextmanager
-def neighbours(load: Load) -> Iterator[None]:
-    """Run the neighbours of a load meanwhile."""
+def neighbours(load: Load) -> Iterator[List[int]]:
+    """Run the neighbours of a load meanwhile; yield their process numbers."""
     running: List[int] = []
     kind = "on-off" if load.on_off else "steady"
     try:
         for _ in range(load.processes):
             words = ["sh", "-c", DETACHED, sys.executable, PROGRAM, kind]
             running.append(int(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout))
-        yield
+        yield running
     finally:
         for pid in running:
             os.kill(pid, signal.SIGKILL)

@@ -12,6 +12,7 @@ import pytest
 from scripts.gate_study import beside_others
 from scripts.gate_study.neighbours import LOADS, Load, neighbours
 from scripts.gate_study.study import SLOWDOWNS, Setting, wilson
+from tests.machine.test_process import wait_until_gone
 
 SETTING = Setting(threshold=0.02, processes=5, cap=4, cases=1)
 CASE = "bench_x[x-synthetic]"
@@ -60,13 +61,16 @@ def test_the_interval_of_a_share_is_wilsons() -> None:
     assert wilson(0.5, 100) == pytest.approx((0.404, 0.596), abs=0.001)
 
 
-def test_neighbours_run_meanwhile_and_end() -> None:
-    with neighbours(LOADS["quiet"]):
-        pass
+def test_neighbours_run_meanwhile_as_nobodys_children_and_end() -> None:
+    """What a measuring process has started counts as its own, and disturbs no round."""
+    with neighbours(LOADS["quiet"]) as none:
+        assert none == []
     children = _children()
-    with neighbours(Load(2, on_off=True)):
-        assert len(_children() - children) == 2
-    assert _children() == children
+    with neighbours(Load(2, on_off=True)) as running:
+        assert len(running) == 2
+        assert all(Path(f"/proc/{pid}").exists() for pid in running)
+        assert _children() == children
+    wait_until_gone(running)
 
 
 def _children() -> Set[str]:
