@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.instances.hosts import OPTION, named_hosts
+from ipubench.fixtures.instances.hosts import OPTION, launcher_words, named_hosts
 from ipubench.plugins.command_line.words import PATH_OPTIONS
 
 
@@ -37,7 +37,7 @@ def _check_hosts(config: pytest.Config) -> None:
     """Refuse what would be looked for on other hosts, where --launcher-args names some."""
     option = config.option
     try:
-        hosts = named_hosts(shlex.split(option.launcher_args or ""))
+        hosts = named_hosts(launcher_words(option.launcher_args))
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
     refused = {

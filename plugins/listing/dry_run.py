@@ -16,7 +16,7 @@ import pytest
 from ipubench.fixtures.case.cases import RARE, SWEEP
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
-from ipubench.fixtures.instances.hosts import OPTION
+from ipubench.fixtures.instances.hosts import OPTION, launcher_words
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
 from ipubench.plugins.command_line.words import arguments_of, given_arguments
@@ -63,7 +63,7 @@ def commands(item: pytest.Item) -> List[str]:
             case.config,
             item.config.stash[selection_key].device,
             os.sched_getaffinity(0),
-            shlex.split(item.config.option.launcher_args or ""),
+            launcher_words(item.config.option.launcher_args),
         )
         program = instance_command(item.config, item.nodeid, f"{planned.address}:{PORT}")
     except CaseError as error:

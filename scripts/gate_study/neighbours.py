@@ -55,4 +55,5 @@ def neighbours(load: Load) -> Iterator[List[int]]:
         yield running
     finally:
         for pid in running:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)

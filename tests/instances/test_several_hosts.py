@@ -32,7 +32,7 @@ def rack(tmp_path: Path) -> Iterator[List[SshHost]]:
 
 
 @pytest.fixture
-def together(project: Project) -> Project:
+def together(project: Project, rack: List[SshHost]) -> Project:
     """A project whose instances a real mpirun starts, not the stand-in of other tests."""
     with_instances(project)
     assert MPIRUN is not None
