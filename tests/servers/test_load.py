@@ -36,6 +36,7 @@ from ipubench.fixtures.servers.load import (
     highest_rate,
     judge,
     percentiles,
+    too_many_late,
 )
 from ipubench.fixtures.servers.scenario import Scenario, said_of
 
@@ -122,17 +123,39 @@ def test_a_run_that_did_not_is_invalid_and_says_why(more: Any, why: str) -> None
     assert "INVALID: " in said_of(as_facts(LOAD, answers(**more)))
 
 
-@given(st.floats(1.1, 900.0))
-def test_the_search_ends_near_the_highest_rate_that_holds(limit: float) -> None:
-    found, tried = highest_rate(lambda qps: qps <= limit, 1.0, 1000.0)
-    assert found is not None and found <= limit
-    assert len(tried) <= 10 and all(held == (qps <= limit) for qps, held in tried)
-    # Ten halvings of three decades.
-    assert limit / found <= 1.03 * math.exp(math.log(1000) / 2**9) * 1.01 or limit >= 999
+@given(st.floats(1.1, 900.0), st.floats(1.0, 1000.0))
+def test_the_search_ends_near_the_highest_rate_that_holds(limit: float, start: float) -> None:
+    tried: List[float] = []
+
+    def holds(rate: float) -> bool:
+        tried.append(rate)
+        return rate <= limit
+
+    found = highest_rate(holds, start, 1.0, 1000.0)
+    assert found is not None and found <= limit <= 1.03 * found * (1 + 1e-9)
+    assert len(tried) <= 20 and all(1.0 <= rate <= 1000.0 for rate in tried)
+    # Apart from the bracket's doubling, a handful of halvings.
+    assert len(tried) <= 2 + abs(math.log2(limit / start)) + 6
 
 
 def test_a_bound_that_not_even_the_lowest_rate_holds() -> None:
-    assert highest_rate(lambda qps: False, 1.0, 10.0) == (None, [(1.0, False)])
+    tried: List[float] = []
+    assert highest_rate(lambda rate: bool(tried.append(rate)), 5.0, 1.0, 10.0) is None
+    assert tried == [5.0, 2.5, 1.25, 1.0]
+
+
+def test_a_rate_beyond_the_highest_is_not_looked_for() -> None:
+    tried: List[float] = []
+    assert highest_rate(lambda rate: not tried.append(rate), 3.0, 1.0, 10.0) == 10.0
+    assert tried == [3.0, 6.0, 10.0]
+
+
+@given(st.integers(0, 100))
+def test_few_answers_that_are_late_prove_nothing_against_a_bound(late: int) -> None:
+    latencies = [0.02] * late + [0.01] * (100 - late)
+    found = too_many_late(answers(latencies=latencies), 0.015)
+    # With one of a hundred late, five or more are so in 0.34% of runs.
+    assert found is (late >= 5)
 
 
 class Scripted(Client):
@@ -236,8 +259,12 @@ def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     assert count == load.queries
     searching.run()
     facts = searching.facts()["load"]
-    assert facts["valid"] and len(facts["searched"]) == len(send.loads) - 1
-    assert all(one["held"] == (one["p99_ms"] <= 20.0) for one in facts["searched"])
+    probes = facts["searched"]
+    assert facts["valid"] and all(one["held"] == (one["p99_ms"] <= 20.0) for one in probes)
+    # What fails ends after its first requests; what holds has as many as its percentile needs.
+    assert all(one["requests"] >= 662 for one in probes if one["held"])
+    assert all(one["requests"] < 0.2 * 662 for one in probes if not one["held"])
+    assert len(send.loads) == 1 + len(probes) + sum(one["held"] for one in probes)
 
 
 def test_a_bound_below_the_latency_of_one_request_is_one_message() -> None:
