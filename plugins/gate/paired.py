@@ -33,6 +33,8 @@ FIRST_LOOK = 4
 FALSE_ALARMS = 0.025
 #: After so many pairs that others disturbed, and more of them than of others, a case is given up.
 MOST_DISTURBED = 4
+#: From this share of the rounds' time on, what other programs took is said with the change.
+SAID_SHARE = 0.10
 #: Without a threshold pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
 Benchmark = Dict[str, Any]
@@ -201,6 +203,17 @@ def cpu_words(measured: Sequence[Sides]) -> List[str]:
     return [f"the CPU time of an item changed by {change} ({low} to {high})"]
 
 
+def beside_words(measured: Sequence[Sides]) -> List[str]:
+    """Say how much others took from both sides alike, where it is worth a word.
+
+    The change holds beside them: another speed without them is not measured.
+    """
+    share = statistics.median(sides.lost for sides in measured)
+    if share < SAID_SHARE:
+        return []
+    return [f"other programs took {_share_text(share)} of the rounds' time, on both sides alike"]
+
+
 def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
     """Return the verdict on a case of which too few pairs are left to compare.
 
@@ -210,10 +223,9 @@ def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
         return Verdict(INCONCLUSIVE, in_turns=True, reasons=tuple(reasons))
     disturbed = [sides for sides in measured if not sides.usable]
     if disturbed:
-        # Several threads can wait at a time: shares beyond the whole say nothing more.
-        share = min(1.0, statistics.median(sides.lost for sides in disturbed))
+        share = statistics.median(sides.lost for sides in disturbed)
         said = (
-            f"other programs took {percent(share, 0)} of the rounds' time, so {len(disturbed)} of "
+            f"other programs took {_share_text(share)} of the rounds' time, so {len(disturbed)} of "
             f"{len(measured)} pairs have too few rounds that can be compared: run it again while "
             "they rest, or add --wait-for-quiet=2min"
         )
@@ -237,6 +249,7 @@ def verdict_on_pairs(
 
     ``reasons``: what else is to be said of it.
     """
+    reasons = [*beside_words(measured), *reasons]
     if any(one.kind == INCONCLUSIVE for one in found):
         reasons = [*cpu_words(measured), *reasons]
     here, there = record_of(measured[-1].here), record_of(measured[-1].there)
@@ -250,6 +263,11 @@ def verdict_on_pairs(
         [*differences(here, there), *reasons],
         in_turns=True,
     )
+
+
+def _share_text(share: float) -> str:
+    """Return a share in words; several threads can wait at a time, which says nothing more."""
+    return percent(min(1.0, share), 0)
 
 
 def _sample(benchmark: Benchmark) -> Dict[str, Any]:

@@ -122,9 +122,9 @@ class Variant:
             yield
 
 
-def limits(unequal: float, taken: float) -> Tuple[Tuple[Any, str, float], ...]:
-    """Return which adjacent rounds are compared, as constants."""
-    return (adjacent, "MOST_UNEQUAL", unequal), (adjacent, "MOST_TAKEN", taken)
+def limit(unequal: float) -> Tuple[Any, str, float]:
+    """Return which adjacent rounds are compared, as a constant."""
+    return adjacent, "MOST_UNEQUAL", unequal
 
 
 ANY_STATE = (state, "BAND", math.inf)
@@ -146,12 +146,12 @@ VARIANTS = (
     Variant("mean of rounds not trimmed", constants=((inference, "TRIMMED", 1 << 30),)),
     Variant("mean trimmed by a third", constants=((inference, "TRIMMED", 3),)),
     *(
-        Variant(f"MOST_UNEQUAL={unequal:g}, MOST_TAKEN={taken:g}", constants=limits(unequal, taken))
-        for unequal, taken in ((0.02, 0.5), (0.05, 0.5), (0.2, 0.5), (0.1, 0.1), (0.1, 1.0))
+        Variant(f"MOST_UNEQUAL={unequal:g}", constants=(limit(unequal),))
+        for unequal in (0.02, 0.05, 0.2, 0.4)
     ),
-    Variant("all rounds that found one state", constants=limits(math.inf, math.inf)),
+    Variant("all rounds that found one state", constants=(limit(math.inf),)),
     Variant("any state of the machine", constants=(ANY_STATE,)),
-    Variant("all rounds", constants=(ANY_STATE, *limits(math.inf, math.inf))),
+    Variant("all rounds", constants=(ANY_STATE, limit(math.inf))),
     Variant("FALSE_ALARMS=0.01", constants=((paired, "FALSE_ALARMS", 0.01),)),
     Variant("FALSE_ALARMS=0.05", constants=((paired, "FALSE_ALARMS", 0.05),)),
     Variant("FIRST_LOOK=6", constants=((paired, "FIRST_LOOK", 6),)),

@@ -15,7 +15,15 @@ from ipubench.plugins.gate.adjacent import (
     Side,
     equally_disturbed,
 )
-from ipubench.plugins.gate.paired import Sides, can_compare, undecided
+from ipubench.plugins.gate.paired import (
+    Sides,
+    can_compare,
+    compare,
+    undecided,
+    verdict_on_pairs,
+)
+from ipubench.plugins.record.record import THROUGHPUT
+from ipubench.plugins.record.verdict import Verdict
 from tests.gate.test_paired import benchmark
 
 
@@ -48,8 +56,8 @@ def noisy(
         (0.0, 0.0, True),
         (0.0, 0.09, True),
         (0.0, 0.11, False),
-        (0.45, 0.50, True),
-        (0.45, 0.51, False),
+        (0.90, 0.95, True),  # beside a steady neighbour on one of two cores
+        (0.90, 1.05, False),
         (None, 0.9, True),  # the system counts nothing
     ],
 )
@@ -145,8 +153,8 @@ def test_the_journal_keeps_all_rounds() -> None:
 
 
 def test_a_case_that_others_disturbed_is_inconclusive_and_says_how_much() -> None:
-    disturbed = rounds([0.1] * 8, [0.1] * 8, lost=[0.62] * 8)
-    disturbed.there.lost = [0.62] * 8
+    disturbed = rounds([0.1] * 8, [0.1] * 8, lost=[0.74] * 8)
+    disturbed.there.lost = [0.5] * 8
     fine = rounds([0.1] * 8, [0.1] * 8)
     pairs = [Sides(benchmark(0.1), benchmark(0.1), k % 2 == 0, disturbed) for k in range(4)]
     pairs.append(Sides(benchmark(0.1), benchmark(0.1), True, fine))
@@ -161,10 +169,26 @@ def test_a_case_that_others_disturbed_is_inconclusive_and_says_how_much() -> Non
     assert math.isnan(found.change)
 
 
+def test_what_others_took_from_both_sides_alike_is_no_obstacle_and_is_said() -> None:
+    def verdict(lost: float, here: float = 0.1) -> Verdict:
+        made = rounds([here] * 8, [0.1] * 8, lost=[lost] * 8)
+        made.there.lost = [lost + 0.02] * 8
+        pairs = [Sides(benchmark(here), benchmark(0.1), k % 2 == 0, made) for k in range(4)]
+        assert all(sides.usable for sides in pairs)
+        found = compare(pairs, {THROUGHPUT: 0.02}, level=0.01)
+        return verdict_on_pairs(pairs, found)
+
+    said = "other programs took 91% of the rounds' time, on both sides alike"
+    assert (verdict(0.9).kind, verdict(0.9).reasons) == ("pass", (said,))
+    assert (verdict(0.9, 0.11).kind, verdict(0.9, 0.11).reasons) == ("regressed", (said,))
+    # Beside two programs more than one thread waits at a time.
+    assert verdict(1.7).reasons == (said.replace("91%", "100%"),)
+    assert verdict(0.05).reasons == ()
+
+
 def test_an_open_answer_says_how_the_cpu_time_changed() -> None:
     def pair(number: int) -> Sides:
         made = rounds([0.1] * 8, [0.1] * 8, lost=[0.62] * 8)
-        made.there.lost = [0.62] * 8
         # Being first costs a tenth of it, which cancels.
         made.here.cpu_seconds = [0.21 * (1.1 if first else 1) for first in made.here_first]
         made.there.cpu_seconds = [0.20 * (1 if first else 1.1) for first in made.here_first]
