@@ -44,6 +44,16 @@ def torch() -> Any:
     return pytest.importorskip("torch", reason="needs PyTorch: pip install torch")
 
 
+@pytest.fixture
+def vigilant(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have torch look for dead workers every second, which it does every five."""
+    from torch.utils.data import _utils, dataloader
+
+    monkeypatch.setattr(_utils, "MP_STATUS_CHECK_INTERVAL", 1.0)
+    waiting = dataloader._MultiProcessingDataLoaderIter._try_get_data
+    monkeypatch.setattr(waiting, "__defaults__", (1.0,))
+
+
 def feed_of(root: Path, images: int, batch_size: int, workers: int, **options: Any) -> ImageFeed:
     for index in range(images):
         pixels = np.random.RandomState(index).randint(0, 256, (40, 50, 3)).astype(np.uint8)
@@ -136,6 +146,7 @@ def test_nothing_but_corrupt_images(torch: Any, tmp_path: Path, workers: int) ->
 
 
 @pytest.mark.framework
+@pytest.mark.usefixtures("vigilant")
 @pytest.mark.parametrize("victims", [1, 2])
 def test_a_killed_worker_is_an_error_and_not_a_hang(
     torch: Any, tmp_path: Path, victims: int
@@ -201,6 +212,7 @@ def _broken(path: str, size: int) -> None:
 
 
 @pytest.mark.framework
+@pytest.mark.usefixtures("vigilant")
 @pytest.mark.parametrize("lock", ["results", "event"])
 def test_a_worker_that_is_killed_with_a_lock_is_no_hang(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str
