@@ -147,6 +147,12 @@ def run_program(
     return SuiteServer.run(ROOT, _cleaned(environment), *words, framework=framework)
 
 
+def run_code(program: str, *words: str, framework: str = "") -> Outcome:
+    """Run ``python -c PROGRAM WORDS`` in this checkout, in a process that may have a framework."""
+    environment = _cleaned(os.environ)
+    return SuiteServer.run(ROOT, environment, "-c", program, *words, framework=framework)
+
+
 def _cleaned(environment: Mapping[str, str]) -> Dict[str, str]:
     """Leave out what the tests were started with and no run that they start is meant to have."""
     return {name: value for name, value in environment.items() if name != "PYTEST_ADDOPTS"}

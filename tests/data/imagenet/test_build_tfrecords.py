@@ -6,7 +6,7 @@ import io
 import json
 import os
 import shutil
-import subprocess
+import signal
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
@@ -25,7 +25,7 @@ from ipubench.fixtures.data.build_tfrecords.writer import encode
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.data.images import samples
-from tests.support.harness import ROOT
+from tests.support.harness import run_code
 from tests.support.records import image_tree, smooth
 
 pytestmark = pytest.mark.framework
@@ -138,9 +138,8 @@ def test_a_killed_run_is_continued(
 ) -> None:
     target = tmp_path / "target"
     words = [str(tree / "train"), str(target), "--split=train", "--train-shards=3"]
-    program = [sys.executable, "-c", KILLED, *words]
-    ended = subprocess.run(program, cwd=ROOT, stderr=subprocess.DEVNULL, timeout=120)
-    assert ended.returncode == -9
+    ended = run_code(KILLED, *words, framework="tensorflow")
+    assert ended.code == -signal.SIGKILL, ended.text
     # Eight images a shard: the thirteenth is in the midst of the second.
     assert [p.name for p in target.glob("*-of-*") if p.suffix != ".part"] == [
         "train-00000-of-00003"

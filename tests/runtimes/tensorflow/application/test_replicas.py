@@ -16,7 +16,7 @@ import pytest
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.exchange import make_folder
 from tests.support.examples import learnable
-from tests.support.harness import ROOT
+from tests.support.harness import ROOT, SuiteServer
 from tests.support.instances import launchers_in
 from tests.support.listening import LOOPBACK, watched_run
 
@@ -71,7 +71,15 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(dataset: Path, count: int) -> List[Dict[str, Any]]:
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that runs what it is given where TensorFlow is imported already."""
+    path = tmp_path_factory.mktemp("python") / "python"
+    SuiteServer.python(path, framework="tensorflow")
+    return path
+
+
+def trained(python: Path, dataset: Path, count: int) -> List[Dict[str, Any]]:
     """Return what each of so many replicas says of the same training."""
     meeting = make_folder(count)
     running = []
@@ -80,7 +88,7 @@ def trained(dataset: Path, count: int) -> List[Dict[str, Any]]:
         words = [str(dataset), str(rank), str(count)]
         running.append(
             subprocess.Popen(
-                [sys.executable, "-c", PROGRAM.format(updates=UPDATES), *words],
+                [str(python), "-c", PROGRAM.format(updates=UPDATES), *words],
                 cwd=str(ROOT),
                 env={**os.environ, **more},
                 stdout=subprocess.PIPE,
@@ -92,9 +100,11 @@ def trained(dataset: Path, count: int) -> List[Dict[str, Any]]:
     return [json.loads(output.splitlines()[-1]) for output in outputs]
 
 
-def test_two_processes_learn_what_one_learns_from_the_same_global_batch(dataset: Path) -> None:
-    (alone,) = trained(dataset, 1)
-    together = trained(dataset, 2)
+def test_two_processes_learn_what_one_learns_from_the_same_global_batch(
+    python: Path, dataset: Path
+) -> None:
+    (alone,) = trained(python, dataset, 1)
+    together = trained(python, dataset, 2)
     assert len(set(alone["losses"])) == UPDATES
     for one in together:
         assert one["losses"] == pytest.approx(alone["losses"], rel=1e-4)
