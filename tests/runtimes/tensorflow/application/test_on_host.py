@@ -6,11 +6,9 @@ import json
 import logging
 import re
 import signal
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 import pytest
@@ -27,7 +25,7 @@ from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from tests.support.examples import learnable_cifar
-from tests.support.harness import ROOT, Project
+from tests.support.harness import Project, run_code
 from tests.support.named_networks_reference import EPSILON, copy_to_keras, keras_network
 from tests.support.tensorflow_cases import nothing
 
@@ -37,7 +35,7 @@ tf = pytest.importorskip("tensorflow", reason="pip install '.[tensorflow]' adds 
 # A call has 2 weight updates of 2 micro batches, a log line and, every other one, a checkpoint.
 SMALL: Dict[str, Any] = {
     "name": "small",
-    "model_name": "cifar_resnet8",
+    "model_name": "toy_model_bn",
     "precision": "32.32",
     "data": "generated",
     "micro_batch_size": 4,
@@ -96,6 +94,32 @@ def step_of(config: Application, data: Any = None) -> Any:
     step.build()
     step.compile()
     return step
+
+
+class Finished(NamedTuple):
+    """A run that was left alone: what each call gave, the state and the validation at its end."""
+
+    losses: List[float]
+    accuracies: List[float]
+    state: List[Any]
+    validation: List[Dict[str, Any]]
+    checkpoints: Path
+
+
+@pytest.fixture(scope="module")
+def finished(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A whole run, which leaves its checkpoints."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    step = step_of(*real_run(str(dataset), checkpoint_output_dir=str(folder), clean_dir=False))
+    losses, accuracies = [], []
+    for _ in range(4):
+        step()
+        losses.append(step.loss)
+        accuracies.append(step.accuracy)
+    state = [variable.numpy() for variable in step._state().values()]
+    validation = step.finish()["validation"]
+    step.close()
+    return Finished(losses, accuracies, state, validation, folder)
 
 
 def updates_in(caplog: pytest.LogCaptureFixture) -> List[int]:
@@ -193,26 +217,13 @@ for _ in range(4):
 
 
 def test_a_run_that_is_killed_goes_on_with_the_same_loss_curve(
-    dataset: Path, tmp_path: Path
+    dataset: Path, finished: Finished, tmp_path: Path
 ) -> None:
     """Killed after update 6, between the checkpoints of 4 and 8; images, rates, slots, all."""
-    whole = step_of(*real_run(str(dataset), validation=False))
-    losses, accuracies = [], []
-    for _ in range(4):
-        whole()
-        losses.append(whole.loss)
-        accuracies.append(whole.accuracy)
-    wanted = [variable.numpy() for variable in whole._state().values()]
-    whole.close()
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD.format(dataset=str(dataset), output=str(tmp_path))],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=240,
-    )
-    assert child.returncode == -signal.SIGKILL
-    assert len(re.findall(r"^batch \d+: ", child.stdout, re.MULTILINE)) == 2
+    program = CHILD.format(dataset=str(dataset), output=str(tmp_path))
+    child = run_code(program, framework="tensorflow")
+    assert child.code == -signal.SIGKILL, child.text
+    assert len(re.findall(r"^batch \d+: ", child.text, re.MULTILINE)) == 2
     assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4]
 
     config, data = real_run(
@@ -220,18 +231,18 @@ def test_a_run_that_is_killed_goes_on_with_the_same_loss_curve(
     )
     again = step_of(config, data)
     assert again.describe()["restored"] == str(tmp_path / "checkpoint-00000004.npz")
-    for loss, accuracy in list(zip(losses, accuracies))[2:]:
+    for loss, accuracy in list(zip(finished.losses, finished.accuracies))[2:]:
         again()
         assert again.loss == pytest.approx(loss, rel=1e-5)
         assert again.accuracy == accuracy
     found = [variable.numpy() for variable in again._state().values()]
-    assert all(np.allclose(one, other, 1e-4, 1e-6) for one, other in zip(found, wanted))
+    assert all(np.allclose(one, other, 1e-4, 1e-6) for one, other in zip(found, finished.state))
     # The checkpoints from before the kill are those of the training, too.
     assert [one["epoch"] for one in again.finish()["validation"]] == [1.0, 2.0]
     again.close()
     # What another process wrote is left to the user.
     assert [found.updates for found in checkpoints.checkpoints(tmp_path)] == [4]
-    assert len(set(losses)) == 4  # the batches differ
+    assert len(set(finished.losses)) == 4  # the batches differ
 
 
 def test_what_cannot_go_on_is_one_message(tmp_path: Path) -> None:
@@ -245,7 +256,7 @@ def test_what_cannot_go_on_is_one_message(tmp_path: Path) -> None:
     last.rename(tmp_path / "other")
     first = tmp_path / "checkpoint-00000004.npz"
     refused(
-        small(checkpoint_input_dir=str(tmp_path), model_name="cifar_resnet20"),
+        small(checkpoint_input_dir=str(tmp_path), model_name="toy_model"),
         f"{first} is of another network or optimiser: weights/.* the file has .*; give the options",
     )
     refused(
@@ -299,20 +310,16 @@ def test_checkpoints_are_validated_after_training_and_then_deleted(
     json.dumps(facts, allow_nan=False)
 
 
-def test_a_folder_and_a_random_network_are_validated_alone(dataset: Path, tmp_path: Path) -> None:
+def test_a_folder_and_a_random_network_are_validated_alone(
+    dataset: Path, finished: Finished
+) -> None:
     """training=false: the newest checkpoint is what is measured, all are validated."""
-    config, data = real_run(str(dataset), checkpoint_output_dir=str(tmp_path), clean_dir=False)
-    training = step_of(config, data)
-    for _ in range(4):
-        training()
-    trained = training.finish()["validation"]
-    training.close()
-    assert len(list(tmp_path.iterdir())) == 2
-
-    config, data = real_run(str(dataset), training=False, checkpoint_input_dir=str(tmp_path))
+    folder, trained = finished.checkpoints, finished.validation
+    assert len(list(folder.iterdir())) == 2
+    config, data = real_run(str(dataset), training=False, checkpoint_input_dir=str(folder))
     step = step_of(config, data)
     assert step.calibrated
-    assert step.describe()["weights"] == str(tmp_path / "checkpoint-00000008.npz")
+    assert step.describe()["weights"] == str(folder / "checkpoint-00000008.npz")
     # More than two passes: a measurement goes round and round.
     step.batches_per_step = 2 * step.feed.batches_per_epoch
     step()
@@ -450,6 +457,7 @@ def test_it_learns_as_well_as_a_plain_keras_program(tmp_path: Path) -> None:
     rate = {"initial_learning_rate": RATE / BATCH, "epochs_to_total_decay": EPOCHS}
     config = small(
         data="real",
+        model_name="cifar_resnet8",
         micro_batch_size=BATCH,
         gradient_accumulation_count=1,  # a batch norm sees as many images as Keras'
         weight_updates_per_epoch=IMAGES // BATCH,
