@@ -1,13 +1,14 @@
-"""Where the cache directory is."""
+"""Where the cache directory is, and the process that fills it."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
-from ipubench.fixtures.data.cache import cache_dir
+from ipubench.fixtures.data.cache import cache_dir, run_module
 
 
 def test_own_variable_comes_first_and_is_created(tmp_path: Path) -> None:
@@ -40,3 +41,16 @@ def test_a_file_in_the_way_is_one_clear_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"cannot make the cache directory .*IPUBENCH_CACHE_DIR"):
         cache_dir({"IPUBENCH_CACHE_DIR": str(tmp_path / "file")})
+
+
+def test_a_module_runs_to_its_end_in_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the process finds our modules all the same
+    source, target = tmp_path / "source.json", tmp_path / "target.json"
+    source.write_text("[1, 2]")
+    run_module("json.tool", "the numbers", str(source), str(target))
+    assert json.loads(target.read_text()) == [1, 2]
+    message = r"(?s)^cannot make the records; .*\nerror: cannot read gone: "
+    with pytest.raises(DataError, match=message):
+        run_module("ipubench.fixtures.data.build_tfrecords", "the records", "gone", "target")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import runpy
 import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -323,6 +324,15 @@ def test_the_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # To draw the images takes seconds; those of the run's cache are the same.
     shutil.copytree(samples.sample_folder(cache_dir()).root, tmp_path / samples.NAME)
+    made: List[Tuple[str, ...]] = []
+
+    def make(module: str, what: str, *words: str) -> None:
+        """Do it here, where TensorFlow is imported: the process is test_cache.py's matter."""
+        made.append((module, *words))
+        monkeypatch.setattr(sys, "argv", [module, *words])
+        runpy.run_path(str(sample_records.__file__), run_name="__main__")
+
+    monkeypatch.setattr(sample_records, "run_module", make)
     train = sample_records.sample_shards(tmp_path, "train")
     valid = sample_records.sample_shards(tmp_path, "validation")
     assert (train.samples, len(train.paths), len(valid.paths)) == (True, 4, 2)
@@ -340,20 +350,13 @@ def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert [os.stat(path).st_mtime_ns for path in train.paths] == before
 
-    # Half made, they are made again, the same, here in this process.
-    made: List[str] = []
-
-    def make(module: str, what: str, cache: str) -> None:
-        made.append(cache)
-        sample_records._write(root, Path(cache))
-
-    monkeypatch.setattr(sample_records, "run_module", make)
+    # Half made, they are made again, the same.
     content = contents(root)
     Path(train.paths[2]).unlink()
     (tmp_path / f"{sample_records.RECORDS_NAME}.unfinished").mkdir()
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert contents(root) == content
-    assert made == [str(tmp_path)]
+    assert made == [(sample_records.__name__, str(tmp_path))] * 2
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from filelock import FileLock
 from PIL import Image
 
 from ipubench.fixtures.case.errors import DataError
+from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.feed import ImageFolder, find_images
 from tests.support.harness import ROOT
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> ImageFolder:
-    return samples.sample_folder(tmp_path_factory.mktemp("cache"))
+def folder() -> ImageFolder:
+    """Return the images that all tests of a run share: to draw them takes seconds."""
+    return samples.sample_folder(cache_dir())
 
 
 def test_layout_is_an_image_folder(folder: ImageFolder) -> None:
@@ -98,8 +100,11 @@ def test_two_processes_at_once_make_them_once(tmp_path: Path) -> None:
     program = (
         "import os, sys, pathlib\n"
         "from ipubench.fixtures.data.images import samples\n"
+        "samples.SAMPLE_CLASSES = 1\n"
         "make = samples._make\n"
         "samples._make = lambda *args: (print('made'), make(*args))\n"
+        "print('ready', flush=True)\n"
+        "sys.stdin.read()\n"
         "folder = samples.sample_folder(pathlib.Path(sys.argv[1]))\n"
         "print(all(os.path.getsize(path) for path in folder.paths))\n"
     )
@@ -108,11 +113,18 @@ def test_two_processes_at_once_make_them_once(tmp_path: Path) -> None:
         subprocess.Popen(
             [sys.executable, "-c", program, str(tmp_path)],
             cwd=root,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             universal_newlines=True,
         )
         for _ in range(2)
     ]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for process in processes:  # both go on now, and the eight images take a while
+        assert process.stdin is not None
+        process.stdin.close()
+        process.stdin = None
     lines = [line for process in processes for line in process.communicate()[0].split()]
     assert sorted(lines) == ["True", "True", "made"]
 
