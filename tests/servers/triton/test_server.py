@@ -108,20 +108,29 @@ def test_every_request_is_answered_timed_and_counted(
 
 
 def test_cases_in_a_row_share_a_server_until_what_it_serves_changes(runtime: TinyRuntime) -> None:
+    """As the port does, which may be given; one that is in use is named."""
     runtime.step().close()
     assert runtime.fresh
     first = runtime.server.process.pid
     runtime.step(request_type="async", clients=2, benchmark_only=True).close()
     assert not runtime.fresh and runtime.server.process.pid == first
-    runtime.step(name="other").close()
+    port = free_port()
+    runtime.step(grpc_port=port).close()
     assert runtime.fresh and runtime.server.process.pid != first
+    assert runtime.server.address == f"127.0.0.1:{port}"
     assert group(first or 0) == []
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(CaseError, match=f"grpc_port={port}: another program listens"):
+            runtime.step(grpc_port=port)
 
 
 def test_answers_of_another_network_fail_the_case_unless_it_only_measures(
     served: TinyRuntime,
 ) -> None:
-    served.stop()
+    served._differences.clear()  # as if the server had not been compared
     (served.orders / "other-weights").touch()
     try:
         with pytest.raises(CaseError, match="the logits differ by 0.5 of the largest one"):
@@ -162,27 +171,24 @@ def test_a_request_that_fails_ends_the_case_with_its_reason(
     assert not any(map(runs, step.client_pids))
 
 
-@pytest.mark.parametrize("request_type", ["sync", "async"])
 def test_a_server_killed_in_mid_run_fails_the_case_and_the_next_gets_another(
-    runtime: TinyRuntime, request_type: str
+    runtime: TinyRuntime,
 ) -> None:
-    step = runtime.step(request_type=request_type, clients=2, batches_per_step=8)
-    step()
-    server = runtime.server
-    (runtime.orders / "kill-the-server").touch()
-    with pytest.raises(CaseError) as caught:
+    for request_type in ("sync", "async"):
+        step = runtime.step(request_type=request_type, clients=2, batches_per_step=8)
+        assert runtime.fresh
         step()
-    message = str(caught.value)
-    assert "the Triton server of tiny was killed by SIGKILL while the case ran" in message
-    assert message.endswith("    about to be killed")
-    step.close()
-    assert group(server.process.pid or 0) == [] and files(server.scratch) == []
-    (runtime.orders / "kill-the-server").unlink()
-    step = runtime.step(request_type=request_type)
-    assert runtime.fresh
-    step()
-    assert step.counters()["server_requests"] == step.batches_per_step
-    step.close()
+        assert step.counters()["server_requests"] == step.batches_per_step
+        server = runtime.server
+        (runtime.orders / "kill-the-server").touch()
+        with pytest.raises(CaseError) as caught:
+            step()
+        message = str(caught.value)
+        assert "the Triton server of tiny was killed by SIGKILL while the case ran" in message
+        assert message.endswith("    about to be killed")
+        step.close()
+        assert group(server.process.pid or 0) == [] and files(server.scratch) == []
+        (runtime.orders / "kill-the-server").unlink()
 
 
 def test_a_client_that_is_killed_fails_the_case(served: TinyRuntime) -> None:
@@ -199,18 +205,6 @@ def test_a_client_that_is_killed_fails_the_case(served: TinyRuntime) -> None:
     step()
     assert step.counters()["server_requests"] == step.batches_per_step
     step.close()
-
-
-def test_a_given_port_is_used_and_one_in_use_is_named(runtime: TinyRuntime) -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        port = listener.getsockname()[1]
-        with pytest.raises(CaseError, match=f"grpc_port={port}: another program listens"):
-            runtime.step(grpc_port=port)
-    port = free_port()
-    runtime.step(grpc_port=port).close()
-    assert runtime.server.address == f"127.0.0.1:{port}"
 
 
 def test_a_model_that_cannot_be_loaded_fails_with_the_servers_reason(runtime: TinyRuntime) -> None:
@@ -304,7 +298,7 @@ def test_a_scenario_is_one_long_run_after_the_warm_up_that_the_server_counts(
     # On a busy machine a client is late, which is no matter of this test.
     monkeypatch.setattr(load_of_servers, "MOST_LATE_SECONDS", 60.0)
     step = served.step(
-        scenario=scenario, target_qps=200.0, batches_per_step=8, scenario_seconds=1.0
+        scenario=scenario, target_qps=1000.0, batches_per_step=8, scenario_seconds=0.5
     )
     try:
         step()
@@ -315,9 +309,9 @@ def test_a_scenario_is_one_long_run_after_the_warm_up_that_the_server_counts(
         assert step.counters()["server_requests"] == 8 + 662
         assert len(step.latencies()) == 8 + 662
         load = step.finish()["load"]
-        assert (load["scenario"], load["requests"], load["target_qps"]) == (scenario, 662, 200.0)
+        assert (load["scenario"], load["requests"], load["target_qps"]) == (scenario, 662, 1000.0)
         assert step.summary({"load": load})[0].startswith(
-            f"{scenario}, 662 requests at 200.0 a second"
+            f"{scenario}, 662 requests at 1000.0 a second"
         )
     finally:
         step.close()
