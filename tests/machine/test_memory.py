@@ -29,12 +29,12 @@ memory.UNUSED, memory.UNUSED_PER_CPU = 256 << 20, 0
 before = resource.getrlimit(resource.RLIMIT_DATA)
 try:
     with memory.bounded():
-        bytearray(100 << 20)
-        subprocess.run([sys.executable, "-c", "bytearray(100 << 20)"], check=True)
-        bytearray(1 << 30)
+        bytes(100 << 20)
+        subprocess.run([sys.executable, "-c", "bytes(100 << 20)"], check=True)
+        bytes(1 << 30)
 except MemoryError:
     print("refused")
-bytearray(1 << 30)
+bytes(1 << 30)
 print(resource.getrlimit(resource.RLIMIT_DATA) == before)
 """
 

@@ -22,7 +22,7 @@ SMALL = dataclasses.replace(
     HOST["resnet50_infer_bs16"],
     name="small",
     data="generated",
-    model_name="cifar_resnet8",
+    model_name="toy_model_bn",
     dataset="cifar10",
     fused_preprocessing=False,
     micro_batch_size=BATCH,

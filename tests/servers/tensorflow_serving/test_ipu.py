@@ -27,7 +27,7 @@ from tests.support.tensorflow_ipu import HARDWARE, given, install
 
 SMALL = dataclasses.replace(
     IPU["resnet50_infer_bs16"],
-    model_name="cifar_resnet8",
+    model_name="toy_model_bn",
     dataset="cifar10",
     data="generated",
     fused_preprocessing=False,
