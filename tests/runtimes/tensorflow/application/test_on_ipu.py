@@ -515,10 +515,24 @@ def test_instances_average_what_they_log_and_only_the_first_saves(
     assert not list(tmp_path.iterdir())
     assert made.progress.to_validate() == [None]
     made.close()
-    saving = step_of(replace(config, ckpt_all_instances=True))
-    saving.compile()
+
+
+def test_every_instance_saves_where_it_is_asked_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = replace(
+        SMALL,
+        replicas=4,
+        instances=2,
+        ckpts_per_epoch=Fraction(2),
+        checkpoint_output_dir=str(tmp_path),
+        ckpt_all_instances=True,
+    )
+    start(monkeypatch, 1, 2, 4, 1)
+    made = step_of(config)
+    made.compile()
     assert [path.name for path in tmp_path.iterdir()] == ["instance-1"]
-    saving.close()
+    made.close()
 
 
 def test_an_instance_without_checkpoints_validates_the_first_ones(
