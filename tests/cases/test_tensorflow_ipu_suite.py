@@ -14,13 +14,14 @@ from tests.support.harness import Outcome, run_program
 
 pytestmark = pytest.mark.framework
 
-# The SDK's TensorFlow is found by a folder inside it, which the stand-in cannot add.
+# The SDK's TensorFlow is found by a folder inside it, which the stand-in cannot add. The
+# plugin puts the stand-ins in, and TensorFlow is imported by nobody before the suite does.
 PROGRAM = """
 import json, sys
 import pytest
 from ipubench.fixtures.devices import ipu
 from tests.doubles import tensorflow_ipu as double
-sys.modules.update(double.modules())
+from tests.support import sdk_plugin
 ipu.frameworks = lambda: ["tensorflow"]
 double.recorder.attach_error = sys.argv[1]
 assert "tensorflow" not in sys.modules
@@ -37,7 +38,7 @@ def run(tmp_path: Path, attach_error: str, *words: str) -> Outcome:
     environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"}
     environment.pop(TF_FLAGS, None)
     fixed = ("--device=ipu-model", f"--results-dir={tmp_path}", "--batches-per-step=3", "--steps=4")
-    return run_program(PROGRAM, environment, attach_error, *fixed, *words)
+    return run_program(PROGRAM, environment, attach_error, *fixed, *words, framework="tensorflow")
 
 
 def records(folder: Path) -> Dict[str, Any]:
