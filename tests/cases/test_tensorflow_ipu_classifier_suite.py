@@ -12,7 +12,7 @@ from tests.cases.test_tensorflow_ipu_suite import records, run
 pytestmark = pytest.mark.framework
 
 # A network of the same kind that a CPU traces in seconds.
-SMALL = ["--data=generated", "--precision=32.32", "--set=model_size=14", "--set=image_size=32"]
+SMALL = ["--data=generated", "--precision=32.32", "--set=model_size=10", "--set=image_size=32"]
 
 
 def only(folder: Path) -> Dict[str, Any]:
@@ -27,15 +27,17 @@ def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None
         *SMALL,
         "-k=resnet50-m2000",
         "--set=micro_batch_size=2",
-        "--set=gradient_accumulation_count=8",
-        "--set=pipeline_splits=b1/0/relu b2/0/relu b3/0/relu",
+        "--set=shards=2",
+        "--set=replicas=2",
+        "--set=gradient_accumulation_count=4",
+        "--set=pipeline_splits=b2/0/relu",
     ]
     text = run(tmp_path, "", "bench_training/bench_cnn_tensorflow.py", *words).assert_code(0).text
     record = only(tmp_path)
     effective = record["effective"]
     updates = record["rounds"]["batches_per_step"]
     assert record["rounds"]["count"] == 4
-    assert record["items_per_round"] == 2 * 8 * updates
+    assert record["items_per_round"] == 2 * 4 * 2 * updates
     assert effective["engine"] == "tensorflow-ipu"
     assert effective["ipus"] == 4
     assert effective["options"]["pipeline_schedule"] == "Grouped"
