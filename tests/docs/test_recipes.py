@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import List
 
 import pytest
 
-from tests.support.harness import ROOT, Outcome
-from tests.support.repository import copy_of_the_project, run_pytest_in_copy
+from tests.support.harness import ROOT, Outcome, SuiteServer, run_pytest
+from tests.support.repository import copy_of_the_project
 
 PAGE = (ROOT / "docs" / "how-to" / "recipes.md").read_text(encoding="utf-8")
 ONE, TWO = PAGE.split("\n## ")[1:]
@@ -23,32 +22,27 @@ pytestmark = [pytest.mark.framework, pytest.mark.slow]
 
 
 class Reader:
-    """Somebody who follows the page."""
+    """Somebody who follows the page, in processes that have a framework."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, framework: str) -> None:
+        if importlib.util.find_spec(framework) is None:
+            pytest.skip(f"needs {framework}: make setup installs it")
         self.folder = copy_of_the_project(folder / "project")
+        self._framework = framework
 
     def pytest(self, command: str, *smaller: str) -> Outcome:
         """Run a command of the page, with words that make it take seconds."""
-        return run_pytest_in_copy(self.folder, *shlex.split(command), *smaller)
-
-
-@pytest.fixture
-def reader(tmp_path: Path) -> Reader:
-    return Reader(tmp_path)
+        environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(self.folder.parent)}
+        words = ("--device=cpu", *shlex.split(command), *smaller)
+        return run_pytest(self.folder, environment, *words, framework=self._framework)
 
 
 def commands(recipe: str) -> List[str]:
     return COMMANDS.findall(recipe)
 
 
-def needs(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        pytest.skip(f"needs {package}: make setup installs it")
-
-
-def test_an_entry_is_measured_and_gated(reader: Reader) -> None:
-    needs("torch")
+def test_an_entry_is_measured_and_gated(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, "torch")
     configs = reader.folder / "bench_inference" / "configs.yml"
     (entry,) = re.findall(r"```yaml\n    (.*?)    ```", ONE, re.DOTALL)
     text = configs.read_text(encoding="utf-8")
@@ -56,29 +50,26 @@ def test_an_entry_is_measured_and_gated(reader: Reader) -> None:
     configs.write_text(text.replace("\nhost:\n", f"\nhost:\n{entry}"), encoding="utf-8")
     listing, measure, save, gate, against = commands(ONE)
 
-    assert "bench_cnn_torch[resnet50-float32-bs4-synthetic]" in reader.pytest(listing).text
-    assert "resnet50-float32-bs4-synthetic" in reader.pytest("--collect-only -q -m quick").text
+    listed = reader.pytest(f"{listing} -m quick").text
+    assert "bench_cnn_torch[resnet50-float32-bs4-synthetic]" in listed
     few = ("--set=model=mobilenet-v3-small", "--set=engine=eager", "--budget=0.2")
     saved = reader.pytest(save, *few, "--processes=2", "--keep-disturbed").assert_code(0)
     assert saved.line("baseline with 1 case written to ").endswith("baselines/float32.json")
-    # Equal code, but of two processes: whatever the machine, it is compared.
-    judged = reader.pytest(gate, *few, "--gate-cap=3", "--gate-time=10s")
+    # Equal code, but of two processes: whatever the machine, it is compared. There is no time for
+    # fresh ones.
+    judged = reader.pytest(gate, *few, "--gate-time=1s")
     assert re.search(r"\(gate 2\.0%\): 1 (pass|inconclusive|improved|regressed)\b", judged.text)
     for command in (measure, against):  # what the one before has run, and what needs a history
         assert "resnet50-float32-bs4-synthetic" in command
     assert "--against=git:merge-base:main" in against
 
 
-def test_two_environments_are_compared_at_sizes_of_ones_own(reader: Reader) -> None:
-    needs("tensorflow")
+def test_two_environments_are_compared_at_sizes_of_ones_own(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, "tensorflow")
+    # In place of an installation: the packages of this environment, which are imported already.
     old = reader.folder / "old" / "bin" / "python"
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(old.parent.parent)], check=True
-    )
-    (site,) = old.parent.parent.glob("lib/python*/site-packages")
-    # In place of an installation: the packages of this environment.
-    folders = [path for path in sys.path if path.endswith("site-packages")]
-    (site / "installed.pth").write_text("\n".join(folders))
+    old.parent.mkdir(parents=True)
+    SuiteServer.python(old, "tensorflow")
     (command,) = commands(TWO)
     # Two minutes: on a busy machine one pair takes half of one.
     outcome = reader.pytest(command, "--budget=0.2", "--gate-cap=3", "--gate-time=2min")
