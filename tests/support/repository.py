@@ -17,11 +17,15 @@ PYTEST = ("-m", "pytest", *QUIETLY, "bench_fake.py", "--device=fake")
 #: Words of git: whose commits these are.
 IDENTITY = ("-c", "user.name=A", "-c", "user.email=a@example.org")
 IGNORED = "__pycache__/\nresults/\nleases/\ncache/\n.venv/\n"
-LEFT_OUT = (".git", ".venv*", "results", "site", "__pycache__", ".*_cache", "*.egg-info")
+# Python writes what it compiles under another name first.
+LEFT_OUT = (".git", ".venv*", "results", "site", "*.pyc.*", ".*_cache", "*.egg-info")
 
 
 def copy_of_the_project(folder: Path) -> Path:
-    """Return a folder with the project as a user has it who cloned it."""
+    """Return a folder with the project as a user has it who cloned it, and has run it once.
+
+    What Python has compiled belongs to files of the same time and size.
+    """
     shutil.copytree(ROOT, folder, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
     return folder
 
