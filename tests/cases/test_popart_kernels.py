@@ -199,14 +199,14 @@ def test_operations_per_item() -> None:
 # --- real runs -------------------------------------------------------------------------------
 
 
-def run(folder: Path, *words: str) -> Outcome:
+def run(folder: Path, *words: str, framework: str = "") -> Outcome:
     environment = {
         **os.environ,
         "IPUBENCH_LEASE_DIR": str(folder / "leases"),
         "COLUMNS": "100",
     }
     common = ["--device=cpu", "--budget=0.3", f"--results-dir={folder / 'results'}"]
-    return run_pytest(ROOT, environment, *common, *words)
+    return run_pytest(ROOT, environment, *common, *words, framework=framework)
 
 
 def records(folder: Path) -> Dict[str, Any]:
@@ -220,7 +220,8 @@ def records(folder: Path) -> Dict[str, Any]:
 
 @pytest.mark.framework
 def test_small_cases_are_measured_in_every_mode(frameworks: None, tmp_path: Path) -> None:
-    outcome = run(tmp_path, "bench_kernels/bench_popart_lstm.py").assert_code(0)
+    outcome = run(tmp_path, "bench_kernels/bench_popart_lstm.py", framework="torch")
+    outcome.assert_code(0)
     assert "6 passed" in outcome.text
     found = records(tmp_path)
     assert set(found) == {
@@ -251,7 +252,7 @@ def test_options_reach_the_case_and_its_graph_is_saved(frameworks: None, tmp_pat
         "--set=input_width=16", "--set=input_height=8", "--set=batch_size=2",
         "--set=recompute=yes", "--set=auto_sharding=no", f"--save-graph={tmp_path / 'graphs'}",
     ]  # fmt: skip
-    outcome = run(tmp_path, *words).assert_code(0)
+    outcome = run(tmp_path, *words, framework="torch").assert_code(0)
     outcome.line("recorded and not used on a host, where they change nothing: auto_sharding")
     ((name, record),) = records(tmp_path).items()
     assert record["items_per_round"] == 2 * record["rounds"]["batches_per_step"]

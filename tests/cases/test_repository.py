@@ -29,8 +29,8 @@ def environment(tmp_path: Path) -> Dict[str, str]:
     return variables
 
 
-def run(environment: Dict[str, str], *words: str) -> Outcome:
-    return run_pytest(ROOT, environment, *words)
+def run(environment: Dict[str, str], *words: str, framework: str = "") -> Outcome:
+    return run_pytest(ROOT, environment, *words, framework=framework)
 
 
 @pytest.mark.parametrize("device", ["cpu", "ipu", "ipu-model", "cuda"])
@@ -182,6 +182,7 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
     broken = sorted(images.rglob("*.jpg"))[3]
     broken.write_bytes(broken.read_bytes()[:2000])
     words = [
+        NETWORKS,
         "-k",
         "resnet18",
         "--device=cpu",
@@ -191,7 +192,7 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
         f"--dataset-dir={images}",
         f"--results-dir={tmp_path / 'results'}",
     ]
-    outcome = run(environment, *words).assert_code(0)
+    outcome = run(environment, *words, framework="torch").assert_code(0)
     outcome.line(f"1 images could not be read and were replaced: {broken.name}")
     synthetic, generated, real = records(tmp_path / "results")
     assert synthetic["name"] == "resnet18-bs4-synthetic"
@@ -214,11 +215,12 @@ def test_weights_that_are_missing_fail_one_case_with_one_message(
     tmp_path: Path, environment: Dict[str, str]
 ) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
-    words = ["-k", "resnet18-bs1-synthetic", "--device=cpu", "--set=random_weights=no"]
+    words = [NETWORKS, "-k", "resnet18-bs1-synthetic", "--device=cpu", "--set=random_weights=no"]
     outcome = run(
         {**environment, "TORCH_HOME": str(tmp_path)},
         *words,
         f"--results-dir={tmp_path / 'results'}",
+        framework="torch",
     ).assert_code(1)
     assert "the pretrained weights of resnet18 are not in the local torch cache" in outcome.text
     assert "Traceback" not in outcome.text and "classification.py" not in outcome.text
