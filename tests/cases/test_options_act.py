@@ -7,11 +7,12 @@ data, another schedule. The SDK is the stand-in of tests/doubles.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 import sys
-from functools import partial
-from typing import Any, Dict, Generator, Set, Tuple
+from functools import lru_cache, partial
+from typing import Any, Callable, Dict, Generator, Set, Tuple
 
 import pytest
 
@@ -29,11 +30,24 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.models.torch.classification import build_classifier
 from tests.support.kernels import no_images
 from tests.support.options_act import digest_of, plain, without_effect
 from tests.support.tensorflow_ipu import SYNTHETIC
 
 pytestmark = pytest.mark.framework
+
+
+@lru_cache(maxsize=3)
+def drawn(model: str, **options: Any) -> Any:
+    """Return a network whose weights are drawn once for all options that do not change it."""
+    return build_classifier(model, **options)
+
+
+def copied(network: Callable[[], Any]) -> Callable[[], Any]:
+    """Return what copies a network that was drawn, for a step to change."""
+    assert isinstance(network, partial) and network.func is build_classifier
+    return lambda: copy.deepcopy(drawn(*network.args, **network.keywords))
 
 
 def torch_asked(config: Classifier, monkeypatch: pytest.MonkeyPatch) -> Generator[str, None, None]:
@@ -48,7 +62,7 @@ def torch_asked(config: Classifier, monkeypatch: pytest.MonkeyPatch) -> Generato
     shared = plan(config, "ipu", frozenset({0, 1}))
     yield plain(feed, shared, config.batches_per_step, config.model_cache_path)
     torch.manual_seed(0)
-    step = PopTorchIpu(IpuDevice("ipu", None)).inference(config.network(), config, feed)
+    step = PopTorchIpu(IpuDevice("ipu", None)).inference(copied(config.network()), config, feed)
     step.build()
     model = double.recorder.arguments("inferenceModel")["model"]
     state = model.state_dict().items()
