@@ -128,7 +128,12 @@ def test_training_follows_the_gradient(config: Any, form: str) -> None:
     check_slopes(found, weights, lambda moved: loss_of(config, moved, batch))
 
 
-@pytest.mark.parametrize("config", ONE_OF_EACH, ids=name)
+# Several LSTMs in a loop take long to compile; the loop that XLA is given is that of the GRU.
+SHORT = next(one for one in CONFIGS if isinstance(one, LstmMulti))
+IN_BFLOAT16 = [SHORT if isinstance(one, LstmMulti) else one for one in ONE_OF_EACH]
+
+
+@pytest.mark.parametrize("config", IN_BFLOAT16, ids=name)
 def test_training_in_bfloat16_stays_near_float32(config: Any) -> None:
     options = {"mode": "training", "learning_rate": 10.0}
     full = built(config, xla="off", **options)
