@@ -294,7 +294,7 @@ def test_every_option_of_a_network_behind_tensorflow_serving_acts(
     monkeypatch.setattr(ipu, "serving", module, raising=False)
     config = dataclasses.replace(
         serving.IPU["resnet50_infer_bs16"],
-        model_name="cifar_resnet8",
+        model_name="toy_model_bn",
         dataset="cifar10",
         data="generated",
         fused_preprocessing=False,
