@@ -37,7 +37,8 @@ def run(tmp_path: Path, attach_error: str, *words: str, device: str = "ipu-model
         "POPLAR_SDK_ENABLED": "/sdk",
     }
     results = f"--results-dir={tmp_path / 'results'}"
-    return run_program(PROGRAM, environment, attach_error, f"--device={device}", results, *words)
+    words = (f"--device={device}", results, *words)
+    return run_program(PROGRAM, environment, attach_error, *words, framework="torch")
 
 
 def records(folder: Path) -> Dict[str, Any]:
