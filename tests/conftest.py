@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from tests.support.comments import Comments, serving
 from tests.support.harness import Project
+from tests.support.packing import pack_once
 from tests.support.repository import Repository
 
 # A shared machine may stand still for longer than hypothesis allows an example.
@@ -46,6 +47,8 @@ def _no_fork() -> int:
 
 
 os.fork = _no_fork
+
+pack_once()
 
 
 @pytest.fixture
