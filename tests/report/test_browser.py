@@ -58,7 +58,14 @@ def marks(browser: Browser, where: str) -> int:
     return int(browser.evaluate(f"document.querySelectorAll('{where}').length"))
 
 
-def test_every_chart_is_drawn(browser: Browser, url: str) -> None:
+def light(browser: Browser, expression: str) -> float:
+    colour = browser.evaluate(f"getComputedStyle({expression}")
+    return sum(int(part) for part in str(colour).strip("rgb()").split(",")[:3]) / 3
+
+
+def test_every_chart_is_drawn_and_described_and_shows_all_cases_on_demand(
+    browser: Browser, url: str
+) -> None:
     browser.open(url)
     assert marks(browser, "#change .points path.point") == 30
     assert marks(browser, "#change .errorbars path.xerror") == 30
@@ -69,6 +76,19 @@ def test_every_chart_is_drawn(browser: Browser, url: str) -> None:
     assert marks(browser, "#roofline .lines path.js-line") == 1
     assert marks(browser, "#compile .points .point") == 60
     assert marks(browser, "#rounds .lines path.js-line") == 2
+    assert light(browser, "document.body).backgroundColor") > 240
+    assert light(browser, "document.querySelector('#latency .xtick text')).fill") < 60
+    assert browser.evaluate(
+        "Array.from(document.querySelectorAll('input, select')).every(e => e.labels.length === 1)"
+    )
+    assert browser.evaluate(
+        "Array.from(document.querySelectorAll('.js-plotly-plot')).every(e => e.ariaLabel)"
+    )
+    levels = "Array.from(document.querySelectorAll('h1, h2, h3'), e => e.tagName)"
+    assert browser.evaluate(levels)[:2] == ["H1", "H2"]
+    assert browser.evaluate("document.documentElement.lang") == "en"
+    browser.evaluate("document.querySelector('#latency button').click()")
+    assert marks(browser, "#latency .points path.point") == 180
 
 
 def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
@@ -101,62 +121,12 @@ def test_what_is_not_compared_has_no_baseline_beside_it() -> None:
     assert report.before == {}
 
 
-def test_a_chart_shows_all_cases_on_demand(browser: Browser, url: str) -> None:
-    browser.open(url)
-    browser.evaluate("document.querySelector('#latency button').click()")
-    assert marks(browser, "#latency .points path.point") == 180
-
-
 def test_the_filter_is_in_the_address(browser: Browser, url: str) -> None:
     browser.open(f"{url}#q=resnet50+bs16&data=real")
     assert names(browser) == ["resnet50-bs16-real"]
     assert browser.evaluate("document.getElementById('shown').textContent") == "1 of 62 cases"
     assert browser.evaluate("document.getElementById('q').value") == "resnet50 bs16"
     assert marks(browser, "#latency .points path.point") == 3
-
-
-def test_typing_filters_and_changes_the_address(browser: Browser, url: str) -> None:
-    browser.open(url)
-    browser.evaluate("document.getElementById('q').focus()")
-    browser.call("Input.insertText", text="dense-wide-bs32")
-    assert names(browser) == ["dense-wide-bs32"]
-    assert browser.evaluate("location.hash") == "#q=dense-wide-bs32"
-    browser.evaluate(
-        "const q = document.getElementById('q'); q.value = ''; q.dispatchEvent(new Event('input'));"
-        "const s = document.querySelector('select[name=kind]'); s.value = 'improved';"
-        "s.dispatchEvent(new Event('change'))"
-    )
-    assert len(names(browser)) == 6
-    assert browser.evaluate("location.hash") == "#kind=improved"
-
-
-def test_a_column_sorts_both_ways_and_empty_cells_come_last(browser: Browser, url: str) -> None:
-    browser.open(url)
-    values = f"{VISIBLE_ROWS}.map(r => r.cells[1].dataset.value)"
-    click = "document.querySelector('th[data-key=throughput] button').click()"
-    for sign, word in ((1, "ascending"), (-1, "descending")):
-        browser.evaluate(click)
-        found = browser.evaluate(values)
-        numbers = [sign * float(value) for value in found[:60]]
-        assert numbers == sorted(numbers)
-        assert found[60:] == ["", ""]
-        head = "document.querySelector('th[data-key=throughput]').ariaSort"
-        assert browser.evaluate(head) == word
-
-
-def test_a_case_is_chosen_by_its_link_with_the_keyboard(browser: Browser, url: str) -> None:
-    browser.open(url)
-    browser.evaluate(
-        "Array.from(document.querySelectorAll('td.name a'))"
-        ".find(a => a.textContent === 'resnet50-bs1-synthetic').focus()"
-    )
-    for kind in ("keyDown", "keyUp"):
-        browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", text="\r", code="Enter",
-                     windowsVirtualKeyCode=13)  # fmt: skip
-    chosen = browser.evaluate("document.getElementById('chosen').value")
-    assert chosen.endswith("[resnet50-bs1-synthetic]")
-    assert marks(browser, "#processes tbody tr") == 4
-    assert marks(browser, "#rounds .lines path.js-line") == 8
 
 
 def test_a_phone_has_no_horizontal_scroll(browser: Browser, url: str) -> None:
@@ -172,12 +142,16 @@ def test_a_phone_has_no_horizontal_scroll(browser: Browser, url: str) -> None:
         assert browser.evaluate(f"{head}.right") < 375, key
 
 
-def test_back_undoes_what_was_chosen_last(browser: Browser, url: str) -> None:
-    browser.open(url)
+def choose(browser: Browser, kind: str) -> None:
     browser.evaluate(
-        "const choice = document.querySelector('select[name=kind]'); choice.value = 'improved';"
-        "choice.dispatchEvent(new Event('change'))"
+        f"document.querySelector('select[name=kind]').value = '{kind}';"
+        "document.querySelector('select[name=kind]').dispatchEvent(new Event('change'))"
     )
+
+
+def test_back_undoes_what_was_chosen_last_and_typing_filters(browser: Browser, url: str) -> None:
+    browser.open(url)
+    choose(browser, "improved")
     browser.evaluate("document.getElementById('q').focus()")
     for letter in "den":
         browser.call("Input.insertText", text=letter)
@@ -193,6 +167,45 @@ def test_back_undoes_what_was_chosen_last(browser: Browser, url: str) -> None:
     assert len(names(browser)) == 6
     assert browser.evaluate(back) == ""
     assert len(names(browser)) == 62
+    # As on a page that was opened a moment ago.
+    browser.evaluate("document.getElementById('q').focus()")
+    browser.call("Input.insertText", text="dense-wide-bs32")
+    assert names(browser) == ["dense-wide-bs32"]
+    assert browser.evaluate("location.hash") == "#q=dense-wide-bs32"
+    browser.evaluate(
+        "(() => { const q = document.getElementById('q'); q.value = '';"
+        " q.dispatchEvent(new Event('input')); })()"
+    )
+    choose(browser, "improved")
+    assert len(names(browser)) == 6
+    assert browser.evaluate("location.hash") == "#kind=improved"
+
+
+def test_a_column_sorts_both_ways_and_a_case_is_chosen_by_its_link_with_the_keyboard(
+    browser: Browser, url: str
+) -> None:
+    browser.open(url)
+    values = f"{VISIBLE_ROWS}.map(r => r.cells[1].dataset.value)"
+    click = "document.querySelector('th[data-key=throughput] button').click()"
+    for sign, word in ((1, "ascending"), (-1, "descending")):
+        browser.evaluate(click)
+        found = browser.evaluate(values)
+        numbers = [sign * float(value) for value in found[:60]]
+        assert numbers == sorted(numbers)
+        assert found[60:] == ["", ""]  # what is empty comes last
+        head = "document.querySelector('th[data-key=throughput]').ariaSort"
+        assert browser.evaluate(head) == word
+    browser.evaluate(
+        "Array.from(document.querySelectorAll('td.name a'))"
+        ".find(a => a.textContent === 'resnet50-bs1-synthetic').focus()"
+    )
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", text="\r", code="Enter",
+                     windowsVirtualKeyCode=13)  # fmt: skip
+    chosen = browser.evaluate("document.getElementById('chosen').value")
+    assert chosen.endswith("[resnet50-bs1-synthetic]")
+    assert marks(browser, "#processes tbody tr") == 4
+    assert marks(browser, "#rounds .lines path.js-line") == 8
 
 
 def test_a_browser_that_cannot_unpack_the_charts_has_the_table(browser: Browser, url: str) -> None:
@@ -206,21 +219,12 @@ def test_a_browser_that_cannot_unpack_the_charts_has_the_table(browser: Browser,
     assert not browser.evaluate("document.getElementById('no-charts').hidden")
 
 
-def test_the_dark_has_dark_paper_and_light_ink(browser: Browser, url: str) -> None:
-    def light(expression: str) -> float:
-        colour = browser.evaluate(f"getComputedStyle({expression}")
-        return sum(int(part) for part in str(colour).strip("rgb()").split(",")[:3]) / 3
-
-    browser.open(url)
-    assert light("document.body).backgroundColor") > 240
-    assert light("document.querySelector('#latency .xtick text')).fill") < 60
+def test_the_dark_has_light_ink_and_paper_all_cases_and_charts_and_no_controls(
+    browser: Browser, url: str
+) -> None:
     browser.open(url, dark=True)
-    assert light("document.body).backgroundColor") < 40
-    assert light("document.querySelector('#latency .xtick text')).fill") > 200
-
-
-def test_paper_has_all_cases_and_charts_and_no_controls(browser: Browser, url: str) -> None:
-    browser.open(url, dark=True)
+    assert light(browser, "document.body).backgroundColor") < 40
+    assert light(browser, "document.querySelector('#latency .xtick text')).fill") > 200
     assert browser.pdf().startswith(b"%PDF")
     browser.resize(680, 1000)
     browser.call("Emulation.setEmulatedMedia", media="print")
@@ -233,19 +237,6 @@ def test_paper_has_all_cases_and_charts_and_no_controls(browser: Browser, url: s
     ink = "getComputedStyle(document.querySelector('#latency .xtick text')).fill"
     assert browser.evaluate(ink) == "rgb(22, 25, 31)"
     browser.evaluate("window.dispatchEvent(new Event('afterprint'))")
-
-
-def test_every_control_has_a_name_and_every_chart_a_description(browser: Browser, url: str) -> None:
-    browser.open(url)
-    assert browser.evaluate(
-        "Array.from(document.querySelectorAll('input, select')).every(e => e.labels.length === 1)"
-    )
-    assert browser.evaluate(
-        "Array.from(document.querySelectorAll('.js-plotly-plot')).every(e => e.ariaLabel)"
-    )
-    levels = "Array.from(document.querySelectorAll('h1, h2, h3'), e => e.tagName)"
-    assert browser.evaluate(levels)[:2] == ["H1", "H2"]
-    assert browser.evaluate("document.documentElement.lang") == "en"
 
 
 def test_a_nasty_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:
@@ -320,7 +311,9 @@ def test_panels_of_batch_sizes_stand_side_by_side(browser: Browser, tmp_path: Pa
     assert min(ticks) >= 3
 
 
-def test_latencies_are_drawn_over_the_load(browser: Browser, tmp_path: Path) -> None:
+def test_the_load_is_drawn_and_names_are_told_apart_and_an_impossible_share_is_marked(
+    browser: Browser, tmp_path: Path
+) -> None:
     served = benchmark("served")
     served["extra_info"]["ipubench"]["finish"] = {
         "load": {
@@ -334,14 +327,24 @@ def test_latencies_are_drawn_over_the_load(browser: Browser, tmp_path: Path) -> 
             ],
         }
     }
+    same = [
+        benchmark("net", f"bench_inference/bench_{name}.py::bench_{name}", flops=flops)
+        for name, flops in (("a", 1e10), ("b", 2.3e10))
+    ]
     path = tmp_path / "load.html"
-    path.write_text(page(Report(document([served, benchmark("a")]))), encoding="utf-8")
+    cases = [served, benchmark("a"), *same]
+    path.write_text(page(Report(document(cases))), encoding="utf-8")
     browser.open(path.as_uri())
     assert marks(browser, "#load .points path.point") == 3
     drawn: Any = browser.evaluate("document.querySelector('#load .plot').data[0]")
     assert drawn["x"] == [10, 30, 60]
     assert drawn["y"] == [50, 90, 400]
     assert drawn["marker"]["symbol"] == ["circle", "circle", "x"]
+    labels = "Array.from(document.querySelectorAll('#latency .ytick text'), e => e.textContent)"
+    found: Any = browser.evaluate(labels)
+    assert sorted(found) == ["a", "net (a)", "net (b)", "served"]
+    text: Any = browser.evaluate("document.getElementById('table').innerText")
+    assert text.count("above the peak seen") == 1
 
 
 def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path: Path) -> None:
@@ -361,31 +364,19 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
     assert browser.evaluate("document.getElementById('case').hidden") is False
 
 
-def test_cases_of_one_name_are_told_apart_and_an_impossible_share_is_marked(
-    browser: Browser, tmp_path: Path
-) -> None:
-    cases = [
-        benchmark("net", f"bench_inference/bench_{name}.py::bench_{name}", flops=flops)
-        for name, flops in (("a", 1e10), ("b", 2.3e10))
-    ]
-    path = tmp_path / "same.html"
-    path.write_text(page(Report(document(cases))), encoding="utf-8")
-    browser.open(path.as_uri())
-    labels = "Array.from(document.querySelectorAll('#latency .ytick text'), e => e.textContent)"
-    found: Any = browser.evaluate(labels)
-    assert sorted(found) == ["net (a)", "net (b)"]
-    text: Any = browser.evaluate("document.getElementById('table').innerText")
-    assert text.count("above the peak seen") == 1
-
-
 def test_no_name_leaves_charts_and_filters_dead(browser: Browser, tmp_path: Path) -> None:
     odd = ["a\rb", "a\x00b", "constructor", "__proto__", "a b&c=d#e"]
     cases = [benchmark(name) for name in (*odd, "other")]
     path = tmp_path / "report.html"
     path.write_bytes(page(Report(document(cases))).encode("utf-8"))  # as it is
-    for case in ("constructor", "__proto__", "nothing"):
-        browser.open(f"{path.as_uri()}#case={case}")
-        assert marks(browser, "#latency .points path.point") == 3 * len(cases)
+    browser.open(f"{path.as_uri()}#case=constructor")
+    assert marks(browser, "#latency .points path.point") == 3 * len(cases)
+    # The page takes over another address as it takes the one that it was opened with.
+    other = "addEventListener('hashchange', () => done(0), {once: true}); location.hash = "
+    for address, count in (("#case=__proto__&q=other", 1), ("#case=nothing", len(cases))):
+        browser.evaluate(f"new Promise(done => {{ {other}'{address}' }})")
+        assert len(names(browser)) == count
+        assert marks(browser, "#latency .points path.point") == 3 * count
     chosen = set()
     for number in range(len(cases)):
         browser.evaluate(f"document.querySelectorAll('#table td.name a')[{number}].click()")
