@@ -22,14 +22,18 @@ from tests.support.harness import Project
 pytest.importorskip("plotly", reason="pip install 'ipubench[report]' brings plotly")
 pytest.importorskip("ruptures", reason="pip install 'ipubench[report]' brings ruptures")
 
+# It runs the suite, though no test of it has a project of its own.
+pytestmark = pytest.mark.suite
+
 NASTY = "<img src=x onerror=alert(1)>"
 REASON = "accepted because </td> & 'so'"
 A = "bench_x.py::bench_x[a]"
 
 
-@pytest.fixture
-def kept(project: Project) -> Shell:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """Twelve runs of three cases on two machines; one case became 10% slower on both."""
+    project = Project(tmp_path_factory.mktemp("kept"))
     generator = random.Random(7)
     for machine in ("cpu/x", NASTY):
         for number in range(12):
@@ -47,7 +51,7 @@ def kept(project: Project) -> Shell:
     return Shell(project)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site(kept: Shell) -> Path:
     outcome = kept("site", "pages", "--commits=https://example.org/p/commit/{}").assert_code(0)
     outcome.line("6 trends written to ")
@@ -95,16 +99,16 @@ def test_without_the_charting_library_the_message_names_the_extra(
 ) -> None:
     monkeypatch.setattr(site_module, "plotly_is_there", lambda: False)
     folder = str(kept.folder / history.FOLDER)
-    assert main(["site", str(kept.folder / "pages"), f"--folder={folder}"]) == 4
+    assert main(["site", str(kept.folder / "none"), f"--folder={folder}"]) == 4
     assert (
         "the site's charts need plotly: pip install 'ipubench[report]'" in capsys.readouterr().err
     )
-    assert not (kept.folder / "pages").exists()
+    assert not (kept.folder / "none").exists()
 
 
 def test_a_page_without_links_to_commits_names_the_revisions(kept: Shell) -> None:
-    kept("site", "pages", "--last=8").assert_code(0)
-    text = (kept.folder / "pages" / file_of(A)).read_text(encoding="utf-8")
+    kept("site", "unlinked", "--last=8").assert_code(0)
+    text = (kept.folder / "unlinked" / file_of(A)).read_text(encoding="utf-8")
     assert "<td>000000b</td>" in text and "commit/" not in text
     assert text.count("<tr><td>2026-02-") == 16
 
@@ -124,14 +128,13 @@ def test_in_a_browser_it_filters_draws_and_fits_a_phone(opened: Browser, site: P
     assert opened.evaluate(rows) == 1
     assert opened.evaluate("document.getElementById('shown').textContent") == "1 of 6 trends"
     opened.evaluate("document.querySelector('td.name a').click()")
-    for width in (1280, 390):
-        for dark in (False, True):
-            opened.open((site / file_of(A)).as_uri(), width=width, dark=dark)
-            count = "document.querySelectorAll('{}').length"
-            assert opened.evaluate(count.format(".trend .points path.point")) == 2 * (12 + 1)
-            assert opened.evaluate(count.format(".trend .errorbars path.yerror")) == 24
-            wide = "document.documentElement.scrollWidth <= window.innerWidth"
-            assert opened.evaluate(wide) is True
+    for width, dark in ((1280, False), (390, True)):
+        opened.open((site / file_of(A)).as_uri(), width=width, dark=dark)
+        count = "document.querySelectorAll('{}').length"
+        assert opened.evaluate(count.format(".trend .points path.point")) == 2 * (12 + 1)
+        assert opened.evaluate(count.format(".trend .errorbars path.yerror")) == 24
+        wide = "document.documentElement.scrollWidth <= window.innerWidth"
+        assert opened.evaluate(wide) is True
     opened.open((site / "index.html").as_uri(), width=390)
     assert opened.evaluate(wide) is True
     # The level can be read on a phone without scrolling.
