@@ -6,6 +6,7 @@ import builtins
 import json
 import math
 import random
+import shutil
 from pathlib import Path
 from typing import Any, List
 
@@ -213,10 +214,10 @@ def test_a_history_that_cannot_be_written_keeps_the_results(project: Project) ->
     assert "Traceback" not in outcome.text and len(project.records()) == 2
 
 
-@pytest.fixture
-def kept(project: Project) -> Shell:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve runs of two cases, of which one became 10% slower with the seventh run."""
-    folder = project.folder / history.FOLDER / "machine"
+    folder = tmp_path_factory.mktemp("runs")
     generator = random.Random(7)
     for number in range(12):
         stamp = f"2026-02-{number + 1:02}T00:00:00Z"
@@ -225,6 +226,13 @@ def kept(project: Project) -> Shell:
         a = entry("a", time=stamp, git=revision, slower=noisy[0] * (1.1 if number >= 6 else 1))
         b = entry("b", time=stamp, git=revision, slower=noisy[1])
         save(folder / f"202602{number + 1:02}T000000Z-x.json", document(a, b))
+    return folder
+
+
+@pytest.fixture
+def kept(project: Project, runs: Path) -> Shell:
+    """A project with these runs as its history."""
+    shutil.copytree(runs, project.folder / history.FOLDER / "machine")
     return Shell(project)
 
 
