@@ -46,6 +46,7 @@ LATER = (
     "jsonschema",
     "scipy.special",
     "plotly.offline",
+    "jinja2",
     "xdist.remote",
     "xdist.dsession",
     "xdist.workermanage",
@@ -82,7 +83,7 @@ def load(framework: str, words: List[str]) -> None:
     assert code == 0, f"pytest -VV ended with {code}"
     # It configures nothing, so conftest.py's answer to Ctrl-C remained.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    ours = [] if alone else ["ipubench.plugins.baseline.promote", *filter(None, [framework])]
+    ours = [] if alone else ["ipubench.plugins.baseline.promote", framework or "ruptures"]
     for name in (*LATER, *ours):
         with contextlib.suppress(ImportError):  # not everything is installed everywhere
             importlib.import_module(name)
