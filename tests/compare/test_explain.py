@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
+import shutil
 from pathlib import Path
 from typing import Any, Dict
 
 import pytest
 
-from tests.support.harness import Project
+from tests.support.harness import Project, SuiteServer
 
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
@@ -17,11 +17,22 @@ pytestmark = pytest.mark.slow
 CASE = "bench_fake.py::bench_fake[beta-synthetic]"
 GATE = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%", "--profile-on-regression"]
 SLOW = {"IPUBENCH_FAKE_SLOWDOWN": "2"}
+SAVE = ["-k", "beta-synthetic", "--baseline-save=main", "--processes=2", "--budget=0.3"]
 
 
-def save(project: Project, *words: str) -> None:
-    options = ["--baseline-save=main", "--processes=2", "--budget=0.3", *words]
-    project.run("-k", "beta-synthetic", *options).assert_code(0)
+@pytest.fixture(scope="module")
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline that keeps no operations."""
+    measured = Project(tmp_path_factory.mktemp("measured"))
+    measured.run(*SAVE).assert_code(0)
+    return measured.folder / "baselines"
+
+
+@pytest.fixture
+def stored(project: Project, baselines: Path) -> Project:
+    """A project with the baseline."""
+    shutil.copytree(baselines, project.folder / "baselines")
+    return project
 
 
 def profile(project: Project) -> Dict[str, Any]:
@@ -31,35 +42,33 @@ def profile(project: Project) -> Dict[str, Any]:
     return found
 
 
-def test_a_case_that_passes_is_not_profiled(project: Project) -> None:
-    save(project)
-    project.run(*GATE).assert_code(0)
-    assert "profile" not in {line["type"] for line in project.journal()}
-    assert not (project.folder / "results" / "profiles").exists()
+def test_a_case_that_passes_is_not_profiled(stored: Project) -> None:
+    stored.run(*GATE).assert_code(0)
+    assert "profile" not in {line["type"] for line in stored.journal()}
+    assert not (stored.folder / "results" / "profiles").exists()
 
 
-def test_with_a_stored_baseline_this_sides_operations_are_shown(project: Project) -> None:
-    save(project)
-    outcome = project.run(*GATE, "--report=out", env=SLOW).assert_code(1)
+def test_with_a_stored_baseline_this_sides_operations_are_shown(stored: Project) -> None:
+    outcome = stored.run(*GATE, "--report=out", env=SLOW).assert_code(1)
     line = outcome.line("beta-synthetic: the time goes to: work 80.0%, copy 20.0%")
     assert "before: the baseline keeps no operations; measure it with --keep-operations" in line
-    found = profile(project)
+    found = profile(stored)
     assert "there" not in found or not found["there"]
     assert [one["name"] for one in found["here"]] == ["work", "copy"]
     # The trace stays for people, and every file of a report has the operations.
     (trace,) = Path(found["folder"]).glob("here/beta-synthetic/trace.json")
     assert "traceEvents" in json.loads(trace.read_text())
     pytest.importorskip("plotly", reason="pip install plotly")
-    text = (project.folder / "out" / "summary.md").read_text()
+    text = (stored.folder / "out" / "summary.md").read_text()
     assert "What takes the time now, in one profiled call. Before: the baseline keeps no" in text
     assert "| work | 80.0% | 4.000 |" in text
-    page = (project.folder / "out" / "report.html").read_text()
+    page = (stored.folder / "out" / "report.html").read_text()
     assert "<h2>Where the time of regressed cases went</h2>" in page
     assert '<td class="name">work</td>' in page
 
 
 def test_a_baseline_that_keeps_operations_explains_what_grew(project: Project) -> None:
-    save(project, "--keep-operations")
+    project.run(*SAVE, "--keep-operations").assert_code(0)
     (entry,) = project.baseline()["benchmarks"]
     operations = entry["extra_info"]["ipubench"]["operations"]
     assert {one["name"]: round(one["share"], 3) for one in operations} == {
@@ -82,7 +91,9 @@ def test_a_baseline_that_keeps_operations_explains_what_grew(project: Project) -
 
 def test_both_sides_are_profiled_where_both_can_run(project: Project) -> None:
     path = project.folder / "other python"
-    path.write_text(f'#!/bin/sh\nIPUBENCH_FAKE_SLOWDOWN=0.5 exec {sys.executable} "$@"\n')
+    SuiteServer.python(project.folder / "python")
+    start = f"exec '{project.folder / 'python'}'"
+    path.write_text(f'#!/bin/sh\nIPUBENCH_FAKE_SLOWDOWN=0.5 {start} "$@"\n')
     path.chmod(0o755)
     words = ["-k", "beta-synthetic", "--gate-cap=3", "--gate=5%", f"--against={path}"]
     outcome = project.run(*words, "--profile-on-regression").assert_code(1)
@@ -93,15 +104,14 @@ def test_both_sides_are_profiled_where_both_can_run(project: Project) -> None:
     assert [trace.parts[-3] for trace in traces] == ["here", "there"]
 
 
-def test_a_profile_that_fails_is_a_note_and_changes_no_verdict(project: Project) -> None:
-    save(project)
-    bench = project.folder / "bench_fake.py"
+def test_a_profile_that_fails_is_a_note_and_changes_no_verdict(stored: Project) -> None:
+    bench = stored.folder / "bench_fake.py"
     broken = 'if meter.config.option.profile:\n        raise CaseError("no profiler here")\n    '
     text = bench.read_text()
     bench.write_text(
         text.replace('if config.trouble == "error"', broken + 'if config.trouble == "error"')
     )
-    outcome = project.run(*GATE, env=SLOW).assert_code(1)
+    outcome = stored.run(*GATE, env=SLOW).assert_code(1)
     outcome.line("beta-synthetic has become slower")
     line = outcome.line("beta-synthetic: not explained; here: it could not be profiled (")
     assert "before: the baseline keeps no operations" in line
