@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import List
 
 import pytest
 
+from ipubench.plugins.processes import bisection
 from ipubench.plugins.processes.bisection import BAD, GOOD, SKIP, judged
 from tests.support.harness import Outcome
-from tests.support.repository import Repository
+from tests.support.repository import IDENTITY, Repository
 
 WORDS = ["-k", "beta-synthetic", "bench_fake.py", "--device=fake", "--gate-cap=3"]
 
@@ -35,32 +38,59 @@ def test_what_verdicts_mean_for_git(kinds: List[str], expected: int) -> None:
 @pytest.mark.slow
 def test_the_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     good = repository.git("rev-parse", "HEAD")
-    repository.commit("nothing")
+    # Git looks at the middle first, which says nothing.
     repository.replace("bench_fake.py", 'name="beta"', 'name="renamed"')
     repository.commit("without the case")
+    repository.commit("still without it")
     repository.replace("bench_fake.py", 'name="renamed"', 'name="beta"')
     repository.commit("with it again")
     repository.slow_down(1.25)
     slow = repository.commit("slower")
-    repository.commit("later")
     (repository.folder / "note").write_text("in no commit")
     before = repository.state()
     outcome = bisect(repository, good, "main", *WORDS).assert_code(0)
     outcome.line(f"{slow} is the first bad commit")
     outcome.line("slower: bad: regressed -20.0%")
     outcome.line("with it again: good: pass")
+    outcome.line("still without it: skipped: no verdict (exit code 5)")
     assert "sys.path" not in outcome.text
     assert repository.state() == before
     assert len(repository.git("worktree", "list").splitlines()) == 2  # ours, and that of GOOD
     assert repository.git("for-each-ref", "refs/bisect") == ""
 
 
-@pytest.mark.slow
-def test_where_nothing_is_slower_nothing_is_searched_for(repository: Repository) -> None:
-    good = repository.git("rev-parse", "HEAD")
-    bad = repository.commit("nothing")
-    outcome = bisect(repository, "HEAD~1", "HEAD", *WORDS).assert_code(6)
-    outcome.line(f"nothing to search for: {bad[:12]} is not slower than {good[:12]}")
+@pytest.fixture
+def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> List[str]:
+    """Two commits of a repository that this process is in."""
+    monkeypatch.chdir(tmp_path)
+
+    def git(*words: str) -> str:
+        return subprocess.check_output(["git", *IDENTITY, *words], text=True).strip()
+
+    git("init", "-q", "-b", "main")
+    found = []
+    for message in ("as it is", "nothing"):
+        git("commit", "-q", "--allow-empty", "-m", message)
+        found.append(git("rev-parse", "HEAD"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("code", "how"), [(GOOD, "is not slower"), (SKIP, "could not be compared")]
+)
+def test_where_nothing_is_slower_nothing_is_searched_for(
+    code: int,
+    how: str,
+    commits: List[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a measurement answers; what one says of equal code is told above: good, pass."""
+    monkeypatch.setattr(bisection, "PROGRAM", f"import sys; sys.exit({code})")
+    assert bisection.main(["HEAD~1", "HEAD", *WORDS]) == 6
+    good, bad = commits
+    said = f"nothing to search for: {bad[:12]} {how} than {good[:12]} in this measurement\n"
+    assert capsys.readouterr().out == said
 
 
 @pytest.mark.parametrize(
@@ -72,9 +102,13 @@ def test_where_nothing_is_slower_nothing_is_searched_for(repository: Repository)
         (["main", "main", "-k", "beta", "--gate=2"], "not a percentage"),
     ],
 )
+@pytest.mark.usefixtures("commits")
 def test_a_command_line_that_cannot_be_used(
-    repository: Repository, words: List[str], message: str
+    words: List[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = bisect(repository, *words).assert_code(4)
-    assert message in outcome.text
-    assert "Traceback" not in outcome.text
+    try:
+        code = bisection.main(words)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    assert code == 4
+    assert message in capsys.readouterr().err
