@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import time
@@ -38,11 +39,11 @@ def rack(tmp_path: Path) -> Iterator[List[SshHost]]:
 
 
 def file_of(rack: List[SshHost], more: str = "env:IPUBENCH_FAKE_COUNT=1") -> str:
-    """Return the option that names the hosts; the suite is not installed there."""
+    """Return the option that names these hosts; the suite is not installed there."""
     path = rack[0].home.parent / "hosts.txt"
     suite = f" env:PYTHONPATH={ROOT} {more}"
-    text = path.read_text()
-    path.write_text("".join(f"{line}{suite}\n" for line in text.splitlines()))
+    lines = path.read_text().splitlines()[: len(rack)]
+    path.write_text("".join(f"{line}{suite}\n" for line in lines))
     return f"--hosts={path}"
 
 
@@ -100,11 +101,14 @@ def test_one_host_is_killed_and_nothing_is_lost(project: Project, rack: List[Ssh
 
 
 def test_real_kernels_on_a_rack_take_turns(tmp_path: Path, rack: List[SshHost]) -> None:
-    """Three names of one machine: its processors are used by one case at a time."""
+    """Two names of one machine: its processors are used by one case at a time."""
     pytest.importorskip("torch", reason="PyTorch is not installed: make setup installs it")
     from tests.support.repository import copy_of_the_project, run_pytest_in_copy
 
     folder = copy_of_the_project(tmp_path / "project")
-    words = ("bench_kernels/bench_popart_conv.py", "-k", "synthetic", "--budget=0.05")
-    run_pytest_in_copy(folder, *words, file_of(rack, "")).assert_code(0).line("3 passed")
-    assert sum(map(measured_by, rack)) == 3
+    words = ["bench_kernels/bench_popart_conv.py", "-k", "synthetic", "--budget=0.05"]
+    words += ["--set=input_width=64", "--set=input_height=64"]
+    # What this machine can do need not be measured by each.
+    hosts = file_of(rack[:2], f"env:IPUBENCH_CACHE_DIR={os.environ['IPUBENCH_CACHE_DIR']}")
+    run_pytest_in_copy(folder, *words, hosts).assert_code(0).line("3 passed")
+    assert sum(map(measured_by, rack[:2])) == 3
