@@ -10,7 +10,7 @@ from typing import Any, Dict
 
 import pytest
 
-from tests.support.harness import ROOT, Outcome, run_elsewhere
+from tests.support.harness import ROOT, Outcome, run_elsewhere, run_pytest
 from tests.support.repository import IDENTITY
 
 TESTS = """
@@ -109,8 +109,10 @@ class OwnProject:
             "COLUMNS": "100",
         }
 
-    def run(self, *words: str) -> Outcome:
-        """Run ``pytest WORDS`` as its developers do."""
+    def run(self, *words: str, alone: bool = False) -> Outcome:
+        """Run ``pytest WORDS`` as its developers do; ``alone``: nothing has imported the suite."""
+        if not alone:
+            return run_pytest(self.folder, self.environment, *words)
         words = ("-m", "pytest", "-p", "no:cacheprovider", *words)
         return run_elsewhere(self.folder, self.environment, *words)
 
@@ -133,7 +135,7 @@ FEW = ("--budget=0.1", "--target-precision=50%")
 @pytest.mark.entry_point
 @pytest.mark.slow
 def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -> None:
-    outcome = own.run(*FEW, "-k", "not no_case and not stopped").assert_code(0)
+    outcome = own.run(*FEW, "-k", "not no_case and not stopped", alone=True).assert_code(0)
     found = own.records()
     names = ("sum-10", "sum-100", "work", "pedantic", "told", "group", "meter", "async")
     assert set(found) == {*(f"test_{name}" for name in names), "sort-generated"}
@@ -169,7 +171,7 @@ def test_slower_code_fails_against_a_stored_baseline(own: OwnProject) -> None:
     assert len(processes) == 2 and min(map(len, processes)) >= 3  # some may be disturbed
     # The code is three times as slow: no machine of a busy host looks so.
     own.work.write_text(WORK.replace("2000", "6000"))
-    outcome = own.run(*words, "--baseline=main", "--gate=10%")
+    outcome = own.run(*words, "--baseline=main", "--gate=10%", "--gate-cap=5")
     assert outcome.code in (0, 1), outcome.text
     said = outcome.line("  test_work ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
@@ -205,17 +207,18 @@ def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> No
         "--against=git:HEAD",
         "--gate=10%",
         "--gate-time=15s",
+        "--gate-cap=3",
         "--budget=0.3",
         "-k",
         "test_work",
     )
     # PYTHONPATH names the checkout, as an editable installation does: its code is not HEAD's.
-    outcome = own.run(*words).assert_code(6)
+    outcome = own.run(*words, alone=True).assert_code(6)
     assert "refused: work comes from" in outcome.text
     own.environment["PYTHONPATH"] = str(ROOT)
     (own.folder / "pytest.ini").write_text(INI + "pythonpath = src\n")
     git(own.folder, "commit", "-q", "-m", "found by pytest", "pytest.ini")
-    outcome = own.run(*words)
+    outcome = own.run(*words, alone=True)
     said = outcome.line("  test_work ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
     outcome.line("the same versions; commit ")
@@ -260,5 +263,5 @@ def test_not_asked_for_nothing_is_measured(own: OwnProject) -> None:
     (own.folder / "pytest.ini").write_text("[pytest]\n")
     text = TESTS[: TESTS.index("def test_meter")].replace("from ipubench", "# ")
     (own.folder / "tests" / "test_own.py").write_text(text)
-    outcome = own.run("-k", "pedantic").assert_code(0)
+    outcome = own.run("-k", "pedantic", alone=True).assert_code(0)
     assert "ipubench" not in outcome.text and not (own.folder / "results").exists()
