@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,27 +43,39 @@ def in_records(key: str, value: Any) -> Callable[[Dict[str, Any]], None]:
     return change
 
 
-def test_another_device_is_measured_anew(project: Project) -> None:
-    project.run("-k", "beta").assert_code(0)
+@pytest.fixture(scope="module")
+def beta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of a run of beta."""
+    measured = Project(tmp_path_factory.mktemp("measured"))
+    measured.run("-k", "beta").assert_code(0)
+    return measured.folder / "results"
+
+
+@pytest.fixture
+def ended(project: Project, beta: Path) -> Project:
+    """A project with these results."""
+    shutil.copytree(beta, project.folder / "results")
+    return project
+
+
+def test_another_device_is_measured_anew(ended: Project) -> None:
     other = {"IPUBENCH_FAKE_NAME": "other"}
-    outcome = project.run("-k", "beta", "--resume", env=other).assert_code(0)
+    outcome = ended.run("-k", "beta", "--resume", env=other).assert_code(0)
     outcome.line("0 cases are done; 2 measured anew, since this is another device")
-    assert {r["device"]["fingerprint"] for r in project.records().values()} == {"fake/other"}
+    assert {r["device"]["fingerprint"] for r in ended.records().values()} == {"fake/other"}
 
 
-def test_other_conditions_are_measured_anew(project: Project) -> None:
-    project.run("-k", "beta").assert_code(0)
-    rewrite(project.journals()[0], in_records("conditions", {"allocator": "tuned"}))
-    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+def test_other_conditions_are_measured_anew(ended: Project) -> None:
+    rewrite(ended.journals()[0], in_records("conditions", {"allocator": "tuned"}))
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
     outcome.line("2 measured anew, since allocator changed (tuned -> system)")
 
 
-def test_another_version_of_a_framework_is_measured_anew(project: Project) -> None:
-    project.run("-k", "beta").assert_code(0)
-    rewrite(project.journals()[0], in_records("versions", {"python": "3.7.0"}))
-    outcome = project.run("-k", "beta-synthetic or beta", "--resume").assert_code(0)
+def test_another_version_of_a_framework_is_measured_anew(ended: Project) -> None:
+    rewrite(ended.journals()[0], in_records("versions", {"python": "3.7.0"}))
+    outcome = ended.run("-k", "beta-synthetic or beta", "--resume").assert_code(0)
     outcome.line("nothing to resume")  # another command line
-    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
     assert "2 cases are done" not in outcome.text
     assert "2 measured anew, since version of " in outcome.text
 
@@ -88,15 +101,14 @@ def test_another_policy_judges_anew(project: Project) -> None:
     outcome.line("2 measured anew, since the policy changed")
 
 
-def test_another_revision_is_said_and_goes_on(project: Project) -> None:
-    project.run("-k", "beta").assert_code(0)
+def test_another_revision_is_said_and_goes_on(ended: Project) -> None:
 
     def change(line: Dict[str, Any]) -> None:
         if line["type"] == "run":
             line["circumstances"]["git"] = "0123abc"
 
-    rewrite(project.journals()[0], change)
-    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    rewrite(ended.journals()[0], change)
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
     outcome.line("2 cases are done; the project's revision changed (0123abc -> None)")
 
 
@@ -173,9 +185,8 @@ def test_a_resumed_run_is_about_all_its_cases(project: Project, workers: str) ->
     assert (project.folder / "about").read_text() == before
 
 
-def test_a_run_that_is_still_going_keeps_its_journal(project: Project) -> None:
-    project.run("-k", "beta").assert_code(0)
-    path = project.journals()[0]
+def test_a_run_that_is_still_going_keeps_its_journal(ended: Project) -> None:
+    path = ended.journals()[0]
     program = (
         "import sys\nfrom pathlib import Path\n"
         "from ipubench.plugins.record.files import JsonLinesFile\n"
@@ -189,11 +200,11 @@ def test_a_run_that_is_still_going_keeps_its_journal(project: Project) -> None:
         stdout=subprocess.PIPE,
     )
     assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
-    project.run("-k", "beta", "--resume").assert_code(0).line("nothing to resume")
+    ended.run("-k", "beta", "--resume").assert_code(0).line("nothing to resume")
     holder.kill()  # as good as any other end
     holder.communicate()
-    project.journals()[-1].unlink()
-    project.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
+    ended.journals()[-1].unlink()
+    ended.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
 
 
 def case(value: float) -> Dict[str, Any]:
@@ -316,27 +327,25 @@ DAMAGES: Dict[str, Callable[[Dict[str, Any]], None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_result_is_measured_anew(project: Project, damage: str) -> None:
-    project.run("-k", "beta").assert_code(0)
-    (journal,) = project.journals()
+def test_a_damaged_result_is_measured_anew(ended: Project, damage: str) -> None:
+    (journal,) = ended.journals()
     rewrite(journal, DAMAGES[damage])
-    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
     assert "INTERNALERROR" not in outcome.text and "Traceback" not in outcome.text
     no_line = damage in ("nested", "name", "digits")
     why = "the journal has no result of them" if no_line else "their results in the journal are"
     outcome.line(f"0 cases are done; 2 measured anew, since {why}")
-    project.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
+    ended.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
 
 
 @pytest.mark.parametrize(
     "first", [{"type": "end"}, {"type": ["run"]}, {"type": "run", "format": 2, "command": {}}, {}]
 )
-def test_a_journal_with_another_first_line_is_none(project: Project, first: Any) -> None:
-    project.run("-k", "beta").assert_code(0)
-    (journal,) = project.journals()
+def test_a_journal_with_another_first_line_is_none(ended: Project, first: Any) -> None:
+    (journal,) = ended.journals()
     lines = journal.read_text().splitlines()[1:]
     journal.write_text("\n".join([json.dumps(first), *lines, ""]))
-    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
     outcome.line("nothing to resume")
 
 
@@ -361,33 +370,30 @@ def test_a_line_with_other_parts_says_nothing(line: Dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("verdict", [[], {"kind": 3}, {"kind": "pass", "change": "x"}, True])
-def test_a_case_with_a_damaged_verdict_is_measured_anew(project: Project, verdict: Any) -> None:
-    project.run("-k", "beta").assert_code(0)
-    (journal,) = project.journals()
-    case = next(line["case"] for line in project.journal() if line["type"] == "outcome")
+def test_a_case_with_a_damaged_verdict_is_measured_anew(ended: Project, verdict: Any) -> None:
+    (journal,) = ended.journals()
+    case = next(line["case"] for line in ended.journal() if line["type"] == "outcome")
     JsonLinesFile(journal).append({"type": "verdict", "case": case, "verdict": verdict})
-    outcome = project.run("-k", "beta", "--resume").assert_code(0)
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
     outcome.line("1 case is done; 1 measured anew, since their results in the journal are")
 
 
-def test_a_pipe_among_the_journals_stops_nothing(project: Project) -> None:
-    project.run("-k", "beta").assert_code(0)
-    os.mkfifo(project.folder / "results" / "run-29990101T000000-1.jsonl")
-    project.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
+def test_a_pipe_among_the_journals_stops_nothing(ended: Project) -> None:
+    os.mkfifo(ended.folder / "results" / "run-29990101T000000-1.jsonl")
+    ended.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_run_is_promoted_with_one_message_or_without_the_case(
-    project: Project, damage: str
+    ended: Project, damage: str
 ) -> None:
-    project.run("-k", "beta").assert_code(0)
-    (journal,) = project.journals()
+    (journal,) = ended.journals()
     rewrite(journal, DAMAGES[damage])
     words = ("-m", "ipubench.plugins.baseline", "promote", str(journal), "main")
     done = subprocess.run(
         [sys.executable, *words],
-        cwd=str(project.folder),
-        env=project.environment,
+        cwd=str(ended.folder),
+        env=ended.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,
