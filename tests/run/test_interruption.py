@@ -51,7 +51,7 @@ EXIT_CODES = {
     # While the session ends, nobody catches Ctrl-C.
     signal.SIGINT: {2, -signal.SIGINT},
 }
-MOMENTS_EACH = 3
+MOMENTS_EACH = 2
 # What differs between two runs that measured the same.
 PASSING = ("time", "spent", "memory", "memory_bytes", "timer")
 # pytest-benchmark's counts of outliers among rounds that are equal but for the last digits.
@@ -321,8 +321,8 @@ def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path, moment: st
 
 @pytest.mark.slow
 def test_chaos_finds_no_loss() -> None:
-    """At three random moments; `make chaos` takes more of them, and more kinds of runs."""
-    words = [sys.executable, "-m", "tests.chaos", "--trials=3", "plain"]
+    """At a random moment; `make chaos` takes more of them, and more kinds of runs."""
+    words = [sys.executable, "-m", "tests.chaos", "--trials=1", "plain"]
     ended = subprocess.run(words, cwd=str(ROOT), capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.endswith("3 trials, 0 with a loss\n")
+    assert ended.stdout.endswith("1 trials, 0 with a loss\n")
