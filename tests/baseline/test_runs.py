@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -56,11 +57,19 @@ def break_case(project: Project, name: str, how: str) -> None:
     )
 
 
-@pytest.fixture
-def judged(project: Project) -> Project:
-    """Return a project with a baseline, and a policy that allows alpha as much as it wants."""
+@pytest.fixture(scope="module")
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline."""
+    measured = Project(tmp_path_factory.mktemp("measured"))
     words = ["-k", "beta or bs8", "--baseline-save=main", "--processes=2", "--budget=0.3"]
-    project.run(*words).assert_code(0)
+    measured.run(*words).assert_code(0)
+    return measured.folder / "baselines"
+
+
+@pytest.fixture
+def judged(project: Project, baselines: Path) -> Project:
+    """Return a project with a baseline, and a policy that allows alpha as much as it wants."""
+    shutil.copytree(baselines, project.folder / "baselines")
     policy = 'default: {throughput: 5%}\ncases:\n  "*alpha*": {throughput: 90%}\n'
     (project.folder / "gate.yml").write_text(policy)
     return project
@@ -129,10 +138,20 @@ def test_a_shard_that_was_killed_names_the_cases_that_it_never_ran(project: Proj
     assert text.startswith("**🔴 3 cases: 1 not run, 2 measured; 1 of 1 runs did not end well**")
 
 
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what two shards left."""
+    measured = Project(tmp_path_factory.mktemp("measured"))
+    shard(measured, "one", "-k", "beta").assert_code(0)
+    shard(measured, "two", "-k", "bs8-synthetic").assert_code(0)
+    return measured.folder / "shards"
+
+
 @pytest.mark.parametrize("damage", ["cut", "gone", "other", "future"])
-def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(project: Project, damage: str) -> None:
-    shard(project, "one", "-k", "beta").assert_code(0)
-    shard(project, "two", "-k", "bs8-synthetic").assert_code(0)
+def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(
+    project: Project, shards: Path, damage: str
+) -> None:
+    shutil.copytree(shards, project.folder / "shards")
     whole = project.folder / "shards" / "two" / "baseline.json"
     text = whole.read_text()
     path, why = "shards/broken.json", "is not valid JSON"
