@@ -14,7 +14,7 @@ import pytest
 
 from ipubench.plugins.run.results import SessionResults
 from tests.support.fleet import as_host, cases_of, hosts_file, hosts_of, journal_of
-from tests.support.harness import QUIETLY, Project
+from tests.support.harness import QUIETLY, Project, SuiteServer, run_pytest
 
 pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
 
@@ -179,33 +179,17 @@ def test_what_is_done_is_kept_after_ctrl_c_and_resume_goes_on(project: Project) 
         "os.kill(int(os.environ['CONTROLLER']), signal.SIGINT); signal.pause()",
     )
     hosts = hosts_file(project, a="", b="")
-    command = [sys.executable, "-m", "pytest", *QUIETLY, "bench_fake.py", "--device=fake", hosts]
+    words = [*QUIETLY, "bench_fake.py", "--device=fake", hosts]
     script = (
         "import os, sys, pytest; os.environ['CONTROLLER'] = str(os.getpid()); "
-        f"sys.exit(pytest.main({command[3:]!r}))"
+        f"sys.exit(pytest.main({words!r}))"
     )
-    first = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=str(project.folder),
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert first.returncode == 2, first.stdout + first.stderr
+    first = SuiteServer.run(project.folder, project.environment, "-c", script).assert_code(2)
     done = len(project.records())
     assert 1 <= done < 7
-    assert "with --resume goes on" in first.stdout
-    again = subprocess.run(
-        [*command, "--resume"],
-        cwd=str(project.folder),
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert f": {done} case" in again.stdout
+    assert "with --resume goes on" in first.text
+    again = project.run(hosts, "--resume").assert_code(0)
+    assert f": {done} case" in again.text
     assert len(outcomes(project)) == 7
     assert len(project.journals()) == 1
 
@@ -334,17 +318,10 @@ def test_where_its_machine_is_lost_a_stored_case_is_measured_on_another(project:
 
 
 def test_a_run_may_start_outside_its_project(project: Project) -> None:
-    words = ("-m", "pytest", *QUIETLY, f"{project.folder.name}/bench_fake.py", "--device=fake")
-    answer = subprocess.run(
-        [sys.executable, *words, "--tx", "popen//id=a", f"--rootdir={project.folder}"],
-        cwd=str(project.folder.parent),
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "7 passed" in answer.stdout
+    words = [f"{project.folder.name}/bench_fake.py", "--device=fake", "--tx", "popen//id=a"]
+    words += [f"--rootdir={project.folder}"]
+    answer = run_pytest(project.folder.parent, project.environment, *words).assert_code(0)
+    answer.line("7 passed")
 
 
 def test_listings_reach_no_host(project: Project) -> None:

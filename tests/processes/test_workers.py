@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Set
 
 import pytest
 
-from tests.support.harness import QUIETLY, ROOT, Project
+from tests.support.harness import ROOT, Project, run_pytest
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
 
@@ -367,15 +367,7 @@ def test_ordinary_tests_may_run_in_workers(project: Project) -> None:
     tests = project.folder / "tests"
     tests.mkdir()
     (tests / "test_one.py").write_text("def test_one():\n    pass\n")
-    words = [sys.executable, "-m", "pytest", *QUIETLY, "tests", "-n", "2"]
-    answer = subprocess.run(
-        words,
-        cwd=str(project.folder),
-        env={k: v for k, v in project.environment.items() if not k.startswith("PYTEST_XDIST")},
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stdout
+    run_pytest(project.folder, project.environment, "tests", "-n", "2").assert_code(0)
     assert not os.path.exists(str(project.folder / "results"))
 
 
