@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import List
@@ -14,7 +13,7 @@ from ipubench.fixtures.runtimes.model_cache import options_of
 from ipubench.plugins.processes import revision
 from tests.support import instances
 from tests.support.fake_cases import Fake
-from tests.support.harness import Outcome, Project, run_command
+from tests.support.harness import Outcome, Project, SuiteServer, run_command
 
 CANARY = "c4n4ry-"  # a record has canaries, too
 GIVEN = "--set=api_token=c4n4ry-of-the-option"
@@ -101,7 +100,7 @@ def test_no_failure_shows_a_secret(secretive: Project) -> None:
 
 @pytest.mark.slow
 def test_no_side_of_a_comparison_shows_a_secret(secretive: Project) -> None:
-    (secretive.folder / "other-python").symlink_to(sys.executable)
+    SuiteServer.python(secretive.folder / "other-python")
     words = [
         "-k",
         "beta-synthetic",

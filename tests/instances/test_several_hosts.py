@@ -103,7 +103,7 @@ def test_each_host_holds_its_own_device(together: Project, rack: List[SshHost]) 
     )
     try:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
-        answer = run(together, *BRIEF, "--device-timeout=1s", on(rack)).assert_code(1)
+        answer = run(together, *BRIEF, "--device-timeout=0.3s", on(rack)).assert_code(1)
         line = answer.line("instance 2 of 2 (process ")
         assert f" on {rack[1].address}): " in line
         assert f"still held by process {other.pid}" in line

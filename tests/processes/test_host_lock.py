@@ -32,7 +32,7 @@ def noted(method):
 
 
 def build(step):
-    time.sleep(0.3)
+    time.sleep(0.15)
     return building(step)
 
 
