@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any, Dict, Optional
 
@@ -251,36 +252,48 @@ def test_what_is_no_measurement_is_not_compared(value: Any) -> None:
     assert value_of({**SAMPLE, "latency_p99_ms": value}, "latency_p99") is None
 
 
-def test_a_bad_policy_costs_no_measurement(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    (project.folder / "gate.yml").write_text("default: {throughput: 3}")
-    outcome = project.run("-k", "beta", "--baseline=main").assert_code(4)
+@pytest.fixture(scope="module")
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline of beta."""
+    measured = Project(tmp_path_factory.mktemp("measured"))
+    measured.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    return measured.folder / "baselines"
+
+
+@pytest.fixture
+def stored(project: Project, baselines: Path) -> Project:
+    """A project with the baseline."""
+    shutil.copytree(baselines, project.folder / "baselines")
+    return project
+
+
+def test_a_bad_policy_costs_no_measurement(stored: Project) -> None:
+    (stored.folder / "gate.yml").write_text("default: {throughput: 3}")
+    outcome = stored.run("-k", "beta", "--baseline=main").assert_code(4)
     assert "gate.yml, line 1: throughput: '3' has no unit; write 3%" in outcome.text
     assert "Traceback" not in outcome.text
-    assert len(project.journals()) == 1
-    project.run("-k", "beta").assert_code(0)  # nothing is compared, so nothing is judged
+    assert not stored.journals()
+    stored.run("-k", "beta").assert_code(0)  # nothing is compared, so nothing is judged
 
 
-def test_a_named_policy_must_be_there_and_of_use(project: Project) -> None:
-    outcome = project.run("--gate-policy=none.yml").assert_code(4)
+def test_a_named_policy_must_be_there_and_of_use(stored: Project) -> None:
+    outcome = stored.run("--gate-policy=none.yml").assert_code(4)
     assert "--gate-policy needs something to compare with" in outcome.text
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    outcome = project.run("--baseline=main", "--gate-policy=none.yml").assert_code(4)
+    outcome = stored.run("--baseline=main", "--gate-policy=none.yml").assert_code(4)
     assert "the policy none.yml cannot be read" in outcome.text
 
 
 @pytest.mark.entry_point
-def test_a_pattern_that_no_case_has_is_named_at_the_end(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+def test_a_pattern_that_no_case_has_is_named_at_the_end(stored: Project) -> None:
     text = 'default: {throughput: 5%}\ncases: {"*beat*": ignore, "*alpha*": ignore}'
-    (project.folder / "gate.yml").write_text(text)
-    outcome = project.run("-k", "beta", "--baseline=main").assert_code(0)
+    (stored.folder / "gate.yml").write_text(text)
+    outcome = stored.run("-k", "beta", "--baseline=main").assert_code(0)
     outcome.line("gate.yml: no case matches '*beat*'")
     assert "*alpha*" not in outcome.text
     # A file that was not collected may have the cases that a pattern means.
-    (project.folder / "bench_kernels").mkdir()
-    (project.folder / "bench_kernels" / "bench_more.py").write_text("")
-    assert "no case matches" not in project.run("-k", "beta", "--baseline=main").text
+    (stored.folder / "bench_kernels").mkdir()
+    (stored.folder / "bench_kernels" / "bench_more.py").write_text("")
+    assert "no case matches" not in stored.run("-k", "beta", "--baseline=main").text
 
 
 @pytest.mark.parametrize(
@@ -292,13 +305,12 @@ def test_a_pattern_that_no_case_has_is_named_at_the_end(project: Project) -> Non
         ('throughput="fast"', "throughput: 'fast' is not a percentage above 0%"),
     ],
 )
-def test_a_bad_marker_costs_no_measurement(project: Project, marker: str, message: str) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    source = (project.folder / "bench_fake.py").read_text()
+def test_a_bad_marker_costs_no_measurement(stored: Project, marker: str, message: str) -> None:
+    source = (stored.folder / "bench_fake.py").read_text()
     marked = source.replace("def bench_fake(", f"@pytest.mark.gate({marker})\ndef bench_fake(")
     marked = marked.replace("\nimport os\n", "\nimport os\n\nimport pytest\n")
-    (project.folder / "bench_fake.py").write_text(marked)
-    outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(4)
+    (stored.folder / "bench_fake.py").write_text(marked)
+    outcome = stored.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(4)
     assert message in outcome.text
     assert "the marker gate of bench_fake.py::bench_fake[beta-" in outcome.text
-    assert project.records() == {}
+    assert stored.records() == {}
