@@ -9,7 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, Callable, List, Optional
 
 import numpy as np
 import pytest
@@ -138,16 +138,21 @@ def test_the_search_ends_near_the_highest_rate_that_holds(limit: float, start: f
     assert len(tried) <= 2 + abs(math.log2(limit / start)) + 6
 
 
-def test_a_bound_that_not_even_the_lowest_rate_holds() -> None:
+@pytest.mark.parametrize(
+    ("holds", "start", "found", "rates"),
+    [(False, 5.0, None, [5.0, 2.5, 1.25, 1.0]), (True, 3.0, 10.0, [3.0, 6.0, 10.0])],
+)
+def test_the_search_keeps_to_its_ends(
+    holds: bool, start: float, found: Optional[float], rates: List[float]
+) -> None:
     tried: List[float] = []
-    assert highest_rate(lambda rate: bool(tried.append(rate)), 5.0, 1.0, 10.0) is None
-    assert tried == [5.0, 2.5, 1.25, 1.0]
 
+    def answer(rate: float) -> bool:
+        tried.append(rate)
+        return holds
 
-def test_a_rate_beyond_the_highest_is_not_looked_for() -> None:
-    tried: List[float] = []
-    assert highest_rate(lambda rate: not tried.append(rate), 3.0, 1.0, 10.0) == 10.0
-    assert tried == [3.0, 6.0, 10.0]
+    assert highest_rate(answer, start, 1.0, 10.0) == found
+    assert tried == rates
 
 
 @given(st.integers(0, 100))
