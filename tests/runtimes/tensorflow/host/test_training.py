@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import subprocess
-import sys
+import re
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -15,7 +14,7 @@ import pytest
 from ipubench.bench_training.bench_cnn_tensorflow import HOST
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.models.tensorflow.cnn import blocks
-from tests.support.harness import ROOT
+from tests.support.harness import run_code
 from tests.support.tensorflow_cases import SMALL, record_folder, small, trained, weights
 
 pytestmark = pytest.mark.framework
@@ -81,25 +80,23 @@ def test_recomputation_changes_no_update(batch_norm: bool) -> None:
 MEMORY = """
 from ipubench.plugins.record.host_process import PeakMemory
 from tests.support.tensorflow_cases import small, trained
-options = dict(model_size="26", batch_norm=True, image_size=128, micro_batch_size=32)
+options = dict(batch_norm=True, image_size=768, micro_batch_size=32)
 for recompute in (True, False):
-    step = trained(small(**options, xla_recompute=recompute), own_network=True)
+    step = trained(small(**options, xla_recompute=recompute))
     memory = PeakMemory()
     step.compile()
-    print(memory.read())
+    print("peak", memory.read())
     step.close()
 """
 
 
 def test_recomputation_takes_less_memory() -> None:
-    """The activations of 32 images are a GB; keeping few of them shows.
+    """The activations of 32 large images are a GB; keeping few of them shows.
 
     The update that keeps them comes second: what the first leaves allocated does not help it.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY], cwd=ROOT, stdout=subprocess.PIPE, check=True
-    )
-    few, all_of_them = map(int, done.stdout.split())
+    done = run_code(MEMORY, framework="tensorflow").assert_code(0)
+    few, all_of_them = map(int, re.findall(r"^peak (\d+)$", done.text, re.MULTILINE))
     assert all_of_them - few > 250 << 20
 
 
