@@ -165,25 +165,34 @@ def pipeline(
     traced = _Stages(computational_stages)
     method = GradientAccumulationReductionMethod.parse(reduction_method)
 
-    def run() -> Any:
-        return traced(list(inputs or []) + list(infeed_queue._dequeue()))
+    variables: List[Any] = []
+
+    def micro_batch() -> Tuple[List[Any], List[Any]]:
+        """Return what the last stage does, and the gradients of ``variables``."""
+        outputs = traced(list(inputs or []) + list(infeed_queue._dequeue()))
+        if not training:
+            return outputs, []
+        _function_of(lambda *values: optimizer_function(*values).loss, outputs)
+        pairs = _gradients(optimizer_function(*outputs))
+        variables[:] = [variable for _, variable in pairs]
+        return outputs, [gradient for gradient, _ in pairs]
 
     def batches(number: Any) -> Any:
         """Run the pipeline once."""
         shown: List[Any] = []
-        sums: Dict[Any, Any] = {}
-        variables: Dict[Any, Any] = {}
-        for micro_batch in range(gradient_accumulation_count):
-            outputs = run()
+        sums: List[Any] = []
+        # Traced once, however many there are.
+        one = tf.function(micro_batch, autograph=False).get_concrete_function()
+        for index in range(gradient_accumulation_count):
+            outputs, gradients = one()
             mask = outfeed_mask or [False] * len(outputs)
             shown.append([output for hidden, output in zip(mask, outputs) if not hidden])
-            if not training:
-                continue
-            if not micro_batch:
-                _function_of(lambda *values: optimizer_function(*values).loss, outputs)
-            found = optimizer_function(*outputs)
-            scales = accumulation_scales(method, micro_batch, gradient_accumulation_count)
-            _add(sums, variables, found, gradient_accumulation_dtype, scales)
+            kept, share = accumulation_scales(method, index, gradient_accumulation_count)
+            parts = [
+                tf.cast(gradient * share, gradient_accumulation_dtype or variable.dtype)
+                for gradient, variable in zip(gradients, variables)
+            ]
+            sums = [total * kept + part for total, part in zip(sums, parts)] if index else parts
         if accumulate_outfeed:
             sums_shown = [
                 tf.cast(part, accumulate_outfeed_dtype or part.dtype) for part in shown[0]
@@ -198,8 +207,8 @@ def pipeline(
             with tf.control_dependencies(done):
                 done.append(outfeed_queue._put(parts))
         if training:
-            pairs = [(total, variables[key]) for key, total in sums.items()]
-            done.append(apply_gradients(found.opt, pairs))
+            optimizer = optimizer_function(*outputs).opt
+            done.append(apply_gradients(optimizer, list(zip(sums, variables))))
         with tf.control_dependencies(done):
             return number + 1
 
@@ -247,21 +256,14 @@ def apply_gradients(optimizer: Any, pairs: Any) -> Any:
     return done
 
 
-def _add(
-    sums: Any, variables: Any, found: OptimizerFunctionOutput, dtype: Any, scales: Tuple[Any, Any]
-) -> None:
-    """Accumulate the gradients of one micro batch, in the accumulator's dtype."""
-    import tensorflow as tf
-
-    kept, share = scales
-    for gradient, variable in found.opt.compute_gradients(
+def _gradients(found: OptimizerFunctionOutput) -> List[Tuple[Any, Any]]:
+    """Return the gradient of each variable, with the variable."""
+    pairs: List[Tuple[Any, Any]] = found.opt.compute_gradients(
         found.loss, **found.compute_gradients_kwargs
-    ):
+    )
+    for gradient, variable in pairs:
         assert gradient is not None, f"{variable.name} has no gradient"
-        key = variable.ref()
-        variables[key] = variable
-        gradient = tf.cast(gradient * share, dtype or variable.dtype)
-        sums[key] = sums[key] * kept + gradient if key in sums else gradient
+    return pairs
 
 
 class _Stages:
