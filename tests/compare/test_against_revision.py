@@ -314,11 +314,11 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Rep
     waiting += "        import time; time.sleep(60)\n"
     repository.replace("bench_fake.py", TROUBLE, waiting + TROUBLE)
     repository.commit("waits")
-    words = [*CASE, "--against=git:HEAD", "--gate=5%"]
+    command = ["bench_fake.py", "--device=fake", *CASE, "--against=git:HEAD", "--gate=5%"]
     for number, resume in ((signal.SIGINT, ()), (signal.SIGKILL, ("--resume",))):
         notes = repository.folder / f"results-{number}.txt"
         run = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "bench_fake.py", "--device=fake", *words, *resume],
+            [sys.executable, "-m", "pytest", *command, *resume],
             cwd=str(repository.folder),
             env={**repository.environment, "WAIT": str(notes)},
             stdout=subprocess.DEVNULL,
@@ -335,4 +335,7 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Rep
         while time.monotonic() < deadline and any(map(is_running, pids)):
             time.sleep(0.1)
         assert not any(map(is_running, pids))
-    repository.run(*words, "--resume").assert_code(0).line("1 pass")
+    # Its words are theirs, of which --resume is none.
+    outcome = repository.python_alone("-m", "pytest", *command, "--resume").assert_code(0)
+    outcome.line("resuming results/run-")
+    outcome.line("1 pass")
