@@ -20,14 +20,14 @@ MPIRUN = shutil.which("mpirun")
 BRIEF = ("--steps=2", "--batches-per-step=1")
 
 
-@pytest.fixture
-def rack(tmp_path: Path) -> Iterator[List[SshHost]]:
+@pytest.fixture(scope="module")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[List[SshHost]]:
     missing = why_not()
     if MPIRUN is None:
         missing = "needs Open MPI: apt-get install openmpi-bin"
     if missing:
         pytest.skip(missing)
-    with ssh_hosts(tmp_path / "rack", "ipub-x", "ipub-y") as hosts:
+    with ssh_hosts(tmp_path_factory.mktemp("several") / "rack", "ipub-x", "ipub-y") as hosts:
         yield hosts
 
 
@@ -92,7 +92,7 @@ def test_an_instance_that_dies_on_another_host_is_named(
 def test_each_host_holds_its_own_device(together: Project, rack: List[SshHost]) -> None:
     """Another run on one of the hosts has its CPU: the case waits for it as on one host."""
     leases = rack[1].home / "leases"
-    leases.mkdir()
+    leases.mkdir(exist_ok=True)
     hold = "import sys; from ipubench.fixtures.devices.lease import lease\n"
     hold += "with lease(['cpu'], 1): print('held', flush=True); sys.stdin.read()"
     other = subprocess.Popen(
