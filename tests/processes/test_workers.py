@@ -237,7 +237,7 @@ def test_more_workers_than_devices_are_refused(project: Project) -> None:
     assert devices_used(project) == {1}
 
 
-@pytest.mark.parametrize("mode", ["load", "loadscope", "loadfile", "loadgroup", "worksteal"])
+@pytest.mark.parametrize("mode", ["load", "loadgroup", "worksteal"])
 def test_no_way_of_distributing_changes_a_result_or_its_key(project: Project, mode: str) -> None:
     group(project)
     outcome = project.run("-n", "2", f"--dist={mode}", "-k", "beta or delta").assert_code(0)
