@@ -83,6 +83,8 @@ def load(framework: str, words: List[str]) -> None:
     assert code == 0, f"pytest -VV ended with {code}"
     # It configures nothing, so conftest.py's answer to Ctrl-C remained.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Before TensorFlow: an old one has setuptools' own copies found, plugins of pytest among them.
+    installed = [Installed(part) for part in importlib.metadata.distributions()]
     ours = [] if alone else ["ipubench.plugins.baseline.promote", framework or "ruptures"]
     for name in (*LATER, *ours):
         with contextlib.suppress(ImportError):  # not everything is installed everywhere
@@ -96,7 +98,6 @@ def load(framework: str, words: List[str]) -> None:
         shared: Any = importlib.import_module("ipubench.fixtures.runtimes.shared")
         shared.PEAK_SIZE["cpu"] //= 2
         shared.COPY_BYTES["cpu"] //= 8
-    installed = [Installed(part) for part in importlib.metadata.distributions()]
     patched: Any = importlib.metadata
     patched.distributions = lambda: installed
     pack_once()
