@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -27,12 +26,6 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outcome.line("3 fresh processes for each of 1 case: about 20 s at most on a quiet machine")
     outcome.line("  beta-synthetic: fresh process 3: 4,000 items/s (")
     return project.folder / "baselines"
-
-
-@pytest.fixture
-def stored(project: Project, baselines: Path) -> Project:
-    shutil.copytree(baselines, project.folder / "baselines")
-    return project
 
 
 def test_equal_code_beside_a_busy_neighbour_is_inconclusive(stored: Project) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any, Dict
 
@@ -26,13 +25,6 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     measured = Project(tmp_path_factory.mktemp("measured"))
     measured.run(*SAVE).assert_code(0)
     return measured.folder / "baselines"
-
-
-@pytest.fixture
-def stored(project: Project, baselines: Path) -> Project:
-    """A project with the baseline."""
-    shutil.copytree(baselines, project.folder / "baselines")
-    return project
 
 
 def profile(project: Project) -> Dict[str, Any]:

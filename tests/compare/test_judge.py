@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import List
 
@@ -23,13 +22,6 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words = ["-k", "beta-synthetic", "--baseline-save=main", "--processes=3"]
     project.run(*words).assert_code(0)
     return project.folder / "baselines"
-
-
-@pytest.fixture
-def stored(project: Project, baselines: Path) -> Project:
-    """A project with the baseline."""
-    shutil.copytree(baselines, project.folder / "baselines")
-    return project
 
 
 def at_the_end(project: Project, line: str) -> None:

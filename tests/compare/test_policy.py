@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any, Dict, Optional
 
@@ -258,13 +257,6 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     measured = Project(tmp_path_factory.mktemp("measured"))
     measured.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
     return measured.folder / "baselines"
-
-
-@pytest.fixture
-def stored(project: Project, baselines: Path) -> Project:
-    """A project with the baseline."""
-    shutil.copytree(baselines, project.folder / "baselines")
-    return project
 
 
 def test_a_bad_policy_costs_no_measurement(stored: Project) -> None:

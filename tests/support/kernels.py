@@ -108,7 +108,8 @@ def one_update(step: TensorFlowStep) -> Weights:
 def check_slopes(found: Weights, weights: Weights, loss: Loss) -> None:
     """Compare gradients with central differences of a loss, in some directions of every weight.
 
-    All elements of a weight move at once: a gradient that is wrong in one of them shows.
+    All elements of a weight move at once: a gradient that is wrong in any of them by more than the
+    bound shows.
     """
     choice = np.random.RandomState(0)
     for name, value in weights.items():

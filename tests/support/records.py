@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import runpy
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Sequence, Tuple
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from ipubench.fixtures.data.imagenet.shards import ShardSet, find_shards, shard_name
@@ -69,3 +73,21 @@ def write_shards(tf: Any, root: Path, split: str, *shards: Iterable[bytes]) -> S
             for message in records:
                 writer.write(message)
     return find_shards(root, split)
+
+
+def fill_the_cache_here(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> List[Tuple[str, ...]]:
+    """Have a module that fills the cache in a process of its own do so here; return its runs.
+
+    TensorFlow is imported here already; the process is tests/data/test_cache.py's matter.
+    """
+    made: List[Tuple[str, ...]] = []
+
+    def make(name: str, what: str, *words: str) -> None:
+        made.append((name, *words))
+        monkeypatch.setattr(sys, "argv", [name, *words])
+        runpy.run_path(str(module.__file__), run_name="__main__")
+
+    monkeypatch.setattr(module, "run_module", make)
+    return made

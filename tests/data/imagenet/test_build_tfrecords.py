@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
-import runpy
 import shutil
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -27,7 +26,7 @@ from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.data.images import samples
 from tests.support.harness import run_code
-from tests.support.records import image_tree, smooth
+from tests.support.records import fill_the_cache_here, image_tree, smooth
 
 pytestmark = pytest.mark.framework
 tf = pytest.importorskip("tensorflow", reason="TFRecords are written with TensorFlow")
@@ -324,15 +323,7 @@ def test_the_bar_is_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # To draw the images takes seconds; those of the run's cache are the same.
     shutil.copytree(samples.sample_folder(cache_dir()).root, tmp_path / samples.NAME)
-    made: List[Tuple[str, ...]] = []
-
-    def make(module: str, what: str, *words: str) -> None:
-        """Do it here, where TensorFlow is imported: the process is test_cache.py's matter."""
-        made.append((module, *words))
-        monkeypatch.setattr(sys, "argv", [module, *words])
-        runpy.run_path(str(sample_records.__file__), run_name="__main__")
-
-    monkeypatch.setattr(sample_records, "run_module", make)
+    made = fill_the_cache_here(monkeypatch, sample_records)
     train = sample_records.sample_shards(tmp_path, "train")
     valid = sample_records.sample_shards(tmp_path, "validation")
     assert (train.samples, len(train.paths), len(valid.paths)) == (True, 4, 2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Tuple
@@ -19,7 +17,7 @@ from ipubench.fixtures.data.tfds.pipeline import dataset as batches_of
 from ipubench.fixtures.data.tfds.samples import KINDS, textures
 from ipubench.fixtures.runtimes.tensorflow.images import ImageInput
 from tests.support.examples import learnable, learnable_cifar
-from tests.support.records import jpeg, labelled, smooth, write_shards
+from tests.support.records import fill_the_cache_here, jpeg, labelled, smooth, write_shards
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -373,15 +371,7 @@ def test_runtimes_take_such_feeds(cifar: Path) -> None:
 
 
 def test_sample_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: List[Tuple[str, ...]] = []
-
-    def make(module: str, what: str, *words: str) -> None:
-        """Do it here, where TensorFlow is imported: the process is test_cache.py's matter."""
-        made.append((module, *words))
-        monkeypatch.setattr(sys, "argv", [module, *words])
-        runpy.run_path(str(sample_examples.__file__), run_name="__main__")
-
-    monkeypatch.setattr(sample_examples, "run_module", make)
+    made = fill_the_cache_here(monkeypatch, sample_examples)
     found = sample_examples.sample_examples(tmp_path, "mnist", "train")
     assert found.samples
     assert found.describe()["source"] == "sample images made by the project"
