@@ -266,10 +266,32 @@ def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     facts = searching.facts()["load"]
     probes = facts["searched"]
     assert facts["valid"] and all(one["held"] == (one["p99_ms"] <= 20.0) for one in probes)
-    # What fails ends after its first requests; what holds has as many as its percentile needs.
-    assert all(one["requests"] >= 662 for one in probes if one["held"])
-    assert all(one["requests"] < 0.2 * 662 for one in probes if not one["held"])
+    # What fails ends after its first requests; the last alone has as many as its percentile needs.
+    assert [one["requests"] for one in probes if one["held"]][-1] == 662
+    assert all(one["requests"] in (200, 205) for one in probes[:-1] if one["held"])
+    assert all(one["requests"] < max(40, one["target_qps"]) for one in probes if not one["held"])
+    assert probes[-1]["target_qps"] == load.target_qps
     assert len(send.loads) == 1 + len(probes) + sum(one["held"] for one in probes)
+
+
+def test_a_rate_that_holds_in_short_probes_only_is_lowered_until_it_holds_in_a_long_one() -> None:
+    class Growing(Sender):
+        """A queue that grows meanwhile: 300 requests are answered sooner than more."""
+
+        def __call__(self, load: Load) -> Answers:
+            found = super().__call__(load)
+            if load.queries > 300 and load.target_qps > 36.0:
+                latencies = [*found.latencies[:-10], *([0.03] * 10)]
+                found = found._replace(latencies=latencies, percentiles=percentiles(latencies))
+            return found
+
+    searching = scenario(Growing(), latency_bound_ms=20.0)
+    searching.prepare(0.0125)
+    load = searching.load
+    assert load is not None and 36 / 1.05 <= load.target_qps <= 36
+    searching.run()
+    probes = searching.facts()["load"]["searched"]
+    assert [one["held"] for one in probes if one["requests"] == 662][-2:] == [False, True]
 
 
 def test_a_bound_below_the_latency_of_one_request_is_one_message() -> None:
