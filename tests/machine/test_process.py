@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -180,3 +182,27 @@ def test_ports() -> None:
         listener.bind(("127.0.0.1", port))
         listener.listen()
         assert not port_is_free(port) and answers(port)
+
+
+@pytest.fixture
+def many_open_files() -> Iterator[None]:
+    """More files are open than ``select`` can take (1024)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip(f"a process may open {hard} files here; needs 1200 (ulimit -Hn)")
+    if soft != resource.RLIM_INFINITY and soft < 1200:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1200, hard))
+    with contextlib.ExitStack() as opened:
+        for _ in range(1050):
+            opened.enter_context(open(os.devnull, "rb"))
+        yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_process_with_many_open_files_can_have_a_server(
+    many_open_files: None, tmp_path: Path
+) -> None:
+    process = started(tmp_path)
+    pids = pids_of(process)
+    process.stop()
+    wait_until_gone(pids)

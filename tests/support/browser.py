@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import json
 import os
-import select
+import selectors
 import shutil
 import subprocess
 import time
@@ -179,8 +179,10 @@ class Browser:
     def _read(self, deadline: float, method: str) -> Dict[str, Any]:
         while b"\0" not in self._rest:
             left = max(0.0, deadline - time.monotonic())
-            if not select.select([self._in], [], [], left)[0]:
-                raise BrowserError(f"no answer to {method} within {MOST_SECONDS:.0f} s")
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._in, selectors.EVENT_READ)
+                if not selector.select(left):
+                    raise BrowserError(f"no answer to {method} within {MOST_SECONDS:.0f} s")
             part = os.read(self._in, 1 << 16)
             if not part:
                 raise BrowserError(f"the browser has ended, asked for {method}")
