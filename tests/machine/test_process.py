@@ -29,8 +29,8 @@ import os, signal, socket, subprocess, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 sleeper = [sys.executable, "-c", "import signal; signal.pause()"]
 children = [subprocess.Popen(sleeper, start_new_session=own) for own in (False, True)]
-listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 print("serving", os.getpid(), *(child.pid for child in children), flush=True)
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 while True:
     listener.accept()[0].close()
 """
