@@ -233,16 +233,22 @@ class _Comparison:
                 self._leave_out(metric)
 
     def _screen(self, metrics: Sequence[str]) -> None:
-        """Judge by the session's own process: where it is clean it clears a case, and no more."""
+        """Judge by the session's own process: where it is clean it clears a case, and no more.
+
+        Not the time to compile: a session that compiled other cases before has a warm framework.
+        """
+        clean = self._counts(self.own)
         for metric in metrics:
-            side = self._screening_side(metric)
-            kind = self._metric_rule(metric, side).decide(self._log_costs([self.own], metric))
-            self.kinds[metric] = kind if kind == PASS and self._counts(self.own) else ""
+            rule = self._metric_rule(metric, self._screening_side(metric))
+            passes = rule.decide(self._log_costs([self.own], metric)) == PASS
+            self.kinds[metric] = PASS if passes and clean and metric != "compile_time" else ""
+        if all(self.kinds.values()):
+            self.now = [self.own] if clean else []
 
     def _can_judge(self, metric: str) -> bool:
         if not math.isfinite(self.rule.thresholds.get(metric, math.inf)):
             return False
-        sides = (_decisive(self.before), self._screening_side(metric), [self.own])
+        sides = (_decisive(self.before), [self.own])
         there = all(self._log_costs(side, metric) for side in sides)
         if not there:
             self._leave_out(metric)
@@ -257,9 +263,9 @@ class _Comparison:
         return _log_costs(side, metric, self.canary)
 
     def _screening_side(self, metric: str) -> List[Dict[str, Any]]:
-        # A session that measured other cases before holds more memory than a fresh process, and
-        # compiles with a framework that is warm.
-        return self.before[:1] if metric in ("peak_memory", "compile_time") else self.before
+        # A session that measured other cases before holds more memory than a fresh process: the
+        # baseline's own, which may have measured more of them, would clear what has grown.
+        return _decisive(self.before) if metric == "peak_memory" else self.before
 
     def _metric_rule(
         self, metric: str, side: Optional[Sequence[Dict[str, Any]]] = None

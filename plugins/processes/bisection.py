@@ -128,7 +128,7 @@ def step(arguments: Sequence[str]) -> int:
         verdicts = _verdicts(results)
     if code in INTERRUPTED:
         return ABORT
-    found = judged(verdicts)
+    found = judged(verdicts, code)
     what = {GOOD: "good", BAD: "bad", SKIP: "skipped"}[found]
     print(f"{_head(Path(project))}: {what}: {_words(verdicts, code)}", flush=True)
     return found
@@ -138,7 +138,9 @@ def _measure(project: Path, good: str, words: Sequence[str], results: Path) -> i
     """Run a commit's own suite against the good one; return the exit code."""
     command = [
         *(sys.executable, str(Path(only_from.__file__).resolve()), str(project)),
-        *("-q", "-p", "no:cacheprovider", f"--rootdir={project}"),
+        # With it exit code 2 means Ctrl-C alone.
+        *("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"),
+        f"--rootdir={project}",
         *(f"--against=git:{good}", f"--results-dir={results}", *words),
     ]
     path = os.pathsep.join(filter(None, [str(project), os.environ.get("PYTHONPATH")]))
@@ -162,12 +164,15 @@ def _verdicts(results: Path) -> Dict[str, Dict[str, Any]]:
     return found.verdicts
 
 
-def judged(verdicts: Dict[str, Dict[str, Any]]) -> int:
-    """Return what verdicts mean for git bisect run."""
+def judged(verdicts: Dict[str, Dict[str, Any]], code: int) -> int:
+    """Return what verdicts, and pytest's exit code, mean for git bisect run.
+
+    Of a case that failed the exit code alone tells.
+    """
     kinds = {verdict["kind"] for verdict in verdicts.values()}
     if REGRESSED in kinds:
         return BAD
-    return GOOD if kinds and kinds <= {PASS, IMPROVED} else SKIP
+    return GOOD if kinds and kinds <= {PASS, IMPROVED} and code == 0 else SKIP
 
 
 def _words(verdicts: Dict[str, Dict[str, Any]], code: int) -> str:
@@ -180,7 +185,10 @@ def _words(verdicts: Dict[str, Dict[str, Any]], code: int) -> str:
         if verdict.get("reasons"):
             text += f" ({verdict['reasons'][0]})"
         parts.append(text)
-    return ", ".join(parts) or f"no verdict (exit code {code})"
+    if not parts:
+        return f"no verdict (exit code {code})"
+    failed = code and judged(verdicts, 0) == GOOD
+    return ", ".join(parts) + (f"; another case failed (exit code {code})" if failed else "")
 
 
 def _head(project: Path) -> str:

@@ -378,14 +378,40 @@ def test_a_slowdown_beyond_the_threshold_that_is_not_certain_does_not_pass() -> 
     assert verdict.kind == INCONCLUSIVE
 
 
-def test_memory_is_screened_against_the_sessions_own_process() -> None:
-    """A session that measured other cases before holds more than a fresh process does."""
-    own = benchmark([0.1] * 9, memory={"host_peak_rss_bytes": 3e9})
-    before = with_processes(own, [benchmark([0.1] * 9) for _ in range(6)])
+def sized(gigabytes: float, **more: Any) -> Dict[str, Any]:
+    return benchmark([0.1] * 9, memory={"host_peak_rss_bytes": gigabytes * 1e9}, **more)
+
+
+@pytest.mark.parametrize(("grown", "kind", "fresh"), [(1.0, PASS, 0), (1.5, REGRESSED, 3)])
+def test_memory_is_screened_against_fresh_processes(grown: float, kind: str, fresh: int) -> None:
+    """The baseline's own session had measured other cases before, so it held more."""
+    before = with_processes(sized(1.6), [sized(1.0) for _ in range(6)])
     asked: List[int] = []
-    rule = Rule({"peak_memory": 0.05})
-    assert gate.judge(own, before, rule, processes(CALM, asked)).kind == PASS
-    assert asked == []
+
+    def measure(number: int) -> Dict[str, Any]:
+        asked.append(number)
+        return sized(grown)
+
+    verdict = gate.judge(sized(grown), before, Rule({"peak_memory": 0.1}), measure)
+    assert (verdict.kind, len(asked)) == (kind, fresh)
+
+
+def test_the_time_to_compile_is_not_cleared_by_a_session_that_compiled_before() -> None:
+    rule = Rule({"compile_time": 0.5})
+    before = with_processes(
+        benchmark([0.1] * 9, compile_seconds=10.0),
+        [benchmark([0.1] * 9, compile_seconds=10.0) for _ in range(6)],
+    )
+    warm, slower = (benchmark([0.1] * 9, compile_seconds=taken) for taken in (8.0, 20.0))
+    verdict = gate.judge(warm, before, rule, lambda number: slower)
+    assert (verdict.kind, verdict.metric) == (REGRESSED, "compile_time")
+
+
+def test_a_session_that_clears_a_case_alone_is_what_the_verdict_shows() -> None:
+    now = with_processes(benchmark([0.1] * 9), [benchmark([0.12] * 9)])
+    verdict = gate.judge(now, stored(CALM), Rule(LIMIT), processes(CALM, []))
+    assert (verdict.kind, verdict.processes) == (PASS, 1)
+    assert verdict.change == pytest.approx(0, abs=0.01)
 
 
 @pytest.mark.parametrize(

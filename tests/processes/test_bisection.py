@@ -21,18 +21,22 @@ def bisect(repository: Repository, *words: str) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "expected"),
+    ("kinds", "code", "expected"),
     [
-        ([], SKIP),
-        (["pass"], GOOD),
-        (["improved", "pass"], GOOD),
-        (["pass", "regressed", "inconclusive"], BAD),
-        (["inconclusive"], SKIP),
-        (["pass", "incomparable"], SKIP),
+        ([], 5, SKIP),
+        (["pass"], 0, GOOD),
+        (["improved", "pass"], 0, GOOD),
+        (["pass", "regressed", "inconclusive"], 1, BAD),
+        (["inconclusive"], 0, SKIP),
+        (["pass", "incomparable"], 0, SKIP),
+        # Another case failed, or its file could not be imported.
+        (["pass"], 1, SKIP),
     ],
 )
-def test_what_verdicts_mean_for_git(kinds: List[str], expected: int) -> None:
-    assert judged({str(n): {"kind": kind} for n, kind in enumerate(kinds)}) == expected
+def test_what_verdicts_and_the_exit_code_mean_for_git(
+    kinds: List[str], code: int, expected: int
+) -> None:
+    assert judged({str(n): {"kind": kind} for n, kind in enumerate(kinds)}, code) == expected
 
 
 @pytest.mark.slow
@@ -41,7 +45,10 @@ def test_the_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     # Git looks at the middle first, which says nothing.
     repository.replace("bench_fake.py", 'name="beta"', 'name="renamed"')
     repository.commit("without the case")
-    repository.commit("still without it")
+    with (repository.folder / "bench_fake.py").open("a") as file:
+        file.write("\nimport nowhere\n")
+    repository.commit("cannot be imported")
+    repository.replace("bench_fake.py", "\nimport nowhere\n", "")
     repository.replace("bench_fake.py", 'name="renamed"', 'name="beta"')
     repository.commit("with it again")
     repository.slow_down(1.25)
@@ -52,7 +59,7 @@ def test_the_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     outcome.line(f"{slow} is the first bad commit")
     outcome.line("slower: bad: regressed -20.0%")
     outcome.line("with it again: good: pass")
-    outcome.line("still without it: skipped: no verdict (exit code 5)")
+    outcome.line("cannot be imported: skipped: no verdict (exit code")
     assert "sys.path" not in outcome.text
     assert repository.state() == before
     assert len(repository.git("worktree", "list").splitlines()) == 2  # ours, and that of GOOD
