@@ -155,7 +155,7 @@ class Member:
             if name == "begin":
                 self._begin(session.config, **values)
             elif name == "run":
-                self._run(items[values["nodeid"]], list(items.values()))
+                self._run(items[values["nodeid"]])
         return True
 
     def _each_order(self, spent: TimeSpent) -> Iterator[List[Any]]:
@@ -179,14 +179,14 @@ class Member:
             run.order, run.results.suspects = order, suspects
             run.journal = Relay(run.journal, self)
 
-    def _run(self, item: pytest.Item, items: List[pytest.Item]) -> None:
+    def _run(self, item: pytest.Item) -> None:
         """Run a case; the device stays leased and attached unless others of the machine want it."""
         run = item.config.stash.get(run_key, None)
         if run is not None and case_of(item) is not None:
             run.add({"type": "begin", "case": item.nodeid})
-        # pytest tears down what the next item does not need: any other needs the session's.
-        following = next((one for one in items if one is not item), None)
-        following = None if self._shared else following
+        # pytest tears down what the next item does not need. Which item that is, nobody knows yet:
+        # one of any file needs no more than the session, where the device is.
+        following = None if self._shared else item.session
         self._measuring = True
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         self._measuring = False

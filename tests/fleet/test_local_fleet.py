@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -83,6 +84,18 @@ def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
     for one in now:
         assert one["fullname"] in by_host[one["extra_info"]["ipubench"]["host"]]
     assert {journal_of(project, host)[-1]["type"] for host in "abc"} == {"end"}
+
+
+def test_a_host_measures_cases_of_several_files_in_any_order(project: Project) -> None:
+    # One host has its device for itself, so that what a session has stays from case to case.
+    hosts = hosts_file(project, a="")
+    for folder in (project.folder, project.folder / "hosts" / "a"):
+        for name in ("bench_fake_again.py", "bench_fake_too.py"):
+            shutil.copy(folder / "bench_fake.py", folder / name)
+    words = ("bench_fake_again.py", "bench_fake_too.py", "-k", "beta or delta")
+    serial = project.run(*words).assert_code(0)
+    assert project.run(*words, hosts).assert_code(0).table == serial.table
+    assert len(cases_of(project, "a")) == 9
 
 
 def test_a_case_with_a_baseline_goes_to_a_host_of_its_fingerprint(project: Project) -> None:
