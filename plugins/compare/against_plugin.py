@@ -17,11 +17,12 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
-from ipubench.plugins.compare.fresh_processes import START_SECONDS, gate_time_key, started_key
+from ipubench.plugins.compare.fresh_processes import START_SECONDS, gate_time_key, seconds_of_own
 from ipubench.plugins.compare.policy import thresholds_of
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Benchmark, Sides
 from ipubench.plugins.gate.rule import TIME_OVER
+from ipubench.plugins.measure.disturbance import NOT_QUIET
 from ipubench.plugins.processes.alternating import (
     AlternatingProcesses,
     UnfitError,
@@ -34,7 +35,7 @@ from ipubench.plugins.processes.revision import PREFIX
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import THROUGHPUT, record_of
 from ipubench.plugins.record.text import counted, percent, short_number
-from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
+from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, Verdict
 from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
@@ -83,6 +84,8 @@ class Against:
         try:
             return comparison.verdict()
         except FreshError as error:
+            if NOT_QUIET in error.why:
+                return Verdict(INCONCLUSIVE, in_turns=True, reasons=(error.why,))
             if not error.elsewhere:
                 raise
             return Verdict(INCOMPARABLE, reasons=(f"it does not run there: {error.why}",))
@@ -118,7 +121,7 @@ class Comparison:
         self.unfit = why_not_alternating(item, self.device, against.environment)
         self._time = self.config.stash[gate_time_key]
         # Until a pair has been measured: both its sides take as long as the run's own process.
-        self._expected = 2 * (time.monotonic() - item.stash[started_key])
+        self._expected = 2 * seconds_of_own(item)
 
     @property
     def usable(self) -> List[Sides]:
@@ -150,6 +153,7 @@ class Comparison:
         if not paired.can_compare(self.usable):
             return paired.undecided(self.measured, reasons)
         found = paired.compare(self.usable, self.thresholds, level)
+        reasons += paired.not_judged(found, self.thresholds)
         return paired.verdict_on_pairs(self.usable, found, reasons)
 
     def _pair(self) -> Sides:
@@ -160,15 +164,17 @@ class Comparison:
         ]
         first = ahead <= [0, 0]
         started, sides = time.monotonic(), None
-        if not self.unfit:
-            try:
-                sides = self._alternate(first)
-            except UnfitError as error:
-                self.unfit = str(error)
-        if sides is None:
-            sides = self._in_turns(first)
-        self._expected = time.monotonic() - started
-        self._time.spend(self._expected)
+        try:
+            if not self.unfit:
+                try:
+                    sides = self._alternate(first)
+                except UnfitError as error:
+                    self.unfit = str(error)
+            if sides is None:
+                sides = self._in_turns(first)
+        finally:
+            self._expected = time.monotonic() - started
+            self._time.spend(self._expected)
         line: Dict[str, Any] = {"type": "pair", "case": self.item.nodeid}
         line.update(here=sides.here, there=sides.there, here_first=first)
         if sides.rounds is not None:
@@ -188,9 +194,7 @@ class Comparison:
             change = percent(math.expm1(-pair.difference), sign=True)
             text += f"{before} {unit} there, {change} here"
         else:
-            text += (
-                f"{before} -> {short_number(here['median'])} {unit}, disturbed by other programs"
-            )
+            text += f"{before} -> {short_number(here['median'])} {unit}, {sides.why_unusable}"
         self.config.stash[progress_key].line(f"{text} ({self._expected:.0f} s)")
 
     def _say(self, what: str) -> None:
@@ -206,7 +210,7 @@ class Comparison:
             processes.start(first)
             self._say("taking turns")
             rounds = processes.measure(option.budget, option.target_precision, steps_of(self.item))
-            here, there = processes.benchmarks(rounds)
+            here, there = processes.benchmarks(rounds, first)
         return Sides(here, there, first, rounds)
 
     def _in_turns(self, first: bool) -> Sides:

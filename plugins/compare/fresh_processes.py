@@ -12,15 +12,19 @@ from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.gate.countable import given_up
 from ipubench.plugins.gate.rule import LEAST_FRESH
 from ipubench.plugins.processes.fresh import measure_again
+from ipubench.plugins.processes.worker import workers_in_turns
 from ipubench.plugins.record.record import record_of, rounds_of, was_disturbed
 from ipubench.plugins.record.text import counted, short_number
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
+from ipubench.plugins.run.time_spent import spent_key
 
 #: Processes that measure each case of a baseline: its own and fresh ones.
 BASELINE_PROCESSES = 9
 #: Python, pytest and a framework's imports, before anything is known.
 START_SECONDS = 3.0
+#: Parts of a run's time that say nothing of a fresh process, which has the run's device.
+NOT_OF_A_PROCESS = ("device", "quiet", "compare")
 
 
 class GateTime:
@@ -47,7 +51,8 @@ class GateTime:
 
 
 gate_time_key = pytest.StashKey[GateTime]()
-started_key = pytest.StashKey[float]()
+#: The seconds of the run, when a case began.
+_begun_key = pytest.StashKey[float]()
 
 
 def processes_wanted(config: pytest.Config) -> int:
@@ -59,16 +64,32 @@ def processes_wanted(config: pytest.Config) -> int:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Share the time among the cases of this run, or of this worker."""
+    """Share the time among the cases of this run, or of this worker.
+
+    Workers that take turns each have an equal part of it.
+    """
     config = session.config
     cases = math.ceil(len(selected(config)) / worker_count(config))
-    config.stash[gate_time_key] = GateTime(config.option.gate_time, cases)
+    given = config.option.gate_time
+    seconds = None if given is None else given / workers_in_turns(config)
+    config.stash[gate_time_key] = GateTime(seconds, cases)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Note when a case starts: its own measurement says how long a fresh one will take."""
-    item.stash[started_key] = time.monotonic()
+    item.stash[_begun_key] = _working_seconds(item.config)
+
+
+def seconds_of_own(item: pytest.Item) -> float:
+    """Return what the run's own process of a case has taken so far."""
+    return _working_seconds(item.config) - item.stash[_begun_key]
+
+
+def _working_seconds(config: pytest.Config) -> float:
+    """Return the seconds of this run, less those of what a fresh process does not do."""
+    spent = config.stash[spent_key].of_run()
+    return math.fsum(seconds for part, seconds in spent.items() if part not in NOT_OF_A_PROCESS)
 
 
 class FreshProcesses:
@@ -80,7 +101,7 @@ class FreshProcesses:
         self._progress: Progress = item.config.stash[progress_key]
         self._time = item.config.stash[gate_time_key]
         self._time.begin()
-        self._expected = time.monotonic() - item.stash[started_key] + START_SECONDS
+        self._expected = seconds_of_own(item) + START_SECONDS
         self.benchmarks: List[Dict[str, Any]] = []
 
     def __call__(self, number: int) -> Optional[Dict[str, Any]]:
@@ -109,9 +130,11 @@ class FreshProcesses:
         number = len(self.benchmarks) + 1
         self._progress.phase(f"fresh process {number}")
         config, started = self._item.config, time.monotonic()
-        found = measure_again(config, self._item.nodeid)
-        spent = time.monotonic() - started
-        self._time.spend(spent)
+        try:
+            found = measure_again(config, self._item.nodeid)
+        finally:
+            spent = time.monotonic() - started
+            self._time.spend(spent)
         self._expected = spent
         self.benchmarks.append(found)
         config.stash[run_key].add({"type": "fresh", "benchmark": found})

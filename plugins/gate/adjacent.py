@@ -76,18 +76,27 @@ class AdjacentRounds:
 
         Both halves also found the machine in one state.
         """
-        equally = [
-            equally_disturbed(here, there) for here, there in zip(self.here.lost, self.there.lost)
-        ]
+        equally = self._equally()
         if not self.here.copies_ms:
             return equally
         same = map(same_state, self.here.copies_ms, self.there.copies_ms)
         return [one and state for one, state in zip(equally, same)]
 
+    def _equally(self) -> List[bool]:
+        lost = zip(self.here.lost, self.there.lost)
+        return [equally_disturbed(here, there) for here, there in lost]
+
     @property
     def enough(self) -> bool:
         """Whether enough pairs of rounds, of both orders, are comparable to say anything."""
-        kept = self.comparable()
+        return self._enough(self.comparable())
+
+    @property
+    def in_two_states(self) -> bool:
+        """Whether there would be enough, had all halves found the machine in one state."""
+        return not self.enough and self._enough(self._equally())
+
+    def _enough(self, kept: Sequence[bool]) -> bool:
         orders = {first for first, compared in zip(self.here_first, kept) if compared}
         return sum(kept) >= max(LEAST_COMPARABLE, LEAST_SHARE * len(kept)) and len(orders) == 2
 
@@ -164,10 +173,17 @@ class AdjacentRounds:
         most = (1 + STRETCH) * budget if any(kept) else budget
         return "disturbed" if math.fsum(spent) >= most else ""
 
-    def taken(self) -> float:
-        """Return the median of the share that others took, over the rounds of both sides."""
+    def taken(self, compared: bool = False) -> float:
+        """Return the median of the share that others took, over the rounds of both sides.
+
+        ``compared``: over those that are compared only.
+        """
+        kept = self.comparable() if compared else [True] * len(self.here_first)
         known = [
-            share for side in (self.here, self.there) for share in side.lost if share is not None
+            share
+            for side in (self.here, self.there)
+            for share, counts in zip(side.lost, kept)
+            if counts and share is not None
         ]
         return statistics.median(known) if known else 0.0
 

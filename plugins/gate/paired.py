@@ -17,11 +17,18 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ipubench.plugins.gate.adjacent import AdjacentRounds
-from ipubench.plugins.gate.countable import is_clean
+from ipubench.plugins.gate.countable import is_clean, left_out, same_copy
 from ipubench.plugins.gate.inference import Effect, corrected, decide
 from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, log_cost, typical
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
-from ipubench.plugins.record.record import SCALARS, THROUGHPUT, differences, record_of, sample_of
+from ipubench.plugins.record.record import (
+    SCALARS,
+    THROUGHPUT,
+    at_once,
+    differences,
+    record_of,
+    sample_of,
+)
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import INCONCLUSIVE, UNJUDGED, Verdict
 
@@ -35,6 +42,8 @@ FALSE_ALARMS = 0.025
 MOST_DISTURBED = 4
 #: From this share of the rounds' time on, what other programs took is said with the change.
 SAID_SHARE = 0.10
+#: What is said of rounds whose copies in memory took very different times.
+TWO_STATES = "the two sides found the machine in two states"
 #: Without a threshold pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
 Benchmark = Dict[str, Any]
@@ -56,7 +65,24 @@ class Sides(NamedTuple):
         """Whether other programs left enough of the pair to compare."""
         if self.rounds is not None:
             return self.rounds.enough
-        return all(is_clean(_sample(one)) for one in (self.here, self.there))
+        return all(is_clean(_sample(one)) for one in (self.here, self.there)) and self._same_state
+
+    @property
+    def _same_state(self) -> bool:
+        here, there = _sample(self.here), _sample(self.there)
+        return same_copy(here, there.get("copy_ms"))
+
+    @property
+    def in_two_states(self) -> bool:
+        """Whether it is the state of the machine that leaves too little to compare."""
+        if self.rounds is not None:
+            return self.rounds.in_two_states
+        return all(is_clean(_sample(one)) for one in (self.here, self.there)) and not self.usable
+
+    @property
+    def why_unusable(self) -> str:
+        """Why there is too little to compare, in words."""
+        return TWO_STATES if self.in_two_states else "disturbed by other programs"
 
     @property
     def lost(self) -> float:
@@ -127,6 +153,11 @@ def incomparable(here: Benchmark, there: Benchmark) -> List[str]:
         found.append(f"another device there ({theirs['device']['fingerprint']})")
     if ours["throughput"]["unit"] != theirs["throughput"]["unit"]:
         found.append(f"another unit there ({theirs['throughput']['unit']})")
+    if at_once(ours) != at_once(theirs):
+        found.append(
+            f"requests sent at once ({at_once(theirs):g} of those configured there, "
+            f"{at_once(ours):g} here)"
+        )
     return found
 
 
@@ -204,11 +235,13 @@ def cpu_words(measured: Sequence[Sides]) -> List[str]:
 
 
 def beside_words(measured: Sequence[Sides]) -> List[str]:
-    """Say how much others took from both sides alike, where it is worth a word.
+    """Say how much others took of the rounds that are compared, where it is worth a word.
 
-    The change holds beside them: another speed without them is not measured.
+    They took it from both sides alike, and the change holds beside them: another speed without
+    them is not measured. Of whole processes only clean rounds are compared.
     """
-    share = statistics.median(sides.lost for sides in measured)
+    rounds = [sides.rounds for sides in measured if sides.rounds is not None]
+    share = statistics.median(one.taken(compared=True) for one in rounds) if rounds else 0.0
     if share < SAID_SHARE:
         return []
     return [f"other programs took {_share_text(share)} of the rounds' time, on both sides alike"]
@@ -223,13 +256,7 @@ def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
         return Verdict(INCONCLUSIVE, in_turns=True, reasons=tuple(reasons))
     disturbed = [sides for sides in measured if not sides.usable]
     if disturbed:
-        share = statistics.median(sides.lost for sides in disturbed)
-        said = (
-            f"other programs took {_share_text(share)} of the rounds' time, so {len(disturbed)} of "
-            f"{len(measured)} pairs have too few rounds that can be compared: run it again while "
-            "they rest, or add --wait-for-quiet=2min"
-        )
-        reasons = [said, *cpu_words(measured), *reasons]
+        reasons = [_why_too_few(disturbed, len(measured)), *cpu_words(measured), *reasons]
     return Verdict(
         INCONCLUSIVE,
         before=typical([_sample(sides.there) for sides in measured], THROUGHPUT),
@@ -240,6 +267,22 @@ def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
         in_turns=True,
         reasons=tuple(reasons),
     )
+
+
+def _why_too_few(disturbed: Sequence[Sides], count: int) -> str:
+    share = statistics.median(sides.lost for sides in disturbed)
+    why = f"other programs took {_share_text(share)} of the rounds' time"
+    do = "run it again while they rest, or add --wait-for-quiet=2min"
+    if 2 * sum(sides.in_two_states for sides in disturbed) > len(disturbed):
+        why, do = TWO_STATES, "other machines of its host do that: try again later"
+    pairs = f"{len(disturbed)} of {count} pairs have too few rounds that can be compared"
+    return f"{why}, so {pairs}: {do}"
+
+
+def not_judged(found: Sequence[MetricVerdict], thresholds: Mapping[str, float]) -> List[str]:
+    """Say which metrics have a threshold and no verdict, because a side has no such figure."""
+    judged = {one.metric for one in found}
+    return [left_out(name) for name in SCALARS if name in thresholds and name not in judged]
 
 
 def verdict_on_pairs(

@@ -26,6 +26,7 @@ from ipubench.plugins.gate.countable import (
     comparable,
     given_up,
     is_clean,
+    left_out,
     lost_words,
     same_copy,
     usual_copy,
@@ -255,7 +256,7 @@ class _Comparison:
         return there
 
     def _leave_out(self, metric: str) -> None:
-        reason = f"{metric} is not judged: some process has none that can be compared"
+        reason = left_out(metric)
         if reason not in self.reasons:
             self.reasons.append(reason)
 

@@ -27,6 +27,7 @@ LEAST_ROUNDS = 3
 LEAST_SHARE, MANY_ROUNDS = 0.5, 20
 #: The machine is quiet while others use less than this share of its CPUs, in one look.
 QUIET, LOOK_SECONDS = 0.03, 1.0
+NOT_QUIET = "the machine was not quiet within"
 UNKNOWN = "this system does not count how long threads wait"
 
 
@@ -172,7 +173,7 @@ def wait_for_quiet(
             return
         if time.monotonic() > deadline:
             raise CaseError(
-                f"the machine was not quiet within {most_seconds:g} s: others used {used:.0%} of "
+                f"{NOT_QUIET} {most_seconds:g} s: others used {used:.0%} of "
                 f"its {contention.cpu_count} CPUs in the last second; wait longer with "
                 "--wait-for-quiet, end what runs beside this, or compare with --against, which "
                 "measures both sides at one time"

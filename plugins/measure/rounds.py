@@ -29,7 +29,7 @@ USUAL_SHARE_OF_PEAK = 0.3
 MOST_UNLIKE = 2.0
 # A call that is longer than this many rounds is long by itself.
 MOST_OF_A_DISTURBANCE = 5
-# The gate compares 10% quantiles of rounds: fewer rounds would make them a matter of luck.
+# The gate compares medians of rounds: of fewer they would be a matter of luck.
 LEAST_ROUNDS_FOR_PRECISION = 20
 # While rounds still get faster, this many more are dropped at most.
 MOST_EXTRA_WARM_UP = 10

@@ -8,6 +8,7 @@ sides' rounds alike.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import sys
 from abc import ABC, abstractmethod
@@ -26,7 +27,7 @@ from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention, per_interval
 from ipubench.fixtures.machine.state import copy_look
-from ipubench.plugins.gate.adjacent import AdjacentRounds, block
+from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds, block
 from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.fresh import (
     FreshError,
@@ -184,16 +185,20 @@ class AlternatingProcesses(TwoProcesses):
             self.launch(here_first)
         self.prepare(here_first)
 
-    def benchmarks(self, rounds: AdjacentRounds) -> List[Dict[str, Any]]:
-        """End both processes; return the benchmark of the one here and of the one there."""
+    def benchmarks(self, rounds: AdjacentRounds, here_first: bool) -> List[Dict[str, Any]]:
+        """End both processes; return the benchmark of the one here and of the one there.
+
+        A record has figures that are measured for it, so the sides come in the pair's order.
+        """
         self.progress("recording")
-        found: List[Dict[str, Any]] = []
-        for name in (HERE, THERE):
-            found.append(self._order(name, "record", rounds.stopped_by))
+        records: Dict[str, Dict[str, Any]] = {}
+        for name in _names(here_first):
+            records[name] = self._order(name, "record", rounds.stopped_by)
             self._order(name, "close")
             # What it has imported is known at its end.
             if self._sides[name].close() == only_from.USAGE_ERROR:
                 raise self._error(name, "modules of another checkout were imported", "")
+        found = [records[HERE], records[THERE]]
         rounds.items_here, rounds.items_there = (
             float(record_of(one)["items_per_round"]) for one in found
         )
@@ -246,7 +251,9 @@ class Contended:
     """
 
     def __init__(self, device: str) -> None:
-        self._contention = Contention()
+        # Both sides are pinned as this process is; what starts and ends them is not.
+        cpus = frozenset(os.sched_getaffinity(0)) if sys.platform == "linux" else None
+        self._contention = Contention(cpus=cpus)
         # A fake device's time is not the machine's.
         self._available = device != "fake" and self._contention.available
         self._look = copy_look() if device == "cpu" else None
@@ -262,34 +269,36 @@ class Contended:
     def complete(self, rounds: AdjacentRounds) -> None:
         """Give all rounds so far the shares that others took of them."""
         count = len(rounds.here_first)
-        sides = (rounds.here, rounds.there)
-        if not self._available:
-            for side in sides:
-                side.lost = side.by_others = side.waited = side.cpu_seconds = [None] * count
-            return
-        self._contention.read()
-        readings = self._contention.readings
-        taken = per_interval(readings)
-        used = [after.ours - before.ours for before, after in zip(readings, readings[1:])]
-        del readings[-1]
         # The latest round has not been looked at from its end yet.
         after = [*self._copies[1:], *self._copies[-1:]]
         copies = [round(max(pair), 4) for pair in zip(self._copies, after)]
-        for number, side in enumerate(sides):
+        if self._available:
+            self._contention.read()
+            readings = self._contention.readings
+            taken = per_interval(readings)
+            used = [after.ours - before.ours for before, after in zip(readings, readings[1:])]
+            del readings[-1]
+        for number, side in enumerate((rounds.here, rounds.there)):
             mine = [
                 2 * k + (number if first else 1 - number)
                 for k, first in enumerate(rounds.here_first)
             ]
-            side.lost = [taken[k].lost for k in mine]
-            side.by_others = [taken[k].by_others for k in mine]
-            side.waited = [taken[k].waited for k in mine]
-            side.cpu_seconds = [used[k] for k in mine]
             side.copies_ms = [copies[k] for k in mine] if copies else []
+            if self._available:
+                side.lost = [taken[k].lost for k in mine]
+                side.by_others = [taken[k].by_others for k in mine]
+                side.waited = [taken[k].waited for k in mine]
+                side.cpu_seconds = [used[k] for k in mine]
+            else:
+                side.lost = side.by_others = side.waited = side.cpu_seconds = [None] * count
 
 
 def steps_of(item: pytest.Item) -> Optional[int]:
-    """Return the rounds that were asked for on the command line, or None."""
+    """Return the rounds that were asked for on the command line, or None.
+
+    They are at least as many as can say anything, half of them in each order.
+    """
     case: Optional[Case] = case_of(item)
     if case is None or "steps" not in case.overrides:
         return None
-    return int(case.config.steps)
+    return max(LEAST_COMPARABLE, int(case.config.steps))

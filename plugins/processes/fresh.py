@@ -115,14 +115,16 @@ def most_seconds(config: pytest.Config, nodeid: str) -> float:
     """Return how long a fresh process of a case may take, given what its first one took."""
     run = config.stash.get(run_key, None)
     first = run.results.benchmarks.get(nodeid) if run is not None else None
+    wait = float(config.option.wait_for_quiet or 0.0)
     if first is None:
-        return LEAST_SECONDS + TIMES_THE_FIRST * float(config.option.budget)
+        return LEAST_SECONDS + wait + TIMES_THE_FIRST * float(config.option.budget)
     record = record_of(first)
     parts = [record[name] for name in ("build_seconds", "compile_seconds", "first_step_seconds")]
     # A command of a benchmarks.yml does more than its rounds.
     parts.append(record.get("spec", {}).get("seconds", 0.0))
     parts += [*rounds_of(first), *record["canary"]["seconds"], *record["rounds"]["dropped_seconds"]]
-    return LEAST_SECONDS + TIMES_THE_FIRST * math.fsum([config.option.budget, *parts])
+    measuring = TIMES_THE_FIRST * math.fsum([config.option.budget, *parts])
+    return LEAST_SECONDS + wait + measuring
 
 
 def run_bounded(

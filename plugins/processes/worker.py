@@ -17,6 +17,7 @@ from typing import Any, Dict, Generator, Iterator, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.host_process import end_with_parent
@@ -44,6 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
     given = getattr(config, "workerinput", {}).get(PART)
     if given is not None:
         config.pluginmanager.register(Worker(config, Handover(**given)), "ipubench-worker")
+
+
+def workers_in_turns(config: pytest.Config) -> int:
+    """Return how many workers of a run measure one case at a time, this one among them."""
+    given = getattr(config, "workerinput", {}).get(PART)
+    return worker_count(config) if given is not None and Handover(**given).shared else 1
 
 
 @contextlib.contextmanager

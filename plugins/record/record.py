@@ -256,7 +256,7 @@ def differences(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
         for key in sorted({*now[group], *before[group]}):
             if now[group].get(key) != before[group].get(key):
                 found.append(f"{key} {before[group].get(key)} -> {now[group].get(key)}")
-    ours, theirs = _at_once(now), _at_once(before)
+    ours, theirs = at_once(now), at_once(before)
     if ours != theirs:
         found.append(f"requests sent at once ({theirs} of those configured, now {ours})")
     ours, theirs = _source(now), _source(before)
@@ -269,7 +269,7 @@ def differences(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
     return found
 
 
-def _at_once(record: Dict[str, Any]) -> float:
+def at_once(record: Dict[str, Any]) -> float:
     """Return which share of a round's requests wait at once, as each then waits longer; else 1."""
     asynchronous = record["effective"].get("request_type") == "async"
     share = record.get("rounds", {}).get("shortened", 1.0) if asynchronous else 1.0

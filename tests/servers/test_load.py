@@ -9,7 +9,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy as np
 import pytest
@@ -126,7 +126,7 @@ def test_a_run_that_did_not_is_invalid_and_says_why(more: Any, why: str) -> None
 def test_the_rate_that_is_kept_is_that_of_the_requests_as_they_were_due() -> None:
     """Random arrivals of 200 requests take some percent more or less time than 200 / rate."""
     latencies = [0.01] * 200
-    random = {"latencies": latencies, "due_within": 2.1, "seconds": 2.11}
+    random: Dict[str, Any] = {"latencies": latencies, "due_within": 2.1, "seconds": 2.11}
     assert judge(LOAD, answers(**random)) == []
     (missed,) = judge(LOAD, answers(**{**random, "due_within": 2.0, "seconds": 2.2}))
     assert missed == "the server answered 90.9 of 100.0 questions a second"
@@ -134,7 +134,7 @@ def test_the_rate_that_is_kept_is_that_of_the_requests_as_they_were_due() -> Non
 
 def test_the_last_answer_may_take_as_long_as_its_bound() -> None:
     slow = dataclasses.replace(LOAD, bound_seconds=1.0)
-    late = {"latency": 0.9, "due_within": 6.61, "seconds": 7.51}
+    late: Dict[str, Any] = {"latency": 0.9, "due_within": 6.61, "seconds": 7.51}
     assert judge(slow, answers(**late)) == []
     assert len(judge(slow, answers(**{**late, "seconds": 8.2}))) == 1
 
