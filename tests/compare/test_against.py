@@ -105,11 +105,14 @@ def test_the_run_says_when_time_is_over(project: Project) -> None:
 
 
 def test_a_case_that_does_not_run_there_is_incomparable(project: Project) -> None:
+    """One for which the machine does not become quiet runs there, and is inconclusive."""
     source = (project.folder / "bench_fake.py").read_text()
     failing = source.replace(
         'if config.trouble == "error":',
         'if "SIDE" in os.environ and "synthetic" in str(meter.case):\n'
         '        raise CaseError("there is no such operator in this version")\n'
+        '    if "SIDE" in os.environ and "generated" in str(meter.case):\n'
+        '        raise CaseError("the machine was not quiet within 5 s: others used 70%")\n'
         '    if config.trouble == "error":',
     )
     (project.folder / "bench_fake.py").write_text(failing)
@@ -117,7 +120,9 @@ def test_a_case_that_does_not_run_there_is_incomparable(project: Project) -> Non
     outcome = project.run("-k", "beta", "--gate-cap=3", option, "--gate=5%").assert_code(0)
     line = outcome.line("incomparable: bench_fake.py::bench_fake[beta-synthetic]")
     assert "it does not run there: there is no such operator in this version" in line
-    outcome.line("1 incomparable, 1 pass")
+    line = outcome.line("inconclusive: bench_fake.py::bench_fake[beta-generated]")
+    assert "the machine was not quiet within 5 s" in line
+    outcome.line("1 incomparable, 1 inconclusive")
 
 
 @pytest.mark.parametrize(

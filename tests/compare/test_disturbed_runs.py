@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ipubench.plugins.compare import fresh_processes
+from ipubench.plugins.processes.worker import PART
 from tests.support.harness import Project
 
 CASE = ["-k", "beta-synthetic"]
@@ -98,6 +102,32 @@ def test_gate_time_ends_the_gate(stored: Project) -> None:
     outcome.line("1 inconclusive")
     outcome.line("its share of --gate-time was over before the answer was clear")
     assert "fresh" not in [line["type"] for line in stored.journal()]
+
+
+class Config:
+    """What a run's time is shared by."""
+
+    def __init__(self, gate_time: float, workers: int, shared: bool) -> None:
+        self.option = SimpleNamespace(gate_time=gate_time)
+        self.stash = pytest.Stash()
+        handover = {"selection": "", "host": "", "lease_holder": 1, "device_id": None}
+        part = {"workercount": workers, PART: {**handover, "shared": shared}}
+        self.workerinput = part if workers else {}
+
+
+@pytest.mark.parametrize(
+    ("workers", "shared", "share"),
+    [(0, False, 10.0), (4, False, 40.0), (4, True, 10.0)],
+)
+def test_workers_in_turns_have_one_gate_time_together(
+    workers: int, shared: bool, share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fresh_processes, "selected", lambda config: [None] * 12)
+    config: Any = Config(120.0, workers, shared)
+    fresh_processes.pytest_collection_finish(SimpleNamespace(config=config))  # type: ignore
+    time = config.stash[fresh_processes.gate_time_key]
+    time.begin()
+    assert time.allows(share - 0.01) and not time.allows(share + 0.01)
 
 
 def test_gate_time_that_is_enough_changes_nothing(stored: Project) -> None:

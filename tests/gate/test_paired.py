@@ -19,6 +19,7 @@ from ipubench.plugins.gate.paired import (
     incomparable,
     level_of_a_look,
     looks,
+    not_judged,
     paired_effect,
     precise,
     verdict_on_pairs,
@@ -232,8 +233,26 @@ def test_a_faster_case_has_improved_where_another_metric_only_passes() -> None:
 
 def test_a_metric_that_a_side_does_not_have_is_not_judged() -> None:
     sides = [(benchmark(0.1), benchmark(0.1, compile="cached"))] * 4
-    found = judged(sides, {"throughput": 0.05, "compile_time": 0.1})
+    thresholds = {"throughput": 0.05, "compile_time": 0.1}
+    found = judged(sides, thresholds)
     assert (found.kind, found.also) == ("pass", ())
+    metrics = compare(in_order(sides), thresholds, level=0.01)
+    assert not_judged(metrics, thresholds) == [
+        "compile_time is not judged: some process has none that can be compared"
+    ]
+    assert not_judged(metrics, {"throughput": 0.05}) == []
+
+
+QUIET = {"lost": [0.0] * 20, "kept": [True] * 20, "enough": True, "limit": 0.02}
+
+
+def test_whole_processes_in_two_states_are_not_compared() -> None:
+    slow_copy, usual = (
+        benchmark(0.1, contention={**QUIET, "copy_ms": copy}) for copy in (2.0, 1.0)
+    )
+    assert Sides(usual, usual).usable
+    sides = Sides(slow_copy, usual)
+    assert (sides.usable, sides.in_two_states) == (False, True)
 
 
 def test_the_canary_of_another_framework_changes_nothing() -> None:
@@ -253,8 +272,13 @@ def test_another_engine_is_named_and_compared() -> None:
         ({"config_hash": "x"}, "another configuration there"),
         ({"device": {"fingerprint": "gpu"}}, "another device there (gpu)"),
         ({"throughput": {"unit": "steps/s", "median": 1.0}}, "another unit there (steps/s)"),
+        (
+            {"rounds": {"shortened": 0.25}},
+            "requests sent at once (0.25 of those configured there, 1 here)",
+        ),
     ],
 )
 def test_what_cannot_be_compared(record: Dict[str, Any], reason: str) -> None:
-    assert incomparable(benchmark(0.1), benchmark(0.1, **record)) == [reason]
+    at_once: Dict[str, Any] = {"effective": {"precision": "float32", "request_type": "async"}}
+    assert incomparable(benchmark(0.1, **at_once), benchmark(0.1, **at_once, **record)) == [reason]
     assert incomparable(benchmark(0.1), benchmark(0.1)) == []
