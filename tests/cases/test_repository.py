@@ -188,14 +188,14 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
         "--device=cpu",
         "--sweep",  # generated images too
         "--budget=0.5",
-        "--set=micro_batch_size=4",
+        "--set=micro_batch_size=1",
         f"--dataset-dir={images}",
         f"--results-dir={tmp_path / 'results'}",
     ]
     outcome = run(environment, *words, framework="torch").assert_code(0)
     outcome.line(f"1 images could not be read and were replaced: {broken.name}")
     synthetic, generated, real = records(tmp_path / "results")
-    assert synthetic["name"] == "resnet18-bs4-synthetic"
+    assert synthetic["name"] == "resnet18-bs1-synthetic"
     assert [synthetic["compile"], generated["compile"], real["compile"]] == [
         "fresh", "reused", "reused",
     ]  # fmt: skip
