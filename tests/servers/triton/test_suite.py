@@ -53,7 +53,7 @@ def records(tmp_path: Path) -> Dict[str, Dict[str, Any]]:
 def test_the_server_joins_requests_to_batches(tmp_path: Path) -> None:
     run(
         tmp_path,
-        *("-k", "resnet50-clients1-async", "--batches-per-step=16"),
+        *("-k", "resnet50-clients1-async", "--batches-per-step=8"),
         *("--set=max_batch_size=4", "--set=max_queue_delay_ms=20", "--set=engine=eager"),
     ).assert_code(0)
     (record,) = records(tmp_path).values()
@@ -69,15 +69,15 @@ def test_a_network_is_served_and_answers_as_it_does_without_a_server(tmp_path: P
         tmp_path,
         "-k",
         "resnet50-clients1",
-        "--batches-per-step=8",
+        "--batches-per-step=4",
         "--set=micro_batch_size=2",
     ).assert_code(0)
     found = records(tmp_path)
     assert set(found) == {"sync", "async"}
     assert [found[kind]["compile"] for kind in ("sync", "async")] == ["fresh", "reused"]
     for record in found.values():
-        assert record["items_per_round"] == 8 * 2
-        assert record["latency"]["samples"] == 3 * 8
+        assert record["items_per_round"] == 4 * 2
+        assert record["latency"]["samples"] == 3 * 4
         assert record["effective"]["backend"] == "python"
         assert record["effective"]["engine"] in ("onednn", "compile", "openvino")
         assert record["effective"]["precision"] in ("bfloat16", "float32")
@@ -87,7 +87,7 @@ def test_a_network_is_served_and_answers_as_it_does_without_a_server(tmp_path: P
         assert record["throughput"]["unit"] == "images/s"
         assert len(record["canary"]["seconds"]) == 3
         assert record["latency"]["source"] == "the clients, per request"
-        assert record["effective_options"]["batches_per_step"] == 8
+        assert record["effective_options"]["batches_per_step"] == 4
     logs = {path.name.split("-")[0] for path in (tmp_path / "results" / "servers").iterdir()}
     assert logs == {"triton"}
     assert list((tmp_path / "temporary").glob("ipubench-*")) == []
