@@ -50,7 +50,7 @@ def run_alone(
 def run_pytest_in_copy(folder: Path, *words: str) -> Outcome:
     """Run ``pytest WORDS`` on the CPU in a copy of the project, with the copy's modules."""
     own = {"PYTHONPATH": str(folder), "IPUBENCH_LEASE_DIR": str(folder.parent)}
-    common = ("-m", "pytest", "--device=cpu", "-p", "no:cacheprovider")
+    common = ("-m", "pytest", "--device=cpu", *QUIETLY)
     return run_alone(folder, {**os.environ, **own}, *common, *words, seconds=600.0)
 
 
