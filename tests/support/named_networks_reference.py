@@ -12,6 +12,8 @@ import numpy as np
 
 EPSILON = 1.001e-5
 MOMENTUM = 0.97
+#: Size of a ResNet -> blocks of its stages.
+BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 #: Makes a norm layer from its name.
 Norm = Callable[[str], Any]
 
@@ -69,7 +71,7 @@ def _resnet(tf: Any, images: Any, size: int, norm: Norm) -> Any:
     images = layers.ReLU(name="conv1_relu")(_conv(tf, norm, images, "conv1", 64, 7, strides=2))
     images = layers.ZeroPadding2D(1, name="pool1_pad")(images)
     images = layers.MaxPooling2D(3, strides=2, name="pool1_pool")(images)
-    for stage, blocks in enumerate([2, 2, 2, 2] if size == 18 else [3, 4, 6, 3]):
+    for stage, blocks in enumerate(BLOCKS[size]):
         filters = 64 * 2**stage
         for index in range(blocks):
             name, stride = f"conv{stage + 2}_block{index + 1}", 2 if stage and not index else 1
