@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import lru_cache, partial
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
 
+from ipubench.models.tensorflow.cnn import blocks as all_blocks
 from ipubench.models.tensorflow.cnn.classification import Network, build_classifier, split_units
 from ipubench.models.tensorflow.cnn.fold import fold, folded_norms
 from ipubench.models.tensorflow.cnn.norms import group_norm
@@ -437,8 +439,15 @@ def loss_gradients(tf: Any, classifier: Any, inputs: Any, recompute: bool) -> An
     return step
 
 
-def test_recomputation_gives_the_same_gradients_and_draws(tf: Any) -> None:
-    classifier = varied(tf, TINY)
+# A first stage that does not widen, and a later one whose second block adds its input.
+TWO_STAGES = (all_blocks.Stage(1, 3, 1, 16, expands=False), all_blocks.Stage(2, 5, 2, 24))
+
+
+def test_recomputation_gives_the_same_gradients_and_draws(
+    tf: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(all_blocks, "STAGES", TWO_STAGES)
+    classifier = varied(tf, dataclasses.replace(TINY, depth_coefficient=1.0))
     inputs, seed = tf.constant(images(32, batch=4)), tf.constant([7, 8])
     kept = loss_gradients(tf, classifier, inputs, recompute=False)
     loss, gradients = kept(seed)
