@@ -56,9 +56,9 @@ def numpy_moments(config: Hmc, chains: int) -> Array:
     return np.transpose(sums) / config.hmc_steps
 
 
-@pytest.mark.parametrize("leapfrog_steps", [5, 3])
-def test_samples_are_of_the_exact_mean_and_variance(leapfrog_steps: int) -> None:
-    config = Hmc(hmc_steps=TRANSITIONS, leapfrog_steps=leapfrog_steps)
+def test_samples_are_of_the_exact_mean_and_variance() -> None:
+    # Not as many leapfrog steps as by default: the option counts.
+    config = Hmc(hmc_steps=TRANSITIONS, leapfrog_steps=3)
     found, reference = moments(config, CHAINS), numpy_moments(config, CHAINS)
     # Chains are independent: their spread is the error of their mean, correlations included.
     error = found.std(axis=0, ddof=1) / np.sqrt(CHAINS)
