@@ -37,7 +37,7 @@ def run(
         attach_error,
         "bench_inference/bench_cnn_torch.py", "-k", "resnet50-ipu", "--device=ipu-model",
         f"--results-dir={tmp_path}", "--set=micro_batch_size=2", "--set=device_iterations=3",
-        f"--set=model={model}", "--steps=4",
+        f"--set=model={model}", "--steps=2",
         *(() if "--set=random_weights=no" in words else RANDOM), *words, framework="torch",
     )  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
     found = records(tmp_path)
     assert set(found) == {"synthetic", "generated", "real"}
     for mode, record in found.items():
-        assert record["rounds"]["count"] == 4
+        assert record["rounds"]["count"] == 2
         assert record["rounds"]["batches_per_step"] == 3
         assert record["items_per_round"] == 2 * 3
         assert record["device"]["fingerprint"].startswith("ipu-model/emulated on ")

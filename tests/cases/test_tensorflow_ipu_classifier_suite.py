@@ -36,13 +36,13 @@ def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None
     record = only(tmp_path)
     effective = record["effective"]
     updates = record["rounds"]["batches_per_step"]
-    assert record["rounds"]["count"] == 4
+    assert record["rounds"]["count"] == 2
     assert record["items_per_round"] == 2 * 4 * 2 * updates
     assert effective["engine"] == "tensorflow-ipu"
     assert effective["ipus"] == 4
     assert effective["options"]["pipeline_schedule"] == "Grouped"
     assert effective["updates_per_call"] == updates
-    calls = 1 + 2 + 4  # to compile, to warm up, rounds; there may be more in between
+    calls = 1 + 2 + 2  # to compile, to warm up, rounds; there may be more in between
     assert record["counters"]["weight_updates"] >= updates * calls
     assert record["counters"]["loss"] >= 0
     assert '"pipeline": ' in text

@@ -37,7 +37,7 @@ MODEL = "--use_ipu_model"
 def run(tmp_path: Path, attach_error: str, *words: str) -> Outcome:
     environment = {**os.environ, "IPUBENCH_LEASE_DIR": str(tmp_path), "COLUMNS": "100"}
     environment.pop(TF_FLAGS, None)
-    fixed = ("--device=ipu-model", f"--results-dir={tmp_path}", "--batches-per-step=3", "--steps=4")
+    fixed = ("--device=ipu-model", f"--results-dir={tmp_path}", "--batches-per-step=3", "--steps=2")
     return run_program(PROGRAM, environment, attach_error, *fixed, *words, framework="tensorflow")
 
 
@@ -88,7 +88,7 @@ def test_the_suite_measures_the_kernels(
     found = records(tmp_path)
     assert {name.split("-bps3-")[0] for name in found} == {f"{name}-{data}" for name in chosen}
     for name, record in found.items():
-        assert record["rounds"]["count"] == 4
+        assert record["rounds"]["count"] == 2
         assert record["rounds"]["batches_per_step"] == 3
         assert record["items_per_round"] == (1 if name.startswith("lstm") else 32) * 3 * 2
         assert record["device"]["fingerprint"].startswith("ipu-model/emulated on ")
