@@ -13,6 +13,7 @@ import pytest
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.cpu import CpuDevice
+from tests.support.openvino import needs_openvino
 
 pytestmark = pytest.mark.framework
 
@@ -157,7 +158,7 @@ def test_openvino_takes_every_kind_of_layer(
     paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PyTorch's own fastest is the one that the networks above are measured with."""
-    pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+    needs_openvino()
     network = of_every_kind(torch, monkeypatch)
     raw = images(paths[:1], 96, torch)
     found = run(network, raw, "openvino", DTYPE, torch)
@@ -174,7 +175,7 @@ def test_a_kept_network_gives_the_same_logits(
     from ipubench.fixtures.runtimes.torch.engines import build_engine
 
     if engine == "openvino":
-        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+        needs_openvino()
     network = tiny(torch)
     raw = images(paths, 64, torch)
     logits, hits = [], []
@@ -245,7 +246,7 @@ def test_every_engine_takes_images_as_they_travel(
     from ipubench.fixtures.runtimes.torch.engines import build_engine
 
     if engine == "openvino":
-        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+        needs_openvino()
     network, dtype = tiny(torch), getattr(torch, DTYPE)
     raw = images(paths, 64, torch)
     given = raw if eight_bit else (raw / 255 if normalization == "host" else raw.float()).to(dtype)
@@ -272,7 +273,7 @@ def test_engines_take_residual_blocks_with_group_norms(
     tmp_path: Path,
 ) -> None:
     if engine == "openvino":
-        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+        needs_openvino()
     # With an answer that is kept, a crash of OpenVINO's compiler would end this process.
     monkeypatch.setenv("IPUBENCH_CACHE_DIR", str(tmp_path))
     network = small_resnet(torch, (2, 1, 1, 1), norm_layer=partial(torch.nn.GroupNorm, 8))

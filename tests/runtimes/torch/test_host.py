@@ -17,6 +17,7 @@ from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes import shared
 from tests.runtimes.torch.test_engines import small_resnet
+from tests.support.openvino import needs_openvino
 
 pytestmark = pytest.mark.framework
 SMALL = dataclasses.replace(HOST["resnet18"], micro_batch_size=2, data="synthetic")
@@ -73,7 +74,7 @@ def test_every_engine_agrees_with_float32_eager(
     engine: str, dtype: str, torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if engine == "openvino":
-        pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+        needs_openvino()
     if dtype == "bfloat16" and not CpuDevice().fast_bfloat16:
         pytest.skip("needs a CPU with AVX512_BF16 or AMX")
     from ipubench.fixtures.runtimes.torch import engines

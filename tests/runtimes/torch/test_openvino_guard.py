@@ -14,6 +14,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.runtimes.torch import openvino_guard
 from tests.support.harness import ROOT
+from tests.support.openvino import needs_openvino
 
 pytestmark = pytest.mark.framework
 # Programs that take the place of the one that compiles.
@@ -25,7 +26,7 @@ SHAPE = (2, 3, 16, 16)
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    pytest.importorskip("openvino", reason="needs OpenVINO: make setup installs it")
+    needs_openvino()
     return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
 
 
