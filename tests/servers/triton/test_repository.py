@@ -21,7 +21,12 @@ from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
 from ipubench.fixtures.servers.images import RequestImages
 from ipubench.fixtures.servers.triton.classifiers import HostClassifier
 from ipubench.fixtures.servers.triton.network import describe_network
-from ipubench.fixtures.servers.triton.repository import ServedModel, check_repository, poplar_model
+from ipubench.fixtures.servers.triton.repository import (
+    ServedModel,
+    check_repository,
+    link_models,
+    poplar_model,
+)
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from ipubench.fixtures.servers.triton.server import (
     Statistics,
@@ -129,6 +134,26 @@ def test_a_repository_that_cannot_be_used_is_refused(
 def test_a_repository_of_ours_passes_its_own_check(tmp_path: Path) -> None:
     ServedModel("net", "python", 4, (3, 8, 8), "FP32", files={"model.py": ""}).write(tmp_path)
     check_repository(tmp_path, "net")
+
+
+def test_a_server_gets_the_model_of_a_repository_and_those_that_its_ensemble_names(
+    tmp_path: Path,
+) -> None:
+    given = tmp_path / "given"
+    texts = {
+        "net": """step [ { model_name: 'first' }, { model_name: "last" } ] # model_name: "old" """,
+        "first": 'step [ { model_name: "part" }, { model_name: "net" } ]',
+        "last": 'backend: "python"',
+        "part": 'step [ { model_name: "missing" } ]',
+        "old": "",
+        "other": "",
+    }
+    for name, text in texts.items():
+        (given / name / "1").mkdir(parents=True)
+        (given / name / "config.pbtxt").write_text(text)
+    link_models(given, "net", tmp_path / "served")
+    found = {path.name: path.resolve() for path in (tmp_path / "served").iterdir()}
+    assert found == {name: given / name for name in ("net", "first", "last", "part")}
 
 
 def test_clients_have_requests_of_their_own(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -256,6 +257,30 @@ def test_a_given_repository_is_served_as_it_is(runtime: TinyRuntime, tmp_path: P
     step.close()
     runtime.close()
     assert config.is_file()
+
+
+def test_no_client_can_have_the_server_run_a_program(served: TinyRuntime, tmp_path: Path) -> None:
+    """Any user of the machine can be a client, and a model of the Python backend is a program."""
+    from tritonclient.utils import InferenceServerException
+
+    served.step().close()
+    mark = tmp_path / "run"
+    program = f"open({str(mark)!r}, 'w')\nclass TritonPythonModel:\n    pass\n"
+    client = served.server.connect()
+    for name in ("other", "tiny"):
+        with pytest.raises(InferenceServerException, match="not allowed"):
+            client.load_model(
+                name,
+                config=json.dumps({"backend": "python"}),
+                files={"file:1/model.py": program.encode()},
+            )
+    with pytest.raises(InferenceServerException, match="not allowed"):
+        client.unload_model("tiny")
+    client.close()
+    assert not mark.exists()
+    step = served.step()
+    step()
+    step.close()
 
 
 def test_a_client_imports_no_framework() -> None:
