@@ -30,6 +30,7 @@ from ipubench.fixtures.servers.triton.repository import (
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from ipubench.fixtures.servers.triton.server import (
     Statistics,
+    can_restrict,
     find_installation,
     link_backend,
     server_environment,
@@ -222,6 +223,13 @@ def test_a_server_that_is_missing_is_named(tmp_path: Path) -> None:
     installation = find_installation({"TRITON_SERVER": str(program)})
     with pytest.raises(CaseError, match="no backend python in .*; set TRITON_BACKENDS"):
         link_backend("python", installation, tmp_path / "made", {})
+
+
+def test_only_a_server_that_knows_restrictions_is_given_one(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.write_bytes(b"\x7fELF grpc-port\0")
+    new.write_bytes(b"\x7fELF grpc-port\0grpc-restricted-protocol\0")
+    assert [can_restrict(path) for path in (old, new, tmp_path / "none")] == [False, True, False]
 
 
 def test_the_poplar_backend_is_taken_from_the_sdk(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ for module in ("pytriton", "tritonclient.grpc"):
         module, reason="needs nvidia-pytriton and tritonclient: make setup installs"
     )
 
+SHARED = Path("/dev/shm")  # noqa: S108  only looked at
 # Serves the tiny model to a client and waits to be killed.
 PARENT = """
 import signal, sys
@@ -43,7 +44,7 @@ signal.pause()
 
 def files(scratch: Path) -> List[str]:
     """Return what there is of a server's files and of its shared memory."""
-    shared = [name for name in os.listdir("/dev/shm") if name.startswith(scratch.name)]  # noqa: S108  only looked at
+    shared = [name for name in os.listdir(SHARED) if name.startswith(scratch.name)]
     return shared + ([scratch.name] if scratch.exists() else [])
 
 
@@ -281,6 +282,26 @@ def test_no_client_can_have_the_server_run_a_program(served: TinyRuntime, tmp_pa
     step = served.step()
     step()
     step.close()
+
+
+def test_no_client_reaches_the_memory_of_the_python_backend(served: TinyRuntime) -> None:
+    """Its regions have names that every user sees, and hold what the server calls."""
+    from tritonclient.utils import InferenceServerException
+
+    served.step().close()
+    region = next(name for name in files(served.server.scratch) if (SHARED / name).is_file())
+    client = served.server.connect()
+    refusals = {
+        "plain": "This protocol is restricted",
+        "triton-grpc-protocol-nobody": "This protocol is restricted",
+        "triton-grpc-protocol-NOBODY": "Invalid metadata",  # gRPC's: it never leaves the client
+    }
+    for header, refusal in refusals.items():
+        with pytest.raises(InferenceServerException, match=refusal):
+            client.register_system_shared_memory(
+                "region", f"/{region}", 4096, headers={header: "nothing"}
+            )
+    client.close()
 
 
 def test_a_client_imports_no_framework() -> None:
