@@ -21,6 +21,7 @@ from ipubench.bench_inference import bench_triton as triton
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.servers import arrivals
 from ipubench.fixtures.servers.client import Client
+from ipubench.fixtures.servers.clients import Clients
 from ipubench.fixtures.servers.load import (
     CONSTANT,
     LEAST_QUERIES,
@@ -77,6 +78,32 @@ def test_a_run_lasts_as_asked_and_has_what_its_percentile_needs(
     load = Load.of(scenario, 10.0, qps, 0.0, 0.02, "")
     assert (load.queries, load.samples) == (queries, samples)
     assert load.queries >= LEAST_QUERIES[scenario]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "qps", "expected"),
+    [(OFFLINE, 0.0, 600.0), (SINGLE_STREAM, 0.0, 600.0), (MULTI_STREAM, 0.0, 600.0),
+     (SERVER, 100.0, 600.0), (CONSTANT, 0.1, 6620.0)],
+)  # fmt: skip
+def test_a_long_load_and_its_requests_may_take_longer(
+    scenario: str, qps: float, expected: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All requests of an offline run are sent at once, so the last waits for all the others."""
+    client = Scripted()
+    client.wanted = {"limit": 360.0, "model": "net"}
+    sent: List[Any] = []
+    monkeypatch.setattr(arrivals, "run", lambda *_: answers())
+
+    def order(_: Clients, orders: Any, seconds: float) -> Any:
+        sent.append(seconds)
+        return [client.load(orders[0]["load"])]
+
+    monkeypatch.setattr(Clients, "_order", order)
+    clients = Clients(0, tmp_path / "log", lambda _: None, False, "", "")
+    load = Load.of(scenario, 600.0, qps, 0.0, 0.01, "")
+    assert clients.load(load) == answers()
+    assert sent == [pytest.approx(360 + 2 * expected)]
+    assert client.wanted == {"limit": sent[0], "model": "net"}
 
 
 def answers(latency: float = 0.01, count: int = 662, **more: Any) -> Answers:
