@@ -274,6 +274,12 @@ def test_loadgen_sends_exactly_what_was_asked_for_and_judges_it(
     assert found.verdict in ("VALID", "INVALID")
     assert found.percentiles["p99"] >= found.percentiles["p50"] >= 0.001
     assert (tmp_path / "mlperf_log_summary.txt").is_file()
+    if scenario == MULTI_STREAM:
+        # LoadGen speaks of queries, and so must the number that is taken from its own.
+        slowest = [max(found.latencies[at : at + 8]) for at in range(0, len(found.latencies), 8)]
+        late = max(0.0, found.percentiles["p99"] - percentiles(slowest)["p99"])
+        assert found.late == late and found.lateness == [late]
+        assert ", 662 queries of 8 requests: p50 " in said_of(as_facts(load, found))
 
 
 class Sender:
