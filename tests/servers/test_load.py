@@ -303,6 +303,15 @@ def scenario(send: Any, **options: Any) -> Scenario:
     return Scenario(config, send, Path("logs"))
 
 
+def test_without_loadgen_its_scenarios_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for name in (SERVER, SINGLE_STREAM, MULTI_STREAM, OFFLINE):
+        config = dataclasses.replace(TRITON, scenario=name)
+        with pytest.raises(CaseError, match=f"scenario={name}: .* pip install mlcommons-loadgen"):
+            Scenario(config, Sender(), Path("logs"))
+    scenario(Sender(), target_qps=20.0)
+
+
 def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     send = Sender()
     searching = scenario(send, latency_bound_ms=20.0)
