@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.runtimes.fake import FakeStep
+from ipubench.fixtures.servers import arrivals
 from ipubench.fixtures.servers import load as load_of_servers
 from ipubench.fixtures.servers.in_process import UnderLoad
+from ipubench.fixtures.servers.load import Load
 from ipubench.fixtures.servers.options import LoadOptions
 
 
@@ -91,6 +94,28 @@ def test_ctrl_c_reaches_the_case_once_all_is_sent(inner: Counted, tmp_path: Path
     step._client._step = interrupted  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         step()
+
+
+def test_a_second_ctrl_c_does_not_wait_for_what_is_still_to_be_sent(
+    inner: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(arrivals, "run", lambda *_: over.wait())  # as LoadGen, which goes on
+    step = under_load(inner, tmp_path)
+
+    def interrupted(call: Any) -> None:
+        raise KeyboardInterrupt
+
+    step._client._answer = interrupted  # type: ignore[method-assign]
+    # Where this waited for the sender, it would be over here, and not before.
+    ending = threading.Timer(10.0, over.set)
+    ending.daemon = True
+    ending.start()
+    with pytest.raises(KeyboardInterrupt):
+        step._client.send(Load("constant", 1, target_qps=1.0))
+    assert not over.is_set()
+    over.set()
+    ending.cancel()
 
 
 @pytest.mark.parametrize(
