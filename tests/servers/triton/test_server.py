@@ -15,6 +15,7 @@ from typing import Iterator, List
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.process import free_port
 from ipubench.fixtures.servers import load as load_of_servers
 from tests.machine.test_process import runs, wait_until_gone
@@ -207,6 +208,25 @@ def test_a_client_that_is_killed_fails_the_case(served: TinyRuntime) -> None:
     step()
     assert step.counters()["server_requests"] == step.batches_per_step
     step.close()
+
+
+def test_a_server_that_has_ended_leaves_no_lock_and_no_open_file(runtime: TinyRuntime) -> None:
+    """A folder that the supervisor deleted would later be taken for one that somebody removed."""
+    runtime.step().close()
+    runtime.stop()  # what is made only once is made now
+    before = set(scratch._locks), len(os.listdir("/proc/self/fd"))
+    runtime.step().close()
+    assert runtime.server.scratch in scratch._locks
+    server = runtime.server
+    runtime.stop()
+    runtime.stop()
+    assert (set(scratch._locks), len(os.listdir("/proc/self/fd"))) == before
+    assert scratch.forget_lost() == [] and server.scratch.name
+    (runtime.orders / "fail-to-load").touch()
+    with pytest.raises(CaseError, match="before it was ready"):
+        runtime.step()
+    runtime.stop()
+    assert set(scratch._locks) == before[0]
 
 
 def test_a_model_that_cannot_be_loaded_fails_with_the_servers_reason(runtime: TinyRuntime) -> None:
