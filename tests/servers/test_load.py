@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from ipubench.bench_inference import bench_tensorflow_serving as serving
 from ipubench.bench_inference import bench_triton as triton
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.servers import arrivals
 from ipubench.fixtures.servers.client import Client
 from ipubench.fixtures.servers.clients import Clients
@@ -39,7 +41,10 @@ from ipubench.fixtures.servers.load import (
     percentiles,
     too_many_late,
 )
+from ipubench.fixtures.servers.options import LOAD_OPTIONS, LoadOptions
 from ipubench.fixtures.servers.scenario import Scenario, said_of
+from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
+from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 
 TRITON = triton.HOST["resnet50"]
 POSITIVE = st.floats(1e-4, 1e3)
@@ -379,6 +384,25 @@ def test_a_client_that_is_late_makes_the_case_fail_and_not_slow() -> None:
 def test_what_a_scenario_cannot_be_is_refused(options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(TRITON, data="generated", **options).check()
+
+
+def test_a_sweep_of_loads_asks_one_server(tmp_path: Path) -> None:
+    fields = {item.name for item in dataclasses.fields(LoadOptions)}
+    base = {item.name for item in dataclasses.fields(CaseConfig)}
+    assert fields - base == LOAD_OPTIONS
+    other: Any = {"scenario": SERVER, "target_qps": 5.0, "latency_bound_ms": 9.0}
+    runtimes: Any = [
+        (TritonRuntime(CpuDevice(), tmp_path, False), TRITON),
+        (
+            ServingRuntime(None, CpuDevice(), tmp_path, False),
+            serving.HOST["resnet50_infer_bs1-latency"],
+        ),
+    ]
+    for runtime, config in runtimes:
+        runtime._config = config
+        assert runtime.serves(dataclasses.replace(config, scenario_seconds=3.0, **other))
+        assert not runtime.serves(dataclasses.replace(config, micro_batch_size=17))
+        runtime.close()
 
 
 def test_both_servers_have_every_scenario_and_are_what_they_were_without_one() -> None:

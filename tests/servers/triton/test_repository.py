@@ -19,6 +19,7 @@ from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
 from ipubench.fixtures.servers.images import RequestImages
+from ipubench.fixtures.servers.options import LOAD_OPTIONS
 from ipubench.fixtures.servers.triton.classifiers import HostClassifier
 from ipubench.fixtures.servers.triton.network import describe_network
 from ipubench.fixtures.servers.triton.repository import (
@@ -255,9 +256,8 @@ def test_statistics_are_differences() -> None:
 
 
 def test_request_options_are_options_of_the_case() -> None:
-    assert TritonRuntime.request_options < set(effective_options(HOST["resnet50"], frozenset())) | {
-        "batches_per_step", "steps", "compile_only",
-    }  # fmt: skip
+    found = set(effective_options(HOST["resnet50"], frozenset())) | LOAD_OPTIONS
+    assert TritonRuntime.request_options < found | {"batches_per_step", "steps", "compile_only"}
 
 
 @pytest.mark.parametrize(
