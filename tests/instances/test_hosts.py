@@ -102,6 +102,7 @@ def test_open_mpi_is_told_which_variables_to_hand_over(
         (["--host=a"], ["--host=a", f"--mpi-local-args={EXPORTS}"]),
         (["--mpi-local-args=-x FOO"], [f"--mpi-local-args=-x FOO {EXPORTS}"]),
         (["--mpi-local-args", "-x FOO", "-v"], ["-v", f"--mpi-local-args=-x FOO {EXPORTS}"]),
+        (["--mpi-local-args=-x FOO= -x BAR=1"], [f"--mpi-local-args=-x FOO= -x BAR=1 {EXPORTS}"]),
         # What the user sets stays: Open MPI takes the last one, or refuses two.
         (
             ["--mpi-local-args=-x PATH=/opt/bin"],
