@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -278,6 +279,34 @@ def test_a_given_repository_is_served_as_it_is(runtime: TinyRuntime, tmp_path: P
     step.close()
     runtime.close()
     assert config.is_file()
+
+
+def test_a_given_model_with_several_versions_is_counted_and_with_other_outputs_named(
+    runtime: TinyRuntime, tmp_path: Path
+) -> None:
+    from ipubench.fixtures.servers.triton.classifiers import GivenRepository
+    from tests.support.triton import TinyClassifier
+
+    local = TinyClassifier("tiny", runtime.orders)
+    given = tmp_path / "given"
+    version = local.model().write(given)
+    shutil.copytree(str(version), str(given / "tiny" / "2"))
+    config = given / "tiny" / "config.pbtxt"
+    config.write_text(config.read_text() + "version_policy: { all { } }\n")
+    runtime.given = GivenRepository(str(given), "tiny", local, comparable=True)
+    step = runtime.step(batches_per_step=4)
+    step()
+    assert step.counters()["server_requests"] == 4
+    step.close()
+    runtime.stop()
+    for path in (config, version / "model.py", given / "tiny" / "2" / "model.py"):
+        path.write_text(path.read_text().replace("output_0", "scores"))
+    with pytest.raises(CaseError, match="tiny gives no output output_0, but scores"):
+        runtime.step()
+    step = runtime.step(benchmark_only=True)
+    with pytest.raises(CaseError, match="the model gives no output output_0, but scores"):
+        step()
+    step.close()
 
 
 def test_no_client_can_have_the_server_run_a_program(served: TinyRuntime, tmp_path: Path) -> None:
