@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -82,9 +83,15 @@ class Told:
     def files(self, command: List[str]) -> List[Tuple[str, str]]:
         """Return what the command's files say."""
         named = [Path(word.split("=", 1)[1]) for word in command if "=/" in word]
-        paths = [path for name in named for path in (sorted(name.rglob("*")), [name])]
-        flat = [path for group in paths for path in group if path.is_file()]
-        return [(path.name, path.read_text(errors="replace")) for path in flat]
+        # Triton's repository has links to the folders of its models.
+        within = [
+            Path(folder) / file
+            for name in named
+            for folder, _, files in os.walk(str(name), followlinks=True)
+            for file in files
+        ]
+        found = [path for path in (*sorted(within), *named) if path.is_file()]
+        return [(path.name, path.read_text(errors="replace")) for path in found]
 
     def answer(self) -> Any:
         """Return a version, or counts of nothing."""
