@@ -48,11 +48,6 @@ def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
     )
 
 
-def left_out(metric: str) -> str:
-    """Say that a metric has no verdict, although it has a threshold."""
-    return f"{metric} is not judged: some process has none that can be compared"
-
-
 def given_up(clean: Sequence[bool]) -> bool:
     """Tell whether the latest processes were all disturbed, so that no more should follow."""
     return len(clean) >= MOST_DISTURBED and not any(clean[-MOST_DISTURBED:])

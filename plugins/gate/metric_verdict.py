@@ -74,6 +74,11 @@ def typical(processes: Sequence[Dict[str, Any]], metric: str) -> float:
     return math.exp(-mean if metric == THROUGHPUT else mean)
 
 
+def left_out(metric: str) -> str:
+    """Say that a metric has no verdict, although it has a threshold."""
+    return f"{metric} is not judged: some process has none that can be compared"
+
+
 def build_verdict(
     throughput: MetricVerdict,
     others: Sequence[MetricVerdict],

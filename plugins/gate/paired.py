@@ -17,9 +17,15 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ipubench.plugins.gate.adjacent import AdjacentRounds
-from ipubench.plugins.gate.countable import is_clean, left_out, same_copy
+from ipubench.plugins.gate.countable import is_clean, same_copy
 from ipubench.plugins.gate.inference import Effect, corrected, decide
-from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, log_cost, typical
+from ipubench.plugins.gate.metric_verdict import (
+    MetricVerdict,
+    build_verdict,
+    left_out,
+    log_cost,
+    typical,
+)
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
 from ipubench.plugins.record.record import (
     SCALARS,
@@ -65,19 +71,19 @@ class Sides(NamedTuple):
         """Whether other programs left enough of the pair to compare."""
         if self.rounds is not None:
             return self.rounds.enough
-        return all(is_clean(_sample(one)) for one in (self.here, self.there)) and self._same_state
+        here, there = _sample(self.here), _sample(self.there)
+        return self._clean and same_copy(here, there.get("copy_ms"))
 
     @property
-    def _same_state(self) -> bool:
-        here, there = _sample(self.here), _sample(self.there)
-        return same_copy(here, there.get("copy_ms"))
+    def _clean(self) -> bool:
+        return all(is_clean(_sample(one)) for one in (self.here, self.there))
 
     @property
     def in_two_states(self) -> bool:
         """Whether it is the state of the machine that leaves too little to compare."""
         if self.rounds is not None:
             return self.rounds.in_two_states
-        return all(is_clean(_sample(one)) for one in (self.here, self.there)) and not self.usable
+        return self._clean and not self.usable
 
     @property
     def why_unusable(self) -> str:

@@ -26,7 +26,6 @@ from ipubench.plugins.gate.countable import (
     comparable,
     given_up,
     is_clean,
-    left_out,
     lost_words,
     same_copy,
     usual_copy,
@@ -39,7 +38,13 @@ from ipubench.plugins.gate.inference import (
     least_change,
     noise_floor,
 )
-from ipubench.plugins.gate.metric_verdict import MetricVerdict, build_verdict, log_cost, typical
+from ipubench.plugins.gate.metric_verdict import (
+    MetricVerdict,
+    build_verdict,
+    left_out,
+    log_cost,
+    typical,
+)
 from ipubench.plugins.record.record import (
     METRICS,
     THROUGHPUT,
@@ -243,8 +248,8 @@ class _Comparison:
             rule = self._metric_rule(metric, self._screening_side(metric))
             passes = rule.decide(self._log_costs([self.own], metric)) == PASS
             self.kinds[metric] = PASS if passes and clean and metric != "compile_time" else ""
-        if all(self.kinds.values()):
-            self.now = [self.own] if clean else []
+        if self.kinds and all(self.kinds.values()):
+            self.now = [self.own]
 
     def _can_judge(self, metric: str) -> bool:
         if not math.isfinite(self.rule.thresholds.get(metric, math.inf)):

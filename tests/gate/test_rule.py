@@ -325,6 +325,13 @@ def test_without_a_threshold_nothing_is_judged_or_measured() -> None:
     assert verdict.change == pytest.approx(-0.5, abs=0.01)
 
 
+def test_without_a_threshold_all_processes_are_shown() -> None:
+    now = with_processes(benchmark([0.1] * 9), [benchmark([0.2] * 9)])
+    verdict = gate.judge(now, stored(CALM), Rule({}), processes(CALM, []))
+    assert (verdict.kind, verdict.processes) == (UNJUDGED, 2)
+    assert verdict.now == pytest.approx(100 / 2**0.5)
+
+
 def test_another_metric_regresses_a_case_whose_speed_is_as_before() -> None:
     rule = Rule({**LIMIT, "latency_p99": 0.1})
     now = benchmark([0.1] * 9, latency={"p99_ms": 9.0})
