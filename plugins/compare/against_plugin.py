@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List
@@ -163,18 +162,9 @@ class Comparison:
             for some in (self.usable, self.measured)
         ]
         first = ahead <= [0, 0]
-        started, sides = time.monotonic(), None
-        try:
-            if not self.unfit:
-                try:
-                    sides = self._alternate(first)
-                except UnfitError as error:
-                    self.unfit = str(error)
-            if sides is None:
-                sides = self._in_turns(first)
-        finally:
-            self._expected = time.monotonic() - started
-            self._time.spend(self._expected)
+        with self._time.spending():
+            sides = self._sides(first)
+        self._expected = self._time.latest
         line: Dict[str, Any] = {"type": "pair", "case": self.item.nodeid}
         line.update(here=sides.here, there=sides.there, here_first=first)
         if sides.rounds is not None:
@@ -182,6 +172,15 @@ class Comparison:
         self.config.stash[run_key].add(line)
         self._report(sides)
         return sides
+
+    def _sides(self, first: bool) -> Sides:
+        """Measure a pair round by round in turns, or, where its step cannot, process by process."""
+        if not self.unfit:
+            try:
+                return self._alternate(first)
+            except UnfitError as error:
+                self.unfit = str(error)
+        return self._in_turns(first)
 
     def _report(self, sides: Sides) -> None:
         """Show what a pair says, in a line of its own."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
@@ -34,6 +35,8 @@ class GateTime:
         self._left = math.inf if seconds is None else seconds
         self._cases = cases
         self._share = math.inf
+        #: The seconds of the latest measurement.
+        self.latest = 0.0
 
     def begin(self) -> None:
         """Give the next case its share; what earlier ones left over is in it."""
@@ -44,10 +47,16 @@ class GateTime:
         """Tell whether the case has so much left."""
         return seconds <= self._share
 
-    def spend(self, seconds: float) -> None:
-        """Take from what is left."""
-        self._share -= seconds
-        self._left -= seconds
+    @contextlib.contextmanager
+    def spending(self) -> Iterator[None]:
+        """Take from what is left the time that a measurement takes, also where it fails."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.latest = time.monotonic() - started
+            self._share -= self.latest
+            self._left -= self.latest
 
 
 gate_time_key = pytest.StashKey[GateTime]()
@@ -129,20 +138,18 @@ class FreshProcesses:
     def _measure(self) -> None:
         number = len(self.benchmarks) + 1
         self._progress.phase(f"fresh process {number}")
-        config, started = self._item.config, time.monotonic()
-        try:
+        config = self._item.config
+        with self._time.spending():
             found = measure_again(config, self._item.nodeid)
-        finally:
-            spent = time.monotonic() - started
-            self._time.spend(spent)
-        self._expected = spent
+        self._expected = self._time.latest
         self.benchmarks.append(found)
         config.stash[run_key].add({"type": "fresh", "benchmark": found})
         throughput = record_of(found)["throughput"]
         rate = f"{short_number(throughput['median'])} {throughput['unit']}"
         note = ", disturbed by other programs" if was_disturbed(record_of(found)) else ""
         name = record_of(found)["name"]
-        self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({spent:.0f} s)")
+        took = f"{self._expected:.0f} s"
+        self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({took})")
 
 
 def most_time(config: pytest.Config, stored: List[Dict[str, Any]]) -> Optional[str]:

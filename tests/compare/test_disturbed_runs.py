@@ -124,7 +124,8 @@ def test_workers_in_turns_have_one_gate_time_together(
 ) -> None:
     monkeypatch.setattr(fresh_processes, "selected", lambda config: [None] * 12)
     config: Any = Config(120.0, workers, shared)
-    fresh_processes.pytest_collection_finish(SimpleNamespace(config=config))  # type: ignore
+    session: Any = SimpleNamespace(config=config)
+    fresh_processes.pytest_collection_finish(session)
     time = config.stash[fresh_processes.gate_time_key]
     time.begin()
     assert time.allows(share - 0.01) and not time.allows(share + 0.01)
