@@ -7,10 +7,10 @@ import contextlib
 import fcntl
 import json
 import os
-import selectors
 import shutil
 import subprocess
 import time
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, List, Optional, Type
@@ -179,10 +179,8 @@ class Browser:
     def _read(self, deadline: float, method: str) -> Dict[str, Any]:
         while b"\0" not in self._rest:
             left = max(0.0, deadline - time.monotonic())
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._in, selectors.EVENT_READ)
-                if not selector.select(left):
-                    raise BrowserError(f"no answer to {method} within {MOST_SECONDS:.0f} s")
+            if not wait([self._in], left):
+                raise BrowserError(f"no answer to {method} within {MOST_SECONDS:.0f} s")
             part = os.read(self._in, 1 << 16)
             if not part:
                 raise BrowserError(f"the browser has ended, asked for {method}")
