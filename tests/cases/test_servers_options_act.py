@@ -29,8 +29,8 @@ from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.servers.load import Answers, Load, percentiles
+from ipubench.fixtures.servers.triton.installation import Installation
 from ipubench.fixtures.servers.triton.network import FACTS
-from ipubench.fixtures.servers.triton.server import Installation
 from tests.doubles import poptorch_export, tensorflow_ipu, tensorflow_serving
 from tests.doubles.poptorch import recorder
 from tests.support.kernels import no_images

@@ -106,7 +106,7 @@ def test_a_second_ctrl_c_does_not_wait_for_what_is_still_to_be_sent(
     def interrupted(call: Any) -> None:
         raise KeyboardInterrupt
 
-    step._client._answer = interrupted  # type: ignore[method-assign]
+    monkeypatch.setattr(step._client, "_answer", interrupted)
     # Where this waited for the sender, it would be over here, and not before.
     ending = threading.Timer(10.0, over.set)
     ending.daemon = True

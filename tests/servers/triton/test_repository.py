@@ -21,6 +21,12 @@ from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
 from ipubench.fixtures.servers.images import RequestImages
 from ipubench.fixtures.servers.options import LOAD_OPTIONS
 from ipubench.fixtures.servers.triton.classifiers import HostClassifier
+from ipubench.fixtures.servers.triton.installation import (
+    can_restrict,
+    find_installation,
+    link_backend,
+    server_environment,
+)
 from ipubench.fixtures.servers.triton.network import describe_network
 from ipubench.fixtures.servers.triton.repository import (
     ServedModel,
@@ -29,13 +35,7 @@ from ipubench.fixtures.servers.triton.repository import (
     poplar_model,
 )
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
-from ipubench.fixtures.servers.triton.server import (
-    Statistics,
-    can_restrict,
-    find_installation,
-    link_backend,
-    server_environment,
-)
+from ipubench.fixtures.servers.triton.server import Statistics
 
 # The numbers of the original program's configurations.
 ORIGINAL = {
