@@ -22,6 +22,7 @@ from typing import Any, Counter, Dict, List, NamedTuple
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.text import markdown_row
 from scripts.gate_study.collect import ROOT
+from scripts.gate_study.commits import GitError, git
 from scripts.gate_study.neighbours import LOADS, neighbours
 
 #: The line that runs a round, and the same with a share of batches more.
@@ -29,7 +30,6 @@ STEP = "fixtures/runtimes/tensorflow/host/step.py"
 ROUND = "        self.run(self.batches_per_step)\n"
 SLOWED = "        self.run(max(1, round({factor} * self.batches_per_step)))\n"
 EQUAL, SLOWER = "nothing", "slower"
-WHO = ("-c", "user.name=study", "-c", "user.email=study@localhost", "-c", "commit.gpgsign=false")
 
 
 class LiveError(Exception):
@@ -43,16 +43,6 @@ class Answer(NamedTuple):
     change: float
     pairs: int
     seconds: float
-
-
-def git(folder: Path, *words: str) -> None:
-    """Run git in a folder. Raises LiveError."""
-    command = ["git", *WHO, *words]
-    answer = subprocess.run(
-        command, cwd=str(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    if answer.returncode:
-        raise LiveError(f"{' '.join(command)}: {answer.stdout.decode(errors='replace')}")
 
 
 def make_clone(folder: Path, slower: float) -> None:
@@ -128,7 +118,7 @@ def main() -> None:
                     for branch, found in answers.items():
                         found.append(compare(folder, branch, given.case, options))
                         print(f"{number + 1} {branch}: {found[-1]}", flush=True)
-    except LiveError as error:
+    except (GitError, LiveError) as error:
         raise SystemExit(str(error)) from None
     head = ["what the commit does", f"verdicts beside {given.load}", "change", "pairs", "time"]
     rows = [row(branch, given.slower, found) for branch, found in answers.items()]

@@ -28,6 +28,7 @@ from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.devices.lease import lease
 from ipubench.plugins.record.text import markdown_row
 from scripts.gate_study.collect import CASES, ROOT
+from scripts.gate_study.commits import GitError, git
 from scripts.gate_study.study import share_text, short_name
 
 #: Branch -> extra work as a share of a round. asv sees another commit for equal code, too.
@@ -131,30 +132,18 @@ def make_repository(folder: Path, case: str, facts: Dict[str, Any]) -> None:
     }
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    _git(folder, "init", "--quiet", "--initial-branch=base")
+    git(folder, "init", "--quiet", "--initial-branch=base")
     _commit(folder, "base", 0)
     for branch, share in BRANCHES.items():
-        _git(folder, "checkout", "--quiet", "-b", branch, "base")
+        git(folder, "checkout", "--quiet", "-b", branch, "base")
         _commit(folder, branch, round(share * facts["calls"]))
-    _git(folder, "checkout", "--quiet", "base")
+    git(folder, "checkout", "--quiet", "base")
 
 
 def _commit(folder: Path, name: str, calls: int) -> None:
     (folder / "slowed.py").write_text(f'"""{name}"""\n\nCALLS = {calls}\n', encoding="utf-8")
-    _git(folder, "add", "--all")
-    who = (
-        "-c",
-        "user.name=study",
-        "-c",
-        "user.email=study@localhost",
-        "-c",
-        "commit.gpgsign=false",
-    )
-    _git(folder, *who, "commit", "--quiet", "--message", name)
-
-
-def _git(folder: Path, *words: str) -> None:
-    run(["git", *words], folder)
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", name)
 
 
 def install_asv(folder: Path) -> str:
@@ -238,7 +227,7 @@ def main() -> None:
             with lease(("cpu",), LEASE_SECONDS, print):
                 for number, case in enumerate(cases):
                     rows.append(study(case, asv, Path(folder) / str(number), options))
-        except AsvError as error:
+        except (AsvError, GitError) as error:
             raise SystemExit(str(error)) from None
     head = ["asv continuous", "equal called slower", "5% slower", "10% slower", "each took"]
     for cells in (head, ["---"] * len(head), *rows):
