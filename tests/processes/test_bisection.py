@@ -59,7 +59,7 @@ def test_the_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     outcome.line(f"{slow} is the first bad commit")
     outcome.line("slower: bad: regressed -20.0%")
     outcome.line("with it again: good: pass")
-    outcome.line("cannot be imported: skipped: no verdict (exit code")
+    outcome.line("cannot be imported: skipped: no verdict (exit code 1)")
     assert "sys.path" not in outcome.text
     assert repository.state() == before
     assert len(repository.git("worktree", "list").splitlines()) == 2  # ours, and that of GOOD
