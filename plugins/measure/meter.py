@@ -231,19 +231,11 @@ class Meter(StepMeter):
             "latency": latency,
             "compute": compute,
             "implausible": implausible,
-            "memory": self._memory(step, memory),
+            "memory": describe_memory(step, memory),
             "counters": step.counters(),
             **self._finished(step),
             "input": self._input(step, items, facts.unit),
             "data": step.feed.describe(),
-        }
-
-    def _memory(self, step: Step, memory: host_process.PeakMemory) -> Dict[str, Any]:
-        elsewhere = step.host_memory()
-        return {
-            "host_peak_rss_bytes": memory.read() if elsewhere is None else elsewhere,
-            "since": memory.since,
-            "device_peak_bytes": step.device_memory(),
         }
 
     def _finished(self, step: Step) -> Dict[str, Any]:
@@ -259,3 +251,13 @@ class Meter(StepMeter):
     def _input(self, step: Step, items: float, unit: str) -> Any:
         self.phase("input", "measuring what limits")
         return describe_input(step, items, unit, self.device.clock)
+
+
+def describe_memory(step: Step, memory: host_process.PeakMemory) -> Dict[str, Any]:
+    """Return the most memory that the case has held so far, on the host and on its device."""
+    elsewhere = step.host_memory()
+    return {
+        "host_peak_rss_bytes": memory.read() if elsewhere is None else elsewhere,
+        "since": memory.since,
+        "device_peak_bytes": step.device_memory(),
+    }
