@@ -40,6 +40,7 @@ from ipubench.plugins.measure.rounds import (
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import describe_case, describe_throughput
 from ipubench.plugins.run.conditions import describe_conditions
+from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import framework_of
 
@@ -165,10 +166,14 @@ class Meter(StepMeter):
         watching = Disturbance.of(self.device)
         return Rounds(limits, self.device.clock, canary, watching, list(warm.canaries))
 
+    def _tell(self, text: str) -> None:
+        """Show a line that stays, of the case that goes on."""
+        self.config.stash[progress_key].line(f"  {self.case.id}: {text}")
+
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
         """Return the seconds of the rounds."""
         self.phase("prepare", "preparing the rounds")
-        step.prepare_rounds()
+        step.prepare_rounds(self._tell)
         self.phase("rounds", f"measuring ({rounds.limits.budget:g} s at most)")
         return pytest_benchmark_adapter.run_rounds(
             self.benchmark,

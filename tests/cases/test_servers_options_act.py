@@ -182,7 +182,7 @@ def triton_asked(
         step.build()
         step.compile()
         step()
-        step.prepare_rounds()
+        step.prepare_rounds(print)
         step()
         step.close()
     finally:
@@ -281,7 +281,7 @@ def serving_asked(
         yield scrubbed(double.calls, double.configured, told.said)
         step.compile()
         step()
-        step.prepare_rounds()
+        step.prepare_rounds(print)
         step()
         counters = sorted(step.counters())
         step.close()

@@ -60,7 +60,7 @@ def test_each_question_is_one_call_and_has_its_latency(
     step()
     assert inner.calls == compiled + step.batches_per_step == compiled + len(step.latencies())
     assert step.finish() == {}
-    step.prepare_rounds()
+    step.prepare_rounds(print)
     wanted, before = step.batches_per_step, inner.calls
     assert wanted >= (800 if scenario != "offline" else 1)
     step()
@@ -77,7 +77,7 @@ def test_an_error_of_the_step_ends_the_case(inner: Counted, tmp_path: Path, scen
         pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
     step = under_load(inner, tmp_path, scenario=scenario)
     step()
-    step.prepare_rounds()
+    step.prepare_rounds(print)
     inner.fails = inner.calls + 10
     with pytest.raises(CaseError, match="the model broke"):
         step()
@@ -86,7 +86,7 @@ def test_an_error_of_the_step_ends_the_case(inner: Counted, tmp_path: Path, scen
 def test_ctrl_c_reaches_the_case_once_all_is_sent(inner: Counted, tmp_path: Path) -> None:
     step = under_load(inner, tmp_path)
     step()
-    step.prepare_rounds()
+    step.prepare_rounds(print)
 
     def interrupted() -> None:
         raise KeyboardInterrupt

@@ -319,7 +319,8 @@ def test_without_loadgen_its_scenarios_are_refused_at_once(monkeypatch: pytest.M
 def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     send = Sender()
     searching = scenario(send, latency_bound_ms=20.0)
-    count = searching.prepare(0.0125)
+    said: List[str] = []
+    count = searching.prepare(0.0125, said.append)
     # 10 ms at no load, so 20 ms at half of 80 a second.
     load = searching.load
     assert load is not None and 40 / 1.06 <= load.target_qps <= 40
@@ -334,6 +335,10 @@ def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     assert all(one["requests"] < max(40, one["target_qps"]) for one in probes if not one["held"])
     assert probes[-1]["target_qps"] == load.target_qps
     assert len(send.loads) == 1 + len(probes) + sum(one["held"] for one in probes)
+    assert len(said) == len(probes)
+    assert re.fullmatch(
+        rf"{load.target_qps:.1f} requests a second, 662 of them: p99 [\d.]+ ms, holds", said[-1]
+    )
 
 
 def test_a_rate_that_holds_in_short_probes_only_is_lowered_until_it_holds_in_a_long_one() -> None:
@@ -348,7 +353,7 @@ def test_a_rate_that_holds_in_short_probes_only_is_lowered_until_it_holds_in_a_l
             return found
 
     searching = scenario(Growing(), latency_bound_ms=20.0)
-    searching.prepare(0.0125)
+    searching.prepare(0.0125, print)
     load = searching.load
     assert load is not None and 36 / 1.05 <= load.target_qps <= 36
     searching.run()
@@ -356,14 +361,35 @@ def test_a_rate_that_holds_in_short_probes_only_is_lowered_until_it_holds_in_a_l
     assert [one["held"] for one in probes if one["requests"] == 662][-2:] == [False, True]
 
 
+def test_where_long_probes_hardly_follow_the_rate_few_are_sent() -> None:
+    class Disturbed(Sender):
+        """Beside other programs: of 662 requests some are late at every rate above 12."""
+
+        def __call__(self, load: Load) -> Answers:
+            found = super().__call__(load)
+            if load.queries > 300 and load.target_qps > 12.0:
+                latencies = [*found.latencies[:-10], *([0.03] * 10)]
+                found = found._replace(latencies=latencies, percentiles=percentiles(latencies))
+            return found
+
+    said: List[str] = []
+    searching = scenario(Disturbed(), latency_bound_ms=20.0)
+    searching.prepare(0.0125, said.append)
+    whole = [float(line.split()[0]) for line in said if " 662 of them" in line]
+    # 5 % lower, then 10, 20, 40 and 80.
+    steps = [before / after for before, after in zip(whole, whole[1:])]
+    assert steps == pytest.approx([1.05, 1.1, 1.2, 1.4, 1.8], rel=0.02)
+    assert whole[-1] <= 12.0 and "does not hold" in said[-2] and said[-1].endswith(", holds")
+
+
 def test_a_bound_below_the_latency_of_one_request_is_one_message() -> None:
     with pytest.raises(CaseError, match="latency_bound_ms=5: it does not hold even at 8.00 "):
-        scenario(Sender(), latency_bound_ms=5.0).prepare(0.0125)
+        scenario(Sender(), latency_bound_ms=5.0).prepare(0.0125, print)
 
 
 def test_a_client_that_is_late_makes_the_case_fail_and_not_slow() -> None:
     late = scenario(Sender(late=0.05), target_qps=20.0)
-    late.prepare(0.0125)
+    late.prepare(0.0125, print)
     with pytest.raises(
         CaseError, match="scenario=constant: the client could not keep the schedule"
     ):

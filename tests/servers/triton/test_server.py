@@ -398,7 +398,7 @@ def test_a_scenario_is_one_long_run_after_the_warm_up_that_the_server_counts(
     try:
         step()
         assert step.most_rounds == 1 and step.finish() == {}
-        step.prepare_rounds()
+        step.prepare_rounds(print)
         assert step.batches_per_step == 662
         step()
         assert step.counters()["server_requests"] == 8 + 662
