@@ -168,7 +168,7 @@ class Meter(StepMeter):
 
     def _tell(self, text: str) -> None:
         """Show a line that stays, of the case that goes on."""
-        self.config.stash[progress_key].line(f"  {self.case.id}: {text}")
+        self.config.stash[progress_key].line(f"  {text}")
 
     def _run(self, rounds: Rounds, step: Step) -> List[float]:
         """Return the seconds of the rounds."""

@@ -337,7 +337,8 @@ def test_a_bound_on_the_latency_finds_the_highest_rate_that_holds_it() -> None:
     assert len(send.loads) == 1 + len(probes) + sum(one["held"] for one in probes)
     assert len(said) == len(probes)
     assert re.fullmatch(
-        rf"{load.target_qps:.1f} requests a second, 662 of them: p99 [\d.]+ ms, holds", said[-1]
+        rf"probe {len(said)}: 662 requests, {load.target_qps:.1f} a second: holds, p99 is (19|20)\.\d ms",
+        said[-1],
     )
 
 
@@ -375,11 +376,12 @@ def test_where_long_probes_hardly_follow_the_rate_few_are_sent() -> None:
     said: List[str] = []
     searching = scenario(Disturbed(), latency_bound_ms=20.0)
     searching.prepare(0.0125, said.append)
-    whole = [float(line.split()[0]) for line in said if " 662 of them" in line]
+    whole = [float(line.split()[4]) for line in said if " 662 requests" in line]
     # 5 % lower, then 10, 20, 40 and 80.
     steps = [before / after for before, after in zip(whole, whole[1:])]
     assert steps == pytest.approx([1.05, 1.1, 1.2, 1.4, 1.8], rel=0.02)
-    assert whole[-1] <= 12.0 and "does not hold" in said[-2] and said[-1].endswith(", holds")
+    assert whole[-1] <= 12.0 and ": holds, p99 is " in said[-1]
+    assert said[-2].endswith(" a second: p99 is 30.0 ms, the bound 20 ms")
 
 
 def test_a_bound_below_the_latency_of_one_request_is_one_message() -> None:
