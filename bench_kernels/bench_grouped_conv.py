@@ -90,7 +90,7 @@ class GroupedConv(TensorFlowKernel):
         training = self.mode == "training"
         return (3 * sum(counts) - counts[0] if training else sum(counts)) / self.block_repeats
 
-    def xla_is_faster(self, onednn: bool) -> bool:
+    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
         """Whether XLA runs the case faster: a small depthwise inference, as sums of shifts.
 
         XLA's own grouped convolutions are many times slower than oneDNN's, and so is its gradient

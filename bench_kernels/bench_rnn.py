@@ -46,11 +46,11 @@ class Rnn(TensorFlowKernel):
         product = 2.0 * self.timesteps * self.hidden_size**2
         return (5 if self.mode == "training" else 2) * product
 
-    def xla_is_faster(self, onednn: bool) -> bool:
+    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = self.hidden_size**2, self.mode == "training"
         sizes = weights, self.batch_size, self.timesteps
-        return xla_is_faster(onednn, *sizes, training, self.precision)
+        return xla_is_faster(onednn and vnni, *sizes, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

@@ -36,17 +36,18 @@ def form_for(system: str, xla: bool) -> Form:
 
 
 def xla_is_faster(
-    onednn: bool, weights: int, batch_size: int, timesteps: int, training: bool, precision: str
+    vnni: bool, weights: int, batch_size: int, timesteps: int, training: bool, precision: str
 ) -> bool:
     """Whether XLA was measured to run a layer's whole loop faster on a CPU than TensorFlow does.
 
     ``weights``: how many a timestep multiplies the state by. Launching operations takes longer than
     up to 2^20 multiplications do (2^19 in training); with more, oneDNN's products are faster.
     In training of short sequences so are its gradient of the weights and their update, which cost
-    the same however little is launched, and in XLA more in 16 bits. Without ``onednn`` TensorFlow
-    has no faster products: XLA took from a twentieth of its time (one sequence) to as much (512).
+    the same however little is launched, and in XLA more in 16 bits. Without ``vnni`` (oneDNN with
+    instructions of VNNI, bfloat16 or AMX) TensorFlow has no faster products: XLA took from a
+    twentieth of its time (one sequence) to as much (512).
     """
-    if not onednn:
+    if not vnni:
         return True
     if not training:
         return batch_size * weights <= 1 << 20

@@ -202,9 +202,9 @@ def test_hmc_is_left_out_where_other_data_or_precisions_are_asked_for() -> None:
     assert not synthetic.excluded
 
 
-def by_xla(config: Any, onednn: bool = True, **changes: Any) -> bool:
+def by_xla(config: Any, onednn: bool = True, vnni: bool = True, **changes: Any) -> bool:
     """Return the choice for a case with other options, where TensorFlow has oneDNN or not."""
-    return bool(dataclasses.replace(config, **changes).xla_is_faster(onednn))
+    return bool(dataclasses.replace(config, **changes).xla_is_faster(onednn, vnni))
 
 
 def test_xla_is_for_small_layers_beside_onednn() -> None:
@@ -231,11 +231,21 @@ def test_xla_is_for_small_layers_beside_onednn() -> None:
 def test_xla_is_for_nearly_everything_without_onednn() -> None:
     for config in (Lstm(), Gru(), Rnn(), LstmMulti(), GroupedConv(), Dense()):
         for mode in ("inference", "training"):
-            assert by_xla(config, onednn=False, mode=mode, batch_size=64)
+            assert by_xla(config, onednn=False, vnni=False, mode=mode, batch_size=64)
     groups = GroupedConv(group_dim=2)
     assert by_xla(groups, onednn=False, mode="training")
     assert not by_xla(groups, onednn=False)
     assert not by_xla(GroupedConv(stride=2), onednn=False)
+
+
+def test_xla_is_for_layers_over_time_and_dense_training_where_onednn_has_avx2_only() -> None:
+    for config in (Lstm(), Gru(), Rnn(), LstmMulti()):
+        for mode in ("inference", "training"):
+            assert by_xla(config, vnni=False, mode=mode, batch_size=64)
+    assert by_xla(Dense(), vnni=False, mode="training")
+    assert not by_xla(Dense(), vnni=False)
+    assert by_xla(GroupedConv(), vnni=False)
+    assert not by_xla(GroupedConv(), vnni=False, mode="training")
 
 
 def test_the_published_sweep_is_there() -> None:
