@@ -122,7 +122,8 @@ class Meter(StepMeter):
         shortened = self._share * step.batches_per_step / asked
         found = self._choose_batches(step, calibrated=step.calibrated and not given)
         used = asked + found.batches
-        dropped = warm_up(step, clock, self._most_warm_up(), found.seconds, used)
+        alike = first if step.batches_per_step == asked else None
+        dropped = warm_up(step, clock, self._most_warm_up(), found.seconds, used, alike)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()), shortened)
 
     def on_built(self, step: Step) -> None:

@@ -218,21 +218,24 @@ def warm_up(
     most_seconds: float = math.inf,
     before: Sequence[float] = (),
     used: int = 0,
+    first: Optional[float] = None,
 ) -> Dropped:
     """Run and drop rounds: as many as the original program drops, and until none gets faster.
 
     Batches that background workers prepared before the first round are used up as well. Without
     these, after ``most_seconds`` one round is enough. ``before`` are rounds that have been run, and
-    ``used`` are the batches of every call before these, which workers had prepared too.
+    ``used`` are the batches of every call before these, which workers had prepared too. ``first``
+    is the time of a first call that was as long as a round: the next one may be as fast already.
     """
     seconds = list(before)
     waiting = max(0, step.prefetched_batches - used)
     prepared = len(seconds) + math.ceil(waiting / step.batches_per_step)
+    earlier = [] if first is None else [first]
     # Two at least: one value shows no trend.
-    least = max(2, step.dropped, prepared)
+    least = max(2 - len(earlier), step.dropped, prepared)
     while True:
         enough = len(seconds) >= least
-        if enough and not still_falling(seconds):
+        if enough and not still_falling([*earlier, *seconds]):
             return Dropped(seconds, "steady")
         if len(seconds) >= least + MOST_EXTRA_WARM_UP:
             return Dropped(seconds, "most")

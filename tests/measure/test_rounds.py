@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List
+from typing import Any, List, Optional
 
 import pytest
 from hypothesis import given
@@ -117,6 +117,17 @@ def test_warm_up_goes_on_while_rounds_get_faster_and_then_stops() -> None:
 
     step = Settling(device, ArrayFeed("synthetic", ()), 0.0)
     assert measure.warm_up(step, device.clock).seconds == pytest.approx(times[:5])
+
+
+@pytest.mark.parametrize(("first", "rounds"), [(0.1, 1), (0.5, 2), (None, 2)])
+def test_a_first_call_as_fast_as_the_next_round_was_warm(
+    first: Optional[float], rounds: int
+) -> None:
+    """One that compiled says nothing: the next round is the first to compare with."""
+    step = fake_step(0.1)
+    dropped = measure.warm_up(step, step.device.clock, first=first)
+    assert dropped.seconds == pytest.approx([0.1] * rounds)
+    assert dropped.ended_by == "steady"
 
 
 @pytest.mark.parametrize(

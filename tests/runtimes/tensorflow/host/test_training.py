@@ -13,6 +13,7 @@ import pytest
 
 from ipubench.bench_training.bench_cnn_tensorflow import HOST
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.runtimes.tensorflow.model import RING
 from ipubench.models.tensorflow.cnn import blocks
 from tests.support.harness import run_code
 from tests.support.tensorflow_cases import SMALL, record_folder, small, trained, weights
@@ -227,6 +228,9 @@ def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
         assert part.amount == 1.0
     assert step.updates > before  # the second half really trains
     assert math.isfinite(step.loss)
+    assert step._run.experimental_get_tracing_count() == 1  # by the program that was measured
+    labels = [step._input.take()[1].numpy().tolist() for _ in range(2 * RING)]
+    assert labels[:RING] == labels[RING:]  # of images that stay in memory
     step.close()
     assert trained(small()).loader_and_model() is None
 
