@@ -21,6 +21,7 @@ from ipubench.fixtures.case.masking import (
     secrets_in,
     without_secrets,
 )
+from ipubench.fixtures.devices import cuda
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.machine.files import replacing
@@ -69,7 +70,7 @@ def environment(
     # The run that started the command holds its device.
     found[INHERIT_VARIABLE] = str(os.getpid())
     if device.kind == "cuda" and device.device_id is not None:
-        found["CUDA_VISIBLE_DEVICES"] = str(device.device_id)
+        found[cuda.VISIBLE] = cuda.visible(device.device_id, base)
     found.update(config.environment)
     return found
 

@@ -90,6 +90,7 @@ class InstanceMeter(StepMeter):
             return {
                 "describe": step.describe(),
                 "flops_per_item": step.flops_per_item(),
+                "weight_traffic": step.weight_traffic(),
                 "prefetched_batches": step.prefetched_batches,
                 "burst": step.burst,
                 "host": socket.gethostname(),

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import pytest
 
 from ipubench.fixtures import devices
+from ipubench.fixtures.devices import cuda
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.machine.processor import has_vnni, read_topology, tensorflow_has_onednn
+from ipubench.fixtures.machine.processor import (
+    has_vnni,
+    quota,
+    read_topology,
+    tensorflow_has_onednn,
+)
 
 CPUINFO = """processor : 0
 model name : Example CPU @ 2.0GHz
@@ -117,6 +124,112 @@ def test_tensorflow_computes_with_onednn_unless_asked_not_to(
     assert info.details["environment"].get("TF_ENABLE_ONEDNN_OPTS") == found
     device.release()
     assert os.environ.get("TF_ENABLE_ONEDNN_OPTS") == given
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "cpus"),
+    [
+        ("", {}, None),
+        ("0::/own", {"own/cpu.max": "250000 100000"}, 2.5),
+        ("0::/own", {"own/cpu.max": "max 100000"}, None),
+        ("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "50000 100000"}, 0.5),
+        (
+            "2:cpu,cpuacct:/own",
+            {
+                "cpu,cpuacct/own/cpu.cfs_quota_us": "300000",
+                "cpu,cpuacct/own/cpu.cfs_period_us": "100000",
+                "cpu,cpuacct/cpu.cfs_quota_us": "-1",
+                "cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+            3.0,
+        ),
+    ],
+)
+def test_the_smallest_quota_of_a_group_and_those_above_it_counts(
+    group: str, files: Dict[str, str], cpus: Optional[float], tmp_path: Path
+) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text(group + "\n" if group else "")
+    for name, text in files.items():
+        path = tmp_path / "top" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    assert quota(tmp_path, tmp_path / "top") == cpus
+
+
+def test_a_quota_leaves_as_many_threads_and_is_another_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = CpuDevice()
+    monkeypatch.setattr("ipubench.fixtures.devices.cpu.quota", lambda: 0.5)
+    part = CpuDevice()
+    assert part.threads == 1
+    info = part.attach()
+    try:
+        assert len(os.sched_getaffinity(0)) == len(info.details["cores"]) == 1
+    finally:
+        part.release()
+    assert os.sched_getaffinity(0) == whole.allowed
+    assert info.fingerprint.endswith("/1 threads/quota of 0.5 CPUs")
+
+
+def test_threads_that_libraries_have_started_are_pinned_too() -> None:
+    ready, done = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        ready.set()
+        done.wait()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    ready.wait()
+    device = CpuDevice()
+    device.attach()
+    try:
+        pinned = os.sched_getaffinity(thread.native_id or 0)
+    finally:
+        device.release()
+    after = os.sched_getaffinity(thread.native_id or 0)
+    done.set()
+    thread.join()
+    assert pinned == set(device.topology.cores[: device.threads])
+    assert after == device.allowed
+
+
+class Driver:
+    """Two GPUs, the second with an identity that ends in 7; an old one has one call for it."""
+
+    def __init__(self, old: bool) -> None:
+        if not old:
+            self.cuDeviceGetUuid_v2 = self.cuDeviceGetUuid
+
+    def cuDeviceGet(self, device: Any, number: int) -> int:
+        device._obj.value = 40 + number
+        return 0 if number < 2 else 101
+
+    def cuDeviceGetUuid(self, uuid: Any, device: Any) -> int:
+        uuid._obj[15] = 7 if device.value == 41 else 3
+        return 0
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_gpu_is_leased_by_its_identity(old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "_driver", lambda: Driver(old))
+    assert cuda.device("cuda", 1).leases() == ("cuda-" + 30 * "0" + "07",)
+    assert cuda.device("cuda", 2).leases() == ("cuda-2",)  # no such GPU: attaching says so
+    monkeypatch.setattr(cuda, "_driver", lambda: None)
+    assert cuda.device("cuda", 1).leases() == ("cuda-1",)
+
+
+@pytest.mark.parametrize(
+    ("shown", "number", "value"),
+    [(None, 1, "1"), ("", 0, "0"), ("2,3", 1, "3"), ("GPU-ab, GPU-cd", 0, "GPU-ab")],
+)
+def test_a_server_gets_the_gpu_that_the_run_has(
+    shown: Optional[str], number: int, value: str
+) -> None:
+    environ = {} if shown is None else {"CUDA_VISIBLE_DEVICES": shown}
+    assert cuda.visible(number, environ) == value
 
 
 def test_a_host_without_these_files_still_has_cores(tmp_path: Path) -> None:

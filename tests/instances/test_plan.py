@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.instances.instance import Instance, bind_threads
+from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.plan import (
     CHOICE_VARIABLE,
     PROGRAM,
@@ -28,6 +28,7 @@ from ipubench.fixtures.instances.plan import (
     shares,
 )
 from ipubench.fixtures.instances.protocol import Connection, Lines, encode
+from ipubench.fixtures.machine.processor import bind_threads
 
 # --- cores -----------------------------------------------------------------------------------
 

@@ -51,6 +51,9 @@ def test_a_hardware_thread_beside_ours_slows_us_without_waiting() -> None:
 def test_a_quota_is_recorded_and_is_no_loss() -> None:
     taken = between(reading(0.0), reading(1.0, throttled=0.5))
     assert (taken.throttled, taken.lost) == (0.5, 0.0)
+    # Threads that are throttled count as waiting, whatever others do on CPUs of the same machine.
+    taken = between(reading(0.0), reading(1.0, used=1.5, ours=0.5, waited=0.5, throttled=0.4))
+    assert taken.lost == pytest.approx(0.1)
 
 
 def test_ticks_are_averaged_round_short_intervals_and_waiting_is_their_own() -> None:

@@ -14,6 +14,7 @@ from ipubench.fixtures.machine import memory
 from tests.support.harness import ROOT
 
 MEMINFO = "MemTotal: 16000 kB\nMemAvailable:    8000 kB\nSwapFree: 500 kB\nHugePages_Total: 0\n"
+SWAP = 500 * 1024
 V2 = {"memory.max": "9000000", "memory.current": "4000000", "memory.stat": "inactive_file 100\n"}
 V1 = {
     "memory.limit_in_bytes": "3000000",
@@ -39,6 +40,18 @@ print(resource.getrlimit(resource.RLIMIT_DATA) == before)
 """
 
 
+def swap(most: int) -> Mapping[str, str]:
+    return {"memory.swap.max": str(most), "memory.swap.current": "0"}
+
+
+def both(most: int) -> Mapping[str, str]:
+    """Version 1 limits memory and swap together."""
+    return {
+        "memory.memsw.limit_in_bytes": str(most),
+        "memory.memsw.usage_in_bytes": "2000000",
+    }
+
+
 def write(folder: Path, files: Mapping[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -55,6 +68,10 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         ("0::/own/group", {"own/group": {**V2, "memory.current": "9500000"}}, 0),
         ("4:memory:/own\n0::/", {"memory/own": V1}, 1_000_035),
         ("4:memory:/of/the/host\n0::/", {"memory": V1}, 1_000_035),
+        # Without swap of its own, and with less of it than the machine has.
+        ("0::/own", {"own": {**V2, **swap(0)}}, 5_000_100 - SWAP),
+        ("0::/own", {"own": {**V2, **swap(7000)}}, 5_000_100 + 7000 - SWAP),
+        ("4:memory:/own\n0::/", {"memory/own": {**V1, **both(2_000_500)}}, 535 - SWAP),
     ],
 )
 def test_the_machine_and_each_group_above_limit_what_is_left(
@@ -64,7 +81,14 @@ def test_the_machine_and_each_group_above_limit_what_is_left(
     write(tmp_path / "proc", {"meminfo": MEMINFO})
     for folder, content in files.items():
         write(tmp_path / "cgroup" / folder, content)
-    assert memory.available(tmp_path / "proc", tmp_path / "cgroup") == left + 500 * 1024
+    assert memory.available(tmp_path / "proc", tmp_path / "cgroup") == left + SWAP
+
+
+def test_a_group_has_as_much_memory_as_its_limit(tmp_path: Path) -> None:
+    write(tmp_path / "proc/self", {"cgroup": "0::/own\n"})
+    write(tmp_path / "cgroup/own", V2)
+    assert memory.total(tmp_path / "proc", tmp_path / "cgroup") == 9_000_000
+    assert memory.total(tmp_path, tmp_path) > 9_000_000
 
 
 @pytest.mark.parametrize("meminfo", [None, "MemTotal: 16000 kB\n"])

@@ -15,7 +15,7 @@ from PIL import Image
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.imagenet.faults import explain
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
-from ipubench.fixtures.data.imagenet.pipeline import dataset
+from ipubench.fixtures.data.imagenet.pipeline import dataset, one_pass
 from ipubench.fixtures.data.imagenet.shards import ShardSet
 from tests.support.records import jpeg, labelled, record, smooth, write_shards
 
@@ -223,6 +223,19 @@ def test_instances_share_the_images(shards: Shards, contents: List[List[int]]) -
     feed = feed_of(shards(*contents))
     parts = [labels_of(replace(feed, instance=index, instances=2), 1) for index in range(2)]
     assert sorted(parts[0] + parts[1]) == list(range(8))
+
+
+def test_records_that_are_dealt_out_come_in_one_order_to_all(shards: Shards) -> None:
+    """Also where the order of a pass does not matter: else two instances read the same image."""
+    feed = feed_of(shards(list(range(1, 41)), list(range(41, 81))), parallel=8)
+    parts = []
+    for index in range(3):
+        part = replace(feed, instance=index, instances=3)
+        records = one_pass(tf, part, shuffled=False, keep_order=False)
+        options = tf.data.Options()
+        options.deterministic = False
+        parts += [record.numpy() for record in records.with_options(options)]
+    assert len(parts) == len(set(parts)) == 80
 
 
 def test_the_cache_holds_what_was_read(shards: Shards) -> None:

@@ -256,6 +256,9 @@ def test_challenge_layout_with_its_table_of_validation_classes(tmp_path: Path) -
     _, valid = both(tmp_path, names, table)
     assert {image.name: image.label for image in valid.images} == {"v_1.JPEG": 1, "v_2.JPEG": 0}
     assert valid.classes.texts == ("tench, Tinca tinca", "goldfish")
+    table.write_text("ImageId,PredictionString\nv_2,n01 1 2 3 4\nv_1,\n")
+    with pytest.raises(BuildUsageError, match=r"does not say the class of v_1\.JPEG"):
+        both(tmp_path, names, table)
     lines = tmp_path / "classes.txt"
     lines.write_text("n01\nn02\n")
     _, valid = both(tmp_path, None, lines)

@@ -69,9 +69,9 @@ def real_run(folder: str, **options: Any) -> Tuple[Application, Data]:
     return config, data_in(Path(folder))
 
 
-def data_in(folder: Path) -> Data:
+def data_in(folder: Path, part: Tuple[int, int] = (0, 1)) -> Data:
     """Return what makes the feeds of a folder of small data sets."""
-    return Data(nothing, nothing, prepared=lambda *names: found_in(folder, *names))
+    return Data(nothing, nothing, part=part, prepared=lambda *names: found_in(folder, *names))
 
 
 def found_in(folder: Path, dataset: str, split: str) -> PreparedSplit:
@@ -334,6 +334,21 @@ def test_a_folder_and_a_random_network_are_validated_alone(
     assert (random["accuracy"], random["images"]) == accuracy_of(network, config, data)
     assert (random["weights"], step.describe()["weights"]) == ("random weights",) * 2
     step.close()
+
+
+def test_one_of_several_instances_validates_and_sees_all_images(
+    dataset: Path, finished: Finished
+) -> None:
+    """Each measures its own part; the part of one would be half of the accuracy."""
+    folder = str(finished.checkpoints)
+    config, _ = real_run(str(dataset), training=False, checkpoint_input_dir=folder)
+    found = []
+    for rank in range(2):
+        step = step_of(config, data_in(dataset, part=(rank, 2)))
+        step()
+        found.append(step.finish())
+        step.close()
+    assert found == [{"validation": finished.validation}, {}]
 
 
 def accuracy_of(classifier: Any, config: Application, data: Data) -> Tuple[float, int]:
