@@ -16,10 +16,8 @@ from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine.processor import (
-    has_vnni,
     quota,
     read_topology,
-    tensorflow_has_onednn,
 )
 
 CPUINFO = """processor : 0
@@ -73,57 +71,6 @@ def test_a_cpu_that_imitates_a_smaller_one_has_its_instructions(
         lambda: read_topology(system / "cpuinfo", system / "system", environ),
     )
     assert CpuDevice().fast_bfloat16 == ("avx512_bf16" in flags)
-
-
-@pytest.mark.parametrize(
-    ("flags", "environ", "onednn", "vnni"),
-    [
-        ("sse4_2", {}, False, False),
-        ("fma avx2", {}, True, False),
-        ("fma avx2 avx_vnni", {}, True, True),
-        ("avx2 avx512f", {}, True, False),
-        ("avx2 avx512f avx512_vnni", {}, True, True),
-        ("avx2 avx512f avx512_vnni", {"TF_ENABLE_ONEDNN_OPTS": "False"}, False, True),
-        ("avx2 avx512f avx512_vnni", {"ONEDNN_MAX_CPU_ISA": "AVX2"}, True, False),
-        ("fma avx2", {"TF_ENABLE_ONEDNN_OPTS": "0"}, False, False),
-        ("sse4_2", {"TF_ENABLE_ONEDNN_OPTS": "1"}, True, False),
-    ],
-)
-def test_what_tensorflows_operations_are_follows_from_the_cpu_and_its_variable(
-    flags: str, environ: Dict[str, str], onednn: bool, vnni: bool, tmp_path: Path
-) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(f"processor : 0\nflags : {flags}\n\nprocessor : 1\nflags : other\n")
-    assert tensorflow_has_onednn(cpuinfo, environ) is onednn
-    assert has_vnni(cpuinfo, environ) is vnni
-
-
-@pytest.mark.parametrize(
-    ("flags", "given", "found"),
-    [("fma avx2", None, "1"), ("fma avx2", "0", "0"), ("sse4_2", None, None)],
-)
-def test_tensorflow_computes_with_onednn_unless_asked_not_to(
-    flags: str,
-    given: Optional[str],
-    found: Optional[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Where it has AVX2; and the variable is as it was once the device is given back."""
-    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
-    if given is not None:
-        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", given)
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text(f"processor : 0\nflags : {flags}\n")
-    monkeypatch.setattr(
-        "ipubench.fixtures.devices.cpu.read_topology", lambda: read_topology(cpuinfo, environ={})
-    )
-    device = CpuDevice(pin=False)
-    info = device.attach()
-    assert os.environ.get("TF_ENABLE_ONEDNN_OPTS") == found
-    assert info.details["environment"].get("TF_ENABLE_ONEDNN_OPTS") == found
-    device.release()
-    assert os.environ.get("TF_ENABLE_ONEDNN_OPTS") == given
 
 
 @pytest.mark.parametrize(
