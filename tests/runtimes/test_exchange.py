@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 import stat
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from typing import Any, Iterator, List
 import numpy as np
 import pytest
 
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.runtimes import exchange
 from ipubench.fixtures.runtimes.exchange import Exchange, make_folder
 
@@ -35,7 +35,7 @@ def take_part(folder: Path, rank: int, count: int, answers: Any) -> None:
 def folder() -> Iterator[Path]:
     made = make_folder(3)
     yield made
-    shutil.rmtree(str(made))
+    scratch.remove(made)
 
 
 def test_all_get_the_mean_of_all_whatever_its_size(folder: Path) -> None:

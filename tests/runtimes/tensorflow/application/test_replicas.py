@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.exchange import make_folder
 from tests.support.examples import learnable
@@ -95,7 +95,7 @@ def trained(python: Path, dataset: Path, count: int) -> List[Dict[str, Any]]:
             )
         )
     outputs = [process.communicate(timeout=240)[0] for process in running]
-    shutil.rmtree(str(meeting))
+    scratch.remove(meeting)
     assert [process.returncode for process in running] == [0] * count
     return [json.loads(output.splitlines()[-1]) for output in outputs]
 
