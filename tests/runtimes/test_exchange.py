@@ -77,4 +77,6 @@ def test_without_room_in_memory_the_folder_is_a_temporary_one(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(exchange, "LEAST_FREE", 1 << 62)
-    assert make_folder(2).parent == tmp_path
+    made = make_folder(2)
+    assert made.parent == tmp_path
+    scratch.remove(made)
