@@ -58,7 +58,7 @@ def tiny(torch: Any) -> Any:
 
 
 def of_every_kind(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A network with one layer of each kind.
+    """A network with one layer of each kind: torch.compile runs a C++ compiler for each kernel.
 
     A MobileNet of one residual block, which has a depthwise convolution, squeeze and excitation and
     hard swish. Behind it are groups of channels, a batch norm to fold, SiLU, a group norm and the
@@ -195,14 +195,15 @@ def test_a_kept_network_gives_the_same_logits(
 
 
 @pytest.mark.numeric
-def test_torch_compile_keeps_kernels_that_were_gone(
-    paths: List[str], torch: Any, tmp_path: Path
+def test_torch_compile_takes_every_kind_of_layer_and_keeps_kernels_that_were_gone(
+    paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A tiny network: torch.compile runs a C++ compiler for each kernel."""
+    """One network for both: to compile the C++ kernels anew takes most of the time."""
     from ipubench.fixtures.runtimes.model_cache import ModelCache
     from ipubench.fixtures.runtimes.torch.engines import _kept_by_inductor, build_engine
 
-    network, raw, dtype = tiny(torch), images(paths[:1], 64, torch), getattr(torch, DTYPE)
+    network, raw = of_every_kind(torch, monkeypatch), images(paths[:1], 96, torch)
+    dtype = getattr(torch, DTYPE)
 
     def built(cache: ModelCache) -> Any:
         return build_engine(
