@@ -15,6 +15,8 @@ from typing import Iterator, List, Optional
 import pytest
 from hypothesis import settings
 
+from ipubench.fixtures.machine import onednn
+from ipubench.fixtures.machine.processor import CPUINFO, flags_of
 from tests.support.comments import Comments, serving
 from tests.support.harness import Project
 from tests.support.packing import pack_once
@@ -38,6 +40,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A suite that a test runs in a process of its own is no worker of pytest-xdist.
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
     del os.environ[name]
+
+# TensorFlow decides about oneDNN when it is imported: tests ask for it where the suite does
+# (fixtures/devices/cpu.py), because without it gradients of grouped convolutions do not exist.
+if onednn.is_worth_asking(flags_of(CPUINFO)):
+    os.environ.setdefault(onednn.VARIABLE, "1")
 
 
 # A fork beside threads that compute may wait for ever, and keeps the pipe to pytest-xdist's

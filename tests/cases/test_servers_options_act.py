@@ -172,6 +172,8 @@ def triton_asked(
 
     monkeypatch.setitem(sys.modules, "poptorch", poptorch_export.as_module())
     device: Device = IpuDevice("ipu", None) if config.ipus else CpuDevice()
+    if not config.ipus:
+        device.fast_bfloat16 = True  # elsewhere each precision is float32
     runtime = TritonRuntime(device, folder, tuned=False)
     told = Told(monkeypatch, runtime.scratch)
     torch.manual_seed(0)
