@@ -55,7 +55,7 @@ def command_line(config: pytest.Config) -> List[str]:
     added = [
         f"{name}={os.environ[name]}"
         for name in ("PYTEST_ADDOPTS", "DATASETS_DIR")
-        if name in os.environ
+        if os.environ.get(name)
     ]
     given = [str(word) for word in config.invocation_params.args if word != "--resume"]
     return mask_words(added + given)

@@ -66,6 +66,11 @@ def test_another_device_is_measured_anew(ended: Project) -> None:
     assert {r["device"]["fingerprint"] for r in ended.records().values()} == {"fake/other"}
 
 
+def test_an_empty_variable_is_no_other_command_line(ended: Project) -> None:
+    outcome = ended.run("-k", "beta", "--resume", env={"DATASETS_DIR": ""}).assert_code(0)
+    outcome.line("2 cases are done")
+
+
 def test_other_conditions_are_measured_anew(ended: Project) -> None:
     rewrite(ended.journals()[0], in_records("conditions", {"allocator": "tuned"}))
     outcome = ended.run("-k", "beta", "--resume").assert_code(0)

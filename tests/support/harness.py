@@ -176,7 +176,7 @@ class Project:
             # suite itself has compiled is read all the same.
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        for name in ("DATASETS_DIR", "CI"):
+        for name in ("PYTEST_ADDOPTS", "DATASETS_DIR", "CI"):
             self.environment.pop(name, None)
 
     def run(self, *words: str, env: Optional[Mapping[str, str]] = None) -> Outcome:
