@@ -16,63 +16,13 @@ import json
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from ipubench.fixtures.case.untrusted import printable
-from ipubench.plugins.baseline.case_row import row_of
+from ipubench.plugins.baseline.case_row import COLUMNS, row_of
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.record.text import percent, short_number
 
-# Heading -> key of a row. Throughput is in items per second; the column `unit` names the items.
-COLUMNS: Tuple[Tuple[str, str], ...] = (
-    ("case", "id"),
-    ("name", "name"),
-    ("function", "function"),
-    ("network", "network"),
-    ("framework", "framework"),
-    ("mode", "mode"),
-    ("data", "data"),
-    ("batch size", "batch_size"),
-    ("instances", "instances"),
-    ("precision", "precision"),
-    ("engine", "engine"),
-    ("unit", "unit"),
-    ("throughput (items/s)", "throughput"),
-    ("throughput low (items/s)", "low"),
-    ("throughput high (items/s)", "high"),
-    ("throughput mean (items/s)", "mean"),
-    ("throughput min (items/s)", "min"),
-    ("throughput max (items/s)", "max"),
-    ("latency p50 (ms)", "p50_ms"),
-    ("latency p90 (ms)", "p90_ms"),
-    ("latency p99 (ms)", "p99_ms"),
-    ("latency samples", "latency_samples"),
-    ("latency source", "latency_source"),
-    ("build (s)", "build_seconds"),
-    ("compile (s)", "compile_seconds"),
-    ("compile", "compile"),
-    ("first step (s)", "first_step_seconds"),
-    ("rounds", "rounds"),
-    ("batches per step", "batches_per_step"),
-    ("stopped by", "stopped_by"),
-    ("processes", "processes"),
-    ("canary (ms)", "canary_ms"),
-    ("host memory peak (bytes)", "host_memory_bytes"),
-    ("device memory peak (bytes)", "device_memory_bytes"),
-    ("work (FLOP/item)", "flops_per_item"),
-    ("achieved (FLOP/s)", "achieved_flops"),
-    ("peak (FLOP/s)", "peak_flops"),
-    ("share of peak (1)", "share"),
-    ("loader alone (items/s)", "loader"),
-    ("model alone (items/s)", "model_alone"),
-    ("implausible", "implausible"),
-    ("device", "device"),
-    ("fingerprint", "fingerprint"),
-    ("allocator", "allocator"),
-    ("configuration", "config_hash"),
-    ("git", "git"),
-    ("time (UTC)", "time"),
-    ("weights (bytes/item)", "weight_bytes_per_item"),
-    ("copy peak (bytes/s)", "peak_bytes"),
-)
+# Heading -> key of a row.
+CASE_COLUMNS = tuple((heading, key) for heading, key, _ in COLUMNS)
 VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("verdict", "kind"),
     ("before (items/s)", "before"),
@@ -93,12 +43,12 @@ FORMULA = ("=", "+", "-", "@")
 
 def csv_text(document: Dict[str, Any]) -> str:
     """Return one row per case with all key figures."""
-    return _csv(COLUMNS, [row_of(benchmark) for benchmark in document["benchmarks"]])
+    return _csv(CASE_COLUMNS, [row_of(benchmark) for benchmark in document["benchmarks"]])
 
 
 def csv_with_verdicts(report: Report) -> str:
     """Return the same, and what the gate said of each case."""
-    return _csv((*COLUMNS, *VERDICT_COLUMNS), report.rows())
+    return _csv((*CASE_COLUMNS, *VERDICT_COLUMNS), report.rows())
 
 
 def _csv(columns: Sequence[Tuple[str, str]], rows: List[Dict[str, Any]]) -> str:
