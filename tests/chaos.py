@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Callable, Counter, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from ipubench.fixtures.machine import scratch
-from ipubench.plugins.baseline import BaselineError, load_all
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.record.files import read_lines
 from tests.support.harness import QUIETLY, ROOT, Project
 from tests.support.instances import WORDS, with_instances

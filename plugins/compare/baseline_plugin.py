@@ -13,8 +13,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 import pytest
 
 from ipubench.fixtures.case.errors import some_of
-from ipubench.plugins import baseline
-from ipubench.plugins.baseline.entries import why_disturbed
+from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.entries import find, is_gone, key_of, measured, why_disturbed
+from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.compare.fresh_processes import most_time
@@ -49,8 +50,8 @@ class Comparison:
 
     def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """Return the entry that a measured case is compared with; None where it is new."""
-        key = baseline.key_of(benchmark)
-        return baseline.find(self.entries, key.nodeid, key.config_hash, key.fingerprint)
+        key = key_of(benchmark)
+        return find(self.entries, key.nodeid, key.config_hash, key.fingerprint)
 
     def missing(self, collected: Set[str], root: Path) -> List[str]:
         """Return stored cases that no longer exist, given all that were collected before ``-k``.
@@ -66,8 +67,7 @@ class Comparison:
             {
                 entry["fullname"]
                 for entry in self.entries
-                if baseline.is_gone(entry, collected)
-                and was_collected(entry["fullname"].split("::")[0])
+                if is_gone(entry, collected) and was_collected(entry["fullname"].split("::")[0])
             }
         )
 
@@ -81,15 +81,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[damage_key] = why_damaged
     try:
         if option.baseline_save is not None:
-            target = baseline.baseline_path(option.baseline_save, config.rootpath)
-            if baseline.exists(target):
-                baseline.load_all(target)  # what is there is kept, so it must be sound
+            target = store.baseline_path(option.baseline_save, config.rootpath)
+            if store.exists(target):
+                store.load_all(target)  # what is there is kept, so it must be sound
             if measures(config) and not is_worker(config):
-                baseline.check_writable(target)
+                store.check_writable(target)
         if option.baseline is not None:
-            path = baseline.baseline_path(option.baseline, config.rootpath)
-            config.stash[comparison_key] = Comparison(path, baseline.load_all(path), option.gate)
-    except baseline.BaselineError as error:
+            path = store.baseline_path(option.baseline, config.rootpath)
+            config.stash[comparison_key] = Comparison(path, store.load_all(path), option.gate)
+    except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
 
 
@@ -156,9 +156,9 @@ def judge_with_baseline(
     if before is None:
         return Verdict(NEW)
     rule = _rule(item)
-    measured = with_processes(benchmark, fresh)
+    now = with_processes(benchmark, fresh)
     # Without a threshold the change is shown and judged by nothing.
-    return judge(measured, before, rule, measure if rule.thresholds else None)
+    return judge(now, before, rule, measure if rule.thresholds else None)
 
 
 def _rule(item: pytest.Item) -> Rule:
@@ -216,7 +216,7 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     if name is None:
         return pytest.ExitCode.OK
     code = pytest.ExitCode.OK
-    sound = baseline.measured(run.results)
+    sound = measured(run.results)
     disturbed = {one["fullname"]: why for one in sound for why in [why_disturbed(one)] if why}
     if disturbed and not config.option.keep_disturbed:
         run.closing += [f"not in the baseline: {case}: {why}" for case, why in disturbed.items()]
@@ -233,10 +233,10 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
         why = f"{counted(len(regressed), 'case')} regressed" if regressed else empty
         run.closing.append(f"no baseline was written: {why}")
         return code
-    path = baseline.baseline_path(name, config.rootpath)
+    path = store.baseline_path(name, config.rootpath)
     try:
-        baseline.save(path, pytest_benchmark_adapter.document(config, sound))
-    except baseline.BaselineError as error:
+        store.save(path, pytest_benchmark_adapter.document(config, sound))
+    except BaselineError as error:
         run.closing.append(f"{error}; the results are in {run.journal.path}")
         return pytest.ExitCode.USAGE_ERROR
     run.closing.append(f"baseline with {counted(len(sound), 'case')} written to {path}")

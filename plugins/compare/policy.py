@@ -13,7 +13,8 @@ import pytest
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.baseline import BaselineError, baseline_path
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.store import baseline_path
 from ipubench.plugins.compare.policy_file import FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.record import METRICS
 from ipubench.plugins.record.text import fraction

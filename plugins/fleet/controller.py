@@ -14,8 +14,8 @@ import pytest
 
 from ipubench.fixtures.case.untrusted import printable, read_bytes
 from ipubench.fixtures.machine.files import IMPORT_ROOT
-from ipubench.plugins import baseline
-from ipubench.plugins.baseline.format import MOST_BYTES
+from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
+from ipubench.plugins.baseline.store import baseline_path
 from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.fleet import outliers
 from ipubench.plugins.fleet.connection import Project
@@ -239,9 +239,9 @@ def _text_of_baseline(config: pytest.Config) -> Optional[str]:
     if name is None:
         return None
     try:
-        path = baseline.baseline_path(name, config.rootpath)
+        path = baseline_path(name, config.rootpath)
         return read_bytes(path, MOST_BYTES).decode("utf-8")
-    except (baseline.BaselineError, OSError, ValueError):
+    except (BaselineError, OSError, ValueError):
         return None
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Set
 import pytest
 
 from ipubench.fixtures.instances.plan import instances_of
-from ipubench.plugins.baseline import key_of
+from ipubench.plugins.baseline.entries import key_of
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.fleet.schedule import Task
 from ipubench.plugins.selection.expand import case_of

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import List, Optional, Sequence
 
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins import baseline
-from ipubench.plugins.baseline.entries import differences, newest
+from ipubench.plugins.baseline.entries import differences, find, key_of, newest
+from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
 from ipubench.plugins.baseline.runs import StoredRun, joined, lost, read_run
+from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.record.text import percent, percentage_argument
 from ipubench.plugins.report.files import ReportError, check, write
 
@@ -58,7 +59,7 @@ def main(words: Optional[List[str]] = None) -> int:
         check(given.out)
         report = stored_report(given.runs, given.baseline, given.gate)
         names = write(report, given.out)
-    except (ReportError, baseline.BaselineError) as error:
+    except (ReportError, BaselineError) as error:
         print(error, file=sys.stderr)
         return 4
     rows = report.rows()
@@ -80,9 +81,9 @@ def read_all(paths: Sequence[Path]) -> StoredRun:
     for path in paths:
         try:
             if not path.suffix and not path.exists():
-                raise baseline.BaselineError(f"{path} is not there: the shard left no results")
+                raise BaselineError(f"{path} is not there: the shard left no results")
             one = read_run(path)
-        except baseline.BaselineError as error:
+        except BaselineError as error:
             problems.append(str(error))
             lost_runs.append(lost(str(path), str(error)))
             continue
@@ -91,7 +92,7 @@ def read_all(paths: Sequence[Path]) -> StoredRun:
         runs = [dataclasses.replace(run, name=str(path)) for run in one.runs] if named else one.runs
         found.append(StoredRun(one.document, runs))
     if not found:
-        raise baseline.BaselineError("\n".join(problems))
+        raise BaselineError("\n".join(problems))
     whole = joined(found)
     return StoredRun(whole.document, [*whole.runs, *lost_runs])
 
@@ -108,15 +109,15 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
         return report
     judged = [run for run in runs if run.judged]
     if judged:
-        raise baseline.BaselineError(
+        raise BaselineError(
             f"--baseline={before}: {judged[0].name} was compared with {judged[0].baseline} "
             f"({judged[0].gate}) when it ran, and its own verdicts are shown: leave out --baseline"
         )
     report.baseline, report.gate = str(before), f"gate {percent(threshold)}"
-    stored = baseline.load_all(before)
+    stored = load_all(before)
     found = differences(stored, list(now.values()), threshold)
     report.verdicts = {difference.nodeid: difference.verdict.as_dict() for difference in found}
-    report.keep_compared(lambda benchmark: baseline.find(stored, *baseline.key_of(benchmark)))
+    report.keep_compared(lambda benchmark: find(stored, *key_of(benchmark)))
     return report
 
 

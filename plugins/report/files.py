@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 from ipubench.fixtures.machine.files import check_files_can_be_made, write_atomically
-from ipubench.plugins import baseline
+from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import complete
 from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
+from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.report.markdown import markdown
@@ -53,7 +54,7 @@ def write(report: Report, folder: Path) -> List[str]:
     problems = []
     try:
         _save(report, folder / "baseline.json")
-    except (OSError, baseline.BaselineError) as error:
+    except (OSError, BaselineError) as error:
         problems.append(str(error))
     for name, text in texts.items():
         try:
@@ -70,7 +71,7 @@ def _save(report: Report, path: Path) -> None:
     benchmarks = report.document["benchmarks"]
     credible = [complete(b) for b in benchmarks if not record_of(b).get("implausible")]
     ours = {"runs": [run.as_dict() for run in report.runs]} if report.runs else {}
-    baseline.write(path, {**report.document, NAMESPACE: ours, "benchmarks": credible})
+    store.write(path, {**report.document, NAMESPACE: ours, "benchmarks": credible})
 
 
 def append_summary(report: Report, environment: Any = os.environ) -> None:

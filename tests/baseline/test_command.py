@@ -11,7 +11,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.baseline import Benchmark, key_of, load_all, save
+from ipubench.plugins.baseline.entries import Benchmark, key_of
+from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import cut_middle, table
 from tests.support.baselines import document, entry, load

@@ -12,8 +12,11 @@ from typing import Any, List
 
 import pytest
 
-from ipubench.plugins.baseline import BaselineError, Key, history, load_document, save, trends
+from ipubench.plugins.baseline import history, trends
+from ipubench.plugins.baseline.entries import Key
+from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import slug
+from ipubench.plugins.baseline.store import load_document, save
 from ipubench.plugins.baseline.trends import (
     ChangesUnavailable,
     Trend,

@@ -10,10 +10,11 @@ from typing import Any, Dict, Iterator
 
 import pytest
 
-from ipubench.plugins.baseline import history, save
+from ipubench.plugins.baseline import history
 from ipubench.plugins.baseline import site as site_module
 from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.baseline.site import file_of
+from ipubench.plugins.baseline.store import save
 from tests.baseline.test_command import Shell
 from tests.support.baselines import document, entry
 from tests.support.browser import Browser, chromium

@@ -17,23 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ipubench.fixtures.machine.files import user_path, write_atomically
-from ipubench.plugins import baseline
-from ipubench.plugins.baseline import (
-    BaselineError,
-    Key,
-    baseline_path,
-    find,
-    key_of,
-    load_all,
-    measured,
-    save,
-    show,
-    store,
-)
 from ipubench.plugins.baseline import format as form
-from ipubench.plugins.baseline.entries import differences
+from ipubench.plugins.baseline import show, store
+from ipubench.plugins.baseline.entries import Key, differences, find, key_of, measured
 from ipubench.plugins.baseline.exports import EXPORTS
+from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.store import baseline_path, load_all, save
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, record_of
 from ipubench.plugins.record.verdict import COMPARED
@@ -156,7 +146,7 @@ LONG = "x" * 300
 @pytest.mark.parametrize("name", ["~nobody2/main.json", f"./{LONG}", f"./{LONG}/main.json"])
 def test_a_path_that_cannot_be_looked_at_is_one_message(name: str) -> None:
     with pytest.raises(BaselineError, match="no home folder for ~nobody2|cannot be read|written"):
-        baseline.exists(baseline_path(name, Path()))
+        store.exists(baseline_path(name, Path()))
     with pytest.raises(BaselineError, match="no home folder for ~nobody2|cannot be read|written"):
         save(baseline_path(name, Path()), document(entry()))
 
@@ -185,7 +175,7 @@ def test_processes_that_change_a_file_at_once_lose_nothing(path: Path) -> None:
     """Two real processes, each reading, changing and writing six times."""
     program = (
         "import sys; from pathlib import Path\n"
-        "from ipubench.plugins.baseline import change, save\n"
+        "from ipubench.plugins.baseline.store import change, save\n"
         "from tests.support.baselines import *\n"
         "path, me = Path(sys.argv[1]), sys.argv[2]\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
@@ -285,18 +275,18 @@ def test_a_migrated_file_is_written_in_the_newest_format(tmp_path: Path) -> None
     path = tmp_path / "old.json"
     path.write_text(FORMAT_1.read_text())
     save(path, document(entry()))
-    assert json.loads(path.read_text())["ipubench"]["format"] == baseline.FORMAT
+    assert json.loads(path.read_text())["ipubench"]["format"] == form.FORMAT
     assert len(load(path)) == 4
 
 
 def test_every_older_format_has_its_migration() -> None:
-    assert sorted(form.MIGRATIONS) == list(range(1, baseline.FORMAT))
+    assert sorted(form.MIGRATIONS) == list(range(1, form.FORMAT))
 
 
 def test_the_schema_is_a_schema_and_describes_the_newest_format() -> None:
     schema = json.loads(form.SCHEMA.read_text())
     form._validator().check_schema(schema)
-    assert schema["properties"]["ipubench"]["properties"]["format"]["const"] == baseline.FORMAT
+    assert schema["properties"]["ipubench"]["properties"]["format"]["const"] == form.FORMAT
 
 
 def test_the_quick_check_of_numbers_says_what_the_library_says() -> None:

@@ -35,9 +35,9 @@ from ipubench.fixtures.runtimes.model_cache import ModelCache
 from ipubench.fixtures.runtimes.step import Work
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
 from ipubench.plugins.baseline import format as baseline_format
-from ipubench.plugins.baseline import load_all
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import read_run
+from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.compare.policy_file import Policy, PolicyError
 from ipubench.plugins.measure.peaks import Peaks

@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any, Dict
 
-from ipubench.plugins.baseline import Benchmark, load_all
-from ipubench.plugins.baseline.entries import newest
+from ipubench.plugins.baseline.entries import Benchmark, newest
+from ipubench.plugins.baseline.store import load_all
 
 FORMAT_1 = Path(__file__).resolve().parents[1] / "stored" / "baseline-format1.json"
 
