@@ -42,7 +42,6 @@ def _add_device_and_data(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--device-id",
         type=whole_number(0),
-        default=None,
         metavar="N",
         help="which GPU or IPU; chosen for you unless given",
     )
@@ -55,20 +54,17 @@ def _add_device_and_data(group: pytest.OptionGroup) -> None:
     )
     group.addoption(
         "--data",
-        default=None,
         type=spelling.one_of(DATA_MODES, spelling.DATA),
         choices=DATA_MODES,
         help="where the input comes from",
     )
     group.addoption(
         "--dataset-dir",
-        default=None,
         metavar="PATH",
         help="images for --data=real; else $DATASETS_DIR, else sample images made by the project",
     )
     group.addoption(
         "--precision",
-        default=None,
         type=spelling.one_of(PRECISIONS, spelling.PRECISIONS),
         choices=PRECISIONS,
         help="bits of the operations and of the master weights",
@@ -89,14 +85,12 @@ def _add_case_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--batches-per-step",
         type=whole_number(1),
-        default=None,
         metavar="N",
         help="batches run on the device per host call; calibrated on a host unless given",
     )
     group.addoption(
         "--steps",
         type=whole_number(1),
-        default=None,
         metavar="N",
         help="exactly N timed rounds, no early stop",
     )
@@ -114,7 +108,6 @@ def _add_hosts(group: pytest.OptionGroup) -> None:
     """On which hosts; ``--tx`` is pytest-xdist's."""
     group.addoption(
         "--hosts",
-        default=None,
         metavar="FILE",
         help="measure on these hosts, one a line (docs/how-to/fleet.md); or --tx ssh=HOST for each",
     )
@@ -126,7 +119,6 @@ def _add_hosts(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--launcher-args",
         type=spelling.shell_words,
-        default=None,
         metavar="WORDS",
         help='for mpirun or poprun, which start a case\'s instances: --launcher-args="--host A,B"',
     )
@@ -145,7 +137,7 @@ def _add_listings(group: pytest.OptionGroup) -> None:
         help="print the command of each selected case, and what launches its instances, and run "
         "nothing",
     )
-    group.addoption("--instance", default=None, metavar="HOST:PORT", help=argparse.SUPPRESS)
+    group.addoption("--instance", metavar="HOST:PORT", help=argparse.SUPPRESS)
 
 
 def _add_measuring(group: pytest.OptionGroup) -> None:
@@ -160,7 +152,6 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--within",
         type=duration,
-        default=None,
         metavar="DURATION",
         help="fit the selected cases into this time: first fewer rounds, then fewer cases, which "
         "are named: 10min",
@@ -175,7 +166,6 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--wait-for-quiet",
         type=duration,
-        default=None,
         metavar="DURATION",
         help="wait before each case until other programs leave the machine alone, so long at most: "
         "2min",
@@ -198,7 +188,6 @@ def _add_looking_inside(group: pytest.OptionGroup) -> None:
     """What a case leaves for people who look inside it."""
     group.addoption(
         "--profile",
-        default=None,
         metavar="DIR",
         help="profile one call of each case instead of timing it: PopVision reports on an IPU, "
         "the framework's trace on a host",
@@ -217,7 +206,6 @@ def _add_looking_inside(group: pytest.OptionGroup) -> None:
     )
     group.addoption(
         "--save-graph",
-        default=None,
         metavar="DIR",
         help="also write each case's graph, for Netron or TensorBoard",
     )
@@ -238,7 +226,6 @@ def _add_results(group: pytest.OptionGroup) -> None:
     )
     group.addoption(
         "--baseline-save",
-        default=None,
         metavar="NAME",
         help="write the results to baselines/NAME.json (a value with a slash is a path)",
     )
@@ -253,14 +240,12 @@ def _add_comparisons(group: pytest.OptionGroup) -> None:
     """What a case is compared with, and how much slower it may be."""
     group.addoption(
         "--baseline",
-        default=None,
         metavar="NAME",
         help="compare with baselines/NAME.json (a value with a slash is a path)",
     )
     group.addoption(
         "--gate",
         type=percentage,
-        default=None,
         metavar="PERCENT",
         help="fail a case that is surely slower than its baseline, and by more than this: 2%%",
     )
@@ -274,21 +259,18 @@ def _add_comparisons(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--gate-time",
         type=duration,
-        default=None,
         metavar="DURATION",
         help="fresh processes take so long at most, over all cases: 5min; what is open then is "
         "inconclusive",
     )
     group.addoption(
         "--gate-policy",
-        default=None,
         metavar="PATH",
         help="thresholds by case and metric (gate.yml in the project's folder, where there is one)",
     )
     group.addoption(
         "--processes",
         type=whole_number(1),
-        default=None,
         metavar="N",
         help="processes that measure each case: 1, and 9 for a baseline that is saved",
     )
@@ -298,20 +280,17 @@ def _add_against(group: pytest.OptionGroup) -> None:
     """What else a case is measured with in turns, in the same run."""
     group.addoption(
         "--against",
-        default=None,
         metavar="PYTHON|git:REV",
         help="measure each case in turns here and with this interpreter, or in a worktree of this "
         "revision (git:main, git:merge-base:main), and compare the two",
     )
     group.addoption(
         "--against-setup",
-        default=None,
         metavar="COMMAND",
         help="make an environment in the worktree of --against=git:REV with this command",
     )
     group.addoption(
         "--against-python",
-        default=None,
         metavar="PATH",
         help="interpreter for --against=git:REV: after --against-setup .venv/bin/python there, "
         "else this one",
@@ -327,7 +306,6 @@ def _add_reports(group: pytest.OptionGroup) -> None:
     )
     group.addoption(
         "--report",
-        default=None,
         metavar="DIR",
         help="write report.html, summary.md, results.csv and baseline.json into this folder",
     )
