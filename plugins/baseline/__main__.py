@@ -9,26 +9,20 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, Callable, NoReturn, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from ipubench.plugins.baseline import commands
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import history
 from ipubench.plugins.baseline.promote import Acceptance, promote
 from ipubench.plugins.baseline.site import address_of_commits, site
-from ipubench.plugins.record.text import percentage_argument
+from ipubench.plugins.record.text import EXIT_USAGE, Parser, percentage_argument
 
 LAST_RUNS = 100
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """End with the suite's exit code for a command line that cannot be used."""
-        self.exit(commands.EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="ipubench-baseline",
         description="Look at stored baselines and change them.",
         epilog="NAME means baselines/NAME.json; a value with a slash is a path.",
@@ -169,7 +163,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         sys.stdout.flush()
     except BaselineError as error:
         print(f"ipubench-baseline: {error}", file=sys.stderr)
-        return commands.EXIT_USAGE
+        return EXIT_USAGE
     except BrokenPipeError:
         # The reader, such as head, has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

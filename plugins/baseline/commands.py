@@ -32,10 +32,15 @@ from ipubench.plugins.baseline.runs import (
 )
 from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
 from ipubench.plugins.record.record import NAMESPACE, record_of
-from ipubench.plugins.record.text import counted, percent, short_number, table, terminal_width
+from ipubench.plugins.record.text import (
+    EXIT_USAGE,
+    counted,
+    percent,
+    short_number,
+    table,
+    terminal_width,
+)
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
-
-EXIT_USAGE = 4
 
 
 def suite_root() -> Path:

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, NoReturn, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
@@ -21,13 +21,12 @@ from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.record.files import read_lines
-from ipubench.plugins.record.text import percent, percentage_argument
+from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, IMPROVED, PASS, REGRESSED
 from ipubench.plugins.run.results import SessionResults
 
 #: What git bisect run understands; 128 and above end it.
 GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
-EXIT_USAGE = 4
 INTERRUPTED = (2, 130, 143)
 # Run by git in the worktree, whose modules are those of another commit. One line: git shows it.
 PROGRAM = (
@@ -36,14 +35,8 @@ PROGRAM = (
 )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """End with the suite's exit code for a command line that cannot be used."""
-        self.exit(EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="ipubench-bisect",
         description="Find the commit that made a case slower. Other words go to pytest.",
         epilog="Exit codes: 0, found; 4, the command line cannot be used; 6, not found.",

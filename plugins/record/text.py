@@ -1,4 +1,4 @@
-"""Numbers as people read them, tables, and the values that people write on a command line."""
+"""Numbers as people read them, tables, and what people write on a command line."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import math
 import re
 import shutil
 import time
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, NoReturn, Optional, Sequence
 
 from ipubench.fixtures.case.errors import shortened
 
+EXIT_USAGE = 4  # of a command line, or a file, that cannot be used
 # Of a table: between its columns, and its first column at least.
 GAP = "  "
 NARROWEST = 12
@@ -104,6 +105,14 @@ def aligned(cells: Sequence[str], widths: Sequence[int], gap: str, left: int = 1
 def markdown_row(cells: Sequence[str]) -> str:
     """Return one row of a table in Markdown."""
     return f"| {' | '.join(cells)} |"
+
+
+class Parser(argparse.ArgumentParser):
+    """The words of a program of ours: wrong ones end it with a line and the suite's exit code."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the program."""
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def whole_number(minimum: int) -> Callable[[str], int]:

@@ -20,13 +20,13 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
 from ipubench.plugins.baseline.runs import StoredRun, joined, lost, read_run
 from ipubench.plugins.baseline.store import load_all
-from ipubench.plugins.record.text import percent, percentage_argument
+from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
 from ipubench.plugins.report.files import ReportError, check, write
 
 
 def main(words: Optional[List[str]] = None) -> int:
     """Make the files of a report from stored results; return the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m ipubench.plugins.report", description="Make a report of stored results."
     )
     parser.add_argument(
@@ -51,17 +51,14 @@ def main(words: Optional[List[str]] = None) -> int:
         metavar="PERCENT",
         help="slow-down that counts, with --baseline (2%%)",
     )
-    try:
-        given = parser.parse_args(words)
-    except SystemExit as end:
-        return 4 if end.code else 0
+    given = parser.parse_args(words)
     try:
         check(given.out)
         report = stored_report(given.runs, given.baseline, given.gate)
         names = write(report, given.out)
     except (ReportError, BaselineError) as error:
         print(error, file=sys.stderr)
-        return 4
+        return EXIT_USAGE
     rows = report.rows()
     print(f"{given.out}: {', '.join(names)}")
     print(conclusion(report, rows))

@@ -16,7 +16,6 @@ cannot be used.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -25,10 +24,11 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
 
 from ipubench.fixtures.case.masking import mask_text
 from ipubench.fixtures.case.untrusted import has_fields, read_json
+from ipubench.plugins.record.text import EXIT_USAGE, Parser
 
 MOST_EVENT = 16 << 20  # bytes
 PAGE = 100  # comments in one answer
@@ -40,7 +40,7 @@ NAME = re.compile(r"[\w .:/-]{1,80}")
 class CommentError(Exception):
     """There can be no comment; the message says why and what to do."""
 
-    def __init__(self, message: str, code: int = 4) -> None:
+    def __init__(self, message: str, code: int = EXIT_USAGE) -> None:
         super().__init__(message)
         self.code = code
 
@@ -135,14 +135,9 @@ def _first_line(comment: Dict[str, Any]) -> str:
     return (str(comment.get("body") or "").splitlines() or [""])[0].strip()
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(4, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
 def main(words: Optional[Sequence[str]] = None) -> int:
     """Put a file into its comment; return the exit code."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m ipubench.plugins.report.comment",
         description="Put a report's summary into one comment of a pull or merge request.",
     )

@@ -19,24 +19,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, Iterator, List, NoReturn, Optional, Sequence
+from typing import Dict, Iterator, List, Optional, Sequence
 
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import IMPORT_ROOT, write_atomically
-from ipubench.plugins.record.text import duration
+from ipubench.plugins.record.text import Parser, duration
 from scripts.compare_peers import levels, tables
 from scripts.compare_peers.case import PRECISIONS, Row, named
 from scripts.compare_peers.families import FAMILIES, USUAL
 from scripts.compare_peers.worker import Job
 
-EXIT_USAGE = 4
 WORKER = [sys.executable, "-m", "scripts.compare_peers.worker"]
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """End with the suite's exit code for a command line that cannot be used."""
-        self.exit(EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -61,7 +54,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="compare_peers",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
