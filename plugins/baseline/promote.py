@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
 import sys
 from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Sequence
 
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import history, show, store
@@ -21,6 +20,7 @@ from ipubench.plugins.baseline.commands import path_of, print_lines, run_path, s
 from ipubench.plugins.baseline.entries import Benchmark, accepting, as_promoted, key_of
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import FAILED, NOT_RUN, RunFacts, StoredRun, read_run, worst_run
+from ipubench.plugins.record.host_process import git_says
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import counted, matches, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
@@ -152,33 +152,19 @@ def _of_commits(target: Path) -> List[Acceptance]:
     if store.exists(target):
         commit = store.load_document(target).get("commit_info", {}).get("id")
         before = str(commit or "").partition("-")[0]
-    known = COMMIT.fullmatch(before) and _git("merge-base", before, "HEAD") is not None
-    log = _git("log", FORMAT_OF_TRAILERS, *([f"{before}..HEAD"] if known else ["-1", "HEAD"]))
+    root = suite_root()
+    known = COMMIT.fullmatch(before) and git_says(root, "merge-base", before, "HEAD") is not None
+    which = [f"{before}..HEAD"] if known else ["-1", "HEAD"]
+    log = git_says(root, "log", FORMAT_OF_TRAILERS, *which)
     if log is None:
-        raise BaselineError(f"--accept-commits: {suite_root()} is no clone of a git repository")
+        raise BaselineError(f"--accept-commits: {root} is no clone of a git repository")
     found = []
-    for line in filter(None, map(str.strip, log.splitlines())):
+    for line in filter(None, map(str.strip, log.decode(errors="replace").splitlines())):
         try:
             found.append(Acceptance.parse(line))
         except argparse.ArgumentTypeError as error:
             print(f"{TRAILER}: {error}", file=sys.stderr)
     return found
-
-
-def _git(*words: str) -> Optional[str]:
-    """Return what git says in the suite's folder, or None where it fails."""
-    try:
-        answer = subprocess.run(
-            ["git", *words],  # noqa: S607  git of the PATH
-            cwd=str(suite_root()),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
-    except OSError:
-        return None
-    return None if answer.returncode else answer.stdout.decode(errors="replace")
 
 
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:

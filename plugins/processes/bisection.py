@@ -21,6 +21,7 @@ from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.host_process import git_says
 from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, IMPROVED, PASS, REGRESSED
 from ipubench.plugins.run.results import SessionResults
@@ -123,7 +124,8 @@ def step(arguments: Sequence[str]) -> int:
         return ABORT
     found = judged(verdicts, code)
     what = {GOOD: "good", BAD: "bad", SKIP: "skipped"}[found]
-    print(f"{_head(Path(project))}: {what}: {_words(verdicts, code)}", flush=True)
+    head = (git_says(Path(project), "log", "-1", "--format=%h %s") or b"").decode(errors="replace")
+    print(f"{head.strip()}: {what}: {_words(verdicts, code)}", flush=True)
     return found
 
 
@@ -182,16 +184,6 @@ def _words(verdicts: Dict[str, Dict[str, Any]], code: int) -> str:
         return f"no verdict (exit code {code})"
     failed = code and judged(verdicts, 0) == GOOD
     return ", ".join(parts) + (f"; another case failed (exit code {code})" if failed else "")
-
-
-def _head(project: Path) -> str:
-    said = subprocess.run(
-        ["git", "log", "-1", "--format=%h %s"],  # noqa: S607  git of the PATH
-        cwd=str(project),
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    return said.stdout.decode(errors="replace").strip()
 
 
 if __name__ == "__main__":

@@ -85,6 +85,7 @@ def git_says(folder: Path, *words: str) -> Optional[bytes]:
         answer = subprocess.run(
             ["git", *words],  # noqa: S607  git of the PATH
             cwd=str(folder),
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             check=False,
