@@ -16,7 +16,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import history
 from ipubench.plugins.baseline.promote import Acceptance, promote
 from ipubench.plugins.baseline.site import address_of_commits, site
-from ipubench.plugins.record.text import EXIT_USAGE, Parser, percentage_argument
+from ipubench.plugins.record.text import EXIT_USAGE, Parser, percentage_argument, whole_number
 
 LAST_RUNS = 100
 
@@ -92,7 +92,7 @@ def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
 def _of_history(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--last",
-        type=_count,
+        type=whole_number(1),
         default=LAST_RUNS,
         metavar="N",
         help=f"runs of each machine at most ({LAST_RUNS})",
@@ -145,12 +145,6 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
     prune = add("prune", "take out the cases that no longer exist", commands.prune)
     prune.add_argument("name", metavar="NAME")
     prune.add_argument("--dry-run", action="store_true", help="only show them")
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 up")
-    return int(text)
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
 CONFIDENCE = 0.95
+#: A value that is lower by more than this is a new minimum.
+FALLING = 0.02
 
 
 def quantile(values: Sequence[float], q: float) -> float:
@@ -23,14 +25,14 @@ def median(values: Sequence[float]) -> float:
     return quantile(values, 0.5)
 
 
-def quantile_ranks(n: int, q: float, confidence: float = CONFIDENCE) -> Optional[Tuple[int, int]]:
+def quantile_ranks(n: int, q: float) -> Optional[Tuple[int, int]]:
     """Return the ranks (from 0) of the order statistics that enclose the q-quantile.
 
     Distribution-free: the number of values below the quantile is binomial(n, q); each tail keeps
-    at most (1 - confidence) / 2 (Conover, Practical Nonparametric Statistics, 3.2). None where n
+    at most (1 - CONFIDENCE) / 2 (Conover, Practical Nonparametric Statistics, 3.2). None where n
     is too small for any such pair (below 6 for a median at 95%).
     """
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     low, high = -1, n
     cumulative = 0.0
     for k in range(n + 1):
@@ -50,12 +52,10 @@ def _binomial(n: int, k: int, q: float) -> float:
     return math.exp(log + k * math.log(q) + (n - k) * math.log1p(-q))
 
 
-def quantile_interval(
-    values: Sequence[float], q: float = 0.5, confidence: float = CONFIDENCE
-) -> Tuple[float, float]:
+def quantile_interval(values: Sequence[float], q: float = 0.5) -> Tuple[float, float]:
     """Return a confidence interval of the q-quantile; smallest and largest where n is too small."""
     ordered = sorted(values)
-    ranks = quantile_ranks(len(ordered), q, confidence)
+    ranks = quantile_ranks(len(ordered), q)
     if ranks is None:
         return ordered[0], ordered[-1]
     return ordered[ranks[0]], ordered[ranks[1]]
@@ -111,9 +111,9 @@ def latency(seconds: Sequence[float]) -> Dict[str, float]:
     return summary
 
 
-def still_falling(seconds: Sequence[float], tolerance: float = 0.02) -> bool:
-    """Tell whether the newest value is a new minimum by more than the tolerance."""
+def still_falling(seconds: Sequence[float]) -> bool:
+    """Tell whether the newest value is a new minimum by more than 2%."""
     if len(seconds) < 2:
         return False
     earlier: List[float] = list(seconds[:-1])
-    return seconds[-1] < (1 - tolerance) * min(earlier)
+    return seconds[-1] < (1 - FALLING) * min(earlier)

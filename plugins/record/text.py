@@ -82,29 +82,22 @@ def terminal_width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-def table(rows: Sequence[Sequence[str]], width: int, left: int = 1) -> List[str]:
-    """Align rows, the first of them the headings: ``left`` columns to the left, others right.
+def table(rows: Sequence[Sequence[str]], width: int) -> List[str]:
+    """Align rows, the first of them the headings: the first column to the left, others right.
 
     The first column is cut in its middle, where names differ least, to fit into ``width``.
     """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths[1:]) + len(GAP) * (len(widths) - 1)
     widths[0] = max(NARROWEST, min(widths[0], width - others))
-    return [aligned(row, widths, GAP, left) for row in rows]
+    return [aligned(row, widths, GAP) for row in rows]
 
 
-def aligned(cells: Sequence[str], widths: Sequence[int], gap: str, left: int = 1) -> str:
+def aligned(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:
     """Return one line of a table, its first cell cut in its middle, figures never."""
-    shown = [cut_middle(cells[0], widths[0]), *cells[1:]]
-    return gap.join(
-        cell.ljust(width) if column < left else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(shown, widths))
-    ).rstrip()
-
-
-def markdown_row(cells: Sequence[str]) -> str:
-    """Return one row of a table in Markdown."""
-    return f"| {' | '.join(cells)} |"
+    name = cut_middle(cells[0], widths[0]).ljust(widths[0])
+    figures = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:]))
+    return gap.join([name, *figures]).rstrip()
 
 
 class Parser(argparse.ArgumentParser):

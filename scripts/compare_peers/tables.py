@@ -8,8 +8,9 @@ import textwrap
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Sequence
 
-from ipubench.plugins.record.text import aligned, cut_middle, markdown_row, short_number
+from ipubench.plugins.record.text import aligned, cut_middle, short_number
 from scripts.compare_peers.case import Row
+from scripts.markdown_table import markdown_row
 
 WIDTH = 80
 #: Packages whose versions can change a row.

@@ -14,9 +14,9 @@ import random
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from ipubench.plugins.record.text import markdown_row
 from scripts.gate_study.neighbours import LOADS
 from scripts.gate_study.study import Setting, Study, Tally, processes_of_cases, share_text
+from scripts.markdown_table import markdown_row
 
 HEADINGS = (
     "baseline",

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Counter, Dict, List, NamedTuple
 
 from ipubench.plugins.record.files import read_lines
-from ipubench.plugins.record.text import markdown_row
 from scripts.gate_study.collect import ROOT
 from scripts.gate_study.commits import GitError, git
 from scripts.gate_study.neighbours import LOADS, neighbours
+from scripts.markdown_table import markdown_row
 
 #: The line that runs a round, and the same with a share of batches more.
 STEP = "fixtures/runtimes/tensorflow/host/step.py"

@@ -14,7 +14,6 @@ import random
 import statistics
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ipubench.plugins.record.text import markdown_row
 from scripts.gate_study.neighbours import LOADS
 from scripts.gate_study.pair_trials import (
     CPU,
@@ -36,6 +35,7 @@ from scripts.gate_study.study import (
     short_name,
     sum_of,
 )
+from scripts.markdown_table import markdown_row
 
 EQUAL, MUCH_SLOWER = SLOWDOWNS[0], SLOWDOWNS[-1]
 Pool = Dict[str, List[Dict[str, Any]]]

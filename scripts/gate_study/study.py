@@ -22,9 +22,9 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
-from ipubench.plugins.record.text import markdown_row
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 from scripts.gate_study.collect import load_of, read_pool
+from scripts.markdown_table import markdown_row
 
 SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")
 #: pytest-benchmark's statistics, and the change that its users ask for.

@@ -26,10 +26,10 @@ from typing import Any, Counter, Dict, List, Sequence
 
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.devices.lease import lease
-from ipubench.plugins.record.text import markdown_row
 from scripts.gate_study.collect import CASES, ROOT
 from scripts.gate_study.commits import GitError, git
 from scripts.gate_study.study import share_text, short_name
+from scripts.markdown_table import markdown_row
 
 #: Branch -> extra work as a share of a round. asv sees another commit for equal code, too.
 BRANCHES = {"equal": 0.0, "slower-5": 0.05, "slower-10": 0.10}
