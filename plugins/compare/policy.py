@@ -58,7 +58,7 @@ def policy_of(config: pytest.Config) -> Optional[Policy]:
 def thresholds_of(item: pytest.Item) -> Dict[str, float]:
     """Return metric -> what a case may lose, by the policy, its marker and ``--gate``."""
     policy = policy_of(item.config)
-    return policy.limits(item.nodeid, marker_thresholds(item)).thresholds if policy else {}
+    return policy.limits(item.nodeid, marker_thresholds(item)) if policy else {}
 
 
 def pytest_configure(config: pytest.Config) -> None:

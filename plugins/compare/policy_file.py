@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ipubench.fixtures.case import yaml_reader
 from ipubench.fixtures.case.errors import shortened
@@ -43,15 +43,6 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What holds for one case. A metric without a threshold is not judged."""
-
-    thresholds: Dict[str, float]
-    ignore: bool  # shown, never judged
-    sources: Dict[str, str]  # metric -> where its threshold comes from
-
-
-@dataclass(frozen=True)
 class Policy:
     """The thresholds of a run: of a file, of ``--gate``, or of both."""
 
@@ -64,51 +55,27 @@ class Policy:
     def load(cls, path: Path, gate: Optional[float] = None) -> Policy:
         """Read a policy file. Raises PolicyError."""
         name = f"the policy {path}"
-        return cls._of(path.name, name, lambda: yaml_reader.read(path, name, EMPTY), gate)
-
-    @classmethod
-    def parse(cls, text: str, name: str, gate: Optional[float] = None) -> Policy:
-        """Read the text of a policy file called ``name``. Raises PolicyError."""
-        called = f"the policy {name}"
-        return cls._of(
-            Path(name).name, called, lambda: yaml_reader.parse(text, called, EMPTY), gate
-        )
-
-    @classmethod
-    def _of(
-        cls, name: str, called: str, document: Callable[[], Value], gate: Optional[float]
-    ) -> Policy:
         try:
-            return cls(name, *_Reader(called).read(document()), gate)
+            return cls(path.name, *_Reader(name).read(yaml_reader.read(path, name, EMPTY)), gate)
         except YamlError as error:
             raise PolicyError(str(error)) from None
 
-    def limits(self, nodeid: str, markers: Mapping[str, float]) -> Limits:
-        """Return what holds for a case; ``markers`` as :func:`marker_thresholds` returns them."""
+    def limits(self, nodeid: str, markers: Mapping[str, float]) -> Dict[str, float]:
+        """Return metric -> what a case may lose; a metric without a threshold is not judged.
+
+        ``markers`` as :func:`marker_thresholds` returns them.
+        """
         given = {} if self.gate is None else {THROUGHPUT: self.gate}
-        entries: List[Tuple[str, Rule]] = [
-            (f"{self.name}, default", self.default),
-            ("--gate", Rule(dict(given))),
-            ("its marker", Rule(dict(markers))),
-        ]
-        entries += [
-            (f"{self.name}, {pattern}", rule)
-            for pattern, rule in self.cases
-            if matches(pattern, nodeid)
-        ]
-        thresholds: Dict[str, float] = {}
-        sources: Dict[str, str] = {}
+        rules = [self.default, Rule(dict(given)), Rule(dict(markers))]
+        rules += [rule for pattern, rule in self.cases if matches(pattern, nodeid)]
+        thresholds: Dict[str, Optional[float]] = {}
         ignore = False
-        for source, rule in entries:
+        for rule in rules:
             if rule.ignore or rule.thresholds:
                 ignore = rule.ignore
-            for metric, value in rule.thresholds.items():
-                if value is None:
-                    thresholds.pop(metric, None)
-                    sources.pop(metric, None)
-                else:
-                    thresholds[metric], sources[metric] = value, source
-        return Limits({} if ignore else thresholds, ignore, {} if ignore else sources)
+            thresholds.update(rule.thresholds)
+        found = {metric: value for metric, value in thresholds.items() if value is not None}
+        return {} if ignore else found
 
     def unused(self, nodeids: Iterable[str]) -> List[str]:
         """Return the patterns that match none of the cases."""
