@@ -9,7 +9,7 @@ import re
 import types
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import pytest
 
@@ -189,16 +189,6 @@ def safe_name(text: str) -> str:
     return f"{safe}.{digest[:digits]}"
 
 
-class SpecSource:
-    """A file that was named on the command line, read and checked."""
-
-    def __init__(self, path: Path, nodeid: str, entries: List[Entry]) -> None:
-        """``nodeid``: what the identifiers of its cases begin with."""
-        self.path = path
-        self.nodeid = nodeid
-        self.entries = {entry.name: entry for entry in entries}
-
-
 def bench_spec(config: SpecConfig, command_meter: Callable[[SpecConfig], None]) -> None:
     """Run the command of an entry and measure what it reports."""
     command_meter(config)
@@ -207,13 +197,13 @@ def bench_spec(config: SpecConfig, command_meter: Callable[[SpecConfig], None]) 
 class SpecFile(pytest.Module):
     """The file as a module. Its function is a pytest.Function, so fixtures serve it."""
 
-    source: SpecSource
+    entries: Dict[str, Entry]  # by name
 
     @classmethod
-    def of(cls, parent: Any, source: SpecSource) -> SpecFile:
-        """Return the node of a file."""
-        found: SpecFile = cls.from_parent(parent, path=source.path, nodeid=source.nodeid)
-        found.source = source
+    def of(cls, parent: Any, path: Path, nodeid: str, entries: Dict[str, Entry]) -> SpecFile:
+        """Return the node of a file; ``nodeid``: what the identifiers of its cases begin with."""
+        found: SpecFile = cls.from_parent(parent, path=path, nodeid=nodeid)
+        found.entries = entries
         return found
 
     def _getobj(self) -> types.ModuleType:
@@ -226,7 +216,7 @@ def entry_of(item: pytest.Item) -> Entry:
     """Return the entry of the file that a case of :class:`SpecFile` runs."""
     file, case = item.getparent(SpecFile), case_of(item)
     assert file is not None and case is not None and isinstance(case.config, SpecConfig)
-    return file.source.entries[case.config.entry]
+    return file.entries[case.config.entry]
 
 
 def is_spec(item: pytest.Item) -> bool:

@@ -21,7 +21,6 @@ from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.benchmarks_yml.cases import (
     SpecConfig,
     SpecFile,
-    SpecSource,
     Wanted,
     cases_of,
     entry_of,
@@ -29,6 +28,7 @@ from ipubench.plugins.benchmarks_yml.cases import (
     unknown_option,
 )
 from ipubench.plugins.benchmarks_yml.command import base_environment, needs
+from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.command_line.words import files_key, only_lists
@@ -39,6 +39,8 @@ SUFFIXES = (".yml", ".yaml")
 CSV_NAME = "specs.csv"
 NOTEBOOK = "need a notebook's kernel, and a notebook is not run: put its cells into a script"
 CONVERGENCE = "need --include-convergence or -k with the full name: they train to convergence"
+#: Path -> its entries by name, of every file of the command line.
+entries_key = pytest.StashKey[Dict[Path, Dict[str, Entry]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,14 +55,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read the files of the command line."""
-    config.stash[files_key] = files = {}
+    config.stash[entries_key] = files = {}
     try:
         for given, path in _named(config):
             if path not in files:
-                entries = read_entries(path, given)
-                files[path] = SpecSource(path, _nodeid(config, path), entries)
+                files[path] = {entry.name: entry for entry in read_entries(path, given)}
     except YamlError as error:
         raise pytest.UsageError(str(error)) from None
+    config.stash[files_key] = {_nodeid(config, path): path for path in files}
 
 
 def _named(config: pytest.Config) -> List[Any]:
@@ -86,8 +88,10 @@ def _nodeid(config: pytest.Config, path: Path) -> str:
 
 def pytest_collect_file(file_path: Path, parent: Any) -> Optional[SpecFile]:
     """Collect a file that was read; no other YAML file is one of ours."""
-    source = parent.config.stash[files_key].get(file_path)
-    return SpecFile.of(parent, source) if source is not None else None
+    entries = parent.config.stash[entries_key].get(file_path)
+    if entries is None:
+        return None
+    return SpecFile.of(parent, file_path, _nodeid(parent.config, file_path), entries)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -99,7 +103,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     option = metafunc.config.option
     wanted = Wanted(selection.assignments, selection.device, option.data, option.precision)
     found: Dict[str, Case] = {}
-    for entry in file.source.entries.values():
+    for entry in file.entries.values():
         for case in cases_of(entry, wanted):
             for identifier in (case.base_id, case.id):
                 selection.nodeids.add(f"{metafunc.definition.nodeid}[{identifier}]")

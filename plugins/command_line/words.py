@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Protocol, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
@@ -42,15 +42,8 @@ MEASURING_OPTIONS = (
 )
 
 
-class NamedFile(Protocol):
-    """A file of cases: where it is, and what the identifiers of its cases begin with."""
-
-    path: Path
-    nodeid: str
-
-
-#: Path -> what is in it, of every file of the command line.
-files_key = pytest.StashKey[Dict[Path, NamedFile]]()
+#: The files of cases that the command line names: what the node ids in one begin with -> its path.
+files_key = pytest.StashKey[Dict[str, Path]]()
 
 
 def only_lists(config: pytest.Config) -> bool:
@@ -110,9 +103,9 @@ def arguments_of(config: pytest.Config, nodeid: str, root: Optional[Path] = None
     """
     root = config.rootpath if root is None else root
     name, separator, rest = nodeid.partition("::")
-    for source in config.stash.get(files_key, {}).values():
-        if source.nodeid == name and config.rootpath not in source.path.parents:
-            return [str(root / "conftest.py"), f"{source.path}{separator}{rest}"]
+    path = config.stash.get(files_key, {}).get(name)
+    if path is not None and config.rootpath not in path.parents:
+        return [str(root / "conftest.py"), f"{path}{separator}{rest}"]
     return [str(root / nodeid)]
 
 
