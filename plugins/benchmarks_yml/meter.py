@@ -20,13 +20,11 @@ from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of, safe_nam
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
 from ipubench.plugins.measure import looking_inside
-from ipubench.plugins.measure.base import Calls, finish, measured_by_another
+from ipubench.plugins.measure.base import Calls, CaseRun, measured_by_another
 from ipubench.plugins.measure.disturbance import Disturbance, wait_for_quiet
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
-from ipubench.plugins.record.record import describe_case
 from ipubench.plugins.record.statistics import latency
-from ipubench.plugins.run.conditions import describe_conditions
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -44,28 +42,18 @@ def command_meter(
     conditions: Dict[str, Any],
 ) -> Callable[[SpecConfig], None]:
     """Measures one command."""
-    return CommandMeter(request.node, case, benchmark, device, conditions)
+    return CommandMeter(CaseRun(request.node, case, benchmark, device, conditions))
 
 
 class CommandMeter:
     """Measures the command of one case."""
 
-    def __init__(
-        self,
-        item: pytest.Item,
-        case: Case,
-        benchmark: Any,
-        device: Device,
-        conditions: Dict[str, Any],
-    ) -> None:
-        self.item = item
-        self.config = item.config
-        self.case = case
-        self.benchmark = benchmark
-        self.device = device
-        self.conditions = conditions
-        self.entry = entry_of(item)
-        self.progress = item.config.stash[progress_key].phase
+    def __init__(self, case_run: CaseRun) -> None:
+        self.case_run = case_run
+        self.case, self.device = case_run.case, case_run.device
+        self.config = case_run.item.config
+        self.entry = entry_of(case_run.item)
+        self.progress = self.config.stash[progress_key].phase
 
     def __call__(self, config: SpecConfig) -> None:
         """Run the command once and record its figures as the rounds of this process."""
@@ -85,7 +73,7 @@ class CommandMeter:
         except MetricError as error:
             raise command.unreadable(self.entry, config, str(error), ran) from None
         if results is None:
-            pytest_benchmark_adapter.leave_out(self.benchmark)
+            pytest_benchmark_adapter.leave_out(self.case_run.benchmark)
             how = "compiled" if config.compile_only else "profiled"
             line = f"{self.case.id}: {how} in {ran.seconds:.1f} s, and not measured"
             self.config.stash[run_key].closing.append(line)
@@ -95,7 +83,7 @@ class CommandMeter:
         seconds = self._replay(results.rounds, record)
         if seconds:  # none with --benchmark-disable
             # A command's processes have ended: there is nothing to let go of.
-            finish(self.item, self.benchmark, record, release=lambda: None)
+            self.case_run.finish(record, release=lambda: None)
 
     def _environment(self, config: SpecConfig) -> Dict[str, str]:
         option = self.config.option
@@ -103,7 +91,7 @@ class CommandMeter:
         missing = command.needs(self.entry, config, base)
         if missing:
             raise CaseError(missing)
-        tuned = self.conditions["allocator"] != "system"
+        tuned = self.case_run.conditions["allocator"] != "system"
         environ = command.environment(config, self.device, base, tuned)
         if option.profile is not None:
             folder = looking_inside.folder_of("--profile", option.profile, self.case)
@@ -117,7 +105,7 @@ class CommandMeter:
         """
         journal = self.config.stash[run_key].journal.path.stem
         root = user_path(self.config.option.results_dir).absolute()
-        file = safe_name(self.item.nodeid.split("::")[0])
+        file = safe_name(self.case_run.item.nodeid.split("::")[0])
         folder = root / "specs" / journal / file / self.case.id
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -135,10 +123,8 @@ class CommandMeter:
         self, config: SpecConfig, ran: command.Ran, results: CommandResults
     ) -> Dict[str, Any]:
         return {
-            "format": 1,
-            **describe_case(self.case),
+            **self.case_run.first_facts(),
             "framework": "command",
-            **describe_conditions(self.config, self.device, self.conditions),
             "effective": {"precision": config.precision},
             "compile": WITHIN,
             "canary": {"kind": self.device.canary_kind, "seconds": [], "when": "never"},
@@ -172,7 +158,7 @@ class CommandMeter:
         """Put the rounds into pytest-benchmark's statistics: a clock shows each one's seconds."""
         clock = Replay(rounds)
         return pytest_benchmark_adapter.run_rounds(
-            self.benchmark,
+            self.case_run.benchmark,
             clock.step,
             clock.before_round,
             clock,

@@ -22,11 +22,14 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from ipubench.fixtures.case.cases import Case
-from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.measure.base import BatchFacts, fail_where_implausible, plain_benchmark
+from ipubench.plugins.measure.base import (
+    BatchFacts,
+    CaseRun,
+    fail_where_implausible,
+    plain_benchmark,
+)
 from ipubench.plugins.measure.meter import Meter, WarmUp
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.measure.rounds import Calibrated, Limits, Rounds
@@ -101,17 +104,8 @@ class OrderedRounds(Rounds):
 class AlternatingMeter(Meter):
     """Measures as :class:`Meter` does, each part when it is told to; the run records it."""
 
-    def __init__(
-        self,
-        member: Instance,
-        item: pytest.Item,
-        case: Case,
-        benchmark: Any,
-        device: Device,
-        conditions: Dict[str, Any],
-        peaks: Peaks,
-    ) -> None:
-        super().__init__(item, case, benchmark, device, conditions, peaks)
+    def __init__(self, case_run: CaseRun, peaks: Peaks, member: Instance) -> None:
+        super().__init__(case_run, peaks)
         self._orders = Orders(member)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:

@@ -18,21 +18,54 @@ from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import NAMESPACE, describe_throughput
+from ipubench.plugins.record.record import NAMESPACE, describe_case, describe_throughput
+from ipubench.plugins.run.conditions import describe_conditions
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.selection.expand import framework_of
+
+
+@dataclass(frozen=True)
+class CaseRun:
+    """A case that runs in this process: its test, its device and the conditions that hold."""
+
+    item: pytest.Item
+    case: Case
+    benchmark: Any  # pytest-benchmark's fixture
+    device: Device
+    conditions: Dict[str, Any]
+
+    def first_facts(self) -> Dict[str, Any]:
+        """Return what every record begins with."""
+        return {
+            "format": 1,
+            **describe_case(self.case),
+            "framework": framework_of(self.item),
+            **describe_conditions(self.item.config, self.device, self.conditions),
+        }
+
+    def finish(self, record: Dict[str, Any], release: Callable[[], None]) -> None:
+        """Write the record of the case, and leave what was measured in the test's stash.
+
+        An implausible result fails here, with its record written.
+        """
+        spent = self.item.config.stash[spent_key]
+        plain = plain_benchmark(self.benchmark, {**record, "spent": spent.of_case()})
+        run = self.item.config.stash[run_key]
+        run.add({"type": "case", "benchmark": plain})
+        fail_where_implausible(record, f"; the record is in {run.journal.path}")
+        self.item.stash[measured_key] = Measured(plain, release)
 
 
 class StepMeter(ABC):
     """Works on the step that a bench function hands it, and closes it."""
 
-    def __init__(self, item: pytest.Item, case: Case, benchmark: Any, device: Device) -> None:
-        self.item = item
-        self.config = item.config
-        self.case = case
-        self.benchmark = benchmark
-        self.device = device
+    def __init__(self, case_run: CaseRun) -> None:
+        self.case_run = case_run
+        self.item, self.case = case_run.item, case_run.case
+        self.benchmark, self.device = case_run.benchmark, case_run.device
+        self.config = self.item.config
         self._step: Optional[Step] = None
 
     def __call__(
@@ -132,21 +165,6 @@ class Measured:
 
 
 measured_key = pytest.StashKey[Measured]()
-
-
-def finish(
-    item: pytest.Item, benchmark: Any, record: Dict[str, Any], release: Callable[[], None]
-) -> None:
-    """Write the record of a case, and leave what was measured in the test's stash.
-
-    An implausible result fails here, with its record written.
-    """
-    spent = item.config.stash[spent_key]
-    plain = plain_benchmark(benchmark, {**record, "spent": spent.of_case()})
-    run = item.config.stash[run_key]
-    run.add({"type": "case", "benchmark": plain})
-    fail_where_implausible(record, f"; the record is in {run.journal.path}")
-    item.stash[measured_key] = Measured(plain, release)
 
 
 @dataclass(frozen=True)

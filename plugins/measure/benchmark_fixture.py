@@ -17,17 +17,14 @@ from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.call import OWN, CallStep
 from ipubench.plugins.measure.alternating import AlternatingMeter
-from ipubench.plugins.measure.base import Calls, StepMeter, finish, measured_by_another
+from ipubench.plugins.measure.base import Calls, CaseRun, StepMeter, measured_by_another
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.fixture import meter_of
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, becoming, words_of
-from ipubench.plugins.record.record import describe_case
 from ipubench.plugins.record.statistics import latency
-from ipubench.plugins.run.conditions import describe_conditions
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.expand import framework_of
 
 #: Who measured, in a record's ``effective``.
 ITSELF = "pytest-benchmark"
@@ -41,14 +38,12 @@ def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
     if case_key not in item.stash or "meter" in item.fixturenames or benchmark.disabled:
         yield benchmark
         return
-    case, device = item.stash[case_key], request.getfixturevalue("device")
-    conditions = request.getfixturevalue("conditions")
-    meter = meter_of(
-        item, case, benchmark, device, conditions, lambda: request.getfixturevalue("peaks")
-    )
+    device, conditions = map(request.getfixturevalue, ("device", "conditions"))
+    case_run = CaseRun(item, item.stash[case_key], benchmark, device, conditions)
+    meter = meter_of(case_run, lambda: request.getfixturevalue("peaks"))
     marker = item.get_closest_marker("benchmark")
     told = bool(words_of(item.config)) or bool(set(marker.kwargs if marker else ()) - {"group"})
-    work = Measuring(item, meter, conditions, told)
+    work = Measuring(meter, told)
     try:
         yield becoming(benchmark, work.measure, work.itself)
     finally:
@@ -59,9 +54,7 @@ def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
 class Measuring:
     """What the fixture does with a function."""
 
-    item: pytest.Item
     meter: StepMeter
-    conditions: Dict[str, Any]
     told: bool  # how to measure, by the test or the command line
 
     def measure(self, benchmark: Recorded, function: Callable[[], Any]) -> Any:
@@ -78,8 +71,9 @@ class Measuring:
             self.meter.refuse("pytest-benchmark measures it as the test says")
         if not isinstance(self.meter, Meter):
             raise CaseError(
-                f"{self.item.nodeid}: pytest-benchmark measures it as the test says, and nothing "
-                "else can be done with it; benchmark(function) without settings can be profiled"
+                f"{self.meter.item.nodeid}: pytest-benchmark measures it as the test says, and "
+                "nothing else can be done with it; benchmark(function) without settings can be "
+                "profiled"
             )
         memory, others = host_process.PeakMemory(), Disturbance.of(self.meter.device)
         self.meter.phase("rounds", "measuring as pytest-benchmark does")
@@ -99,24 +93,20 @@ class Measuring:
             )
             contention = others.describe_whole(len(seconds))
             record = {**self._start(), **described, "contention": contention}
-            finish(self.item, benchmark, record, release=lambda: None)
+            self.meter.case_run.finish(record, release=lambda: None)
         else:
             why = "a round took no time by its timer, so it has no rate"
-            closing = self.item.config.stash[run_key].closing
+            closing = self.meter.config.stash[run_key].closing
             closing.append(f"{self.meter.case.id}: not recorded: {why}")
         return result
 
     def _start(self) -> Dict[str, Any]:
         """Return the part of the record that is known before the rounds."""
-        device = self.meter.device
         return {
-            "format": 1,
-            **describe_case(self.meter.case),
-            "framework": framework_of(self.item),
-            **describe_conditions(self.item.config, device, self.conditions),
+            **self.meter.case_run.first_facts(),
             "effective": {"precision": OWN, "measured_by": ITSELF},
             "compile": "none",
-            "canary": {"kind": device.canary_kind, "seconds": [], "when": "never"},
+            "canary": {"kind": self.meter.device.canary_kind, "seconds": [], "when": "never"},
             "counters": {},
             "data": {"mode": OWN},
         }

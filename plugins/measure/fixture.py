@@ -13,7 +13,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.devices.base import Device
 from ipubench.plugins.measure.alternating import AlternatingMeter
-from ipubench.plugins.measure.base import StepMeter
+from ipubench.plugins.measure.base import CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.instance import InstanceMeter, member_key
 from ipubench.plugins.measure.looking_inside import CompileMeter, ProfileMeter
@@ -49,30 +49,24 @@ def meter(
     peaks: Peaks,
 ) -> Iterator[StepMeter]:
     """Measures one step; closes it whatever happens. In an instance: obeys who measures."""
-    measuring = meter_of(request.node, case, benchmark, device, conditions, lambda: peaks)
+    case_run = CaseRun(request.node, case, benchmark, device, conditions)
+    measuring = meter_of(case_run, lambda: peaks)
     try:
         yield measuring
     finally:
         measuring.close()
 
 
-def meter_of(
-    item: pytest.Item,
-    case: Case,
-    benchmark: Any,
-    device: Device,
-    conditions: Dict[str, Any],
-    peaks: Callable[[], Peaks],
-) -> StepMeter:
+def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:
     """Return the meter for what this session does with a case."""
-    config = item.config
+    config = case_run.item.config
     member = config.stash.get(member_key, None)
     if member is not None and member.alternates:
-        return AlternatingMeter(member, item, case, benchmark, device, conditions, peaks())
+        return AlternatingMeter(case_run, peaks(), member)
     if member is not None:
-        return InstanceMeter(member, item, case, benchmark, device)
+        return InstanceMeter(case_run, member)
     if config.option.profile is not None:
-        return ProfileMeter(item, case, benchmark, device)
-    if getattr(case.config, "compile_only", False):
-        return CompileMeter(item, case, benchmark, device)
-    return Meter(item, case, benchmark, device, conditions, peaks())
+        return ProfileMeter(case_run)
+    if getattr(case_run.case.config, "compile_only", False):
+        return CompileMeter(case_run)
+    return Meter(case_run, peaks())

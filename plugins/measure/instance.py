@@ -14,16 +14,14 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Sequence
 
 import pytest
 
-from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.provider import part_key
-from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.pytest_fixtures import command_key
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
-from ipubench.plugins.measure.base import BatchFacts, StepMeter
+from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.rounds import timed_call
 from ipubench.plugins.processes.fresh import fresh_command
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -67,10 +65,8 @@ def instance_command(config: pytest.Config, nodeid: str, address: str) -> List[s
 class InstanceMeter(StepMeter):
     """Stands in for the meter in an instance: works on the step when it is told to."""
 
-    def __init__(
-        self, member: Instance, item: pytest.Item, case: Case, benchmark: Any, device: Device
-    ) -> None:
-        super().__init__(item, case, benchmark, device)
+    def __init__(self, case_run: CaseRun, member: Instance) -> None:
+        super().__init__(case_run)
         self._member = member
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:

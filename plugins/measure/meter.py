@@ -12,12 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Dict, List, Optional
 
-import pytest
-
-from ipubench.fixtures.case.cases import Case, effective_options
-from ipubench.fixtures.devices.base import Device
+from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.runtimes.step import Step
-from ipubench.plugins.measure.base import BatchFacts, StepMeter, finish
+from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough, wait_for_quiet
 from ipubench.plugins.measure.latency_and_input import describe_input, describe_latency
 from ipubench.plugins.measure.looking_inside import save_graph
@@ -38,11 +35,9 @@ from ipubench.plugins.measure.rounds import (
     warm_up,
 )
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.record import describe_case, describe_throughput
-from ipubench.plugins.run.conditions import describe_conditions
+from ipubench.plugins.record.record import describe_throughput
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.expand import framework_of
 
 
 @dataclass(frozen=True)
@@ -59,17 +54,8 @@ class WarmUp:
 class Meter(StepMeter):
     """Measures the step of one case."""
 
-    def __init__(
-        self,
-        item: pytest.Item,
-        case: Case,
-        benchmark: Any,
-        device: Device,
-        conditions: Dict[str, Any],
-        peaks: Peaks,
-    ) -> None:
-        super().__init__(item, case, benchmark, device)
-        self.conditions = conditions
+    def __init__(self, case_run: CaseRun, peaks: Peaks) -> None:
+        super().__init__(case_run)
         self.peaks = peaks
         #: The share of a batch's items that is left where it was made lighter.
         self._share = 1.0
@@ -85,10 +71,7 @@ class Meter(StepMeter):
         save_graph(self, step)
         self.phase("record", "noting what runs")
         start = {
-            "format": 1,
-            **describe_case(self.case),
-            "framework": framework_of(self.item),
-            **describe_conditions(self.config, self.device, self.conditions),
+            **self.case_run.first_facts(),
             "effective": step.describe(),
             **built.as_dict(),
         }
@@ -105,7 +88,7 @@ class Meter(StepMeter):
 
     def _record(self, record: Dict[str, Any], step: Step) -> None:
         """Write the record of the case."""
-        finish(self.item, self.benchmark, record, step.release)
+        self.case_run.finish(record, step.release)
 
     def _warm_up(self, step: Step) -> WarmUp:
         """Calibrate and warm up."""

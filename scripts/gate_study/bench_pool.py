@@ -35,6 +35,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
+from ipubench.plugins.measure.base import CaseRun
 from ipubench.plugins.measure.disturbance import STRETCH, Disturbance, is_enough
 from ipubench.plugins.measure.instance import member_key
 from ipubench.plugins.measure.rounds import timed
@@ -157,7 +158,7 @@ def meter(
     if member is None:
         yield PoolMeter(request.node, case, benchmark, device)
         return
-    measuring = PairMeter(member, request.node, case, benchmark, device)
+    measuring = PairMeter(CaseRun(request.node, case, benchmark, device, conditions), member)
     try:
         yield measuring
     finally:

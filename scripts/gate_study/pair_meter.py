@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import gc
 import statistics
-from typing import Any, Callable
+from typing import Callable
 
-import pytest
-
-from ipubench.fixtures.case.cases import Case
-from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
 from ipubench.plugins.measure.alternating import Orders, why_unfit
-from ipubench.plugins.measure.base import BatchFacts, StepMeter
+from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
 from scripts.gate_study.extra_work import ExtraWork
 
@@ -31,10 +27,8 @@ LAST_ROUNDS = 3
 class PairMeter(StepMeter):
     """Measures each case in turns with the other side, with the extra work that is ordered."""
 
-    def __init__(
-        self, member: Instance, item: pytest.Item, case: Case, benchmark: Any, device: Device
-    ) -> None:
-        super().__init__(item, case, benchmark, device)
+    def __init__(self, case_run: CaseRun, member: Instance) -> None:
+        super().__init__(case_run)
         self._orders = Orders(member)
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
