@@ -192,9 +192,7 @@ def _read_journal(path: Path) -> StoredRun:
             f"the run {path} has format {version}, this version reads up to {journal.FORMAT}: use "
             "a newer ipubench"
         )
-    results = SessionResults()
-    for line in lines:
-        results.take(line)
+    results = SessionResults.of(lines)
     try:
         benchmarks = measured(results)
         revision = record_of(benchmarks[-1]).get("git") if benchmarks else None

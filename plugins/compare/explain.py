@@ -20,16 +20,7 @@ from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
 from ipubench.plugins.measure.base import measured_key
-from ipubench.plugins.processes.fresh import (
-    cpus_key,
-    folder_of,
-    fresh_command,
-    fresh_environment,
-    known_reason,
-    most_seconds,
-    run_bounded,
-    running_on,
-)
+from ipubench.plugins.processes.fresh import known_reason, most_seconds, run_case
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED
@@ -131,17 +122,10 @@ class Profiler:
         traces = root / self._case.id
         # A resumed run may have left some.
         shutil.rmtree(traces, ignore_errors=True)
-        cpus = config.stash[cpus_key]
-        with scratch.folder("profile") as results, running_on(cpus):
-            code, output = run_bounded(
-                [
-                    *fresh_command(config, self._nodeid, str(results), elsewhere),
-                    f"--profile={root}",
-                ],
-                str(folder_of(config, elsewhere)),
-                elsewhere.variables(fresh_environment()) if elsewhere else fresh_environment(),
-                most_seconds(config, self._nodeid),
-            )
+        most = most_seconds(config, self._nodeid)
+        with scratch.folder("profile") as results:
+            words = [f"--profile={root}"]
+            code, output = run_case(config, self._nodeid, results, most, words, elsewhere)
         if code != 0:
             lines = [line for line in output.splitlines() if line.strip()]
             how = "it took too long" if code is None else f"exit code {code}"

@@ -23,15 +23,7 @@ from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, measured_key
-from ipubench.plugins.processes.fresh import (
-    LAST_LINES,
-    cpus_key,
-    folder_of,
-    fresh_command,
-    fresh_environment,
-    run_bounded,
-    running_on,
-)
+from ipubench.plugins.processes.fresh import LAST_LINES, fresh_environment, run_case
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.record import record_of, spent_of
@@ -115,19 +107,15 @@ def _measure(item: pytest.Function) -> None:
     disabled = fixture is not None and fixture.disabled
     if fixture is not None:
         pytest_benchmark_adapter.leave_out(fixture)
-    with _results_folder(item) as folder, running_on(config.stash[cpus_key]):
-        words = [*fresh_command(config, item.nodeid, str(folder)), *_looking_inside(config)]
-        code, output = run_bounded(
-            [*words, "--benchmark-disable"] if disabled else words,
-            str(folder_of(config, None)),
-            _environment(config),
-            None,  # as long as it would take here
+    words = [*_looking_inside(config), *(["--benchmark-disable"] if disabled else [])]
+    most = None  # as long as it would take here
+    with _results_folder(item) as folder:
+        code, output = run_case(
+            config, item.nodeid, folder, most, words, environment=_environment(config)
         )
         lines = [line for path in folder.glob("run-*.jsonl") for line in read_lines(path)]
-    results, message = SessionResults(), ""
-    for line in lines:
-        results.take(line)
-        message = line.get("message", message)
+    results = SessionResults.of(lines)
+    message = next((line["message"] for line in reversed(lines) if "message" in line), "")
     run.closing += [line for line in results.end.get("closing", ()) if line not in run.closing]
     benchmark = results.benchmarks.get(item.nodeid)
     if benchmark is not None:

@@ -206,14 +206,9 @@ class AlternatingProcesses(TwoProcesses):
 
     def _process(self, name: str) -> Instances:
         elsewhere = None if name == HERE else self.elsewhere
-        ours = fresh_environment()
         results = str(self._folder / "results")
         command = fresh_command(self.config, self.nodeid, results, elsewhere)
-        plan = alone(
-            name,
-            folder_of(self.config, elsewhere),
-            elsewhere.variables(ours) if elsewhere else ours,
-        )
+        plan = alone(name, folder_of(self.config, elsewhere), fresh_environment(elsewhere))
         # Nothing is captured: all output belongs into the log.
         program = partial(_obedient, [*command, "-s"])
         return Instances(plan, program, self._folder / name.split()[-1])

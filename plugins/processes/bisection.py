@@ -119,7 +119,9 @@ def step(arguments: Sequence[str]) -> int:
     project, good, *words = arguments
     with scratch.folder("bisect-step") as results:
         code = _measure(Path(project), good, words, results)
-        verdicts = _verdicts(results)
+        journals = results.glob("run-*.jsonl")
+        lines = [line for journal in journals for line in read_lines(journal)]
+    verdicts = SessionResults.of(lines).verdicts
     if code in INTERRUPTED:
         return ABORT
     found = judged(verdicts, code)
@@ -149,14 +151,6 @@ def _measure(project: Path, good: str, words: Sequence[str], results: Path) -> i
             stderr=subprocess.STDOUT,
             check=False,
         ).returncode
-
-
-def _verdicts(results: Path) -> Dict[str, Dict[str, Any]]:
-    found = SessionResults()
-    for journal in results.glob("run-*.jsonl"):
-        for line in read_lines(journal):
-            found.take(line)
-    return found.verdicts
 
 
 def judged(verdicts: Dict[str, Dict[str, Any]], code: int) -> int:

@@ -62,22 +62,15 @@ def measure_again(
 ) -> Dict[str, Any]:
     """Return the benchmark of one fresh process. Raises FreshError when it did not measure.
 
-    The process uses the device that this run holds, so this run must have closed its step. It
-    starts with the CPUs that this run started with, not with those it has pinned itself to.
+    The process uses the device that this run holds, so this run must have closed its step.
     ``elsewhere`` is the environment that it runs in, where that is not ours.
     """
-    cpus = config.stash[cpus_key]
-    with scratch.folder("fresh") as folder, running_on(cpus):
-        code, output = run_bounded(
-            fresh_command(config, nodeid, str(folder), elsewhere),
-            str(folder_of(config, elsewhere)),
-            elsewhere.variables(fresh_environment()) if elsewhere else fresh_environment(),
-            most_seconds(config, nodeid),
+    with scratch.folder("fresh") as folder:
+        code, output = run_case(
+            config, nodeid, folder, most_seconds(config, nodeid), elsewhere=elsewhere
         )
-        results = SessionResults()
-        for journal in folder.glob("run-*.jsonl"):
-            for line in read_lines(journal):
-                results.take(line)
+        journals = folder.glob("run-*.jsonl")
+        results = SessionResults.of(line for path in journals for line in read_lines(path))
     refused = code == only_from.USAGE_ERROR and elsewhere is not None
     if refused or nodeid not in results.benchmarks:
         how = f"exit code {code}" if code is not None else "it took too long and was ended"
@@ -125,6 +118,29 @@ def most_seconds(config: pytest.Config, nodeid: str) -> float:
     parts += [*rounds_of(first), *record["canary"]["seconds"], *record["rounds"]["dropped_seconds"]]
     measuring = TIMES_THE_FIRST * math.fsum([config.option.budget, *parts])
     return LEAST_SECONDS + wait + measuring
+
+
+def run_case(
+    config: pytest.Config,
+    nodeid: str,
+    results_dir: Path,
+    seconds: Optional[float],
+    words: Sequence[str] = (),
+    elsewhere: Optional[Environment] = None,
+    environment: Optional[Mapping[str, str]] = None,
+) -> Tuple[Optional[int], str]:
+    """Run a case in a process of its own, which records it in ``results_dir``.
+
+    Returns as :func:`run_bounded`. The process starts with the CPUs that this run started with, not
+    with those it has pinned itself to. ``words`` are added to its command line.
+    """
+    with running_on(config.stash[cpus_key]):
+        return run_bounded(
+            [*fresh_command(config, nodeid, str(results_dir), elsewhere), *words],
+            str(folder_of(config, elsewhere)),
+            fresh_environment(elsewhere) if environment is None else environment,
+            seconds,
+        )
 
 
 def run_bounded(
@@ -180,10 +196,11 @@ def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def fresh_environment() -> Dict[str, str]:
+def fresh_environment(elsewhere: Optional[Environment] = None) -> Dict[str, str]:
     """Return this process's environment, less pytest options that would apply once more."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    return {**kept, INHERIT_VARIABLE: str(os.getpid())}
+    ours = {**kept, INHERIT_VARIABLE: str(os.getpid())}
+    return elsewhere.variables(ours) if elsewhere is not None else ours
 
 
 def fresh_command(

@@ -101,9 +101,7 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
         if not lines or not _is_this_run(config, lines[0]):
             journal.leave()
             continue
-        run = Run(journal, SessionResults())
-        for line in lines:
-            run.results.take(line)
+        run = Run(journal, SessionResults.of(lines))
         resume.go_on(config, run, lines, items)
         return run
     return None

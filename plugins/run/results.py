@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, List
 
 import pytest
 
@@ -49,6 +49,14 @@ class SessionResults:
     running: Dict[str, None] = field(default_factory=dict)
     suspects: List[str] = field(default_factory=list)
     resumed: List[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, lines: Iterable[Dict[str, Any]]) -> SessionResults:
+        """Return what the lines of a journal say together."""
+        found = cls()
+        for line in lines:
+            found.take(line)
+        return found
 
     def take(self, line: Dict[str, Any]) -> None:
         """Add what one journal line says; one whose parts are missing or others says nothing."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
-from pathlib import Path
 from typing import Any, Callable, Dict, Generator, List, Optional
 
 import pytest
@@ -136,20 +135,12 @@ def _known(config: pytest.Config) -> Dict[str, Expected]:
     with contextlib.suppress(OSError):
         folder = user_path(config.option.results_dir)
         for path in journals(folder)[: -MOST_JOURNALS - 1 : -1]:
-            results = _results(path)
-            for nodeid, benchmark in results.benchmarks.items():
-                found = expected_of(benchmark)
-                if found is not None:
-                    known.setdefault(nodeid, found)
+            with contextlib.suppress(OSError):
+                for nodeid, benchmark in SessionResults.of(read_lines(path)).benchmarks.items():
+                    found = expected_of(benchmark)
+                    if found is not None:
+                        known.setdefault(nodeid, found)
     return known
-
-
-def _results(path: Path) -> SessionResults:
-    results = SessionResults()
-    with contextlib.suppress(OSError):
-        for line in read_lines(path):
-            results.take(line)
-    return results
 
 
 # After plugins/selection/deselect.py and before plugins/run/journal.py, all of them trylast.

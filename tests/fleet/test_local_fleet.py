@@ -51,10 +51,7 @@ def figures(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 def outcomes(project: Project) -> Dict[str, str]:
     """Return case -> how it ended, of the latest run."""
-    results = SessionResults()
-    for line in project.journal():
-        results.take(line)
-    return results.outcomes
+    return SessionResults.of(project.journal()).outcomes
 
 
 def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(

@@ -81,10 +81,8 @@ def differences(found: Any, expected: Any, where: str = "") -> List[str]:
 
 def measured(project: Project) -> Dict[str, Any]:
     """Return what the journals' readers and users see in the end."""
-    results = SessionResults()
     (journal,) = project.journals()
-    for line in read_lines(journal):
-        results.take(line)
+    results = SessionResults.of(read_lines(journal))
     return {
         "cases": list(results.benchmarks.values()),
         "outcomes": results.outcomes,

@@ -218,10 +218,7 @@ def case(value: float) -> Dict[str, Any]:
 
 
 def results(*lines: Dict[str, Any]) -> SessionResults:
-    found = SessionResults()
-    for line in lines:
-        found.take(line)
-    return found
+    return SessionResults.of(lines)
 
 
 def test_fresh_processes_of_an_unfinished_case_are_dropped() -> None:
