@@ -43,7 +43,6 @@ MODULES = (
     "plugins.report.terminal",
     "plugins.measure.fixture",
     "plugins.measure.memory",
-    "plugins.measure.lost_folder",
     "plugins.measure.instance",
     "plugins.measure.apart",
     "fixtures.pytest_fixtures",

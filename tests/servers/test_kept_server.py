@@ -1,8 +1,7 @@
-"""A server that is kept between cases: for the same options, and as long as its folder is there."""
+"""A server that is kept between cases: for the same options."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,11 +48,3 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_same_network_is_served_by_the_same_server(kept: Any) -> None:
     assert kept.serves(Options(clients=2))
     assert not kept.serves(Options(model="two"))
-
-
-def test_a_folder_that_somebody_removed_is_made_again(kept: Any) -> None:
-    before = kept.scratch
-    shutil.rmtree(before)
-    assert not kept.serves(Options())
-    assert kept.scratch != before and kept.scratch.is_dir()
-    assert kept.serves(Options())
