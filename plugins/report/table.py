@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
 from ipubench.plugins.record.record import (
@@ -27,6 +27,7 @@ HEADINGS = (
     "change",
     "interval",
 )
+VERDICT, CHANGE = HEADINGS.index("verdict"), HEADINGS.index("change")
 # Left out in this order on a terminal that is too narrow: the interval and the verdict as soon as a
 # name would be cut, the others only where less than this would be left of it.
 FOR_ROOM = ("compile s", "peak", "p99 ms", "p50 ms", "±", "engine")
@@ -102,19 +103,24 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
     Columns that are empty throughout, and those that do not fit, are left out; a name that does
     not fit is cut in its middle, where names differ least. Figures are never cut.
     """
-    full = [row.cells for row in rows if len(row.cells) > 1]
-    if not full:
+    if all(len(row.cells) == 1 for row in rows):
         return []
-    fits = _with_verdicts(full, width)
-    if fits is None:
-        rows = [_without_verdict(row) if len(row.cells) > 1 else row for row in rows]
-        full = [row.cells for row in rows if len(row.cells) > 1]
-        fits = _without_verdicts(full, width)
-    shown, gap = fits
-    widths = _widths(full)
-    widths[0] = min(widths[0], max(SHORTEST_NAME, _room(shown, widths, gap, width)))
+    for shown_rows, left_out in _column_sets(rows):
+        full = [HEADINGS, *(row.cells for row in shown_rows if len(row.cells) > 1)]
+        widths = [max(map(len, column)) for column in zip(*full)]
+        shown = [
+            index
+            for index, (heading, *cells) in enumerate(zip(*full))
+            if heading not in left_out and (index < 2 or not set(cells) <= {"-", ""})
+        ]
+        rooms = {gap: width - 1 - sum(widths[i] + gap for i in shown[1:]) for gap in GAPS}
+        gap = next((gap for gap in GAPS if rooms[gap] >= widths[0]), 0)
+        if gap or ("verdict" in left_out and _can_be_cut(full, rooms[GAPS[-1]])):
+            break
+    gap = gap or GAPS[-1]
+    widths[0] = min(widths[0], max(SHORTEST_NAME, rooms[gap]))
     lines = []
-    for row in (Row(HEADINGS), *rows):
+    for row in (Row(HEADINGS), *shown_rows):
         if len(row.cells) == 1:
             lines.append(Row((row.cells[0][: width - 1],)))
             continue
@@ -124,56 +130,23 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
     return lines
 
 
+def _column_sets(rows: Sequence[Row]) -> List[Tuple[Sequence[Row], Tuple[str, ...]]]:
+    """Return what a table may show, the fullest first: its rows, and the columns left out."""
+    short = [_without_verdict(row) for row in rows]
+    fewer = [("interval", "verdict", *FOR_ROOM[:count]) for count in range(len(FOR_ROOM) + 1)]
+    return [(rows, ()), (rows, ("interval",)), *((short, left_out) for left_out in fewer)]
+
+
 def _without_verdict(row: Row) -> Row:
     """Return a row that says its verdict where it has no change to show."""
-    verdict, change = HEADINGS.index("verdict"), HEADINGS.index("change")
-    cells = list(row.cells)
-    if cells[change] == "-":
-        cells[change] = SHORT_KINDS.get(cells[verdict], cells[verdict])
-    return Row(tuple(cells), row.kind)
+    if len(row.cells) == 1 or row.cells[CHANGE] != "-":
+        return row
+    kind = row.cells[VERDICT]
+    cells = (*row.cells[:CHANGE], SHORT_KINDS.get(kind, kind), *row.cells[CHANGE + 1 :])
+    return Row(cells, row.kind)
 
 
-def _widths(full: Sequence[Tuple[str, ...]]) -> List[int]:
-    return [max(len(cells[index]) for cells in (HEADINGS, *full)) for index in range(len(HEADINGS))]
-
-
-def _used(full: Sequence[Tuple[str, ...]]) -> List[int]:
-    """Return the columns that have something to show."""
-    return [
-        index
-        for index in range(len(HEADINGS))
-        if index < 2 or any(cells[index] not in ("-", "") for cells in full)
-    ]
-
-
-def _with_verdicts(full: Sequence[Tuple[str, ...]], width: int) -> Optional[Tuple[List[int], int]]:
-    """Return the columns to show and the gap between them, where no name has to be cut."""
-    widths, shown = _widths(full), _used(full)
-    for columns in (shown, [index for index in shown if HEADINGS[index] != "interval"]):
-        for gap in GAPS:
-            if _room(columns, widths, gap, width) >= widths[0]:
-                return columns, gap
-    return None
-
-
-def _without_verdicts(full: Sequence[Tuple[str, ...]], width: int) -> Tuple[List[int], int]:
-    """Return the columns to show and the gap between them, as many as leave room for the names.
-
-    Names that are cut stay different from each other where fewer columns can make them so.
-    """
-    widths, names = _widths(full), {cells[0] for cells in full}
-    shown = [index for index in _used(full) if HEADINGS[index] not in ("interval", "verdict")]
-    for dropped in ("", *FOR_ROOM):
-        shown = [index for index in shown if HEADINGS[index] != dropped]
-        for gap in GAPS:
-            room = _room(shown, widths, gap, width)
-            if room >= widths[0]:
-                return shown, gap
-        if room >= NARROWEST_NAME and len({cut_middle(name, room) for name in names}) == len(names):
-            break
-    return shown, gap
-
-
-def _room(shown: Sequence[int], widths: Sequence[int], gap: int, width: int) -> int:
-    """Return what is left for the names."""
-    return width - 1 - sum(widths[index] + gap for index in shown[1:])
+def _can_be_cut(full: Sequence[Tuple[str, ...]], room: int) -> bool:
+    """Tell whether enough is left of the names in this room, and they stay different."""
+    names = {cells[0] for cells in full[1:]}
+    return room >= NARROWEST_NAME and len({cut_middle(name, room) for name in names}) == len(names)
