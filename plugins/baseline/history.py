@@ -23,7 +23,7 @@ from ipubench.plugins.baseline.trends import (
     Point,
     Trend,
     as_dict,
-    level_change,
+    level_changes,
     short_revision,
     trends_of,
 )
@@ -149,7 +149,7 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
             last = "-"
             if changes:
                 point = trend.points[start]
-                change = percent(level_change(trend, changes, len(changes) - 1), sign=True)
+                change = percent(level_changes(trend, changes)[start], sign=True)
                 last = f"{change} at {point.revision or when(point.time)}"
             name = "  " + trend.key.nodeid.split("::")[-1]
             runs = str(len(trend.points))
@@ -169,11 +169,9 @@ def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
     rows: List[Tuple[str, ...]] = [
         ("  run (UTC)", "revision", trend.unit, "processes", "change of level")
     ]
+    marks = level_changes(trend, changes)
     for index, point in enumerate(trend.points):
-        mark = ""
-        if index in changes:
-            number = list(changes).index(index)
-            mark = f"<-- {percent(level_change(trend, changes, number), sign=True)}"
+        mark = f"<-- {percent(marks[index], sign=True)}" if index in marks else ""
         rows.append(
             (
                 f"  {when(point.time)}",

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
+from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.baseline import history, show, store
+from ipubench.plugins.baseline import history, store
 from ipubench.plugins.baseline.commands import path_of, print_lines, run_path, suite_root
 from ipubench.plugins.baseline.entries import Benchmark, accepting, as_promoted, key_of
 from ipubench.plugins.baseline.format import BaselineError
@@ -30,6 +31,7 @@ EXIT_INCOMPLETE = 1
 #: The line at the end of a commit's message by which a slow-down is accepted.
 TRAILER = "Benchmark-accept"
 FORMAT_OF_TRAILERS = f"--format=%(trailers:key={TRAILER},valueonly,unfold)"
+MOST_NAMES = 3  # in a message
 COMMIT = re.compile("[0-9a-f]{7,64}")
 #: What a verdict says of the change, in the words of the entry that keeps it.
 KEPT = ("kind", "change", "low", "high", "before", "now", "unit", "metric")
@@ -128,9 +130,10 @@ def promote(args: Namespace) -> int:
         known = {key_of(benchmark): benchmark for benchmark in [*found.promoted, *kept]}
         print_lines(_keep_history(stored, known, args.history))
     if found.refused:
+        some = some_of(found.refused, MOST_NAMES)
         raise BaselineError(
             f"nothing was promoted: {counted(len(found.refused), 'case')} of {path} regressed "
-            f"({show.some(found.refused)}); --accept 'PATTERN=REASON' makes the slower speed of "
+            f"({some}); --accept 'PATTERN=REASON' makes the slower speed of "
             "the cases that it names the baseline, --accept-regressed that of all"
         )
     if found.promoted or not found.left:
@@ -172,7 +175,8 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
     lines = [f"  taken out: {nodeid}" for nodeid in found.gone]
     for kind in sorted(set(found.left.values())):
         names = [nodeid for nodeid, why in found.left.items() if why == kind]
-        lines.append(f"  {len(names)} {kind}, whose entries stay as they were: {show.some(names)}")
+        some = some_of(names, MOST_NAMES)
+        lines.append(f"  {len(names)} {kind}, whose entries stay as they were: {some}")
     known = {b["fullname"] for b in stored.benchmarks}.union(*(run.cases() for run in stored.runs))
     for one in acceptances:
         if one is not ALL and not any(matches(one.pattern, nodeid) for nodeid in known):

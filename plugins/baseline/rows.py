@@ -6,6 +6,7 @@ import collections
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
+from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.baseline.case_row import row_of
 from ipubench.plugins.baseline.entries import Benchmark
 from ipubench.plugins.baseline.runs import (
@@ -236,11 +237,10 @@ def own_noise(verdicts: Iterable[Tuple[str, Dict[str, Any]]]) -> str:
     if not found:
         return ""
     found.sort(reverse=True)
-    names = ", ".join(f"{name} {percent(allowed)}" for allowed, name in found[:MOST_NOISY])
-    more = f" and {len(found) - MOST_NOISY} more" if len(found) > MOST_NOISY else ""
+    names = some_of([f"{name} {percent(allowed)}" for allowed, name in found], MOST_NOISY)
     subject = counted(len(found), "case is", "cases are")
     whose = "its" if len(found) == 1 else "their"
-    return f"{subject} allowed more than the gate, by {whose} own noise: {names}{more}"
+    return f"{subject} allowed more than the gate, by {whose} own noise: {names}"
 
 
 def place(verdict: Dict[str, Any]) -> Tuple[int, float]:

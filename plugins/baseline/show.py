@@ -18,13 +18,6 @@ from ipubench.plugins.record.text import (
 )
 
 HASH_LENGTH = 8
-MOST_NAMES = 3
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def when(time: Any) -> str:

@@ -20,7 +20,7 @@ from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import FOLDER, read, slug, with_changes
 from ipubench.plugins.baseline.show import HASH_LENGTH, when
-from ipubench.plugins.baseline.trends import Trend, levels, trends_of
+from ipubench.plugins.baseline.trends import Trend, level_changes, levels, trends_of
 from ipubench.plugins.record.text import counted, number_text, percent
 from ipubench.plugins.web.templates import plotly_is_there, plotly_script, render, script
 
@@ -131,7 +131,7 @@ def _index(found: Sequence[Marked], commits: str) -> str:
 def _row(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:
     """Return a trend's line on the front page."""
     function, name = _names(trend.key.nodeid)
-    change = _changes(trend, changes)[changes[-1]] if changes else None
+    change = level_changes(trend, changes)[changes[-1]] if changes else None
     moment = trend.points[changes[-1]] if changes else None
     level = levels(trend, changes)[-1][1]
     return {
@@ -172,7 +172,7 @@ def _events(found: Sequence[Marked], commits: str) -> Iterator[Dict[str, Any]]:
             "link": f"{file_of(trend.key.nodeid)}#{anchor_of(trend)}",
             "machine": trend.key.fingerprint,
         }
-        marks = _changes(trend, changes)
+        marks = level_changes(trend, changes)
         for index, point in enumerate(trend.points):
             change = marks.get(index)
             if change is None and not point.accepted:
@@ -192,7 +192,7 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
     function, name = _names(nodeid)
     trends = []
     for trend, changes in ours:
-        marks = _changes(trend, changes)
+        marks = level_changes(trend, changes)
         points: List[Dict[str, Any]] = [
             {
                 **dataclasses.asdict(point),
@@ -220,13 +220,6 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
 def anchor_of(trend: Trend) -> str:
     """Return the name of a trend on its case's page: machine and configuration."""
     return slug(json.dumps([trend.key.fingerprint, trend.key.config_hash]))[-8:]
-
-
-def _changes(trend: Trend, changes: Sequence[int]) -> Dict[int, float]:
-    """Return the relative change of level of each run that begins one."""
-    found = levels(trend, changes)
-    steps = zip(found, found[1:])
-    return {start: rate / before - 1 for (_, before), (start, rate) in steps}
 
 
 def _told(change: Optional[float]) -> Dict[str, str]:

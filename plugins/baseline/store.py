@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from filelock import FileLock, Timeout
 
+from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
 from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
 from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
@@ -93,8 +94,7 @@ def _name(benchmark: Any) -> str:
 
 def _others(path: Path) -> str:
     names = sorted(other.stem for other in path.parent.glob("*.json"))
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return f"; there are: {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+    return f"; there are: {some_of(names, MOST_NAMES)}" if names else ""
 
 
 def _several(problems: List[str]) -> str:

@@ -103,10 +103,11 @@ def levels(trend: Trend, changes: Sequence[int]) -> List[Tuple[int, float]]:
     return [(here, median(rates[here:after])) for here, after in zip(edges, edges[1:])]
 
 
-def level_change(trend: Trend, changes: Sequence[int], number: int) -> float:
-    """Return the relative change of level at a change point: medians of the runs on both sides."""
+def level_changes(trend: Trend, changes: Sequence[int]) -> Dict[int, float]:
+    """Return the relative change of level of each run that begins one: medians of both levels."""
     found = levels(trend, changes)
-    return found[number + 1][1] / found[number][1] - 1
+    steps = zip(found, found[1:])
+    return {start: rate / before - 1 for (_, before), (start, rate) in steps}
 
 
 def as_dict(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:
@@ -122,9 +123,9 @@ def as_dict(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:
                 "run": index,
                 "time": trend.points[index].time,
                 "revision": trend.points[index].revision,
-                "change": level_change(trend, changes, number),
+                "change": change,
             }
-            for number, index in enumerate(changes)
+            for index, change in level_changes(trend, changes).items()
         ],
     }
 

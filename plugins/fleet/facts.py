@@ -6,7 +6,7 @@ import os
 import platform
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -18,7 +18,7 @@ from ipubench.plugins.run.conditions import apply_conditions
 from ipubench.plugins.selection.expand import selection_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-MOST_NAMED = 3
+MOST = 3  # hosts that are named
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,6 @@ def differing_versions(hosts: Dict[str, HostFacts]) -> List[str]:
         for host, facts in hosts.items():
             found.setdefault(facts.versions.get(package, "none"), []).append(host)
         if len(found) > 1:
-            said = [f"{version} on {_some(names)}" for version, names in found.items()]
+            said = [f"{version} on {some_of(names, MOST)}" for version, names in found.items()]
             lines.append(f"hosts differ in {package}: {', '.join(said)}")
     return lines
-
-
-def _some(names: Sequence[str]) -> str:
-    return some_of(list(names), MOST_NAMED)

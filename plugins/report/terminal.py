@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
+from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.baseline.rows import CHANGED, interval_text, own_noise, reasons_of
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
@@ -99,9 +100,8 @@ def _notes(run: Run) -> List[str]:
     if cold:
         lines.append(_cold(cold))
     if corrupt:
-        names = ", ".join(Path(path).name for path in list(corrupt)[:5])
-        more = f" and {len(corrupt) - 5} more" if len(corrupt) > 5 else ""
-        lines.append(f"{len(corrupt)} images could not be read and were replaced: {names}{more}")
+        names = some_of([Path(path).name for path in corrupt])
+        lines.append(f"{len(corrupt)} images could not be read and were replaced: {names}")
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")

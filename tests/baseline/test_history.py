@@ -156,7 +156,7 @@ def test_the_change_of_a_level_is_that_of_medians() -> None:
     rates = [100.0, 101.0, 50.0, 80.0, 81.0, 82.0]
     points = tuple(trends.Point("t", "r", rate, 1) for rate in rates)
     trend = Trend(Key(A, "h", "m"), "items/s", points)
-    assert trends.level_change(trend, [3], 0) == pytest.approx(-0.19)
+    assert trends.level_changes(trend, [3]) == {3: pytest.approx(-0.19)}
     (change,) = trends.as_dict(trend, [3])["changes"]
     assert change["run"] == 3 and change["change"] == pytest.approx(-0.19)
 
