@@ -115,4 +115,4 @@ def _no_images(*_: str) -> Any:
 
 
 #: Made in memory, or on the device.
-DATA = Data(_no_images, _no_images)
+DATA = Data(_no_images)

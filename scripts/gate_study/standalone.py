@@ -35,7 +35,7 @@ def prepared_step(case: str, device: CpuDevice) -> Step:
     def meter(step: Step, **_: Any) -> None:
         found.append(step)
 
-    def no_files() -> Any:
+    def no_files(*_: str) -> Any:
         raise RuntimeError(f"{case} is no case of synthetic data")
 
     fixtures: Dict[str, Callable[[], Any]] = {

@@ -23,7 +23,6 @@ from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.doubles.tensorflow_ipu import recorder
 from tests.runtimes.tensorflow.application.test_on_ipu import start
 from tests.support.examples import learnable_cifar
-from tests.support.kernels import no_images
 from tests.support.options_act import digest_of, without_effect
 from tests.support.records import jpeg, labelled, smooth, write_shards
 from tests.support.tensorflow_cnn import network
@@ -66,10 +65,10 @@ def data(tf: Any, tmp_path: Path) -> Data:
         contents = [[labelled(tf, picture, n) for n in some] for some in ((1, 2, 3, 4), (5, 6, 7))]
         return write_shards(tf, tmp_path, split, *contents)
 
-    def prepared(dataset: str, split: str) -> Any:
-        return find_prepared(tmp_path / "cifar", dataset, split)
+    def find(kind: str, *names: str) -> Any:
+        return shards(*names) if kind == "records" else find_prepared(tmp_path / "cifar", *names)
 
-    return Data(no_images, shards, prepared=prepared)
+    return Data(find)
 
 
 def opened(step: Any, look: Callable[[Any], Any]) -> Any:

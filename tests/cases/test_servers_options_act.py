@@ -179,7 +179,7 @@ def triton_asked(
     torch.manual_seed(0)
     weights: Dict[str, Any] = {}
     try:
-        feed = config.feed(Data(lambda: images))
+        feed = config.feed(Data(lambda kind: images))
         step = runtime.inference(config.network(), config, feed)
         step.build()
         step.compile()

@@ -16,7 +16,8 @@ from ipubench.fixtures.data.feeds import TensorSpec
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.options import ImageOptions
-from ipubench.fixtures.data.provider import Data, dataset_source, default_workers
+from ipubench.fixtures.data.provider import Data, default_workers
+from ipubench.fixtures.data.sources import source
 from tests.support.harness import ROOT, WITHOUT_OTHERS
 
 pytest_plugins = "pytester"
@@ -33,7 +34,7 @@ class Config(ImageOptions):
 
 @pytest.fixture
 def data() -> Data:
-    return Data(lambda: FOLDER)
+    return Data(lambda kind: FOLDER)
 
 
 def test_a_feed_follows_the_configuration(data: Data) -> None:
@@ -63,10 +64,10 @@ def test_workers_default_to_the_cpus_of_the_process(data: Data) -> None:
 
 @pytest.mark.parametrize("mode", ["synthetic", "generated"])
 def test_images_are_searched_for_real_data_only(mode: str) -> None:
-    def source() -> ImageFolder:
+    def find(*key: str) -> ImageFolder:
         raise AssertionError("not to be called")
 
-    feed = Data(source).images(Config(data=mode), *SIZES)
+    feed = Data(find).images(Config(data=mode), *SIZES)
     assert (feed.folder, feed.workers) == (None, 0)
 
 
@@ -102,23 +103,23 @@ def test_the_option_comes_before_the_environment(tmp_path: Path, environ: Dict[s
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.jpg").touch()
     environ["DATASETS_DIR"] = str(tmp_path / "variable")
-    assert dataset_source(str(tmp_path / "option"), environ).root == str(tmp_path / "option")
-    assert dataset_source(None, environ).root == str(tmp_path / "variable")
+    assert source(("images",), str(tmp_path / "option"), environ).root == str(tmp_path / "option")
+    assert source(("images",), None, environ).root == str(tmp_path / "variable")
     assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("unset", [{}, {"DATASETS_DIR": ""}])
 def test_samples_come_last(environ: Dict[str, str], unset: Dict[str, str]) -> None:
-    folder = dataset_source(None, {**environ, **unset})
+    folder = source(("images",), None, {**environ, **unset})
     assert folder.samples
     assert all(map(os.path.isfile, folder.paths))
 
 
 def test_messages_name_the_source_of_the_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^DATASETS_DIR is set to .*: no image found"):
-        dataset_source(None, {"DATASETS_DIR": str(tmp_path)})
+        source(("images",), None, {"DATASETS_DIR": str(tmp_path)})
     with pytest.raises(DataError, match=r"^--dataset-dir= names no folder"):
-        dataset_source("", {})
+        source(("images",), "", {})
 
 
 CASE = """

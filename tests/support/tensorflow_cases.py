@@ -43,7 +43,7 @@ def nothing(*_: Any) -> Any:
 
 def data_of(shards: Path) -> Data:
     """Return what makes the feeds of the TFRecords in a folder."""
-    return Data(nothing, lambda split: find_shards(shards, split))
+    return Data(lambda kind, split: find_shards(shards, split))
 
 
 def trained(config: Training, shards: Any = None, own_network: bool = False) -> TrainingStep:
@@ -52,7 +52,7 @@ def trained(config: Training, shards: Any = None, own_network: bool = False) -> 
     It trains three convolutions and a dense layer unless the configuration's own network is asked
     for: TensorFlow takes seconds to trace as much as a ResNet-10.
     """
-    data = data_of(shards) if shards else Data(nothing, nothing)
+    data = data_of(shards) if shards else Data(nothing)
     runtime = TensorFlowHost(CpuDevice())
     feed = config.feed(data)
     norm = "batch" if config.batch_norm else "group"

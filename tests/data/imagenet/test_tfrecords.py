@@ -29,9 +29,9 @@ from ipubench.fixtures.data.build_tfrecords.source import (
 )
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.imagenet.shards import SHARD_NAME, ShardSet, find_shards, shard_name
-from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.options import RecordOptions
-from ipubench.fixtures.data.provider import Data, shard_source, shards_key, source_key
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.data.sources import found_key, source
 from ipubench.plugins.selection import datasets
 from tests.support.harness import ROOT
 
@@ -323,16 +323,13 @@ class Config(RecordOptions):
 SIZES = (4, 32)  # images of a batch, pixels of a side
 
 
-def no_images() -> ImageFolder:
-    raise AssertionError("not to be called")
-
-
 def data_of(asked: List[str]) -> Data:
-    def source(split: str) -> ShardSet:
+    def find(kind: str, split: str) -> ShardSet:
+        assert kind == "records"
         asked.append(split)
         return SHARDS
 
-    return Data(no_images, source)
+    return Data(find)
 
 
 @pytest.mark.parametrize(
@@ -405,10 +402,10 @@ def test_the_option_comes_before_the_environment(tmp_path: Path) -> None:
         touch(tmp_path / name, *shards("train", 1))
     environ = {"DATASETS_DIR": str(tmp_path / "variable")}
     option = str(tmp_path / "option")
-    assert shard_source("train", option, environ).root == option
-    assert shard_source("train", None, environ).root == environ["DATASETS_DIR"]
+    assert source(("records", "train"), option, environ).root == option
+    assert source(("records", "train"), None, environ).root == environ["DATASETS_DIR"]
     with pytest.raises(DataError, match=r"^DATASETS_DIR is set to .*gone: no such directory"):
-        shard_source("train", None, {"DATASETS_DIR": str(tmp_path / "gone")})
+        source(("records", "train"), None, {"DATASETS_DIR": str(tmp_path / "gone")})
 
 
 def item(fixture: str, mode: str, data: str = "real") -> Any:
@@ -434,8 +431,8 @@ def test_images_are_judged_for_cases_that_read_images(tmp_path: Path) -> None:
     config = judge(
         [item("pytorch", "inference"), item("tensorflow", "training", "generated")], tmp_path
     )
-    assert config.stash[source_key].root == str(tmp_path)
-    assert shards_key not in config.stash
+    assert list(config.stash[found_key]) == [("images",)]
+    assert config.stash[found_key]["images",].root == str(tmp_path)
 
 
 def test_tfrecords_are_judged_for_the_splits_that_are_read(tmp_path: Path) -> None:
@@ -443,8 +440,7 @@ def test_tfrecords_are_judged_for_the_splits_that_are_read(tmp_path: Path) -> No
     config = judge(
         [item("tensorflow", "training"), item("pytorch", "inference", "synthetic")], tmp_path
     )
-    assert list(config.stash[shards_key]) == ["train"]
-    assert source_key not in config.stash
+    assert list(config.stash[found_key]) == [("records", "train")]
     lines = datasets.pytest_report_collectionfinish(config)
     assert lines == [f"real data: 2 TFRecord files of train in {tmp_path}"]
     with pytest.raises(pytest.UsageError, match=r"has train files only"):
@@ -464,7 +460,7 @@ def test_samples_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     config = judge([item("tensorflow", "training")], None)
     (line,) = datasets.pytest_report_collectionfinish(config)
     assert "sample images made by ipubench, as TFRecords, not a data set" in line
-    assert shards_key not in config.stash
+    assert config.stash[found_key] == {("records", "train"): None}
 
 
 def test_nothing_here_imports_a_framework() -> None:

@@ -18,7 +18,8 @@ from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.imagenet.shards import ShardSet
-from ipubench.fixtures.data.provider import Data, prepared_source
+from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.data.sources import source
 from ipubench.fixtures.data.tfds import download
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
@@ -215,20 +216,20 @@ def test_a_named_folder_is_downloaded_into_once(
 ) -> None:
     root = tmp_path / "new" / "folder"
     for split in ("train", "validation", "train"):
-        found = prepared_source("cifar10", split, None, {"DATASETS_DIR": str(root)})
+        found = source(("prepared", "cifar10", split), None, {"DATASETS_DIR": str(root)})
         assert (found.root, found.samples) == (str(root / "cifar10" / "3.0.2"), False)
     assert reachable == ["/cifar10"]
 
 
 def test_downloads_that_fail(tmp_path: Path, package: Path, reachable: List[str]) -> None:
     with pytest.raises(DataError, match="HTTP Error 404") as caught:
-        prepared_source("cifar100", "train", str(tmp_path), {})
+        source(("prepared", "cifar100", "train"), str(tmp_path), {})
     assert "cifar100/<version>/dataset_info.json" in str(caught.value)
     with pytest.raises(DataError, match=r"(?s)cannot make mnist in .*the disk is full"):
-        prepared_source("mnist", "train", str(tmp_path), {})
+        source(("prepared", "mnist", "train"), str(tmp_path), {})
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cannot be written there: File exists; name a folder"):
-        prepared_source("cifar10", "train", str(tmp_path / "file"), {})
+        source(("prepared", "cifar10", "train"), str(tmp_path / "file"), {})
 
 
 def test_without_a_network_or_the_package(
@@ -239,7 +240,7 @@ def test_without_a_network_or_the_package(
     monkeypatch.setitem(download.SOURCES, "cifar10", closed)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with pytest.raises(DataError) as caught:
-        prepared_source("cifar10", "train", None, {"DATASETS_DIR": str(tmp_path)})
+        source(("prepared", "cifar10", "train"), None, {"DATASETS_DIR": str(tmp_path)})
     text = str(caught.value)
     assert text.startswith(f"DATASETS_DIR is set to {tmp_path}: no cifar10 at ")
     assert f"{closed} cannot be reached" in text
@@ -248,12 +249,12 @@ def test_without_a_network_or_the_package(
 
     monkeypatch.setattr(download, "PACKAGE", "no_such_package")
     with pytest.raises(DataError, match="`pip install tensorflow-datasets .*` lets it be"):
-        prepared_source("cifar10", "train", str(tmp_path), {})
+        source(("prepared", "cifar10", "train"), str(tmp_path), {})
 
 
 def test_the_folder_of_the_package_needs_no_name(tmp_path: Path) -> None:
     layout(tmp_path / "cifar10" / "3.0.2")
-    found = prepared_source("cifar10", "train", None, {"TFDS_DATA_DIR": str(tmp_path)})
+    found = source(("prepared", "cifar10", "train"), None, {"TFDS_DATA_DIR": str(tmp_path)})
     assert found.root == str(tmp_path / "cifar10" / "3.0.2")
 
 
@@ -278,11 +279,12 @@ def test_feeds_follow_the_configuration() -> None:
     )
     asked: List[Any] = []
 
-    def prepared(dataset: str, split: str) -> PreparedSplit:
+    def find(kind: str, dataset: str, split: str) -> PreparedSplit:
+        assert kind == "prepared"
         asked.append((dataset, split))
         return SPLIT
 
-    data = Data(no_images, no_images, (1, 4), prepared)
+    data = Data(find, (1, 4))
     later = config.validation_feed(data)
     feed = config.feed(data)
     assert asked == [("cifar10", "train")]
@@ -301,7 +303,7 @@ def test_without_training_the_measured_feed_is_that_of_validation(tmp_path: Path
     path.write_bytes(record(b"x") * 5)
     shards = ShardSet(str(tmp_path), "validation", (str(path),))
     config = Application(name="x", data="real", dataset="imagenet", training=False)
-    feed = config.feed(Data(no_images, {"validation": shards}.__getitem__))
+    feed = config.feed(Data(lambda kind, split: {"validation": shards}[split]))
     assert (feed.training, feed.shards, feed.cache) == (False, shards, True)
     assert (feed.examples, feed.normalization, feed.image_size) == (5, "host", 224)
     assert feed.describe()["source"] == str(tmp_path)
@@ -310,7 +312,7 @@ def test_without_training_the_measured_feed_is_that_of_validation(tmp_path: Path
 @pytest.mark.parametrize("mode", ["synthetic", "generated"])
 def test_nothing_is_searched_for_without_real_data(mode: str) -> None:
     config = Application(name="x", data=mode, dataset="mnist")
-    feed = config.feed(Data(no_images, no_images, prepared=no_images))
+    feed = config.feed(Data(no_images))
     assert (feed.source, feed.workers, feed.examples) == (None, 0, 60000)
     assert feed.describe()["dataset"] == "mnist"
 

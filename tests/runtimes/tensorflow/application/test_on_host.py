@@ -71,7 +71,7 @@ def real_run(folder: str, **options: Any) -> Tuple[Application, Data]:
 
 def data_in(folder: Path, part: Tuple[int, int] = (0, 1)) -> Data:
     """Return what makes the feeds of a folder of small data sets."""
-    return Data(nothing, nothing, part=part, prepared=lambda *names: found_in(folder, *names))
+    return Data(lambda kind, *names: found_in(folder, *names), part)
 
 
 def found_in(folder: Path, dataset: str, split: str) -> PreparedSplit:
@@ -83,7 +83,7 @@ def found_in(folder: Path, dataset: str, split: str) -> PreparedSplit:
 
 def step_of(config: Application, data: Any = None) -> Any:
     """Return the step of a configuration on this machine's CPU, built and compiled."""
-    data = data or Data(nothing, nothing)
+    data = data or Data(nothing)
     step = TensorFlowHost(CpuDevice()).application(
         config.classifier(),
         config.recipe,

@@ -50,8 +50,7 @@ config = Application(
     lr_schedule_params=Parameters({{"initial_learning_rate": 0.01}}),
 )
 config.check()
-data = Data(lambda: None, lambda split: None, part=(rank, count),
-            prepared=lambda *names: find_prepared(folder, *names))
+data = Data(lambda kind, *names: find_prepared(folder, *names), part=(rank, count))
 step = TensorFlowHost(CpuDevice()).application(
     config.classifier(), config.recipe, config, config.feed(data),
     config.validation_feed(data))
