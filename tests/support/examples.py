@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ipubench.fixtures.data.options import DATASETS
 from ipubench.fixtures.data.tfds.files import write_prepared
-from ipubench.fixtures.data.tfds.samples import KINDS, splits_of
+from ipubench.fixtures.data.tfds.samples import splits_of
 
 
 def learnable(
@@ -16,9 +17,9 @@ def learnable(
 
     ``--dataset-dir=FOLDER`` reads it. Returns the folder with its files.
     """
-    kind = KINDS[dataset]
+    kind = DATASETS[dataset]
     splits = splits_of(images, validation or max(1, images // 5), kind.image_shape, kind.classes)
-    return write_prepared(tf, folder, dataset, splits, kind.classes, shards)
+    return write_prepared(tf, folder / dataset, dataset, splits, kind.classes, shards)
 
 
 def learnable_cifar(folder: Path, images: int = 1000, validation: int = 0, shards: int = 1) -> Path:

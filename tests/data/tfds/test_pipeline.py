@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
+from ipubench.fixtures.data.options import DATASETS
 from ipubench.fixtures.data.tfds import samples as sample_examples
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.data.tfds.pipeline import dataset as batches_of
-from ipubench.fixtures.data.tfds.samples import KINDS, textures
+from ipubench.fixtures.data.tfds.samples import textures
 from ipubench.fixtures.runtimes.tensorflow.images import ImageInput
 from tests.support.examples import learnable, learnable_cifar
 from tests.support.records import fill_the_cache_here, jpeg, labelled, smooth, write_shards
@@ -39,7 +40,7 @@ def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def feed_of(
     root: Path, training: bool, dataset: str = "cifar10", **options: Any
 ) -> ApplicationFeed:
-    kind = KINDS[dataset]
+    kind = DATASETS[dataset]
     source = find_prepared(root, dataset, "train" if training else "validation")
     assert source is not None
     return ApplicationFeed(
@@ -72,7 +73,7 @@ def standardised(images: NDArray[Any]) -> NDArray[np.float64]:
 
 def written(split: str, dataset: str = "cifar10") -> Tuple[NDArray[Any], NDArray[Any]]:
     count, seed = (TRAIN, 1) if split == "train" else (VALIDATION, 2)
-    return textures(count, KINDS[dataset].image_shape, KINDS[dataset].classes, seed)
+    return textures(count, DATASETS[dataset].image_shape, DATASETS[dataset].classes, seed)
 
 
 # ------------------------------------------------------------------ pixels
