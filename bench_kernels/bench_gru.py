@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Callable, Dict, Tuple
 
-from ipubench.bench_kernels.kernel import NO_CONVOLUTION, TensorFlowKernel
+from ipubench.bench_kernels.recurrent_kernel import RecurrentKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.models.tensorflow.popnn import popnn_gru
 from ipubench.models.tensorflow.recurrent import (
@@ -26,44 +25,23 @@ from ipubench.models.tensorflow.recurrent import (
     product,
     scan,
     sequence_loss,
-    xla_is_faster,
 )
 
 
 @dataclass(frozen=True)
-class Gru(TensorFlowKernel):
+class Gru(RecurrentKernel):
     """Options of the layer; defaults of the original program."""
 
-    unplanned = NO_CONVOLUTION
+    gates = 3
 
     name: str = option("gru", "first part of the case's identifier")
-    batch_size: int = option(1, "sequences of one batch", minimum=1)
-    timesteps: int = option(5, "length of a sequence", minimum=1)
-    hidden_size: int = option(128, "features of the hidden state", minimum=1)
     input_size: int = option(128, "features of the input", minimum=1)
     popnn: bool = option(False, "the SDK's fused layer instead of single operations", ipu_only=True)
 
-    def flops_per_item(self) -> float:
-        """Return the FLOP of the matrix products for one sequence: T timesteps, I to H features.
-
-        Each timestep multiplies the input with [I, 3H] and the state with [H, 3H]. Training adds
-        the gradients of both weights and that of the state, not that of the inputs.
-        """
-        inputs = 6.0 * self.timesteps * self.input_size * self.hidden_size
-        state = 6.0 * self.timesteps * self.hidden_size**2
-        return 2 * inputs + 3 * state if self.mode == "training" else inputs + state
-
-    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
-        """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
-        weights, training = 3 * self.hidden_size**2, self.mode == "training"
-        sizes = weights, self.batch_size, self.timesteps
-        return xla_is_faster(onednn and vnni, *sizes, training, self.precision)
-
-    def feed(self, data: Data) -> ArrayFeed:
-        """Return the case's batches; only training has labels."""
-        inputs = TensorSpec("inputs", (self.timesteps, self.batch_size, self.input_size))
-        labels = TensorSpec("labels", (self.timesteps, self.batch_size, self.hidden_size))
-        return self.arrays(data, *([inputs, labels] if self.mode == "training" else [inputs]))
+    @property
+    def features(self) -> int:
+        """Features of the input."""
+        return self.input_size
 
 
 def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:

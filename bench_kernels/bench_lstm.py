@@ -11,25 +11,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict
 
-from ipubench.bench_kernels.kernel import NO_CONVOLUTION, TensorFlowKernel
+from ipubench.bench_kernels.recurrent_kernel import RecurrentKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.models.tensorflow.lstm import lstm_layer
-from ipubench.models.tensorflow.recurrent import form_for, sequence_loss, xla_is_faster
+from ipubench.models.tensorflow.recurrent import form_for, sequence_loss
 
 
 @dataclass(frozen=True)
-class Lstm(TensorFlowKernel):
+class Lstm(RecurrentKernel):
     """Options of the layer; defaults of the original program."""
 
-    unplanned = NO_CONVOLUTION
+    gates = 4
 
     name: str = option("lstm", "first part of the case's identifier")
-    batch_size: int = option(1, "sequences of one batch", minimum=1)
-    timesteps: int = option(5, "length of a sequence", minimum=1)
-    hidden_size: int = option(128, "features of the hidden state", minimum=1)
     input_size: int = option(
         0, "features of the input; 0: as many as hidden_size", minimum=0, later=True
     )
@@ -39,30 +35,6 @@ class Lstm(TensorFlowKernel):
     def features(self) -> int:
         """Features of the input."""
         return self.input_size or self.hidden_size
-
-    def flops_per_item(self) -> float:
-        """Return the FLOP of the matrix products for one sequence.
-
-        Each of T timesteps multiplies F features with [F, 4H] and H hidden units with [H, 4H]:
-        8 T F H + 8 T H^2. Training adds the gradients of both weights and that of the state, not
-        that of the inputs: twice the first and three times the second.
-        """
-        inputs = 8.0 * self.timesteps * self.features * self.hidden_size
-        state = 8.0 * self.timesteps * self.hidden_size**2
-        return 2 * inputs + 3 * state if self.mode == "training" else inputs + state
-
-    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
-        """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
-        weights, training = 4 * self.hidden_size**2, self.mode == "training"
-        sizes = weights, self.batch_size, self.timesteps
-        return xla_is_faster(onednn and vnni, *sizes, training, self.precision)
-
-    def feed(self, data: Data) -> ArrayFeed:
-        """Return the case's batches; only training has labels."""
-        names = ("inputs", "labels") if self.mode == "training" else ("inputs",)
-        sizes = {"inputs": self.features, "labels": self.hidden_size}
-        shape = (self.timesteps, self.batch_size)
-        return self.arrays(data, *(TensorSpec(name, (*shape, sizes[name])) for name in names))
 
 
 def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:

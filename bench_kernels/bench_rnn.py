@@ -11,52 +11,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Dict, Tuple
 
-from ipubench.bench_kernels.kernel import NO_CONVOLUTION, TensorFlowKernel
+from ipubench.bench_kernels.recurrent_kernel import RecurrentKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
-from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.models.tensorflow.recurrent import (
     form_for,
     inputs_part,
     recurrence,
     sequence_loss,
-    xla_is_faster,
 )
 
 
 @dataclass(frozen=True)
-class Rnn(TensorFlowKernel):
+class Rnn(RecurrentKernel):
     """Options of the layer; defaults of the original program."""
 
-    unplanned = NO_CONVOLUTION
+    gates = 1
 
     name: str = option("rnn", "first part of the case's identifier")
-    batch_size: int = option(1, "sequences of one batch", minimum=1)
-    timesteps: int = option(5, "length of a sequence", minimum=1)
     hidden_size: int = option(128, "features of the input and of the hidden state", minimum=1)
-
-    def flops_per_item(self) -> float:
-        """Return the FLOP of the matrix products for one sequence, T timesteps, H hidden units.
-
-        Each timestep multiplies the input and the state with [H, H]: 2 * 2 T H^2. Training adds
-        the gradients of both weights and that of the state, not that of the inputs: 5 products
-        where inference has 2.
-        """
-        product = 2.0 * self.timesteps * self.hidden_size**2
-        return (5 if self.mode == "training" else 2) * product
-
-    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
-        """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
-        weights, training = self.hidden_size**2, self.mode == "training"
-        sizes = weights, self.batch_size, self.timesteps
-        return xla_is_faster(onednn and vnni, *sizes, training, self.precision)
-
-    def feed(self, data: Data) -> ArrayFeed:
-        """Return the case's batches; only training has labels."""
-        names = ("inputs", "labels") if self.mode == "training" else ("inputs",)
-        shape = (self.timesteps, self.batch_size, self.hidden_size)
-        return self.arrays(data, *(TensorSpec(name, shape) for name in names))
 
 
 def rnn(config: Rnn, tf: Any, dtype: Any) -> Any:

@@ -1,0 +1,54 @@
+"""What the kernels of one recurrent layer share: sequences in, hidden states out, time-major."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ipubench.bench_kernels.kernel import NO_CONVOLUTION, TensorFlowKernel
+from ipubench.fixtures.case.options import option
+from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
+from ipubench.fixtures.data.provider import Data
+from ipubench.models.tensorflow.recurrent import xla_is_faster
+
+
+@dataclass(frozen=True)
+class RecurrentKernel(TensorFlowKernel):
+    """Options of the layer; defaults of the original programs."""
+
+    unplanned = NO_CONVOLUTION
+    #: How many times hidden_size columns each weight has.
+    gates: ClassVar[int]
+
+    batch_size: int = option(1, "sequences of one batch", minimum=1)
+    timesteps: int = option(5, "length of a sequence", minimum=1)
+    hidden_size: int = option(128, "features of the hidden state", minimum=1)
+
+    @property
+    def features(self) -> int:
+        """Features of the input."""
+        return self.hidden_size
+
+    def flops_per_item(self) -> float:
+        """Return the FLOP of the matrix products for one sequence.
+
+        Each of T timesteps multiplies F features with [F, G H] and the H of the state with
+        [H, G H], G being the gates: 2 G T F H + 2 G T H^2. Training adds the gradients of both
+        weights and that of the state, not that of the inputs: twice the first and three times the
+        second.
+        """
+        inputs = 2.0 * self.gates * self.timesteps * self.features * self.hidden_size
+        state = 2.0 * self.gates * self.timesteps * self.hidden_size**2
+        return 2 * inputs + 3 * state if self.mode == "training" else inputs + state
+
+    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
+        """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
+        weights, training = self.gates * self.hidden_size**2, self.mode == "training"
+        sizes = weights, self.batch_size, self.timesteps
+        return xla_is_faster(onednn and vnni, *sizes, training, self.precision)
+
+    def feed(self, data: Data) -> ArrayFeed:
+        """Return the case's batches; only training has labels."""
+        inputs = TensorSpec("inputs", (self.timesteps, self.batch_size, self.features))
+        labels = TensorSpec("labels", (self.timesteps, self.batch_size, self.hidden_size))
+        return self.arrays(data, *([inputs, labels] if self.mode == "training" else [inputs]))
