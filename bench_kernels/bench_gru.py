@@ -15,7 +15,7 @@ from ipubench.bench_kernels.recurrent_kernel import RecurrentKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.provider import Data
-from ipubench.models.tensorflow.popnn import popnn_gru
+from ipubench.models.tensorflow.popnn import popnn
 from ipubench.models.tensorflow.recurrent import (
     Form,
     form_for,
@@ -65,12 +65,11 @@ def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
         def __call__(self, batch: Dict[str, Any]) -> Any:
             inputs, training = batch["inputs"], config.mode == "training"
             if fused:
-                return popnn_gru(
+                return popnn(
                     tf,
+                    "GRU",
                     inputs,
-                    self.kernel,
-                    self.recurrent,
-                    self.bias,
+                    (self.kernel, self.recurrent, self.bias),
                     training=training,
                     half_partials=config.half_matmul_partials,
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
-from ipubench.models.tensorflow.popnn import popnn_lstm
+from ipubench.models.tensorflow.popnn import popnn
 from ipubench.models.tensorflow.recurrent import Form, inputs_part, recurrence
 
 
@@ -43,12 +43,11 @@ def lstm_layer(
 
         def __call__(self, inputs: Any, sequences: bool = True) -> Any:
             if fused:
-                return popnn_lstm(
+                return popnn(
                     tf,
+                    "LSTM",
                     inputs,
-                    self.kernel,
-                    self.recurrent,
-                    self.bias,
+                    (self.kernel, self.recurrent, self.bias),
                     training=training,
                     half_partials=half_partials,
                     sequences=sequences,

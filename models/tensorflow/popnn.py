@@ -17,64 +17,26 @@ from __future__ import annotations
 from typing import Any, Tuple
 
 
-def popnn_lstm(
+def popnn(
     tf: Any,
-    inputs: Any,
-    kernel: Any,
-    recurrent: Any,
-    bias: Any,
-    *,
-    training: bool,
-    half_partials: bool = False,
-    sequences: bool = True,
-) -> Any:
-    """Return an LSTM's hidden states [T, B, H] for inputs [T, B, I], or only the last one [B, H].
-
-    kernel [I, 4H], recurrent [H, 4H], bias [4H], all in the inputs' dtype, float16 or float32. A
-    forget bias of 1 is part of ``bias``. Without ``training`` there is no gradient.
-    """
-    from ipu_tensorflow_addons.keras.layers import PopnnLSTM
-
-    weights = (kernel, recurrent, bias)
-    return _states(tf, PopnnLSTM, inputs, weights, training, half_partials, sequences)
-
-
-def popnn_gru(
-    tf: Any,
-    inputs: Any,
-    kernel: Any,
-    recurrent: Any,
-    bias: Any,
-    *,
-    training: bool,
-    reset_after: bool = False,
-    half_partials: bool = False,
-    sequences: bool = True,
-) -> Any:
-    """Return a GRU's hidden states [T, B, H] for inputs [T, B, I], or only the last one [B, H].
-
-    kernel [I, 3H], recurrent [H, 3H], bias [3H], all in the inputs' dtype, float16 or float32. The
-    reset gate scales the state before its matrix product (Cho et al., 2014, arXiv 1406.1078v3), or
-    with ``reset_after`` the product (v1); bias is then [2, 3H], for the inputs and for the state.
-    Without ``training`` there is no gradient.
-    """
-    from ipu_tensorflow_addons.keras.layers import PopnnGRU
-
-    weights = (kernel, recurrent, bias)
-    given = (inputs, weights, training, half_partials, sequences)
-    return _states(tf, PopnnGRU, *given, reset_after=reset_after)
-
-
-def _states(
-    tf: Any,
-    fused: Any,
+    kind: str,
     inputs: Any,
     weights: Tuple[Any, Any, Any],
+    *,
     training: bool,
-    half_partials: bool,
-    sequences: bool,
-    **own: Any,
+    half_partials: bool = False,
+    sequences: bool = True,
 ) -> Any:
+    """Return the hidden states [T, B, H] for inputs [T, B, I], or only the last one [B, H].
+
+    ``kind``: "LSTM", or "GRU" whose reset gate scales the state before its matrix product (Cho et
+    al., 2014, arXiv 1406.1078v3). ``weights``, for G gates: kernel [I, GH], recurrent [H, GH], bias
+    [GH], all in the inputs' dtype, float16 or float32; an LSTM's forget bias of 1 is part of the
+    bias. Without ``training`` there is no gradient.
+    """
+    from ipu_tensorflow_addons.keras.layers import PopnnGRU, PopnnLSTM
+
+    fused, own = {"LSTM": (PopnnLSTM, {}), "GRU": (PopnnGRU, {"reset_after": False})}[kind]
     layer = _with_weights(tf, fused, *weights)(
         weights[1].shape[0],
         dtype=inputs.dtype,

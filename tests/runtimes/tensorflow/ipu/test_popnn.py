@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
 import pytest
 
-from ipubench.models.tensorflow.popnn import popnn_gru, popnn_lstm
+from ipubench.models.tensorflow.popnn import popnn
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
 
@@ -26,7 +26,7 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def arrays(gates: int, biases: int = 1) -> Tuple[Any, List[Any]]:
+def arrays(gates: int) -> Tuple[Any, Tuple[Any, Any, Any]]:
     """Return inputs [T, B, I] and the weights of a layer, random."""
     generator = np.random.RandomState(3)
 
@@ -34,11 +34,11 @@ def arrays(gates: int, biases: int = 1) -> Tuple[Any, List[Any]]:
         return generator.normal(0, 0.5, shape).astype(np.float32)
 
     width = gates * UNITS
-    bias = normal(biases, width) if biases > 1 else normal(width)
-    return normal(TIMESTEPS, BATCH, INPUTS), [normal(INPUTS, width), normal(UNITS, width), bias]
+    bias = normal(width)
+    return normal(TIMESTEPS, BATCH, INPUTS), (normal(INPUTS, width), normal(UNITS, width), bias)
 
 
-def keras_states(layer: Any, inputs: Any, weights: List[Any]) -> Any:
+def keras_states(layer: Any, inputs: Any, weights: Sequence[Any]) -> Any:
     """Return the hidden states [T, B, H] of a Keras layer, which is batch-major."""
     batch_major = np.transpose(inputs, [1, 0, 2])
     layer(batch_major)
@@ -50,25 +50,24 @@ def keras_states(layer: Any, inputs: Any, weights: List[Any]) -> Any:
 def test_an_lstm_is_keras_lstm(tf: Any, sequences: bool) -> None:
     inputs, weights = arrays(gates=4)
     expected = keras_states(tf.keras.layers.LSTM(UNITS, return_sequences=True), inputs, weights)
-    found = popnn_lstm(tf, tf.constant(inputs), *weights, training=False, sequences=sequences)
+    found = popnn(tf, "LSTM", tf.constant(inputs), weights, training=False, sequences=sequences)
     np.testing.assert_allclose(found, expected if sequences else expected[-1], rtol=1e-5, atol=1e-6)
     given = recorder.arguments("PopnnLSTM.__init__")
     assert (given["units"], given["time_major"]) == (UNITS, True)
     assert given["partials_dtype"] == tf.float32
 
 
-@pytest.mark.parametrize("reset_after", [True, False])
 @pytest.mark.parametrize("sequences", [True, False])
-def test_a_gru_is_keras_gru(tf: Any, reset_after: bool, sequences: bool) -> None:
-    inputs, weights = arrays(gates=3, biases=2 if reset_after else 1)
-    layer = tf.keras.layers.GRU(UNITS, return_sequences=True, reset_after=reset_after)
+def test_a_gru_is_keras_gru(tf: Any, sequences: bool) -> None:
+    inputs, weights = arrays(gates=3)
+    layer = tf.keras.layers.GRU(UNITS, return_sequences=True, reset_after=False)
     expected = keras_states(layer, inputs, weights)
-    found = popnn_gru(
+    found = popnn(
         tf,
+        "GRU",
         tf.constant(inputs),
-        *weights,
+        weights,
         training=False,
-        reset_after=reset_after,
         half_partials=True,
         sequences=sequences,
     )
@@ -76,13 +75,14 @@ def test_a_gru_is_keras_gru(tf: Any, reset_after: bool, sequences: bool) -> None
     assert recorder.arguments("PopnnGRU.__init__")["partials_dtype"] == tf.float16
 
 
-@pytest.mark.parametrize(("layer", "gates"), [(popnn_lstm, 4), (popnn_gru, 3)])
-def test_gradients_reach_the_models_own_weights(tf: Any, layer: Any, gates: int) -> None:
+@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3)])
+def test_gradients_reach_the_models_own_weights(tf: Any, kind: str, gates: int) -> None:
     inputs, weights = arrays(gates)
-    variables = [tf.Variable(weight) for weight in weights]
+    kernel, recurrent, bias = map(tf.Variable, weights)
+    variables = (kernel, recurrent, bias)
 
     def loss() -> Any:
-        return tf.reduce_sum(layer(tf, tf.constant(inputs), *variables, training=True) ** 2)
+        return tf.reduce_sum(popnn(tf, kind, tf.constant(inputs), variables, training=True) ** 2)
 
     with tf.GradientTape() as tape:
         value = loss()
@@ -96,21 +96,22 @@ def test_gradients_reach_the_models_own_weights(tf: Any, layer: Any, gates: int)
         assert float(above - below) == pytest.approx(2e-3 * float(tf.norm(slope)), rel=0.02)
 
 
-@pytest.mark.parametrize(("layer", "gates"), [(popnn_lstm, 4), (popnn_gru, 3)])
-def test_inference_has_no_gradient(tf: Any, layer: Any, gates: int) -> None:
+@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3)])
+def test_inference_has_no_gradient(tf: Any, kind: str, gates: int) -> None:
     inputs, weights = arrays(gates)
     variable = tf.Variable(inputs)
     with tf.GradientTape() as tape:
-        output = layer(tf, tf.convert_to_tensor(variable), *weights, training=False)
+        output = popnn(tf, kind, tf.convert_to_tensor(variable), weights, training=False)
     with pytest.raises(ValueError, match="is_training"):
         tape.gradient(output, variable)
 
 
-@pytest.mark.parametrize(("layer", "gates"), [(popnn_lstm, 4), (popnn_gru, 3)])
-def test_the_layers_compute_in_their_inputs_type(tf: Any, layer: Any, gates: int) -> None:
+@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3)])
+def test_the_layers_compute_in_their_inputs_type(tf: Any, kind: str, gates: int) -> None:
     inputs, weights = arrays(gates)
     half: Dict[str, Any] = {"training": False}
-    small = [tf.constant(weight, tf.float16) for weight in weights]
-    assert layer(tf, tf.constant(inputs, tf.float16), *small, **half).dtype == tf.float16
+    kernel, recurrent, bias = (tf.constant(weight, tf.float16) for weight in weights)
+    small = (kernel, recurrent, bias)
+    assert popnn(tf, kind, tf.constant(inputs, tf.float16), small, **half).dtype == tf.float16
     with pytest.raises(AssertionError):  # weights have to be cast before
-        layer(tf, tf.constant(inputs, tf.float16), *weights, **half)
+        popnn(tf, kind, tf.constant(inputs, tf.float16), weights, **half)
