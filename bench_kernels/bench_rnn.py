@@ -15,12 +15,7 @@ from ipubench.bench_kernels.recurrent_kernel import RecurrentKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.provider import Data
-from ipubench.models.tensorflow.recurrent import (
-    form_for,
-    inputs_part,
-    recurrence,
-    sequence_loss,
-)
+from ipubench.models.tensorflow.recurrent import form_for, layer, sequence_loss
 
 
 @dataclass(frozen=True)
@@ -50,16 +45,14 @@ def rnn(config: Rnn, tf: Any, dtype: Any) -> Any:
             self.bias = tf.Variable(tf.zeros([size], dtype))
 
         def __call__(self, batch: Dict[str, Any]) -> Any:
-            # One product for all timesteps; only the state's product has to wait its turn.
-            training = config.mode == "training"
-            form = form_for(config.system, config.use_xla)
-            return recurrence(
+            weights = (self.kernel, self.bias, self.recurrent)
+            return layer(
                 tf,
                 cell,
-                inputs_part(tf, batch["inputs"], self.kernel, self.bias, training, form),
-                self.recurrent,
-                training=training,
-                form=form,
+                batch["inputs"],
+                weights,
+                training=config.mode == "training",
+                form=form_for(config.system, config.use_xla),
             )
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:

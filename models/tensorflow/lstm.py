@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Tuple
 
 from ipubench.models.tensorflow.popnn import popnn
-from ipubench.models.tensorflow.recurrent import Form, inputs_part, recurrence
+from ipubench.models.tensorflow.recurrent import Form, layer
 
 
 def lstm_layer(
@@ -52,12 +52,9 @@ def lstm_layer(
                     half_partials=half_partials,
                     sequences=sequences,
                 )
-            # One product for all timesteps; only the state's product has to wait its turn.
-            parts = inputs_part(tf, inputs, self.kernel, self.bias, training, form)
             memory = (tf.zeros([inputs.shape[1], size]),)
-            hidden = recurrence(
-                tf, cell, parts, self.recurrent, memory, training=training, form=form
-            )
+            weights = (self.kernel, self.bias, self.recurrent)
+            hidden = layer(tf, cell, inputs, weights, memory, training=training, form=form)
             return hidden if sequences else hidden[-1]
 
     return Lstm()

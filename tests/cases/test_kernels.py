@@ -55,7 +55,8 @@ CONFIGS = [
     Lstm(batch_size=3, timesteps=40, hidden_size=6, input_size=9),
     Lstm(name="one-timestep", batch_size=2, timesteps=1, hidden_size=4),
     LstmMulti(batch_size=1, timesteps=3, input_size=3, hidden_size=8),
-    LstmMulti(batch_size=3, timesteps=36, input_size=5, hidden_size=6),
+    # One layer by one product for all timesteps, one in turns (recurrent.parts_in_loop).
+    LstmMulti(batch_size=3, timesteps=36, input_size=40, hidden_size=6),
     Rnn(batch_size=1, timesteps=3, hidden_size=8),
     Rnn(batch_size=3, timesteps=40, hidden_size=6),
 ]
