@@ -18,45 +18,54 @@ from ipubench.fixtures.machine import scratch
 from ipubench.plugins.baseline.format import BaselineError
 
 VARIABLE = "IPUBENCH_COLLECTED_FILE"
+#: The plugin that makes a case of each configuration: without it no case has its name.
+EXPANDS = "ipubench.plugins.selection.expand"
+#: The second: options left out all that was collected.
+COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 LAST_LINES = 8
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-    """Write the node ids of all cases, also of those that this machine cannot run."""
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Write the node ids of all cases, also of those that this machine cannot run; or null."""
     if VARIABLE in os.environ:
-        text = json.dumps([item.nodeid for item in items])
+        expanded = config.pluginmanager.has_plugin(EXPANDS)
+        text = json.dumps([item.nodeid for item in items] if expanded else None)
         Path(os.environ[VARIABLE]).write_text(text, encoding="utf-8")
 
 
 def all_cases(root: Path) -> Set[str]:
-    """Return the node ids of the suite in a folder. Raises BaselineError if it cannot collect."""
+    """Return the node ids of the suite in a folder. Raises BaselineError if it cannot collect.
+
+    Pytest collects as it does for a run, with all options that the project gives it: they name the
+    plugin. Which cases they select is decided after the hook above.
+    """
     with scratch.folder("collected") as folder:
         found = folder / "cases.json"
-        kept = {key: value for key, value in os.environ.items() if key != "PYTEST_ADDOPTS"}
-        words = [
-            "--collect-only",
-            "-q",
-            "-p",
-            "ipubench.plugins.baseline.collected",
-            "-o",
-            "addopts=",
-            "--disable-warnings",
-        ]
+        words = ["--collect-only", "-q", "-p", __name__, "--disable-warnings", "--tb=short"]
+        # Options may need the cache, and an empty one selects nothing.
+        words += ["-o", f"cache_dir={folder / 'cache'}"]
         answer = subprocess.run(
-            [sys.executable, "-m", "pytest", *words, "-p", "no:cacheprovider", "--tb=short"],
+            [sys.executable, "-m", "pytest", *words],
             cwd=str(root),
-            env={**kept, VARIABLE: str(found)},
+            env={**os.environ, VARIABLE: str(found)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
         )
-        if answer.returncode != 0 or not found.exists():
+        cases = json.loads(found.read_text(encoding="utf-8")) if found.exists() else []
+        if cases is None:
+            raise BaselineError(
+                f"nothing was pruned: pytest in {root} does not load the plugin, without which no "
+                "case has its name; write -p ipubench into addopts of its settings, or "
+                'pytest_plugins = ["ipubench"] into conftest.py'
+            )
+        if answer.returncode not in COLLECTED or not cases:
             output = answer.stdout.decode(errors="replace").splitlines()[-LAST_LINES:]
             raise BaselineError(
                 f"nothing was pruned: the suite in {root} cannot be collected (pytest's exit code "
                 f"{answer.returncode}); run this in the suite's folder. Its last lines:\n"
                 + "\n".join(output)
             )
-        return set(json.loads(found.read_text(encoding="utf-8")))
+        return set(cases)

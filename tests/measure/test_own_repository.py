@@ -10,7 +10,11 @@ from typing import Any, Dict
 
 import pytest
 
-from tests.support.harness import ROOT, Outcome, run_elsewhere, run_pytest
+from ipubench.plugins.baseline.collected import all_cases
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.store import save
+from tests.support.baselines import document, entry, load
+from tests.support.harness import ROOT, Outcome, run_command, run_elsewhere, run_pytest
 from tests.support.repository import IDENTITY
 
 TESTS = """
@@ -265,3 +269,39 @@ def test_not_asked_for_nothing_is_measured(own: OwnProject) -> None:
     (own.folder / "tests" / "test_own.py").write_text(text)
     outcome = own.run("-k", "pedantic", alone=True).assert_code(0)
     assert "ipubench" not in outcome.text and not (own.folder / "results").exists()
+
+
+SORTED = "tests/test_own.py::test_sorted[sort-generated]"
+
+
+@pytest.mark.entry_point
+@pytest.mark.parametrize(
+    "ini", [INI, INI.replace("--strict", "-k nothing_at_all --lf --strict"), "[pytest]\n"]
+)
+def test_prune_collects_with_the_options_of_the_project(own: OwnProject, ini: str) -> None:
+    """They load the plugin, and what they select is no matter."""
+    (own.folder / "pytest.ini").write_text(ini)
+    if "ipubench" not in ini:
+        (own.folder / "conftest.py").write_text('pytest_plugins = ["ipubench"]\n')
+    kept, gone = entry("a"), entry("b")
+    kept["fullname"], gone["fullname"] = SORTED, SORTED.replace("sort-", "gone-")
+    stored = own.folder / "baselines" / "main.json"
+    save(stored, document(kept, gone))
+    words = ("ipubench.plugins.baseline", "prune", "main")
+    outcome = run_command(own.folder, own.environment, *words).assert_code(0)
+    assert outcome.lines == [f"  {gone['fullname']}", "1 case were pruned"], outcome.text
+    assert set(load(stored)) == {SORTED}
+
+
+def test_cases_are_collected_with_the_options_of_the_environment(
+    own: OwnProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own.folder / "pytest.ini").write_text("[pytest]\n")
+    for name, value in own.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p ipubench")
+    assert SORTED in all_cases(own.folder)
+    # Without the plugin the same test has no configurations, and each would look gone.
+    monkeypatch.delenv("PYTEST_ADDOPTS")
+    with pytest.raises(BaselineError, match="nothing was pruned: pytest in .* does not load the"):
+        all_cases(own.folder)
