@@ -62,7 +62,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     now = time_stamp()
     path = path_of(config.rootpath / FOLDER, benchmarks, now, str(os.getpid()))
     try:
-        store.write(path, pytest_benchmark_adapter.document(config, benchmarks))
+        path = store.add(path, pytest_benchmark_adapter.document(config, benchmarks))
     except BaselineError as error:
         run.closing.append(f"{error}; the results are in {run.journal.path}")
         if session.exitstatus == pytest.ExitCode.OK:
@@ -74,7 +74,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str) -> Path:
     """Return the file that keeps a run: MACHINE/TIME-REVISION-RUN.json in the history's folder.
 
-    ``moment`` is UTC, ISO 8601. ``run`` keeps two runs within one second apart.
+    ``moment`` is UTC, ISO 8601. ``run`` keeps most runs within one second apart.
     """
     record = record_of(benchmarks[0])
     stamp = moment.replace("-", "").replace(":", "")

@@ -10,7 +10,7 @@ from filelock import FileLock, Timeout
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
-from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
+from ipubench.fixtures.machine.files import check_files_can_be_made, numbered, user_path
 from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
 from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode
 from ipubench.plugins.baseline.format import problems as faults_of
@@ -130,6 +130,17 @@ def change(
         old = load_document(path) if there else {"benchmarks": []}
         around = old if document is None else document
         write(path, {**around, "benchmarks": rule(old["benchmarks"])})
+
+
+def add(path: Path, document: Dict[str, Any]) -> Path:
+    """Write a whole file and return its path: another name where there is a file of this one.
+
+    Raises BaselineError as ``change``.
+    """
+    with _locked(path.parent):
+        free = next(one for one in numbered(path) if not exists(one))
+        write(free, document)
+    return free
 
 
 def write(path: Path, document: Dict[str, Any]) -> None:

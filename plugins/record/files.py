@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
@@ -48,6 +49,18 @@ class JsonLinesFile:
             return False
         except OSError:
             pass  # a file system without locks
+        self._claim = file
+        return True
+
+    def create(self) -> bool:
+        """Make the file and claim it; False: there is one of this name, which stays as it is."""
+        try:
+            file = self.path.open("xb")
+        except FileExistsError:
+            return False
+        with contextlib.suppress(OSError):
+            # Another run that looks for one to resume holds it for a moment, as it is empty.
+            fcntl.flock(file, fcntl.LOCK_EX)
         self._claim = file
         return True
 

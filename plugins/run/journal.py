@@ -39,7 +39,7 @@ from ipubench.fixtures.case.masking import mask_words, masker
 from ipubench.fixtures.case.options import secrets_of
 from ipubench.fixtures.case.untrusted import BadFile
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.machine.files import user_path
+from ipubench.fixtures.machine.files import numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
@@ -73,8 +73,9 @@ def journals(folder: Path) -> List[Path]:
 
 def _new_run(config: pytest.Config, folder: Path) -> Run:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    journal = JsonLinesFile(folder / f"run-{stamp}-{os.getpid()}.jsonl")
-    journal.claim()
+    path = folder / f"run-{stamp}-{os.getpid()}.jsonl"
+    # In containers that share the folder, processes of one number may start in one second.
+    journal = next(journal for journal in map(JsonLinesFile, numbered(path)) if journal.create())
     journal.append(
         {
             "type": "run",
