@@ -37,12 +37,19 @@ class BaselineError(Exception):
     """A baseline cannot be used; the message says which file, why and what to do."""
 
 
+class TooLarge(ValueError):
+    """A file has more in it than is ever read."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; keep fewer cases in one file, or fewer processes of each")
+
+
 def decode(path: Path, text: str) -> Dict[str, Any]:
     """Return the document in a file's text, migrated to the newest format and not yet checked."""
     try:
-        if text.count(",") + text.count("[") + text.count("{") > MOST_VALUES:
-            raise ValueError(f"it has more than {MOST_VALUES:,} values")
-        document = parse_json(text)
+        document = parse(text)
+    except TooLarge as error:
+        raise BaselineError(f"the baseline {path} cannot be read: {error}") from error
     except ValueError as error:
         raise BaselineError(
             f"the baseline {path} is not valid JSON ({error}); restore it, or delete it and write "
@@ -62,6 +69,15 @@ def decode(path: Path, text: str) -> Dict[str, Any]:
     for step in range(version, FORMAT):
         MIGRATIONS[step](document)
     return {**document, NAMESPACE: {**document[NAMESPACE], "format": FORMAT}}
+
+
+def parse(text: str) -> Any:
+    """Return the JSON value of a file's text. Raises ValueError, for one out of bounds TooLarge."""
+    if len(text) > MOST_BYTES:  # a character has a byte at least
+        raise TooLarge(f"it is larger than {MOST_BYTES >> 20} MiB")
+    if text.count(",") + text.count("[") + text.count("{") > MOST_VALUES:
+        raise TooLarge(f"it has more than {MOST_VALUES:,} values")
+    return parse_json(text)
 
 
 def _from_1_to_2(document: Dict[str, Any]) -> None:

@@ -10,11 +10,16 @@ from filelock import FileLock, Timeout
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
-from ipubench.fixtures.machine.files import check_files_can_be_made, numbered, user_path
+from ipubench.fixtures.machine.files import (
+    check_files_can_be_made,
+    numbered,
+    user_path,
+    write_atomically,
+)
 from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
-from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode
+from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode, parse
 from ipubench.plugins.baseline.format import problems as faults_of
-from ipubench.plugins.record.files import finite, write_json
+from ipubench.plugins.record.files import finite, json_text
 from ipubench.plugins.record.record import NAMESPACE
 
 LOCK_SECONDS = 60.0
@@ -153,7 +158,14 @@ def write(path: Path, document: Dict[str, Any]) -> None:
             raise BaselineError(
                 f"{path} was not written, it could not be read again: {_several(problems)}"
             )
-        write_json(path, {**whole, "benchmarks": in_order(whole["benchmarks"])})
+        text = json_text({**whole, "benchmarks": in_order(whole["benchmarks"])})
+        try:
+            parse(text)
+        except ValueError as error:
+            raise BaselineError(
+                f"{path} was not written, it could not be read again: {error}"
+            ) from error
+        write_atomically(path, text)
 
 
 @contextlib.contextmanager

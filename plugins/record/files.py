@@ -20,7 +20,12 @@ MOST_LINE = 64 << 20
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file with stable formatting, in one step. Raises ValueError for NaN."""
-    write_atomically(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    write_atomically(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return what :func:`write_json` writes."""
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
 def finite(value: Any) -> Any:

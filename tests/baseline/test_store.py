@@ -350,8 +350,38 @@ def test_a_file_in_which_all_is_wrong_is_refused_at_once(path: Path) -> None:
 
 def test_a_file_of_too_many_values_is_one_message(path: Path) -> None:
     path.write_text("[" + "[]," * form.MOST_VALUES + "[]]")
-    with pytest.raises(BaselineError, match="has more than 2,500,000 values"):
+    with pytest.raises(BaselineError, match="cannot be read: it has more than 2,500,000 values"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [("MOST_VALUES", "has more than 1,000 values"), ("MOST_BYTES", "is larger than 0 MiB")],
+)
+def test_what_no_reader_would_take_is_not_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, said: str
+) -> None:
+    before = path.read_text()
+    assert len(before) > 1000 > before.count(",")
+    monkeypatch.setattr(form, bound, 1000)
+    large = entry("b")
+    large["stats"]["data"] *= 200
+    with pytest.raises(BaselineError, match=f"main.json was not written, .*it {said}; keep fewer"):
+        store.write(path, document(large))
+    assert path.read_text() == before
+
+
+def test_what_is_nested_too_deeply_to_be_read_is_not_written(path: Path) -> None:
+    before = path.read_text()
+    deep = entry("b")
+    nested: Any = {}
+    for _ in range(70):
+        nested = {"x": nested}
+    for value in (nested, 10**200):
+        record_of(deep)["counters"] = {"value": value}
+        with pytest.raises(BaselineError, match="could not be read again: it .* more than"):
+            save(path, document(deep))
+        assert path.read_text() == before
 
 
 def test_a_pipe_is_no_baseline(path: Path) -> None:
