@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import Benchmark, Key, key_of
 from ipubench.plugins.record.record import processes_of, record_of
 from ipubench.plugins.record.statistics import median, quantile_interval
 
+REVISION = re.compile("([0-9a-f]+)((?:-dirty)?)")
 REVISION_LENGTH = 7
 LEAST_RUNS_OF_A_LEVEL = 3
 #: A case whose runs agree better than this still moves with the machine.
@@ -71,9 +73,12 @@ def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
 
 
 def short_revision(revision: Optional[str]) -> str:
-    """Return the first digits of a commit, with -dirty where files differed."""
-    commit, _, rest = (revision or "").partition("-")
-    return commit[:REVISION_LENGTH] + (f"-{rest}" if rest else "")
+    """Return the first digits of a commit, with -dirty where files differed; '' without one.
+
+    It is a part of file names, so nothing else may be in it.
+    """
+    found = REVISION.fullmatch(revision or "")
+    return found.group(1)[:REVISION_LENGTH] + found.group(2) if found else ""
 
 
 def _point(benchmark: Benchmark) -> Point:

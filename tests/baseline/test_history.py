@@ -168,7 +168,15 @@ def test_names_are_fit_for_files_and_distinct() -> None:
     assert slug("cpu/a b") != slug("cpu/a-b")
     assert len(slug("x" * 500)) < 80 and "/" not in slug("../../etc\ud800")
     assert short_revision("0123456789abcdef-dirty") == "0123456-dirty"
-    assert short_revision(None) == ""
+    assert short_revision(None) == short_revision("abc-/../../evil") == short_revision("../x") == ""
+
+
+@pytest.mark.parametrize("revision", ["abc-/../../../../evil/x", "../../evil", "abc\n/x", "v1.0"])
+def test_a_revision_leads_to_no_other_folder(tmp_path: Path, revision: str) -> None:
+    kept = history.path_of(tmp_path, [entry(git=revision)], "2026-01-02T03:04:05Z", "1")
+    assert kept == tmp_path / slug("cpu/x") / "20260102T030405Z-unversioned-1.json"
+    with pytest.raises(BaselineError, match="was not written.*extra_info.ipubench.git: .*match"):
+        save(tmp_path / "main.json", document(entry(git=revision)))
 
 
 # Whole runs.
