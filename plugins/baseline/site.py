@@ -13,7 +13,6 @@ import json
 import sys
 from argparse import Namespace
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
-from urllib.parse import quote
 
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline.commands import suite_root
@@ -245,7 +244,7 @@ def _interval(low: Optional[float], high: Optional[float]) -> str:
 def _commit(revision: str, commits: str) -> str:
     """Return the address of a commit, '' where none is known."""
     number = revision.partition("-")[0]
-    return commits.replace("{}", quote(number, safe="")) if commits and number else ""
+    return commits.replace("{}", number) if commits and number else ""
 
 
 def _picture(rates: Sequence[float]) -> str:

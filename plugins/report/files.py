@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import traceback
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterator, List
 
 from ipubench.fixtures.machine.files import check_files_can_be_made, write_atomically
 from ipubench.plugins.baseline import store
@@ -51,19 +53,28 @@ def write(report: Report, folder: Path) -> List[str]:
         "github-action-benchmark.json": lambda: EXPORTS["github-action-benchmark"](report.document),
         "bencher.json": lambda: EXPORTS["bencher"](report.document),
     }
-    problems = []
-    try:
+    problems: List[str] = []
+    with _noted(problems, "baseline.json"):
         _save(report, folder / "baseline.json")
-    except (OSError, BaselineError) as error:
-        problems.append(str(error))
     for name, text in texts.items():
-        try:
+        with _noted(problems, name):
             write_atomically(folder / name, text())
-        except OSError as error:
-            problems.append(str(error))
     if problems:
         raise ReportError(f"the report in {folder} is not complete: {'; '.join(problems)}")
     return ["baseline.json", *texts]
+
+
+@contextlib.contextmanager
+def _noted(problems: List[str], name: str) -> Iterator[None]:
+    """Note why a file could not be written, so that none costs the others or the run's table."""
+    try:
+        yield
+    except (OSError, BaselineError) as error:
+        problems.append(str(error))
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.filename}, line {last.lineno}"
+        problems.append(f"{name} could not be made: {error!r} in {where}")
 
 
 def _save(report: Report, path: Path) -> None:
@@ -82,5 +93,5 @@ def append_summary(report: Report, environment: Any = os.environ) -> None:
     try:
         with open(path, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(markdown(report) + "\n")
-    except OSError as error:
+    except Exception as error:
         raise ReportError(f"GITHUB_STEP_SUMMARY={path} cannot be written: {error}") from error

@@ -82,15 +82,20 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not run.results.benchmarks and "failed" not in run.results.outcomes.values():
         run.closing.append(f"no report was written to {folder}: no case was measured")
         return
+    report = report_of(session.config, run)
+    problems = []
     try:
-        report = report_of(session.config, run)
         names = write(report, user_path(folder))
         run.closing.append(f"report: {Path(folder) / names[1]} ({', '.join(names[2:])} beside it)")
+    except ReportError as error:
+        problems.append(str(error))
+    try:
         append_summary(report)
     except ReportError as error:
-        run.closing.append(str(error))
-        if session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        problems.append(str(error))
+    run.closing += problems
+    if problems and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def _end_of(session: pytest.Session) -> Dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -18,12 +19,13 @@ from ipubench.plugins.baseline.case_row import framework_name
 from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts, headline
 from ipubench.plugins.record.record import record_of, with_processes
+from ipubench.plugins.report import files
 from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
 from ipubench.plugins.report.markdown import LARGEST, markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.web.templates import plotly_is_there
-from tests.support.harness import Project
+from tests.support.harness import Project, run_pytest
 from tests.support.reports import benchmark, document, large_report, verdict
 
 NASTY = "<script>alert(1)</script>|`*@someone*`\n</td>"
@@ -375,6 +377,52 @@ def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
     properties = {p.get("name"): p.get("value") for p in case.iter("property")}
     assert float(str(properties["throughput"])) == median
     assert properties["unit"] == "items/s"
+
+
+@pytest.mark.entry_point
+def test_a_file_whose_name_is_no_text_is_reported(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    named = os.fsdecode(b"bench_\xff.py")
+    (project.folder / "bench_fake.py").rename(project.folder / named)
+    words = [".", "--device=fake", "-k", "beta-synthetic", "--budget=0.3", "--report=out"]
+    outcome = run_pytest(project.folder, project.environment, *words).assert_code(0)
+    outcome.line("report: out/report.html")
+    assert set(visible(project.folder / "out")) == FILES
+    text = (project.folder / "out" / "report.html").read_text()
+    assert 'href="#case=bench_%5Cudcff.py%3A%3Abench_fake%5Bbeta-synthetic%5D' in text
+
+
+def test_a_file_that_cannot_be_made_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+
+    def broken(report: Report) -> str:
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr(files, "page", broken)
+    monkeypatch.setattr(files, "_save", broken)
+    with pytest.raises(ReportError) as error:
+        write(Report(document([benchmark("a")])), tmp_path)
+    assert "is not complete: baseline.json could not be made: " in str(error.value)
+    assert "report.html could not be made: KeyError('unforeseen') in " in str(error.value)
+    assert set(visible(tmp_path)) == FILES - {"report.html", "baseline.json"}
+
+
+def test_a_report_that_cannot_be_made_costs_neither_the_table_nor_the_summary(
+    project: Project,
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    (project.folder / "broken_page.py").write_text(
+        "from ipubench.plugins.report import files\nfiles.page = None\n"
+    )
+    words = ["-p", "broken_page", "-k", "beta-synthetic", "--budget=0.3", "--report=out"]
+    path = f"{project.environment['PYTHONPATH']}:{project.folder}"
+    summary = {"PYTHONPATH": path, "GITHUB_STEP_SUMMARY": str(project.folder / "step.md")}
+    outcome = project.run(*words, env=summary).assert_code(4)
+    outcome.line("the report in out is not complete: report.html could not be made: TypeError(")
+    assert outcome.table and "Traceback" not in outcome.text
+    assert "1 case: 1 measured" in (project.folder / "step.md").read_text()
 
 
 def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
