@@ -10,7 +10,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Sequence
 
-from ipubench.fixtures.machine.files import user_path, write_atomically
+from ipubench.fixtures.machine.files import kind_of, user_path, write_atomically
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.entries import (
@@ -59,7 +59,7 @@ def list_all(args: Namespace) -> int:
     """Show all baselines of the suite; a damaged one makes the exit code 4."""
     rows: List[Dict[str, Any]] = []
     damaged = 0
-    for path in sorted((suite_root() / "baselines").glob("*.json")):
+    for path in store.baselines_in(suite_root() / "baselines"):
         try:
             benchmarks = load_all(path)
         except BaselineError as error:
@@ -163,7 +163,7 @@ def run_path(given: str) -> Path:
     """Return the file of a run: a path, or the name of a journal. Raises BaselineError."""
     try:
         run = user_path(given)
-        if "/" in given or run.exists():
+        if "/" in given or kind_of(run):
             return run
     except OSError as error:
         raise BaselineError(f"the run {given} cannot be read: {error}") from error

@@ -92,13 +92,18 @@ def read(root: Path, wanted: Callable[[str], bool], last: int) -> Tuple[List[Ben
     """Return the wanted cases of the last runs of each machine, and what files are unusable."""
     benchmarks: List[Benchmark] = []
     notes: List[str] = []
-    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
-        # Names begin with the time.
-        for path in sorted(folder.glob("*.json"))[-last:]:
-            try:
-                benchmarks += store.load_document(path, wanted)["benchmarks"]
-            except BaselineError as error:
-                notes.append(f"left out: {error}")
+    paths: List[Path] = []
+    for folder in store.listed(root):
+        try:
+            # Names begin with the time.
+            paths += store.baselines_in(folder)[-last:]
+        except BaselineError as error:
+            notes.append(f"left out: {error}")
+    for path in paths:
+        try:
+            benchmarks += store.load_document(path, wanted)["benchmarks"]
+        except BaselineError as error:
+            notes.append(f"left out: {error}")
     return benchmarks, notes
 
 

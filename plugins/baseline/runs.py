@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 from ipubench.fixtures.case.masking import mask_words
+from ipubench.fixtures.machine.files import FOLDER
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import Benchmark, complete, key_of, measured
 from ipubench.plugins.baseline.format import FORMAT, BaselineError, problems
@@ -155,7 +156,7 @@ def read_run(path: Path) -> StoredRun:
 
     Of several journals in a folder the later one says how a case ended: the folder is one shard's.
     """
-    if path.is_dir():
+    if store.kind(path) == FOLDER:
         return _read_folder(path)
     if path.suffix != ".jsonl":
         document = store.load_document(path)
@@ -165,10 +166,14 @@ def read_run(path: Path) -> StoredRun:
 
 
 def _read_folder(folder: Path) -> StoredRun:
-    journals = journal.journals(folder)
+    store.listed(folder)  # which says why a folder cannot be read
+    try:
+        journals = journal.journals(folder)
+    except OSError as error:
+        raise BaselineError(f"{folder} cannot be read: {error.strerror or error}") from error
     document = folder / "baseline.json"
     if not journals:
-        if not document.exists():
+        if not store.exists(document):
             raise BaselineError(f"{folder} has neither a journal (run-*.jsonl) nor a baseline.json")
         return read_run(document)
     found = [_read_journal(path) for path in journals]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -12,6 +13,7 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
 from ipubench.fixtures.machine.files import (
     check_files_can_be_made,
+    kind_of,
     numbered,
     user_path,
     write_atomically,
@@ -41,11 +43,34 @@ def baseline_path(name: str, root: Path) -> Path:
 
 
 def exists(path: Path) -> bool:
-    """Tell whether a baseline is there. Raises BaselineError where that cannot be seen."""
+    """Tell whether a file or a folder is there. Raises BaselineError where that cannot be seen."""
+    return bool(kind(path))
+
+
+def kind(path: Path) -> str:
+    """Return what is there, as ``kind_of``. Raises BaselineError where that cannot be seen."""
     try:
-        return path.exists()
+        return kind_of(path)
     except OSError as error:
-        raise BaselineError(f"the baseline {path} cannot be read: {error}") from error
+        raise BaselineError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def baselines_in(folder: Path) -> List[Path]:
+    """Return the baselines in a folder, by name. Raises BaselineError where it cannot be read."""
+    return [path for path in listed(folder) if path.suffix == ".json"]
+
+
+def listed(folder: Path) -> List[Path]:
+    """Return what a folder holds, by name; nothing where there is no folder.
+
+    Raises BaselineError where it cannot be read: a pattern of pathlib then finds nothing.
+    """
+    try:
+        return [folder / name for name in sorted(os.listdir(str(folder)))]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise BaselineError(f"{folder} cannot be read: {error.strerror or error}") from error
 
 
 def check_writable(path: Path) -> None:
@@ -98,7 +123,7 @@ def _name(benchmark: Any) -> str:
 
 
 def _others(path: Path) -> str:
-    names = sorted(other.stem for other in path.parent.glob("*.json"))
+    names = [other.stem for other in baselines_in(path.parent)]
     return f"; there are: {some_of(names, MOST_NAMES)}" if names else ""
 
 

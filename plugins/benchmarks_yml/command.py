@@ -24,7 +24,7 @@ from ipubench.fixtures.case.masking import (
 from ipubench.fixtures.devices import cuda
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
-from ipubench.fixtures.machine.files import replacing
+from ipubench.fixtures.machine.files import FOLDER, kind_of, replacing
 from ipubench.fixtures.machine.loopback import tuned
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.process import LAST_LINES, ServerProcess, last_lines
@@ -89,8 +89,12 @@ def needs(entry: Entry, config: SpecConfig, base: Mapping[str, str]) -> str:
     unset = [name for name in template.variables(config.command) if name not in known]
     if unset:
         return f"{where}: its command uses ${unset[0]}, which is not set"
-    if not entry.folder.is_dir():
-        return f"{where} runs in {entry.folder}, which is no folder"
+    try:
+        problem = "" if kind_of(entry.folder) == FOLDER else "which is no folder"
+    except OSError as error:
+        problem = f"which cannot be used: {error.strerror}"
+    if problem:
+        return f"{where} runs in {entry.folder}, {problem}"
     if entry.requirements is not None:
         return _unmet(where, entry.requirements)
     return ""

@@ -72,7 +72,8 @@ def _named(config: pytest.Config) -> List[Any]:
         given = word.split("::")[0]
         # As pytest does it: links stay as they are.
         path = Path(os.path.abspath(config.invocation_params.dir / given))
-        if path.suffix in SUFFIXES and path.is_file():
+        # pytest says why it cannot use a path.
+        if path.suffix in SUFFIXES and os.path.isfile(path):
             found.append((given, path))
     return found
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 import pytest
 
 from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.machine.files import kind_of
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import find, is_gone, key_of, measured, why_disturbed
 from ipubench.plugins.baseline.format import BaselineError
@@ -61,7 +62,10 @@ class Comparison:
         files = {nodeid.split("::")[0] for nodeid in collected}
 
         def was_collected(name: str) -> bool:
-            return name in files or not (root / name).exists()
+            try:
+                return name in files or not kind_of(root / name)
+            except OSError:
+                return False
 
         return sorted(
             {

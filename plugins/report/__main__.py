@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import List, Optional, Sequence
 
 from ipubench.fixtures.machine.files import user_path
+from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import differences, find, key_of, newest
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
 from ipubench.plugins.baseline.runs import StoredRun, joined, lost, read_run
-from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
 from ipubench.plugins.report.files import ReportError, check, write
 
@@ -77,7 +77,7 @@ def read_all(paths: Sequence[Path]) -> StoredRun:
     lost_runs = []
     for path in paths:
         try:
-            if not path.suffix and not path.exists():
+            if not path.suffix and not store.exists(path):
                 raise BaselineError(f"{path} is not there: the shard left no results")
             one = read_run(path)
         except BaselineError as error:
@@ -111,7 +111,7 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
             f"({judged[0].gate}) when it ran, and its own verdicts are shown: leave out --baseline"
         )
     report.baseline, report.gate = str(before), f"gate {percent(threshold)}"
-    stored = load_all(before)
+    stored = store.load_all(before)
     found = differences(stored, list(now.values()), threshold)
     report.verdicts = {difference.nodeid: difference.verdict.as_dict() for difference in found}
     report.keep_compared(lambda benchmark: find(stored, *key_of(benchmark)))

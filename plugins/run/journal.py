@@ -39,7 +39,7 @@ from ipubench.fixtures.case.masking import mask_words, masker
 from ipubench.fixtures.case.options import secrets_of
 from ipubench.fixtures.case.untrusted import BadFile
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.machine.files import numbered, user_path
+from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
@@ -62,13 +62,14 @@ def command_line(config: pytest.Config) -> List[str]:
 
 
 def journals(folder: Path) -> List[Path]:
-    """Return the journals of a results folder, oldest first."""
+    """Return the journals of a results folder, oldest first. Raises OSError."""
 
     def age(path: Path) -> Tuple[str, int]:
         # Of runs in the same second, the numbers of their processes say nothing.
         return path.name[: len("run-20261121T204357")], path.stat().st_mtime_ns
 
-    return sorted(filter(Path.is_file, folder.glob("run-*.jsonl")), key=age)
+    found = [path for path in folder.glob("run-*.jsonl") if kind_of(path) == FILE]
+    return sorted(found, key=age)
 
 
 def _new_run(config: pytest.Config, folder: Path) -> Run:

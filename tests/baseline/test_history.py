@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import math
+import os
 import random
 import shutil
 from pathlib import Path
@@ -276,6 +277,29 @@ def test_a_damaged_run_is_left_out_and_named(kept: Shell) -> None:
     outcome = kept("history", "bench_x[b]").assert_code(0)
     outcome.line("left out: the baseline")
     assert len([line for line in outcome.lines if line.startswith("  2026-02")]) == 11
+
+
+def test_a_folder_of_the_history_that_cannot_be_read_is_named(
+    kept: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = kept.folder / history.FOLDER
+    (root / "no folder.txt").write_text("of no matter")
+    (root / "other").mkdir()
+    really_list = os.listdir
+
+    def denied(folder: str) -> List[str]:
+        if folder in refused:
+            raise PermissionError(13, "Permission denied", folder)
+        return really_list(folder)
+
+    refused = [str(root / "other")]
+    monkeypatch.setattr(os, "listdir", denied)
+    found, notes = history.read(root, lambda nodeid: True, 3)
+    assert len(found) == 6
+    assert notes == [f"left out: {root / 'other'} cannot be read: Permission denied"]
+    refused = [str(root)]
+    with pytest.raises(BaselineError, match="history cannot be read: Permission denied"):
+        history.read(root, lambda nodeid: True, 3)
 
 
 def test_a_history_without_the_case_is_one_message(kept: Shell) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any, Dict, List
@@ -19,6 +20,7 @@ pytest.importorskip("plotly", reason="pip install plotly")
 
 BETA = "bench_fake.py::bench_fake[beta-{}]"
 SYNTHETIC, GENERATED = BETA.format("synthetic"), BETA.format("generated")
+LONG = 300 * "x"
 SLOWER = {"IPUBENCH_FAKE_SLOWDOWN": "1.3"}
 
 
@@ -147,7 +149,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return measured.folder / "shards"
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "other", "future"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "other", "future", "unseen"])
 def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(
     project: Project, shards: Path, damage: str
 ) -> None:
@@ -159,6 +161,8 @@ def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(
         (project.folder / path).write_text(text[: len(text) // 2])
     elif damage == "gone":
         path, why = "shards/three", "shards/three is not there: the shard left no results"
+    elif damage == "unseen":
+        path, why = LONG, f"{LONG} cannot be read: File name too long"
     elif damage == "other":
         (project.folder / "shards" / "three").mkdir()
         path, why = "shards/three", "has neither a journal (run-*.jsonl) nor a baseline.json"
@@ -235,6 +239,25 @@ def test_a_damaged_verdict_is_one_message(project: Project) -> None:
         path.write_text(path.read_text() + json.dumps(added) + "\n")
         with pytest.raises(BaselineError, match="is damaged: ipubench.runs.0.verdicts"):
             read_run(path)
+
+
+@pytest.mark.parametrize("denied", ["shard", "shard/baseline.json", "shard/run-1.jsonl"])
+def test_what_may_not_be_looked_at_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, denied: str
+) -> None:
+    (tmp_path / "shard").mkdir()
+    if denied.endswith(".jsonl"):
+        (tmp_path / denied).touch()
+    really_look = Path.stat
+
+    def look(path: Path, **how: Any) -> os.stat_result:
+        if path == tmp_path / denied:
+            raise PermissionError(13, "Permission denied", str(path))
+        return really_look(path, **how)
+
+    monkeypatch.setattr(Path, "stat", look)
+    with pytest.raises(BaselineError, match="shard.* cannot be read: Permission denied"):
+        read_run(tmp_path / "shard")
 
 
 def facts(**values: Any) -> RunFacts:

@@ -72,7 +72,9 @@ needs_gen: {cmd: python3 prog.py, requirements_file: needs.txt}
 plain_gen: {cmd: python3 prog.py}
 same_gen: {cmd: python3 prog.py, parameters: {a: 1, b: 1}}
 same_gen_a_1: {cmd: python3 prog.py, parameters: {b: 5}}
+lost_gen: {cmd: python3 prog.py, location: LONG}
 """
+LONG = 300 * "x"
 
 
 class Specs:
@@ -84,7 +86,7 @@ class Specs:
         self.folder.mkdir()
         (self.folder / "prog.py").write_text(PROGRAM, encoding="utf-8")
         (self.folder / "benchmarks.yml").write_text(
-            SPEC.replace("{program}", "python3 prog.py"), encoding="utf-8"
+            SPEC.replace("{program}", "python3 prog.py").replace("LONG", LONG), encoding="utf-8"
         )
         (self.folder / "needs.txt").write_text("-r x.txt\npytest>=1\nno-such-thing>=2  # why\n")
         # mpirun, as far as these tests need it.
@@ -202,6 +204,7 @@ def _alive(pid: int) -> bool:
         (["-k", "plain", "--steps=3"], "--steps: the command decides how often it reports"),
         (["-k", "net_infer", "--set=skip_by=luck"], "'luck' is not one of order, value"),
         (["-k", "plain", "--profile=out"], "--profile: a command on a host has no profile"),
+        (["-k", "lost"], f"{LONG}, which cannot be used: File name too long"),
         (["-k", "same", "--set=b=2"], "same_gen and same_gen_a_1 would both be same_gen_a_1_b_2"),
     ],
 )

@@ -23,6 +23,7 @@ NOBODY, LONG = "~nobody2/x", "x" * 300
         (["--baseline=main", f"--gate-policy={LONG}"], f"the policy {LONG} cannot be read: "),
         ([f"--against={NOBODY}"], "cannot be looked at (there is no home folder for ~nobody2)"),
         ([f"--against=./{LONG}"], "cannot be looked at (File name too long)"),
+        ([f"{LONG}.yml"], f"file or directory not found: {LONG}.yml"),
     ],
 )
 def test_a_path_that_cannot_be_looked_at_is_one_message(
