@@ -16,6 +16,7 @@ cannot be used.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -24,17 +25,20 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
-from ipubench.fixtures.case.masking import mask_text
-from ipubench.fixtures.case.untrusted import has_fields, read_json
+from ipubench.fixtures.case.masking import masker
+from ipubench.fixtures.case.untrusted import has_fields, parse_json, read_json
 from ipubench.plugins.record.text import EXIT_USAGE, Parser
 
 MOST_EVENT = 16 << 20  # bytes
+MOST_ANSWER = 256 << 20  # bytes; GitLab takes a million characters for a comment
 PAGE = 100  # comments in one answer
 MOST_PAGES = 50
 TIMEOUT_SECONDS = 60.0
 NAME = re.compile(r"[\w .:/-]{1,80}")
+#: What a header may hold; its end would begin another one.
+TOKEN = re.compile(r"[\x21-\x7e\xa1-\xff]+")
 
 
 class CommentError(Exception):
@@ -52,6 +56,7 @@ class Service:
     comments: str  # address of all comments of the request
     changed: str  # address before a comment's number
     method: str  # that changes one
+    token: str
     headers: Dict[str, str]
 
     @classmethod
@@ -65,7 +70,7 @@ class Service:
 
     @classmethod
     def _github(cls, job: Mapping[str, str]) -> Service:
-        token, path = _needed(job, "GH_TOKEN"), _needed(job, "GITHUB_EVENT_PATH")
+        token, path = _token(job, "GH_TOKEN"), _needed(job, "GITHUB_EVENT_PATH")
         try:
             event = read_json(Path(path), MOST_EVENT)
         except OSError as error:
@@ -73,55 +78,80 @@ class Service:
         if not has_fields(event, {"pull_request.number": int}):
             raise CommentError(f"the job's event {path} names no pull request")
         number = event["pull_request"]["number"]
-        api = job.get("GITHUB_API_URL", "https://api.github.com")
+        api = _needed({"GITHUB_API_URL": "https://api.github.com", **job}, "GITHUB_API_URL")
         issues = f"{api}/repos/{job['GITHUB_REPOSITORY']}/issues"
         headers = {
             "Authorization": f"Bearer {token}",
             "Accept": "application/vnd.github+json",
             "X-GitHub-Api-Version": "2022-11-28",
         }
-        return cls(f"{issues}/{number}/comments", f"{issues}/comments", "PATCH", headers)
+        return cls(f"{issues}/{number}/comments", f"{issues}/comments", "PATCH", token, headers)
 
     @classmethod
     def _gitlab(cls, job: Mapping[str, str]) -> Service:
         project, number = _needed(job, "CI_PROJECT_ID"), _needed(job, "CI_MERGE_REQUEST_IID")
-        notes = f"{job['CI_API_V4_URL']}/projects/{project}/merge_requests/{number}/notes"
-        return cls(notes, notes, "PUT", {"PRIVATE-TOKEN": _needed(job, "BENCHMARK_TOKEN")})
+        api, token = _needed(job, "CI_API_V4_URL"), _token(job, "BENCHMARK_TOKEN")
+        notes = f"{api}/projects/{project}/merge_requests/{number}/notes"
+        return cls(notes, notes, "PUT", token, {"PRIVATE-TOKEN": token})
 
     def put(self, marker: str, text: str) -> str:
         """Replace the comment that begins with ``marker``, or add one; say which."""
         body = {"body": f"{marker}\n{text}"}
         for comment in self._all():
             if _first_line(comment) == marker:
-                self._ask(f"{self.changed}/{int(comment['id'])}", self.method, body)
+                self._ask(f"{self.changed}/{comment['id']}", self.method, body)
                 return "replaced"
         self._ask(self.comments, "POST", body)
         return "added"
 
     def _all(self) -> Iterator[Dict[str, Any]]:
         for page in range(1, MOST_PAGES + 1):
-            found = self._ask(f"{self.comments}?per_page={PAGE}&page={page}")
+            address = f"{self.comments}?per_page={PAGE}&page={page}"
+            found = _comments(self._ask(address))
+            if found is None:
+                raise CommentError(f"GET {address}: the answer is no list of comments", 1)
             yield from found
             if len(found) < PAGE:
                 return
 
-    def _ask(self, address: str, method: str = "GET", body: Optional[Dict[str, str]] = None) -> Any:
+    def _ask(
+        self, address: str, method: str = "GET", body: Optional[Dict[str, str]] = None
+    ) -> bytes:
         data = None if body is None else json.dumps(body).encode()
         headers = {**self.headers, "Content-Type": "application/json"}
-        request = urllib.request.Request(  # noqa: S310  (the job names the service)
-            address, data, headers, method=method
-        )
         try:
+            request = urllib.request.Request(  # noqa: S310  (the job names the service)
+                address, data, headers, method=method
+            )
             with urllib.request.urlopen(  # noqa: S310
                 request, timeout=TIMEOUT_SECONDS
             ) as answer:
-                return json.load(answer)
+                content: bytes = answer.read(MOST_ANSWER)
+                return content
         except urllib.error.HTTPError as error:
-            why = f"{error.code} {error.reason}: {error.read(300).decode(errors='replace')}"
-        except (OSError, ValueError) as error:
-            why = str(error)
-        said = mask_text(f"{method} {address}: {why}")  # services repeat what they were sent
+            why = f"{error.code} {error.reason}: {_said(error)}"
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            why = str(error) or repr(error)
+        # Services repeat what they were sent.
+        said = masker([self.token])(f"{method} {address}: {why}")
         raise CommentError(f"{said}; may the job's token write comments?", 1)
+
+
+def _comments(content: bytes) -> Optional[List[Dict[str, Any]]]:
+    """Return the comments of an answer; None where it is another one."""
+    try:
+        found = parse_json(content)
+    except ValueError:
+        return None
+    sound = isinstance(found, list) and all(has_fields(one, {"id": int}) for one in found)
+    return found if sound else None
+
+
+def _said(refusal: urllib.error.HTTPError) -> str:
+    try:
+        return refusal.read(300).decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        return repr(error)
 
 
 def _needed(job: Mapping[str, str], name: str) -> str:
@@ -129,6 +159,16 @@ def _needed(job: Mapping[str, str], name: str) -> str:
     if not value:
         raise CommentError(f"{name} is not set in this job")
     return value
+
+
+def _token(job: Mapping[str, str], name: str) -> str:
+    """Return a token without the blanks and ends of lines round it. Raises CommentError."""
+    token = _needed(job, name).strip()
+    if not TOKEN.fullmatch(token):
+        raise CommentError(
+            f"{name} has characters that no token has, such as the end of a line: set it anew"
+        )
+    return token
 
 
 def _first_line(comment: Dict[str, Any]) -> str:

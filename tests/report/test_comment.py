@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,84 @@ def test_a_refusal_is_one_message(job: Comments, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().err
     assert "403 Forbidden" in said and "may the job's token write comments?" in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", " \t"])
+def test_blanks_round_a_token_are_no_part_of_it(
+    job: Comments, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], end: str
+) -> None:
+    """As a file of a secret ends. The service, which quotes the token, is told without it."""
+    for name in ("GH_TOKEN", "BENCHMARK_TOKEN"):
+        monkeypatch.setenv(name, f"one-secret{end}")
+    assert main(["summary.md", "--name=benchmarks"]) == 0
+    job.refuses = True
+    assert main(["summary.md", "--name=benchmarks"]) == 1
+    said = capsys.readouterr().err
+    assert "accessible with" in said and "secret" not in said
+
+
+@pytest.mark.parametrize(
+    "token", ["one\nsecret", "one\rsecret", "one-secr\u20act", "one\x7fsecret"]
+)
+def test_a_token_that_no_header_can_hold_is_not_shown(
+    job: Comments, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], token: str
+) -> None:
+    for name in ("GH_TOKEN", "BENCHMARK_TOKEN"):
+        monkeypatch.setenv(name, token)
+    assert main(["summary.md", "--name=benchmarks"]) == 4
+    said = capsys.readouterr().err
+    assert "_TOKEN has characters that no token has" in said
+    assert "secr" not in said
+    assert job.asked == []
+
+
+@pytest.mark.parametrize("address", ["", "example.org", "http://[", "http://a b"])
+def test_an_address_that_is_none_is_one_message(
+    job: Comments, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], address: str
+) -> None:
+    for name in ("GITHUB_API_URL", "CI_API_V4_URL"):
+        if name in os.environ:
+            monkeypatch.setenv(name, address)
+    assert main(["summary.md", "--name=benchmarks"]) == (1 if address else 4)
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1 and "secret" not in said
+    assert address or "_URL is not set in this job" in said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"message": "no"}',
+        b'["x"]',
+        b"null",
+        b"7",
+        b"",
+        b"[",
+        b"\xff",
+        b'[{"body": "x"}]',
+        b'[{"id": "7", "body": "x"}]',
+        b"[" * 100_000 + b"]" * 100_000,
+    ],
+)
+def test_an_answer_of_another_kind_is_one_message(
+    job: Comments, capsys: pytest.CaptureFixture[str], answer: bytes
+) -> None:
+    job.odd = answer
+    assert main(["summary.md", "--name=benchmarks"]) == 1
+    said = capsys.readouterr().err
+    assert "the answer is no list of comments" in said and len(said.splitlines()) == 1
+
+
+def test_an_answer_that_breaks_off_is_one_message(
+    job: Comments, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(response: http.client.HTTPResponse, *size: int) -> bytes:
+        raise http.client.IncompleteRead(b"[")
+
+    monkeypatch.setattr(http.client.HTTPResponse, "read", broken)
+    for job.refuses in (False, True):
+        assert main(["summary.md", "--name=benchmarks"]) == 1
+        assert "IncompleteRead" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", "x --> <b>", "a--b", "y" * 81, "two\nlines"])

@@ -7,7 +7,7 @@ import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import parse_qs, urlsplit
 
 COMMENTS = re.compile(r"/repos/me/suite/issues/7/comments|/projects/5/merge_requests/7/notes")
@@ -22,6 +22,8 @@ class Comments(HTTPServer):
         self.bodies: Dict[int, str] = {}
         self.asked: List[Tuple[str, str]] = []
         self.refuses = False
+        #: What is answered in place of the comments.
+        self.odd: Optional[bytes] = None
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,6 +38,9 @@ class Handler(BaseHTTPRequestHandler):
             return
         one = ONE.fullmatch(url.path)
         if self.command == "GET" and COMMENTS.fullmatch(url.path):
+            if server.odd is not None:
+                self.send_bytes(200, server.odd)
+                return
             query = parse_qs(url.query)
             size, page = int(query["per_page"][0]), int(query["page"][0])
             found = [{"id": number, "body": body} for number, body in server.bodies.items()]
@@ -57,7 +62,9 @@ class Handler(BaseHTTPRequestHandler):
         return str(json.loads(text)["body"])
 
     def send(self, code: int, value: Any) -> None:
-        text = json.dumps(value).encode()
+        self.send_bytes(code, json.dumps(value).encode())
+
+    def send_bytes(self, code: int, text: bytes) -> None:
         self.send_response(code)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
