@@ -22,14 +22,8 @@ from ipubench.plugins.baseline.entries import (
     key_of,
 )
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.runs import (
-    KINDS,
-    RunFacts,
-    in_time,
-    read_run,
-    superseded,
-    worst_run,
-)
+from ipubench.plugins.baseline.run_facts import KINDS, RunFacts, in_time, superseded, worst_run
+from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.record.text import (

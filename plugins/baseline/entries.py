@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ipubench.plugins.gate.countable import is_clean, lost_words
 from ipubench.plugins.gate.rule import LEAST_FRESH, Rule, judge
@@ -32,6 +43,10 @@ MOST_ACCEPTED = 20
 Benchmark = Dict[str, Any]
 
 
+#: The node id of a case and the fingerprint of a device, '' where nobody knows it.
+Place = Tuple[str, str]
+
+
 class Key(NamedTuple):
     """What an entry is stored under."""
 
@@ -44,6 +59,27 @@ def key_of(benchmark: Benchmark) -> Key:
     """Return the key of an entry."""
     record = record_of(benchmark)
     return Key(benchmark["fullname"], record["config_hash"], record["device"]["fingerprint"])
+
+
+def place_of(benchmark: Benchmark) -> Place:
+    """Return which case an entry is of, and on which machine it was measured; '' if damaged."""
+    device = record_of(benchmark).get("device")
+    machine = device.get("fingerprint") if isinstance(device, dict) else None
+    return str(benchmark["fullname"]), machine if isinstance(machine, str) else ""
+
+
+def names_of(places: Iterable[Place]) -> Dict[Place, str]:
+    """Return what to call the case of each place: its node id, of several machines with each."""
+    machines: Dict[str, Set[str]] = {}
+    known = list(dict.fromkeys(places))
+    for nodeid, machine in known:
+        machines.setdefault(nodeid, set()).update({machine} - {""})
+    return {
+        (nodeid, machine): f"{nodeid} on {machine}"
+        if machine and len(machines[nodeid]) > 1
+        else nodeid
+        for nodeid, machine in known
+    }
 
 
 def measured(results: SessionResults) -> List[Benchmark]:
@@ -109,10 +145,10 @@ def is_gone(benchmark: Benchmark, cases: AbstractSet[str]) -> bool:
     return nodeid not in cases
 
 
-def newest(benchmarks: Iterable[Benchmark]) -> Dict[str, Benchmark]:
-    """Return node id -> its newest entry."""
+def newest(benchmarks: Iterable[Benchmark]) -> List[Benchmark]:
+    """Return the newest entry of each case on each machine."""
     ordered = sorted(benchmarks, key=lambda benchmark: str(record_of(benchmark)["time"]))
-    return {benchmark["fullname"]: benchmark for benchmark in ordered}
+    return list({place_of(benchmark): benchmark for benchmark in ordered}.values())
 
 
 def in_order(benchmarks: Iterable[Benchmark]) -> List[Benchmark]:
@@ -168,6 +204,7 @@ class Difference:
     nodeid: str
     name: str
     verdict: Verdict
+    machine: str = ""  # on which the case was measured; '' of one that is missing
 
     def as_dict(self) -> Dict[str, Any]:
         """Return JSON values."""
@@ -188,7 +225,8 @@ def differences(
     found = []
     for benchmark, entry in zip(now, stored):
         verdict = Verdict(NEW) if entry is None else judge(benchmark, entry, rule)
-        found.append(Difference(benchmark["fullname"], record_of(benchmark)["name"], verdict))
+        nodeid, machine = place_of(benchmark)
+        found.append(Difference(nodeid, record_of(benchmark)["name"], verdict, machine))
     there = {benchmark["fullname"] for benchmark in now}
     gone = {b["fullname"]: record_of(b)["name"] for b in before if is_gone(b, there)}
     found += [Difference(nodeid, name, Verdict(MISSING)) for nodeid, name in gone.items()]

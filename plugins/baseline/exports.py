@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import collections
 import csv
 import io
 import json
@@ -17,6 +18,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.plugins.baseline.case_row import COLUMNS, row_of
+from ipubench.plugins.baseline.entries import names_of, place_of
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.record.text import percent, short_number
@@ -89,10 +91,22 @@ def _one_process(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: record}}
 
 
+def _named(document: Dict[str, Any]) -> List[Tuple[str, Dict[str, Any]]]:
+    """Return each case with a name of its own: of several machines or configurations with these."""
+    benchmarks = document["benchmarks"]
+    names = names_of(map(place_of, benchmarks))
+    called = [names[place_of(benchmark)] for benchmark in benchmarks]
+    twice = {name for name, count in collections.Counter(called).items() if count > 1}
+    return [
+        (f"{name} {row['config_hash']}" if name in twice else name, row)
+        for name, row in zip(called, map(row_of, benchmarks))
+    ]
+
+
 def github_action_benchmark(document: Dict[str, Any]) -> str:
     """Return the list that the tool ``customBiggerIsBetter`` reads: throughput by case."""
     entries = []
-    for row in map(row_of, document["benchmarks"]):
+    for name, row in _named(document):
         half = (row["high"] - row["low"]) / 2 if None not in (row["low"], row["high"]) else None
         facts = {
             "latency p50 (ms)": row["p50_ms"],
@@ -105,7 +119,7 @@ def github_action_benchmark(document: Dict[str, Any]) -> str:
         if row["share"] is not None:
             lines.append(f"share of peak: {percent(row['share'])}")
         entry = {
-            "name": row["id"],
+            "name": name,
             "unit": row["unit"],
             "value": row["throughput"],
             "extra": "\n".join([*lines, f"device: {row['fingerprint']}"]),
@@ -119,7 +133,7 @@ def github_action_benchmark(document: Dict[str, Any]) -> str:
 def bencher(document: Dict[str, Any]) -> str:
     """Return Bencher Metric Format; a compilation that was reused has no time of its own."""
     metrics: Dict[str, Dict[str, Dict[str, float]]] = {}
-    for row in map(row_of, document["benchmarks"]):
+    for name, row in _named(document):
         measures = {"throughput": {"value": row["throughput"]}}
         if None not in (row["low"], row["high"]):
             measures["throughput"].update(lower_value=row["low"], upper_value=row["high"])
@@ -131,7 +145,7 @@ def bencher(document: Dict[str, Any]) -> str:
             measures["build-time"] = {"value": row["compile_seconds"]}
         if row["host_memory_bytes"] is not None:
             measures["host-memory"] = {"value": row["host_memory_bytes"]}
-        metrics[row["id"]] = measures
+        metrics[name] = measures
     return json.dumps(metrics, indent=1, sort_keys=True) + "\n"
 
 

@@ -20,7 +20,8 @@ from ipubench.plugins.baseline import history, store
 from ipubench.plugins.baseline.commands import path_of, print_lines, run_path, suite_root
 from ipubench.plugins.baseline.entries import Benchmark, accepting, as_promoted, key_of
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.runs import FAILED, NOT_RUN, RunFacts, StoredRun, read_run, worst_run
+from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, RunFacts, worst_run
+from ipubench.plugins.baseline.runs import StoredRun, read_run
 from ipubench.plugins.record.host_process import git_says
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import counted, matches, time_stamp

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.baseline.case_row import row_of
-from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.runs import (
+from ipubench.plugins.baseline.entries import Benchmark, Place, names_of, place_of
+from ipubench.plugins.baseline.run_facts import (
     BAD,
     FAILED,
     KINDS,
@@ -30,19 +30,22 @@ EXIT_UNUSABLE = 4
 
 @dataclass
 class Report:
-    """One run or several, or stored documents, as the files of a report show it."""
+    """One run or several, or stored documents, as the files of a report show it.
 
-    #: In pytest-benchmark's format, as a baseline holds it.
+    A case is called by its node id, and by its machine too where it ran on several.
+    """
+
+    #: In pytest-benchmark's format, as a baseline holds it; of each case on each machine one entry.
     document: Dict[str, Any]
-    #: Node id -> what the gate said (``Verdict.as_dict()``); missing cases too.
+    #: Case -> what the gate said (``Verdict.as_dict()``); missing cases too.
     verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
-    #: Node id -> passed, failed, skipped.
+    #: Case -> passed, failed, skipped.
     outcomes: Dict[str, str] = field(default_factory=dict)
-    #: Node id -> why the case did not pass, in one line.
+    #: Case -> why it did not pass, in one line.
     reasons: Dict[str, str] = field(default_factory=dict)
-    #: Node id -> where the case's time went.
+    #: Case -> where its time went.
     profiles: Dict[str, Dict[str, Any]] = field(default_factory=dict)
-    #: Node id -> the stored entry that the case was compared with, as far as it is known.
+    #: Case -> the stored entry that it was compared with, as far as it is known.
     before: Dict[str, Benchmark] = field(default_factory=dict)
     #: Cases that were selected and of which nothing is known.
     not_run: List[str] = field(default_factory=list)
@@ -58,15 +61,25 @@ class Report:
     interrupted: bool = False
     #: The runs that it is made of; they go into its baseline.json.
     runs: List[RunFacts] = field(default_factory=list)
+    #: Place -> what the case is called.
+    names: Dict[Place, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        places = [place for run in self.runs for place in run.places().values()]
+        self.names = names_of([*map(place_of, self.document["benchmarks"]), *places])
 
     @classmethod
     def of(cls, document: Dict[str, Any], runs: Sequence[RunFacts]) -> Report:
         """Return a report of what some runs measured, which shows their own verdicts.
 
-        A case of several runs is shown as it ended worst.
+        A case of several runs on one machine is shown as it ended worst.
         """
         report = cls(document, runs=in_time(runs))
-        for nodeid, run in worst_run(report.runs).items():
+        called = [
+            run.called({case: report.names[place] for case, place in run.places().items()})
+            for run in report.runs
+        ]
+        for nodeid, run in worst_run(called).items():
             for ours, its in (
                 (report.verdicts, run.verdicts),
                 (report.outcomes, run.outcomes),
@@ -97,34 +110,41 @@ class Report:
 
     def keep_compared(self, find: Callable[[Benchmark], Optional[Benchmark]]) -> None:
         """Keep the stored entry of each case that was compared with one, which ``find`` returns."""
-        for benchmark in self.document["benchmarks"]:
-            nodeid = benchmark["fullname"]
+        for name, benchmark in self.measured().items():
             entry = find(benchmark)
             # Of another machine, say, it would not belong beside these rounds.
-            if entry is not None and self.verdicts.get(nodeid, {}).get("change") is not None:
-                self.before[nodeid] = entry
+            if entry is not None and self.verdicts.get(name, {}).get("change") is not None:
+                self.before[name] = entry
+
+    def measured(self) -> Dict[str, Benchmark]:
+        """Return the measured cases."""
+        return {self.names[place_of(b)]: b for b in self.document["benchmarks"]}
 
     def rows(self) -> List[Dict[str, Any]]:
         """Return a row per measured case, then those that failed unmeasured or are missing."""
-        measured = {b["fullname"]: b for b in self.document["benchmarks"]}
-        rows = [self._row(nodeid, benchmark) for nodeid, benchmark in measured.items()]
+        measured = self.measured()
+        rows = [self._row(name, benchmark) for name, benchmark in measured.items()]
         others = [case for case, outcome in self.outcomes.items() if outcome == "failed"]
         others += [*self.verdicts, *self.not_run]
-        for nodeid in dict.fromkeys(others):
-            if nodeid not in measured:
-                rows.append(self._row(nodeid, {"fullname": nodeid}))
+        nodeids = {name: nodeid for (nodeid, _), name in self.names.items()}
+        for name in dict.fromkeys(others):
+            if name not in measured:
+                rows.append(self._row(name, {"fullname": nodeids.get(name, name)}))
         return rows
 
-    def _row(self, nodeid: str, benchmark: Dict[str, Any]) -> Dict[str, Any]:
-        verdict = self.verdicts.get(nodeid, {})
+    def _row(self, name: str, benchmark: Dict[str, Any]) -> Dict[str, Any]:
+        verdict = self.verdicts.get(name, {})
         kind = verdict.get("kind", MEASURED)
         reasons = reasons_of(verdict)
-        if self.outcomes.get(nodeid) == "failed" and kind != "regressed":
+        if self.outcomes.get(name) == "failed" and kind != "regressed":
             kind = kind if kind == "missing" else FAILED
-            reasons = [*filter(None, [self.reasons.get(nodeid, "")]), *reasons]
-        elif nodeid in self.not_run:
+            reasons = [*filter(None, [self.reasons.get(name, "")]), *reasons]
+        elif name in self.not_run:
             kind, reasons = NOT_RUN, ["its run ended before its test", *reasons]
         row = row_of(benchmark)
+        # What tells the case of one machine from that of another.
+        machine = name[len(benchmark["fullname"]) :]
+        row.update(id=name, name=row["name"] + machine, series=row["series"] + machine)
         if row["throughput"] is not None and verdict.get("now") is not None:
             row["throughput"] = verdict["now"]  # what a table shows of a judged case was compared
         return {
@@ -142,7 +162,7 @@ class Report:
             "allowed": verdict.get("allowed"),
             "in_turns": bool(verdict.get("in_turns")),
             "reasons": reasons,
-            "profile": self.profiles.get(nodeid),
+            "profile": self.profiles.get(name),
         }
 
 

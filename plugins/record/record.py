@@ -77,7 +77,8 @@ def spread_of(record: Dict[str, Any]) -> Optional[float]:
 
 def record_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     """Return the record inside a benchmark of pytest-benchmark's format; {} if there is none."""
-    record = benchmark.get("extra_info", {}).get(NAMESPACE, {})
+    extra = benchmark.get("extra_info")
+    record = extra.get(NAMESPACE) if isinstance(extra, dict) else None
     return record if isinstance(record, dict) else {}
 
 

@@ -19,7 +19,8 @@ from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import differences, find, key_of, newest
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
-from ipubench.plugins.baseline.runs import StoredRun, joined, lost, read_run
+from ipubench.plugins.baseline.run_facts import lost
+from ipubench.plugins.baseline.runs import StoredRun, joined, read_run
 from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
 from ipubench.plugins.report.files import ReportError, check, write
 
@@ -101,7 +102,7 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
     """
     document, runs = read_all(paths)
     now = newest(document["benchmarks"])
-    report = Report.of({**document, "benchmarks": list(now.values())}, runs)
+    report = Report.of({**document, "benchmarks": now}, runs)
     if before is None:
         return report
     judged = [run for run in runs if run.judged]
@@ -112,8 +113,10 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
         )
     report.baseline, report.gate = str(before), f"gate {percent(threshold)}"
     stored = store.load_all(before)
-    found = differences(stored, list(now.values()), threshold)
-    report.verdicts = {difference.nodeid: difference.verdict.as_dict() for difference in found}
+    report.verdicts = {
+        report.names.get((one.nodeid, one.machine), one.nodeid): one.verdict.as_dict()
+        for one in differences(stored, now, threshold)
+    }
     report.keep_compared(lambda benchmark: find(stored, *key_of(benchmark)))
     return report
 

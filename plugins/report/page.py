@@ -13,7 +13,7 @@ from ipubench.plugins.baseline.rows import (
     conclusion,
     counts,
 )
-from ipubench.plugins.baseline.runs import BAD
+from ipubench.plugins.baseline.run_facts import BAD
 from ipubench.plugins.record.record import COMPILED, compile_text, record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text
 from ipubench.plugins.record.verdict import how_compared
@@ -181,9 +181,9 @@ def _chart_row(row: Dict[str, Any]) -> Dict[str, Any]:
 def _details(report: Report) -> Dict[str, Any]:
     """Return the processes of each measured case, those that it was compared with, its options."""
     found = {}
-    for benchmark in report.document["benchmarks"]:
-        before = report.before.get(benchmark["fullname"])
-        found[benchmark["fullname"]] = {
+    for name, benchmark in report.measured().items():
+        before = report.before.get(name)
+        found[name] = {
             "processes": _processes(benchmark),
             "before": _processes(before) if before is not None else [],
             "options": record_of(benchmark).get("effective_options", {}),

@@ -13,7 +13,8 @@ import pytest
 
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, exit_code, headline
-from ipubench.plugins.baseline.runs import RunFacts, joined, lost, read_run, superseded, worst_run
+from ipubench.plugins.baseline.run_facts import RunFacts, lost, superseded, worst_run
+from ipubench.plugins.baseline.runs import joined, read_run
 from tests.support.harness import Outcome, Project, run_command
 
 pytest.importorskip("plotly", reason="pip install plotly")

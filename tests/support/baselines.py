@@ -8,15 +8,17 @@ import json
 from pathlib import Path
 from typing import Any, Dict
 
-from ipubench.plugins.baseline.entries import Benchmark, newest
+from ipubench.plugins.baseline.entries import Benchmark
 from ipubench.plugins.baseline.store import load_all
+from ipubench.plugins.record.record import record_of
 
 FORMAT_1 = Path(__file__).resolve().parents[1] / "stored" / "baseline-format1.json"
 
 
 def load(path: Path) -> Dict[str, Benchmark]:
     """Return node id -> its newest entry."""
-    return newest(load_all(path))
+    ordered = sorted(load_all(path), key=lambda one: str(record_of(one)["time"]))
+    return {benchmark["fullname"]: benchmark for benchmark in ordered}
 
 
 def old_document() -> Dict[str, Any]:

@@ -1,0 +1,203 @@
+"""What runs say beside their measurements: how their cases ended, and how they ended themselves.
+
+A journal says it in its lines. A report's ``baseline.json`` and a merged file carry it, so that
+what one shard found is in the report of all: the top-level key ``ipubench`` has it as ``runs``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+
+from ipubench.plugins.baseline.entries import Place
+from ipubench.plugins.record.files import finite
+from ipubench.plugins.record.verdict import UNJUDGED
+
+FAILED, NOT_RUN, MEASURED = "failed", "not run", "measured"
+#: How a case can end, in the order in which a reader wants to hear of it.
+KINDS = (
+    "regressed",
+    FAILED,
+    "missing",
+    NOT_RUN,
+    "inconclusive",
+    "incomparable",
+    "improved",
+    "new",
+    "pass",
+    UNJUDGED,
+    MEASURED,
+)
+BAD = ("regressed", FAILED, "missing", NOT_RUN)
+#: pytest's for Ctrl-C, and a shell's for SIGTERM.
+EXITS_OF_INTERRUPTED = (2, 143)
+NO_GATE = "no gate"
+
+
+@dataclass
+class RunFacts:
+    """What one run says beside its measurements. Cases are named by their node ids."""
+
+    #: Where it was read: a journal, a document, or the folder of a shard.
+    name: str = ""
+    command: str = ""
+    started: Optional[float] = None  # seconds since 1970
+    ended: Optional[float] = None
+    #: Its cases; those that an earlier part of a resumed run has done included.
+    selected: List[str] = field(default_factory=list)
+    #: Case -> passed, failed, skipped.
+    outcomes: Dict[str, str] = field(default_factory=dict)
+    #: Case -> why it did not pass, in one line.
+    reasons: Dict[str, str] = field(default_factory=dict)
+    #: Case -> ``Verdict.as_dict()``; missing cases too.
+    verdicts: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    #: Case -> where its time went (plugins/compare/explain.py).
+    profiles: Dict[str, Dict[str, Any]] = field(default_factory=dict)
+    #: Case -> the fingerprint of the device that it was measured on.
+    machines: Dict[str, str] = field(default_factory=dict)
+    #: What it was compared with, or ''; and what judged it.
+    baseline: str = ""
+    gate: str = NO_GATE
+    #: None where the run never said how it ended.
+    exit_code: Optional[int] = None
+    #: Why nothing is known of it, or ''.
+    problem: str = ""
+
+    @classmethod
+    def of_dict(cls, values: Dict[str, Any]) -> RunFacts:
+        """Return the run of a document that has been checked; what is not known is left out."""
+        names = {part.name for part in dataclasses.fields(cls)}
+        return cls(**{key: value for key, value in values.items() if key in names})
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Return JSON values."""
+        values: Dict[str, Any] = finite(dataclasses.asdict(self))
+        return values
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C or SIGTERM ended it."""
+        return self.exit_code in EXITS_OF_INTERRUPTED
+
+    @property
+    def judged(self) -> bool:
+        """Whether it was compared with anything."""
+        return bool(self.baseline) or any(
+            verdict["kind"] != UNJUDGED for verdict in self.verdicts.values()
+        )
+
+    def cases(self) -> List[str]:
+        """Return every case that it says something of."""
+        return list(dict.fromkeys([*self.selected, *self.outcomes, *self.verdicts]))
+
+    def kind_of(self, nodeid: str) -> str:
+        """Return how a case ended, one of ``KINDS``, or 'skipped'."""
+        outcome = self.outcomes.get(nodeid)
+        kind = str(self.verdicts.get(nodeid, {}).get("kind", ""))
+        if outcome == "failed" and kind not in ("regressed", "missing"):
+            return FAILED
+        if kind:
+            return kind
+        if outcome is None:
+            return NOT_RUN
+        return MEASURED if outcome == "passed" else outcome
+
+    def trouble(self) -> str:
+        """Return what is wrong with the run itself, beside its cases; '' where nothing is."""
+        if self.problem:
+            return self.problem
+        done = sum(nodeid in self.outcomes for nodeid in self.selected)
+        far = f"{done} of {len(self.selected)} cases had ended"
+        if self.exit_code is None:
+            # A journal of an older version does not say what was selected, nor how it ended.
+            return f"the run has no end: its process was killed; {far}" if self.selected else ""
+        if self.interrupted:
+            return f"the run was interrupted; {far}"
+        bad = any(self.kind_of(nodeid) in BAD for nodeid in self.cases())
+        if self.exit_code in (0, 6) or (self.exit_code == 1 and bad):
+            return ""
+        return f"the run ended with exit code {self.exit_code}; {far}"
+
+    def without(self, nodeids: Iterable[str]) -> RunFacts:
+        """Return the run without some cases."""
+        gone = set(nodeids)
+        return self.called({case: "" if case in gone else case for case in self.cases()})
+
+    def called(self, names: Mapping[str, str]) -> RunFacts:
+        """Return the run with other names of its cases; without those whose name is ''."""
+        parts: Dict[str, Any] = {
+            part: {
+                names[case]: value for case, value in getattr(self, part).items() if names.get(case)
+            }
+            for part in ("outcomes", "reasons", "verdicts", "profiles", "machines")
+        }
+        selected = [names[case] for case in self.selected if names.get(case)]
+        return dataclasses.replace(self, selected=selected, **parts)
+
+    def places(self) -> Dict[str, Place]:
+        """Return case -> where it ran or was to run: its place."""
+        known = set(self.machines.values())
+        only = known.pop() if len(known) == 1 else ""
+        here = {*self.selected, *self.outcomes}
+        return {
+            case: (case, self.machines.get(case, only if case in here else ""))
+            for case in self.cases()
+        }
+
+
+def lost(name: str, problem: str) -> RunFacts:
+    """Return the run of a shard that left nothing that can be read."""
+    return RunFacts(name=name, problem=problem)
+
+
+def in_time(runs: Iterable[RunFacts]) -> List[RunFacts]:
+    """Return runs in the order in which they started; one run that is there twice comes once."""
+    found: List[RunFacts] = []
+    for run in sorted(runs, key=lambda run: run.started or 0.0):
+        if run not in found:
+            found.append(run)
+    return found
+
+
+def superseded(runs: Iterable[RunFacts]) -> List[RunFacts]:
+    """Return runs of which the last in which a case has ended alone speaks of it."""
+    ordered = in_time(runs)
+    # Case -> machine -> the last run in which it has ended there; '' is any machine.
+    last: Dict[str, Dict[str, int]] = {}
+    for number, run in enumerate(ordered):
+        places = run.places()
+        for case in (*run.outcomes, *run.verdicts):
+            last.setdefault(case, {})[places[case][1]] = number
+    kept: List[RunFacts] = []
+    for number, run in enumerate(ordered):
+        left = run.without(
+            case
+            for case, (_, machine) in run.places().items()
+            if _last(last.get(case, {}), machine, number) != number
+        )
+        if left.cases() or not run.cases():
+            kept.append(left)
+    return kept
+
+
+def _last(ended: Mapping[str, int], machine: str, number: int) -> int:
+    """Return the last run in which a case has ended on a machine; ``number`` where none has."""
+    found = [run for other, run in ended.items() if not machine or other in ("", machine)]
+    return max(found, default=number)
+
+
+def worst_run(runs: Sequence[RunFacts]) -> Dict[str, RunFacts]:
+    """Return case -> the run in which it ended worst: what one shard found wrong stays wrong."""
+    found: Dict[str, RunFacts] = {}
+    for run in runs:
+        for nodeid in run.cases():
+            known = found.get(nodeid)
+            if known is None or _rank(run, nodeid) < _rank(known, nodeid):
+                found[nodeid] = run
+    return found
+
+
+def _rank(run: RunFacts, nodeid: str) -> int:
+    kind = run.kind_of(nodeid)
+    return KINDS.index(kind) if kind in KINDS else len(KINDS)

@@ -1,0 +1,165 @@
+"""A report of runs on several machines: no result takes the place of another machine's."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.entries import key_of
+from ipubench.plugins.baseline.exports import EXPORTS
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.run_facts import RunFacts, superseded
+from ipubench.plugins.baseline.runs import read_run
+from ipubench.plugins.record.record import record_of
+from ipubench.plugins.report.__main__ import main
+from ipubench.plugins.run.journal import FORMAT
+from tests.support.baselines import document, entry
+from tests.support.reports import verdict
+
+pytest.importorskip("plotly", reason="pip install plotly")
+
+A = "bench_x.py::bench_x[a]"
+X, Y = "cpu/x", "cpu/y"
+
+
+def shard(folder: Path, machine: str, *cases: Dict[str, Any], kind: str = "", **said: Any) -> Path:
+    """Write what a run on a machine left: its cases, all of them with one verdict."""
+    names = [case["fullname"] for case in cases]
+    facts = RunFacts(
+        name=folder.name,
+        started=1.0,
+        selected=names,
+        outcomes=dict.fromkeys(names, "passed"),
+        verdicts=dict.fromkeys(names, verdict(kind, 100, -0.1)) if kind else {},
+        machines=dict.fromkeys(names, machine),
+        baseline="main.json" if kind else "",
+        exit_code=0,
+    )
+    run = {**facts.as_dict(), **said}
+    path = folder / "baseline.json"
+    store.write(path, {**document(*cases), "ipubench": {"runs": [run]}})
+    return folder
+
+
+def rows_of(folder: Path) -> List[Dict[str, str]]:
+    with (folder / "results.csv").open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def kinds_of(folder: Path) -> Dict[str, str]:
+    return {row["case"]: row["verdict"] for row in rows_of(folder)}
+
+
+def test_each_machine_has_a_row_with_its_own_verdict(tmp_path: Path) -> None:
+    one = shard(tmp_path / "one", X, entry("a"), entry("b"), kind="pass")
+    two = shard(tmp_path / "two", Y, entry("a", machine=Y, slower=2), kind="regressed")
+    out = tmp_path / "out"
+    assert main([str(one), str(two), f"--out={out}"]) == 1
+    assert kinds_of(out) == {
+        f"{A} on {X}": "pass",
+        f"{A} on {Y}": "regressed",
+        "bench_x.py::bench_x[b]": "pass",
+    }
+    names = {row["name"]: row["fingerprint"] for row in rows_of(out)}
+    assert names == {f"a on {X}": X, f"a on {Y}": Y, "b": X}
+    assert len(store.load_all(out / "baseline.json")) == 3
+    entries = json.loads((out / "github-action-benchmark.json").read_text())
+    assert {one["name"] for one in entries} == set(kinds_of(out))
+    assert set(json.loads((out / "bencher.json").read_text())) == set(kinds_of(out))
+    page = (out / "report.html").read_text()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert {row["id"] for row in data["rows"]} == set(data["details"]) == set(kinds_of(out))
+    # From its document comes the same report.
+    assert main([str(out), f"--out={tmp_path / 'again'}"]) == 1
+    assert kinds_of(tmp_path / "again") == kinds_of(out)
+
+
+def test_a_failure_on_one_machine_leaves_the_result_of_another(tmp_path: Path) -> None:
+    one = shard(tmp_path / "one", X, entry("a"))
+    failed: Dict[str, Any] = {
+        "outcomes": {A: "failed"},
+        "reasons": {A: "no such file"},
+        "selected": [A],
+    }
+    two = shard(tmp_path / "two", Y, entry("b", machine=Y), **failed)
+    out = tmp_path / "out"
+    assert main([str(one), str(two), f"--out={out}"]) == 1
+    found = kinds_of(out)
+    assert (found[f"{A} on {X}"], found[f"{A} on {Y}"]) == ("measured", "failed")
+    (row,) = [row for row in rows_of(out) if row["case"] == f"{A} on {Y}"]
+    assert (row["name"], row["function"], row["reasons"]) == (
+        f"a on {Y}",
+        "bench_x",
+        "no such file",
+    )
+    # Where nothing tells the machine, what one of them found wrong stays wrong.
+    nobody = shard(tmp_path / "three", Y, **failed)
+    assert main([str(one), str(nobody), f"--out={out}"]) == 1
+    assert kinds_of(out) == {A: "failed"}
+
+
+def test_each_machine_is_compared_with_its_own_entry(tmp_path: Path) -> None:
+    entries = [entry("a", processes=6), entry("a", machine=Y, slower=2, processes=6)]
+    store.write(tmp_path / "before.json", document(*entries))
+    now = [entry("a", slower=1.5, processes=6), entry("a", machine=Y, slower=2, processes=6)]
+    store.write(tmp_path / "now.json", document(*now))
+    out = tmp_path / "out"
+    words = [str(tmp_path / "now.json"), f"--out={out}", f"--baseline={tmp_path / 'before.json'}"]
+    assert main([*words, "--gate=5%"]) == 1
+    assert kinds_of(out) == {f"{A} on {X}": "regressed", f"{A} on {Y}": "pass"}
+
+
+def test_journals_of_two_machines_in_one_folder_are_two_results(tmp_path: Path) -> None:
+    for number, machine in enumerate((X, Y)):
+        benchmark = entry("a", machine=machine)
+        del record_of(benchmark)["processes"]
+        lines: List[Dict[str, Any]] = [
+            {"type": "run", "format": FORMAT, "command": [], "started": float(number)},
+            {"type": "selected", "cases": [A]},
+            {"type": "case", "benchmark": benchmark},
+            {"type": "outcome", "case": A, "outcome": "passed"},
+            {"type": "end", "exit_code": 0},
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (tmp_path / f"run-2026010{number}T000000-1.jsonl").write_text(text)
+    stored = read_run(tmp_path)
+    assert [key_of(one).fingerprint for one in stored.benchmarks] == [X, Y]
+    assert [run.machines for run in stored.runs] == [{A: X}, {A: Y}]
+
+
+def test_a_run_of_another_machine_replaces_nothing() -> None:
+    first = RunFacts(started=1.0, outcomes={"a": "failed"}, machines={"a": X})
+    other = RunFacts(started=2.0, outcomes={"a": "passed"}, machines={"a": Y})
+    again = RunFacts(started=3.0, outcomes={"a": "passed"}, machines={"a": X})
+    unknown = RunFacts(started=4.0, outcomes={"a": "failed"})
+    assert superseded([first, other]) == [first, other]
+    assert superseded([first, other, again]) == [other, again]
+    assert superseded([first, other, again, unknown]) == [unknown]
+
+
+def test_a_run_of_an_older_version_has_the_machines_of_its_entries(tmp_path: Path) -> None:
+    one = shard(tmp_path / "one", X, entry("a"), kind="regressed")
+    stored = json.loads((one / "baseline.json").read_text())
+    del stored["ipubench"]["runs"][0]["machines"]
+    (one / "baseline.json").write_text(json.dumps(stored))
+    (run,) = read_run(one).runs
+    assert run.machines == {A: X}
+    two = shard(tmp_path / "two", Y, entry("a", machine=Y), kind="pass")
+    out = tmp_path / "out"
+    assert main([str(one), str(two), f"--out={out}"]) == 1
+    assert kinds_of(out) == {f"{A} on {X}": "regressed", f"{A} on {Y}": "pass"}
+
+
+def test_exports_name_the_machine_and_the_configuration_where_they_must() -> None:
+    cases = [entry("a"), entry("b"), entry("a", machine=Y), entry("a", config_hash="g")]
+    metrics = json.loads(EXPORTS["bencher"](document(*cases)))
+    assert set(metrics) == {
+        f"{A} on {X} h", f"{A} on {X} g", f"{A} on {Y}", "bench_x.py::bench_x[b]",
+    }  # fmt: skip
+    (row,) = Report(document(entry("a"))).rows()
+    assert (row["id"], row["name"]) == (A, "a")
