@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.baseline.case_row import row_of
@@ -21,7 +21,7 @@ from ipubench.plugins.baseline.run_facts import (
     worst_run,
 )
 from ipubench.plugins.record.text import counted, percent
-from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, noisier
+from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, MISSING, noisier
 
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
 MOST_NOISY = 5  # cases named
@@ -49,6 +49,8 @@ class Report:
     before: Dict[str, Benchmark] = field(default_factory=dict)
     #: Cases that were selected and of which nothing is known.
     not_run: List[str] = field(default_factory=list)
+    #: Cases of the baseline that a later comparison did not find, as nobody had selected them.
+    unselected: int = 0
     #: What is wrong with the runs themselves, a sentence each.
     problems: List[str] = field(default_factory=list)
     #: What it was compared with, or ''.
@@ -107,6 +109,24 @@ class Report:
             # Of one run alone the headline says that it was interrupted.
             if trouble and not (run.interrupted and len(self.runs) == 1):
                 self.problems.append(f"{run.name}: {trouble}" if run.name else trouble)
+
+    def judge(self, verdicts: Mapping[str, Dict[str, Any]]) -> None:
+        """Keep the verdicts of a comparison that was made later.
+
+        Where the runs say what they selected, a case of which there is no result is missing only if
+        it ran: else it failed, was not run, or was not selected, which is counted.
+        """
+        selected = {case for run in self.runs for case in run.selected}
+        known = bool(self.runs) and all(run.selected for run in self.runs)
+        outcomes = [outcome for run in self.runs for outcome in run.outcomes.items()]
+        ran = {case for case, _ in outcomes} - {case for case, how in outcomes if how == "failed"}
+        for name, verdict in verdicts.items():
+            if not known or verdict["kind"] != MISSING:
+                self.verdicts[name] = verdict
+            elif name not in selected:
+                self.unselected += 1
+            elif name in ran:
+                self.verdicts[name] = verdict
 
     def keep_compared(self, find: Callable[[Benchmark], Optional[Benchmark]]) -> None:
         """Keep the stored entry of each case that was compared with one, which ``find`` returns."""
@@ -240,6 +260,9 @@ def _of_the_runs(report: Report) -> str:
     text = "; the run was interrupted" if report.interrupted and len(report.runs) < 2 else ""
     if report.problems:
         text += f"; {len(report.problems)} of {len(report.runs)} runs did not end well"
+    if report.unselected:
+        cases = counted(report.unselected, "case of the baseline was", "cases of the baseline were")
+        text += f"; {cases} not selected"
     return text
 
 

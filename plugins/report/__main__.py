@@ -113,10 +113,12 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
         )
     report.baseline, report.gate = str(before), f"gate {percent(threshold)}"
     stored = store.load_all(before)
-    report.verdicts = {
-        report.names.get((one.nodeid, one.machine), one.nodeid): one.verdict.as_dict()
-        for one in differences(stored, now, threshold)
-    }
+    report.judge(
+        {
+            report.names.get((one.nodeid, one.machine), one.nodeid): one.verdict.as_dict()
+            for one in differences(stored, now, threshold)
+        }
+    )
     report.keep_compared(lambda benchmark: find(stored, *key_of(benchmark)))
     return report
 

@@ -20,6 +20,7 @@ from tests.support.harness import Outcome, Project, run_command
 pytest.importorskip("plotly", reason="pip install plotly")
 
 BETA = "bench_fake.py::bench_fake[beta-{}]"
+ALPHA = "bench_fake.py::bench_fake[alpha-bs8-synthetic]"
 SYNTHETIC, GENERATED = BETA.format("synthetic"), BETA.format("generated")
 LONG = 300 * "x"
 SLOWER = {"IPUBENCH_FAKE_SLOWDOWN": "1.3"}
@@ -202,6 +203,32 @@ def test_judged_runs_are_not_judged_again(judged: Project) -> None:
     words = ["shards/one", "--out=report", "--baseline=baselines/main.json", "--gate=2%"]
     outcome = command(judged, "report", *words).assert_code(4)
     outcome.line("its own verdicts are shown: leave out --baseline")
+
+
+def test_a_later_comparison_calls_no_case_missing_that_failed_or_was_not_selected(
+    judged: Project,
+) -> None:
+    break_case(judged, "beta-generated", 'raise CaseError("the fake is broken; mend it")')
+    break_case(judged, "beta-synthetic", 'import pytest; pytest.skip("not today")')
+    shard(judged, "one", "-k", "beta").assert_code(1)
+    shard(judged, "two", "-k", "bs8-synthetic").assert_code(0)
+    words = ["shards/one", "shards/two", "--baseline=baselines/main.json", "--out=report"]
+    outcome = command(judged, "report", *words).assert_code(1)
+    # The case that ran without being measured is missing, as it is in a run that is gated.
+    outcome.line("1 failed, 1 missing of 3 cases; 1 case of the baseline was not selected")
+    kinds = verdicts(judged.folder / "report")
+    assert kinds.pop("alpha-bs8-synthetic") in ("pass", "inconclusive")  # of one process
+    assert list(kinds.values()) == ["failed", "missing"]
+    assert "not selected" in (judged.folder / "report" / "summary.md").read_text()
+    # A run in which nothing is wrong passes, however little of the baseline it was about.
+    outcome = command(judged, "report", *words[1:]).assert_code(0)
+    outcome.line("3 cases of the baseline were not selected")
+    # A killed run says what it did not come to.
+    (journal,) = (judged.folder / "shards" / "two").glob("run-*.jsonl")
+    lines = journal.read_text().splitlines(True)
+    killed = [line for line in lines if json.loads(line)["type"] in ("run", "selected", "case")]
+    journal.write_text("".join(killed).replace(f'"{ALPHA}"]', f'"{ALPHA}", "{SYNTHETIC}"]'))
+    command(judged, "report", *words[1:]).assert_code(1).line("2 not run of 2 cases")
 
 
 def test_nothing_compared_is_exit_code_6_of_the_joined_report(judged: Project) -> None:
