@@ -18,12 +18,16 @@ from ipubench.plugins.baseline.entries import (
     place_of,
 )
 from ipubench.plugins.baseline.format import FORMAT, BaselineError, problems
-from ipubench.plugins.baseline.run_facts import NO_GATE, RunFacts, in_time, superseded
+from ipubench.plugins.baseline.run_facts import NO_GATE, RunFacts, in_time, lost, superseded
 from ipubench.plugins.record.files import finite, read_lines
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.run import journal
 from ipubench.plugins.run.results import SessionResults
 
+NO_FIRST_LINE = (
+    "this journal has no first line, so its process was killed before it measured anything; delete "
+    "it"
+)
 #: What values of other types than they should be end in.
 DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -52,7 +56,7 @@ def read_run(path: Path) -> StoredRun:
         document = store.load_document(path)
         runs = [RunFacts.of_dict(run) for run in document[NAMESPACE].get("runs", ())]
         return StoredRun(document, [_placed(run, document["benchmarks"]) for run in runs])
-    return _read_journal(path)
+    return _run_of(path, _lines_of(path))
 
 
 def _placed(run: RunFacts, benchmarks: Sequence[Benchmark]) -> RunFacts:
@@ -77,19 +81,32 @@ def _read_folder(folder: Path) -> StoredRun:
         if not store.exists(document):
             raise BaselineError(f"{folder} has neither a journal (run-*.jsonl) nor a baseline.json")
         return read_run(document)
-    found = [_read_journal(path) for path in journals]
+    found: List[StoredRun] = []
+    empty: List[RunFacts] = []
+    for path in journals:
+        lines = _lines_of(path)
+        if lines:
+            found.append(_run_of(path, lines))
+        else:
+            empty.append(lost(str(path), NO_FIRST_LINE))
+    if not found:
+        raise BaselineError(f"{journals[0]}: {NO_FIRST_LINE}")
     newest: Dict[Place, Benchmark] = {}
     for one in found:
         newest.update((place_of(benchmark), benchmark) for benchmark in one.benchmarks)
-    runs = superseded([run for one in found for run in one.runs])
+    runs = superseded([*empty, *(run for one in found for run in one.runs)])
     return StoredRun({**found[-1].document, "benchmarks": list(newest.values())}, runs)
 
 
-def _read_journal(path: Path) -> StoredRun:
+def _lines_of(path: Path) -> List[Dict[str, Any]]:
     try:
-        lines = read_lines(path)
+        return read_lines(path)
     except OSError as error:
         raise BaselineError(f"the run {path} cannot be read: {error}") from error
+
+
+def _run_of(path: Path, lines: List[Dict[str, Any]]) -> StoredRun:
+    """Return the run of a journal's lines. Raises BaselineError."""
     version = lines[0].get("format") if lines and lines[0]["type"] == "run" else None
     if type(version) is not int:
         raise BaselineError(f"{path} is not the journal of a run; results/ has those of this suite")

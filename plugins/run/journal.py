@@ -75,18 +75,22 @@ def journals(folder: Path) -> List[Path]:
 def _new_run(config: pytest.Config, folder: Path) -> Run:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     path = folder / f"run-{stamp}-{os.getpid()}.jsonl"
+    # It is known before the file is there, which says nothing without it.
+    first = {
+        "type": "run",
+        "format": FORMAT,
+        "command": command_line(config),
+        "started": time.time(),
+        "pid": os.getpid(),
+        "circumstances": resume.circumstances(config),
+    }
     # In containers that share the folder, processes of one number may start in one second.
     journal = next(journal for journal in map(JsonLinesFile, numbered(path)) if journal.create())
-    journal.append(
-        {
-            "type": "run",
-            "format": FORMAT,
-            "command": command_line(config),
-            "started": time.time(),
-            "pid": os.getpid(),
-            "circumstances": resume.circumstances(config),
-        }
-    )
+    try:
+        journal.append(first)
+    except BaseException:
+        journal.path.unlink()
+        raise
     return Run(journal, SessionResults())
 
 

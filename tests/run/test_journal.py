@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 from typing import List
 
+import pytest
+
 from ipubench.fixtures.machine.files import numbered
+from ipubench.plugins.baseline.format import BaselineError
+from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.record.files import JsonLinesFile
-from tests.support.harness import Project
+from tests.support.harness import Project, run_command
 
 # As in containers, where the suite is often process 1; both runs begin within a second.
 SAME_RUN = """
@@ -22,6 +26,23 @@ journal.time = types.SimpleNamespace(
 journal.os = history.os = types.SimpleNamespace(getpid=lambda: 1, environ=os.environ)
 history.time_stamp = lambda: "2026-01-01T00:00:00Z"
 """
+# What happens while the first line is made, and while it is written.
+BROKEN = {
+    "before": """
+import os, signal
+from ipubench.plugins.run import resume
+
+resume.circumstances = lambda config: os.kill(os.getpid(), signal.SIGKILL)
+""",
+    "full": """
+from ipubench.plugins.record.files import JsonLinesFile
+
+def append(self, line):
+    raise OSError(28, "No space left on device")
+
+JsonLinesFile.append = append
+""",
+}
 
 
 def lines_of(path: Path) -> List[str]:
@@ -59,3 +80,39 @@ def test_a_file_that_is_there_is_no_new_journal(tmp_path: Path) -> None:
     assert lines_of(first.path) == ["run"]
     names = numbered(first.path)
     assert [next(names).name for _ in range(3)] == ["run.jsonl", "run-2.jsonl", "run-3.jsonl"]
+
+
+@pytest.mark.parametrize("killed", ["before", "full"])
+def test_a_run_that_cannot_write_its_first_line_leaves_no_journal(
+    project: Project, killed: str
+) -> None:
+    (project.folder / "broken_run.py").write_text(BROKEN[killed])
+    path = {"PYTHONPATH": f"{project.environment['PYTHONPATH']}:{project.folder}"}
+    outcome = project.run("-p", "broken_run", "-k", "beta-synthetic", env=path)
+    if killed == "full":
+        outcome.assert_code(4).line("results cannot be written there: ")
+        assert "Traceback" not in outcome.text
+    assert list((project.folder / "results").iterdir()) == []
+
+
+@pytest.mark.parametrize("half", ["", '{"type": "run", "for'])
+def test_a_journal_without_its_first_line_costs_no_other(project: Project, half: str) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    project.run("-k", "beta-synthetic", "--budget=0.3").assert_code(0)
+    empty = project.folder / "results" / "run-20260101T000000-7.jsonl"
+    empty.write_text(half)
+    stored = read_run(project.folder / "results")
+    assert len(stored.benchmarks) == 1
+    problems = {run.name: run.trouble() for run in stored.runs}
+    assert "no first line" in problems.pop(str(empty)) and list(problems.values()) == [""]
+    report = ("ipubench.plugins.report", "results", "--out=report")
+    outcome = run_command(project.folder, project.environment, *report).assert_code(4)
+    outcome.line("1 case measured; 1 of 2 runs did not end well")
+    outcome.line("run-20260101T000000-7.jsonl: this journal has no first line")
+    promote = ("ipubench.plugins.baseline", "promote", "results/", "main")
+    outcome = run_command(project.folder, project.environment, *promote).assert_code(1)
+    outcome.line("1 case of results is the baseline")
+    for journal in project.journals():
+        journal.write_text(half)
+    with pytest.raises(BaselineError, match="run-20260101T000000-7.jsonl: this journal has no"):
+        read_run(project.folder / "results")
