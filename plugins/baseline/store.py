@@ -63,14 +63,16 @@ def baselines_in(folder: Path) -> List[Path]:
 def listed(folder: Path) -> List[Path]:
     """Return what a folder holds, by name; nothing where there is no folder.
 
-    Raises BaselineError where it cannot be read: a pattern of pathlib then finds nothing.
+    What begins with a dot is left out: locks, and half a file of a process that was killed. Raises
+    BaselineError where the folder cannot be read: a pattern of pathlib then finds nothing.
     """
     try:
-        return [folder / name for name in sorted(os.listdir(str(folder)))]
+        names = sorted(os.listdir(str(folder)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise BaselineError(f"{folder} cannot be read: {error.strerror or error}") from error
+    return [folder / name for name in names if not name.startswith(".")]
 
 
 def check_writable(path: Path) -> None:

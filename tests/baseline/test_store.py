@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline import format as form
-from ipubench.plugins.baseline import show, store
+from ipubench.plugins.baseline import history, show, store
 from ipubench.plugins.baseline.entries import Key, differences, find, key_of, measured
 from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.baseline.format import BaselineError
@@ -203,6 +203,26 @@ def test_processes_that_change_a_file_at_once_lose_nothing(path: Path) -> None:
         worker.communicate(timeout=120)
         assert worker.returncode == 0
     assert len(load(path)) == 1 + 2 * 6
+
+
+def test_what_a_killed_process_left_is_no_baseline(path: Path) -> None:
+    """It is killed while it replaces a file; the half has a name of its own until then."""
+    program = (
+        "import os, sys; from pathlib import Path\n"
+        "from ipubench.plugins.baseline.store import save\n"
+        "from tests.support.baselines import *\n"
+        "os.fsync = lambda file: os.kill(os.getpid(), 9)\n"
+        "save(Path(sys.argv[1]), document(entry('b')))\n"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    assert subprocess.run(command, cwd=str(ROOT), check=False).returncode == -9
+    (left,) = path.parent.glob(".*.main.json")
+    assert load(path) == {A: entry()} and left.exists()
+    assert store.baselines_in(path.parent) == [path]
+    found, notes = history.read(path.parent.parent, lambda nodeid: True, 9)
+    assert len(found) == 1 and not notes
+    with pytest.raises(BaselineError, match="there are: main$"):
+        load(path.with_name("other.json"))
 
 
 # Which entry a case is compared with.
