@@ -205,6 +205,7 @@ def _processes(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
                 "rates": _thinned(process["rates"], every),
                 "canaries_ms": _thinned(process["canaries_ms"], every),
                 "disturbed": process["disturbed"][::every],
+                "left_out": len(process["disturbed"]),
             }
         )
     return found

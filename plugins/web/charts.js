@@ -432,9 +432,9 @@ function drawCharts() {
 
   function said(detail) {
     const parts = [];
-    const { rounds, disturbed } = detail.processes[0];
-    if (disturbed.length) {
-      parts.push(`${disturbed.length} of ${rounds + disturbed.length} rounds of this run count for nothing: other programs took a part of them.`);
+    const { rounds, left_out: leftOut } = detail.processes[0];
+    if (leftOut) {
+      parts.push(`${leftOut} of ${rounds + leftOut} rounds of this run count for nothing: other programs took a part of them.`);
     }
     const thinned = detail.processes.concat(detail.before).find((process) => process.every > 1);
     if (thinned) parts.push(`Every ${thinned.every}th round is shown; baseline.json has them all.`);

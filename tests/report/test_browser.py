@@ -114,6 +114,22 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     assert names == ["1, this run", "1, baseline", "2, baseline"]
 
 
+def test_of_many_rounds_all_that_count_for_nothing_are_counted(
+    browser: Browser, tmp_path: Path
+) -> None:
+    now = benchmark("a", rounds=1000)
+    kept = [number % 5 > 1 for number in range(1000)]
+    lost = [0.0 if one else 0.5 for one in kept]
+    contention = {"limit": 0.02, "lost": lost, "kept": kept, "enough": True}
+    now["extra_info"]["ipubench"]["contention"] = contention
+    path = tmp_path / "report.html"
+    path.write_text(page(Report(document([now]))), encoding="utf-8")
+    browser.open(path.as_uri())
+    note = browser.evaluate("document.getElementById('rounds-note').textContent")
+    assert note.startswith("400 of 1000 rounds of this run count for nothing: ")
+    assert marks(browser, "#rounds .points path.point") == 200 + 300 + 300  # every second one
+
+
 def test_what_is_not_compared_has_no_baseline_beside_it() -> None:
     now, other = benchmark("a"), benchmark("a", rate=50)
     report = Report(document([now]), verdicts={now["fullname"]: {"kind": "incomparable"}})
