@@ -14,8 +14,9 @@ SINGLE, DOUBLE, ESCAPED = r"'[^']*'", r'"(?:\\.|[^"\\])*"', r"\\."
 PARTS = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|{VARIABLE.pattern}", re.DOTALL)
 IN_DOUBLE = re.compile(f"{ESCAPED}|{VARIABLE.pattern}", re.DOTALL)
 # What a shell would do something about, without and within double quotes.
-OPERATOR = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|([;|&<>]+|`|\\$\\()", re.DOTALL)
-COMMAND_IN_DOUBLE = re.compile(f"{ESCAPED}|(`|\\$\\()", re.DOTALL)
+EXPANSION = r"`|\$\(|\$\{[A-Za-z_]\w*:[^}]*\}?"
+OPERATOR = re.compile(f"{SINGLE}|{DOUBLE}|{ESCAPED}|([;|&<>]+|{EXPANSION})", re.DOTALL)
+EXPANSION_IN_DOUBLE = re.compile(f"{ESCAPED}|({EXPANSION})", re.DOTALL)
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 WANDB = "wandb"
 FLAG_VALUES = ("true", "false")  # of a bare --wandb; another word is not its value
@@ -38,13 +39,15 @@ def fields(template: str) -> FrozenSet[str]:
 def fill(template: str, parameters: Mapping[str, str]) -> str:
     """Return the command as one line, each ``{name}`` replaced by the parameter's value.
 
-    ``${NAME}`` of no parameter stays: it is a variable.
+    ``${NAME}`` of no parameter stays: it is a variable. So does what a shell would do with one,
+    such as ``${NAME:-default}``.
     """
     found = []
-    for literal, field, _, _ in _parts(template):
+    for literal, field, form, conversion in _parts(template):
         found.append(literal)
         if field is not None:
-            found.append(parameters.get(field, f"{{{field}}}"))
+            more = (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
+            found.append(f"{{{field}{more}}}" if more else parameters.get(field, f"{{{field}}}"))
     # A line that a shell would continue.
     return " ".join("".join(found).replace("\\\n", " ").split("\n")).strip()
 
@@ -110,7 +113,7 @@ def problem(command: str) -> str:
     for part in OPERATOR.finditer(command):
         operator = part.group(1)
         if part.group().startswith('"'):
-            inner = COMMAND_IN_DOUBLE.finditer(part.group())
+            inner = EXPANSION_IN_DOUBLE.finditer(part.group())
             operator = next((match.group(1) for match in inner if match.group(1)), None)
         if operator:
             return (

@@ -109,6 +109,8 @@ def problem(tmp_path: Path, text: str) -> str:
         ("a: {cmd: x $(nproc)}\n", "$( needs a shell"),
         ("a: {cmd: 'x \"$(nproc)\"'}\n", "$( needs a shell"),
         ("a: {cmd: x `nproc`}\n", "` needs a shell"),
+        ("a: {cmd: 'x ${BS:-32} y'}\n", "${BS:-32} needs a shell, and there is none"),
+        ("a: {cmd: 'x \"a ${BS:=3;2}\"'}\n", "${BS:=3;2} needs a shell"),
         ("a: {cmd: A=1 x}\n", "A=1 is a shell's assignment, and there is no shell; env:"),
         (
             "a: {cmd: 'x {b}', parameters: {b: '1,2;y'}}\n",

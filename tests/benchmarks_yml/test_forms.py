@@ -245,8 +245,18 @@ def test_variables_are_replaced_where_a_shell_does_it() -> None:
     ]
     command = "x $1 '$A' \"$B '$C'\" ${D} \\$E $B"
     assert template.variables(command) == ["B", "C", "D"]
-    for fine in ("x 'a;b' \"c|d\" e\\&f --g=h", "python3 -c 'print(`1`)'", "x $1"):
+    for fine in ("x 'a;b' \"c|d\" e\\&f --g=h", "python3 -c 'print(`1`)'", "x $1", "x '${A:-b}'"):
         assert template.problem(fine) == ""
+
+
+def test_what_a_shell_does_with_a_variable_stays_as_it_is_written() -> None:
+    """Within single quotes it is a command's own; elsewhere it is refused."""
+    for text in ("x '${BS:-32}'", "x '${BS:-{x}} ${A!r:=b}' {{", "x \\${BS:+a}"):
+        assert template.fill(text, {"bs": "1"}) == text.replace("{{", "{")
+    assert template.fill("x {bs} '${BS:-32}' ${BS}", {"bs": "1"}) == "x 1 '${BS:-32}' ${BS}"
+    assert template.words(template.fill("sh -c 'echo ${BS:-32}'", {}), {"BS": "1"})[-1] == (
+        "echo ${BS:-32}"
+    )
 
 
 def test_options_for_weights_and_biases_go_and_a_word_after_a_flag_stays() -> None:
