@@ -25,7 +25,7 @@ from ipubench.plugins.record.record import NAMESPACE
 FORMAT = 2
 SCHEMA = Path(__file__).with_name("schema.json")
 # Schemas of numbers, and the least number of each.
-NUMBERS = {"#/$defs/positive": 1e-30, "#/$defs/amount": 0.0}
+NUMBERS = {"#/$defs/positive": 1e-30, "#/$defs/amount": 0.0, "#/$defs/number": -1e30}
 LONGEST_REASON = 100
 MOST_PROBLEMS = 100  # that are looked for
 # Of a file, so that it takes at most some 500 MB of memory, whatever it holds.

@@ -124,7 +124,8 @@ def rounds_of(benchmark: Dict[str, Any]) -> List[float]:
 
 def was_disturbed(record: Dict[str, Any]) -> bool:
     """Tell whether others left too few rounds of a case alone to judge by; older records say no."""
-    return record.get("contention", {}).get("enough") is False
+    contention = record.get("contention", {})
+    return contention.get("enough") is False and bool(contention["lost"])
 
 
 def clean_rounds(benchmark: Dict[str, Any]) -> List[bool]:

@@ -114,34 +114,41 @@ def network_of(config: Dict[str, Any]) -> str:
 
 def conditions_of(record: Dict[str, Any]) -> Conditions:
     """Return what a case's own throughput holds for."""
-    config = record["config"]
-    replicas, micro = config.get("replicas", 1), config.get("micro_batch_size")
+    config = record.get("config", {})
+    micro = _count(config, "micro_batch_size")
     batch, scope = micro, "of one IPU"
-    if config["mode"] == "training" and micro is not None:
-        accumulated = max(1, config.get("gradient_accumulation_count") or 1)
-        batch = config.get("global_batch_size") or micro * accumulated * replicas
+    if config.get("mode") == "training" and micro is not None:
+        accumulated = _count(config, "gradient_accumulation_count") or 1
+        replicas = _count(config, "replicas") or 1
+        batch = _count(config, "global_batch_size") or micro * accumulated * replicas
         scope = "global"
     elif "request_batch_size" in config or "request_type" in config:
-        batch, scope = config.get("request_batch_size", micro), "of a request"
-    group = config.get("efficientnet_group_dim", config.get("group_dim", 1))
+        batch, scope = _count(config, "request_batch_size") or micro, "of a request"
+    group = _count(config, "efficientnet_group_dim") or _count(config, "group_dim") or 1
     return Conditions(
-        framework=FRAMEWORKS.get(record["framework"]),
-        ipus=record["effective"].get("ipus") or IPUS_OF_SYSTEM[config["system"]],
-        data=config["data"],
+        framework=FRAMEWORKS.get(record.get("framework") or ""),
+        ipus=_count(record["effective"], "ipus") or IPUS_OF_SYSTEM.get(str(config.get("system"))),
+        data=config.get("data"),
         batch=batch,
         batch_scope=scope,
-        precision=config["precision"],
-        variant=f"G{group}" if group and group > 1 else None,
+        precision=config.get("precision"),
+        variant=f"G{group}" if group > 1 else None,
     )
+
+
+def _count(values: Dict[str, Any], name: str) -> Optional[int]:
+    """Return an option that counts something; None where it is not there or counts nothing."""
+    value = values.get(name)
+    return value if type(value) is int and value > 0 else None
 
 
 def nearest(record: Dict[str, Any]) -> Optional[Figure]:
     """Return the figure whose conditions are nearest to a case's; None off IPUs and without one."""
-    config = record["config"]
+    config = record.get("config", {})
     if record["device"]["kind"] != "ipu" or record["throughput"]["unit"] != "images/s":
         return None
-    network, here = network_of(config), conditions_of(record)
-    fitting = [item for item in figures() if (item.network, item.mode) == (network, config["mode"])]
+    wanted, here = (network_of(config), config.get("mode")), conditions_of(record)
+    fitting = [item for item in figures() if (item.network, item.mode) == wanted]
     return min(fitting, key=lambda item: item.conditions.distance(here), default=None)
 
 

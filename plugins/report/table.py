@@ -72,7 +72,7 @@ def table_rows(
 def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
     record = record_of(benchmark)
     latency = record["latency"]
-    share = (record["compute"] or {}).get("share")
+    share = (record.get("compute") or {}).get("share")
     kind = "" if verdict is None else str(verdict["kind"])
     cells = (
         f"  {record['name']}",

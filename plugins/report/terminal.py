@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 import pytest
 
 from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.plugins.baseline.rows import CHANGED, interval_text, own_noise, reasons_of
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
@@ -24,6 +25,8 @@ from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import spent_key, time_in_words
 
 LARGEST_PRECISE_SPREAD = 0.05
+#: What loading and the model reach alone.
+INPUT: Dict[str, Any] = {"loader": NUMBER, "model": NUMBER, "unit": str, "limit": str}
 #: A first round that took so many times the median of the others was still part of the warm-up.
 LEAST_COLD = 1.1
 MOST_LINES = 6  # of one kind of note
@@ -75,10 +78,11 @@ def _notes(run: Run) -> List[str]:
     for benchmark in run.results.benchmarks.values():
         record = record_of(benchmark)
         corrupt.update(dict.fromkeys(record["data"].get("corrupt", ())))
-        if record["implausible"]:
+        if record.get("implausible"):
             lines.append(f"{record['name']}: implausible, see its failure")
         spread = record["throughput"]["spread"]
-        if record["rounds"]["stopped_by"] == "budget" and spread > LARGEST_PRECISE_SPREAD:
+        ended_by = record.get("rounds", {}).get("stopped_by")
+        if ended_by == "budget" and spread > LARGEST_PRECISE_SPREAD:
             imprecise.append(benchmark)
         if was_disturbed(record):
             disturbed.append(record)
@@ -112,8 +116,8 @@ def _fewer_instances(records: List[Dict[str, Any]]) -> List[str]:
     """Say which cases ran fewer processes than they asked for."""
     found: Dict[Tuple[int, int], List[str]] = {}
     for record in records:
-        facts = record["effective"].get("instances") or {}
-        if facts and facts["ran"] < facts["asked"]:
+        facts = record["effective"].get("instances")
+        if has_fields(facts, {"asked": int, "ran": int}) and facts["ran"] < facts["asked"]:
             found.setdefault((facts["asked"], facts["ran"]), []).append(record["name"])
     return [
         f"{names[0] if len(names) == 1 else f'{len(names)} cases'}: {ran} of {asked} instances "
@@ -124,7 +128,7 @@ def _fewer_instances(records: List[Dict[str, Any]]) -> List[str]:
 
 def _input_limits(records: List[Dict[str, Any]]) -> List[str]:
     """Say of cases that read from disk what loading and the model reach alone, and which limits."""
-    found = [record for record in records if record.get("input")]
+    found = [record for record in records if has_fields(record.get("input"), INPUT)]
     lines = []
     for record in found[:MOST_LINES]:
         facts = record["input"]
@@ -143,7 +147,7 @@ def _input_limits(records: List[Dict[str, Any]]) -> List[str]:
 
 
 def _saved_seconds(records: List[Dict[str, Any]]) -> List[str]:
-    saved = [record["compile_saved_seconds"] or 0 for record in records if _cached(record)]
+    saved = [record.get("compile_saved_seconds") or 0 for record in records if _cached(record)]
     if not saved:
         return []
     return [f"{len(saved)} compiled models were kept from earlier: {sum(saved):.1f} s saved"]
@@ -163,7 +167,7 @@ def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:
     (record,) = records
     return (
         f"{record['name']}: ±{record['throughput']['spread']:.1%} after "
-        f"{record['rounds']['count']} rounds is not precise; {helps}"
+        f"{record['rounds'].get('count')} rounds is not precise; {helps}"
     )
 
 
@@ -183,7 +187,7 @@ def _disturbed(records: List[Dict[str, Any]]) -> str:
 
 def _shortened(records: List[Dict[str, Any]]) -> List[str]:
     """Say whose rounds are shorter than configured, because this machine is slow."""
-    shares = {record["name"]: record["rounds"].get("shortened", 1.0) for record in records}
+    shares = {record["name"]: record.get("rounds", {}).get("shortened", 1.0) for record in records}
     found = {name: share for name, share in shares.items() if share < 1}
     if not found:
         return []
@@ -195,7 +199,7 @@ def _shortened(records: List[Dict[str, Any]]) -> List[str]:
 
 def _was_cold(benchmark: Dict[str, Any]) -> bool:
     """Tell whether the warm-up ended with its share of the budget, and too early."""
-    if record_of(benchmark)["rounds"].get("warm_up_ended_by") != "budget":
+    if record_of(benchmark).get("rounds", {}).get("warm_up_ended_by") != "budget":
         return False
     first, *later = rounds_of(benchmark)
     return bool(later) and first > LEAST_COLD * statistics.median(later)

@@ -76,7 +76,7 @@ class Machine:
         """Return what was another where a case was measured, on such a device, or ''."""
         for what, before, now in (
             ("", record["conditions"], self.conditions),
-            ("version of ", record["versions"], self.versions),
+            ("version of ", record.get("versions", {}), self.versions),
         ):
             for name in sorted({*before, *now}):
                 if before.get(name) != now.get(name):

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,17 +20,29 @@ from hypothesis import strategies as st
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline import format as form
 from ipubench.plugins.baseline import history, show, store
-from ipubench.plugins.baseline.entries import Key, differences, find, key_of, measured
+from ipubench.plugins.baseline.entries import (
+    Key,
+    differences,
+    find,
+    key_of,
+    measured,
+    why_disturbed,
+)
 from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.run_facts import RunFacts
+from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import baseline_path, load_all, save
+from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.gate import rule as gate
-from ipubench.plugins.record.record import SCALARS, THROUGHPUT, record_of
-from ipubench.plugins.record.verdict import COMPARED
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.record import SCALARS, THROUGHPUT, processes_of, record_of
+from ipubench.plugins.record.verdict import COMPARED, Verdict
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.report.terminal import summary
+from ipubench.plugins.run.results import Run, SessionResults
 from ipubench.plugins.web.templates import plotly_is_there
 from tests.support.baselines import FORMAT_1, document, entry, load, old_document
 from tests.support.harness import ROOT
@@ -477,7 +490,11 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
         return
     rule = gate.Rule({THROUGHPUT: 0.05, **dict.fromkeys(SCALARS, 0.1)})
     found = differences(loaded, loaded, 0.05)
-    report = Report(store.load_document(path), {one.nodeid: one.verdict.as_dict() for one in found})
+    report = Report.of(*read_run(path))
+    report.judge({one.nodeid: one.verdict.as_dict() for one in found})
+    results = SessionResults({benchmark["fullname"]: benchmark for benchmark in loaded})
+    assert summary(Run(JsonLinesFile(path), results), 80) or not loaded
+    assert column_lines(loaded) is not None and csv_text(loaded) is not None
     exported = [make(report.document) for make in EXPORTS.values()]
     for text in (*exported, markdown(report), page(report) if plotly_is_there() else ""):
         write_atomically(path.with_name("export"), text)
@@ -485,7 +502,57 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
         assert find(loaded, *key_of(benchmark)) is not None
         assert gate.judge(benchmark, benchmark, rule).kind in COMPARED
         assert list(show.details(benchmark))
+        assert processes_of(benchmark) and why_disturbed(benchmark) is not None
     assert list(show.overview(loaded)) or not loaded
+
+
+IPU: Dict[str, Any] = {"kind": "ipu", "name": "C600", "fingerprint": "ipu/C600"}
+RESNET: Dict[str, Any] = {"model": "resnet50", "mode": "inference", "system": "pod4"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"contention": {"enough": True}}, "contention: 'lost' is a dependency of 'enough'"),
+        ({"contention": {"enough": False, "lost": [0.5]}}, "'limit' is a dependency of"),
+        ({"contention": []}, "contention: [] is not of type 'object'"),
+        ({"data": {"corrupt": 3}}, "data.corrupt: 3 is not of type 'array'"),
+        ({"spec": {"entry": "x"}}, "spec: 'variant' is a required property"),
+        ({"rounds": {}, "implausible": True}, ""),
+        ({"effective": {"instances": 3}, "input": {"loader": None}, "compile": "cached"}, ""),
+        ({"device": IPU, "config": {}}, ""),
+        ({"device": IPU, "config": RESNET}, ""),
+        ({"device": IPU, "config": {**RESNET, "micro_batch_size": 0, "group_dim": "x"}}, ""),
+        ({"device": IPU, "config": {**RESNET, "system": None, "mode": "training"}}, ""),
+        ({"device": IPU, "config": {"model": []}, "framework": None}, ""),
+        ({"device": IPU, "config": None}, "config: None is not of type 'object'"),
+    ],
+)
+def test_what_a_reader_needs_is_there_or_is_said(
+    path: Path, changes: Dict[str, Any], said: str
+) -> None:
+    stored = json.loads(path.read_text())
+    record = record_of(stored["benchmarks"][0])
+    record["throughput"]["unit"] = "images/s"
+    record.update(changes)
+    path.write_text(json.dumps(stored))
+    if said:
+        with pytest.raises(BaselineError, match=re.escape(said)):
+            load(path)
+    check_that_it_is_refused_or_serves(path)
+
+
+@pytest.mark.parametrize("field", ["started", "ended"])
+@pytest.mark.parametrize("moment", [1e30, -1, "1", 1e12])
+def test_a_time_of_no_calendar_is_damage(path: Path, field: str, moment: Any) -> None:
+    stored = json.loads(path.read_text())
+    stored["ipubench"]["runs"] = [{field: moment}]
+    path.write_text(json.dumps(stored))
+    with pytest.raises(BaselineError, match=f"ipubench.runs.0.{field}: "):
+        load(path)
+    stored["ipubench"]["runs"] = [{field: 1e11}]
+    path.write_text(json.dumps(stored))
+    check_that_it_is_refused_or_serves(path)
 
 
 @in_the_same_file
@@ -501,7 +568,32 @@ def test_any_damage_is_one_message_or_no_damage(path: Path, data: st.DataObject)
         compute={"flops_per_item": 1e6, "achieved": 1e9, "peak": 2e9, "share": 0.5},
         input={"loader": 1e3, "model": 1e4, "unit": "items/s", "limit": "loader"},
         framework="torch",
+        contention={"lost": [0.0] * 5 + [0.5], "limit": 0.02, "enough": True, "kept": [True] * 6},
+        compile="cached",
+        compile_saved_seconds=3.5,
+        counters={"loss": 0.5},
+        data={"mode": "real", "corrupt": ["a.jpg"]},
+        spec={
+            "entry": "e",
+            "variant": "v",
+            "columns": [["rate", 1.5]],
+            "seconds": 3.0,
+            "git": None,
+        },
     )
+    record_of(new["benchmarks"][0])["effective"]["instances"] = {"asked": 4, "ran": 2}
+    record_of(new["benchmarks"][0])["rounds"]["shortened"] = 0.5
+    record_of(new["benchmarks"][0])["processes"][1].update(clean=False, lost=0.5)
+    facts = RunFacts(
+        started=1.0,
+        ended=2.0,
+        selected=[A],
+        outcomes={A: "passed"},
+        verdicts={A: Verdict("pass", change=0.1, processes=3).as_dict()},
+        exit_code=0,
+    )
+    new["ipubench"] = {"format": 2, "runs": [facts.as_dict()]}
+    assert not form.problems(new)
     good = copy.deepcopy(data.draw(st.sampled_from([new, old])))
     node: Any = good
     while True:

@@ -15,6 +15,7 @@ import pytest
 
 from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
+from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.journal import journals
 from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import ROOT, Project
@@ -326,6 +327,8 @@ DAMAGES: Dict[str, Callable[[Dict[str, Any]], None]] = {
     "stats": in_cases(lambda line: line["benchmark"].update(stats={"data": "x"})),
     "name": in_cases(lambda line: line["benchmark"].update(fullname=["x"])),
     "digits": in_records("build_seconds", 10**400),
+    "contention": in_records("contention", {"enough": False}),
+    "no contention": in_records("contention", []),
 }
 
 
@@ -353,8 +356,29 @@ def test_a_damaged_result_is_measured_anew(project: Project, lost: bool) -> None
     assert "INTERNALERROR" not in outcome.text and "Traceback" not in outcome.text
     kept, anew = 12 - len(damages), len(damages)
     why = "the journal has no result of them" if lost else "their results in the journal are"
-    outcome.line(f"{kept} cases are done; {anew} measured anew, since {why}")
+    done = counted(kept, "case is done", "cases are done")
+    outcome.line(f"{done}; {anew} measured anew, since {why}")
     project.run(*words, "--resume").assert_code(0).line("12 cases are done")
+
+
+def test_a_result_without_what_older_ones_lack_counts(ended: Project) -> None:
+    optional = ("rounds", "implausible", "compute", "contention", "counters", "input", "config")
+
+    def older(line: Dict[str, Any]) -> None:
+        if line["type"] == "case":
+            record = line["benchmark"]["extra_info"]["ipubench"]
+            record.update(compile="cached")
+            for name in optional:
+                record.pop(name, None)
+
+    (journal,) = ended.journals()
+    rewrite(journal, older)
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("2 cases are done")
+    assert len(outcome.table) == 2 and "Traceback" not in outcome.text
+    rewrite(journal, in_cases(lambda line: without(line, "versions")))
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("0 cases are done; 2 measured anew, since version of ")
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,11 @@ def test_a_damaged_record_says_nothing(spent: Any) -> None:
     assert expected_of(one) is None
 
 
+@pytest.mark.parametrize("extra", [[], None, "x", {"ipubench": []}])
+def test_a_benchmark_without_a_record_says_nothing(extra: Any) -> None:
+    assert expected_of({**benchmark("alpha"), "extra_info": extra}) is None
+
+
 def known(project: Project, overhead: float) -> None:
     """Leave a journal by which each case of the project takes so long beside its rounds."""
     project.run("-q").assert_code(0)
