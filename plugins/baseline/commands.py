@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
 
+from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.machine.files import kind_of, user_path, write_atomically
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
@@ -36,12 +38,47 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
 
+#: Where pytest looks for its settings, and the line that these begin with where a file has others.
+SETTINGS: Dict[str, str] = {
+    "pytest.toml": "",
+    ".pytest.toml": "",
+    "pytest.ini": "",
+    ".pytest.ini": "",
+    "pyproject.toml": r"\[tool\.pytest(\.ini_options)?\]",
+    "tox.ini": r"\[pytest\]",
+    "setup.cfg": r"\[tool:pytest\]",
+}
+
 
 def suite_root() -> Path:
-    """Return the suite's folder: the nearest one from here upwards with a pytest.ini, or here."""
+    """Return the suite's folder from here upwards, which pytest calls the root.
+
+    The nearest one with settings of pytest, else with a pyproject.toml or a setup.py; where there
+    is none, the nearest one with baselines, or this one.
+    """
     here = Path.cwd()
-    found = [f for f in (here, *here.parents) if os.path.exists(f / "pytest.ini")]
-    return found[0] if found else here
+    rules: Sequence[Callable[[Path], bool]] = (
+        _has_settings,
+        lambda folder: os.path.isfile(folder / "pyproject.toml"),
+        lambda folder: os.path.isfile(folder / "setup.py"),
+        lambda folder: os.path.isdir(folder / "baselines"),
+    )
+    found = (folder for rule in rules for folder in (here, *here.parents) if rule(folder))
+    return next(found, here)
+
+
+def _has_settings(folder: Path) -> bool:
+    return any(_holds_settings(folder / name, line) for name, line in SETTINGS.items())
+
+
+def _holds_settings(path: Path, line: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    try:
+        text = read_bytes(path).decode(errors="replace")
+    except OSError:
+        return not line
+    return not line or re.search(rf"^\s*{line}\s*(#.*)?$", text, re.MULTILINE) is not None
 
 
 def path_of(name: str) -> Path:

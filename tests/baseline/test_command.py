@@ -11,6 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import Benchmark, key_of
 from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.record.record import record_of
@@ -128,6 +129,59 @@ def test_a_wrong_command_line_is_one_message_and_exit_code_4(
 ) -> None:
     outcome = shell(*words).assert_code(4)
     assert len(outcome.lines) == 1 and "--help" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_root"),
+    [
+        ("pytest.ini", "", True),
+        (".pytest.ini", "", True),
+        ("pyproject.toml", "[project]\nname = 'x'\n\n[tool.pytest.ini_options] # ours\n", True),
+        ("tox.ini", "[tox]\n[pytest]\naddopts =\n", True),
+        ("setup.cfg", "[metadata]\n[tool:pytest]\n", True),
+        ("setup.cfg", "[metadata]\n", False),
+        ("tox.ini", "[tox]\n", False),
+        ("pyproject.toml", "[project]\n", True),  # as there are no settings above
+        ("setup.py", "", True),
+        ("baselines/other.json", "{}", True),
+        ("notes.txt", "", False),
+    ],
+)
+def test_the_suites_folder_is_the_one_that_pytest_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, is_root: bool
+) -> None:
+    root, below = tmp_path / "root", tmp_path / "root" / "tests" / "deep"
+    below.mkdir(parents=True)
+    (root / name).parent.mkdir(exist_ok=True)
+    (root / name).write_text(text)
+    (below / "setup.cfg").write_text("[metadata]\n")
+    monkeypatch.chdir(below)
+    assert suite_root() == (root if is_root else below)
+
+
+def test_settings_of_pytest_are_nearer_than_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / "package" / "tests"
+    below.mkdir(parents=True)
+    (tmp_path / "setup.cfg").write_text("[tool:pytest]\n")
+    (tmp_path / "package" / "pyproject.toml").write_text("[project]\n")
+    (below / "baselines").mkdir()
+    monkeypatch.chdir(below)
+    assert suite_root() == tmp_path
+    (tmp_path / "package" / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    assert suite_root() == tmp_path / "package"
+
+
+def test_a_project_with_another_file_of_settings_has_its_baselines_found(shell: Shell) -> None:
+    settings = (shell.folder / "pytest.ini").read_text().replace("[pytest]", "[tool:pytest]")
+    (shell.folder / "pytest.ini").unlink()
+    (shell.folder / "setup.cfg").write_text(settings)
+    shell.store("main", entry())
+    (shell.folder / "tests").mkdir()
+    words = ("ipubench.plugins.baseline", "list")
+    outcome = run_command(shell.folder / "tests", shell.project.environment, *words)
+    outcome.assert_code(0).line("main  ")
 
 
 # merge
