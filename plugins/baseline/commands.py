@@ -20,7 +20,7 @@ from ipubench.plugins.baseline.entries import (
     complete,
     differences,
     exit_code,
-    is_gone,
+    gone,
     key_of,
 )
 from ipubench.plugins.baseline.format import BaselineError
@@ -208,19 +208,20 @@ def prune(args: Namespace) -> int:
     # A file that cannot be used is said before a collection.
     load_all(path)
     cases = all_cases(suite_root())
-    gone: List[str] = []
+    pruned: List[str] = []
 
     def keep(old: List[Benchmark]) -> List[Benchmark]:
-        gone.extend(sorted({b["fullname"] for b in old if is_gone(b, cases)}))
-        return [benchmark for benchmark in old if benchmark["fullname"] not in set(gone)]
+        lost = {benchmark["fullname"] for benchmark in gone(old, cases)}
+        pruned.extend(sorted(lost))
+        return [benchmark for benchmark in old if benchmark["fullname"] not in lost]
 
     if args.dry_run:
         keep(load_all(path))
     else:
         store.change(path, keep)
     verb = "would be" if args.dry_run else "were"
-    pruned = counted(len(gone), "case")
-    print_lines([*(f"  {nodeid}" for nodeid in gone), f"{pruned} {verb} pruned"])
+    count = counted(len(pruned), "case")
+    print_lines([*(f"  {nodeid}" for nodeid in pruned), f"{count} {verb} pruned"])
     return 0
 
 

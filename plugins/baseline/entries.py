@@ -129,20 +129,25 @@ def find(
     return max(of_case, key=likeness, default=None)
 
 
-def is_gone(benchmark: Benchmark, cases: AbstractSet[str]) -> bool:
-    """Tell whether an entry's case is no longer among the node ids of all ``cases``.
+def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Benchmark]:
+    """Return the entries whose cases are no longer among the node ids of all ``cases``.
 
     One that options of the command line changed is not collected without them: it is gone when its
     bench function is. A command of a benchmarks.yml is collected only where its file was named:
     without another case of that file nothing is known of it.
     """
-    nodeid = benchmark["fullname"]
-    if "spec" in record_of(benchmark):
-        file = nodeid.split("::")[0] + "::"
-        cases = cases if any(case.startswith(file) for case in cases) else {nodeid}
-    if record_of(benchmark).get("overrides"):
-        return nodeid.split("[")[0] not in {case.split("[")[0] for case in cases}
-    return nodeid not in cases
+    functions = {case.split("[")[0] for case in cases}
+    files = {case.split("::")[0] for case in cases}
+
+    def is_gone(benchmark: Benchmark) -> bool:
+        nodeid, record = benchmark["fullname"], record_of(benchmark)
+        if "spec" in record and nodeid.split("::")[0] not in files:
+            return False
+        if record.get("overrides"):
+            return nodeid.split("[")[0] not in functions
+        return nodeid not in cases
+
+    return list(filter(is_gone, benchmarks))
 
 
 def newest(benchmarks: Iterable[Benchmark]) -> List[Benchmark]:
@@ -228,8 +233,8 @@ def differences(
         nodeid, machine = place_of(benchmark)
         found.append(Difference(nodeid, record_of(benchmark)["name"], verdict, machine))
     there = {benchmark["fullname"] for benchmark in now}
-    gone = {b["fullname"]: record_of(b)["name"] for b in before if is_gone(b, there)}
-    found += [Difference(nodeid, name, Verdict(MISSING)) for nodeid, name in gone.items()]
+    lost = {b["fullname"]: record_of(b)["name"] for b in gone(before, there)}
+    found += [Difference(nodeid, name, Verdict(MISSING)) for nodeid, name in lost.items()]
     return found
 
 

@@ -143,8 +143,7 @@ def why_damaged(results: SessionResults, nodeid: str) -> str:
     """Return why what a journal holds of a measured case cannot be used, or ''."""
     pairs = [pair[side] for pair in results.pairs.get(nodeid, ()) for side in ("here", "there")]
     benchmarks = [results.benchmarks[nodeid], *results.fresh.get(nodeid, ()), *pairs]
-    facts = facts_of(results, "", "")
-    run = facts.without(case for case in facts.cases() if case != nodeid)
+    run = facts_of(results.only(nodeid), "", "")
     ours = {"format": FORMAT, "runs": [run.as_dict()]}
     try:
         found = [problems({NAMESPACE: ours, "benchmarks": [complete(b)]}) for b in benchmarks]

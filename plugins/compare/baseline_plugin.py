@@ -15,7 +15,7 @@ import pytest
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import kind_of
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.entries import find, is_gone, key_of, measured, why_disturbed
+from ipubench.plugins.baseline.entries import find, gone, key_of, measured, why_disturbed
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.command_line.words import is_worker, measures
@@ -70,8 +70,8 @@ class Comparison:
         return sorted(
             {
                 entry["fullname"]
-                for entry in self.entries
-                if is_gone(entry, collected) and was_collected(entry["fullname"].split("::")[0])
+                for entry in gone(self.entries, collected)
+                if was_collected(entry["fullname"].split("::")[0])
             }
         )
 

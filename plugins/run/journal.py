@@ -141,7 +141,8 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
         run.note = f"nothing to resume in {folder} with this command line: a new run"
     run.add({"type": "selected", "cases": run.order})
     config.stash[run_key] = run
-    return [item for item in items if item.nodeid in run.results.resumed]
+    done = set(run.results.resumed)
+    return [item for item in items if item.nodeid in done]
 
 
 # After plugins/selection/deselect.py, which is registered before and is trylast too.
@@ -155,7 +156,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     done = start(config, items)
     if done:
         config.hook.pytest_deselected(items=done)
-        items[:] = [item for item in items if item not in done]
+        left_out = set(done)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:

@@ -110,6 +110,14 @@ class SessionResults:
             for nodeid in nodeids:
                 part.pop(nodeid, None)
 
+    def only(self, nodeid: str) -> SessionResults:
+        """Return what is known of one case alone."""
+        found = SessionResults()
+        for ours, its in zip(self._parts(), found._parts()):
+            if nodeid in ours:
+                its[nodeid] = ours[nodeid]
+        return found
+
     def arrange(self, nodeids: List[str]) -> None:
         """Put the cases into an order; those that it does not name come first."""
         position = {nodeid: number for number, nodeid in enumerate(nodeids)}

@@ -142,11 +142,12 @@ def go_on(
     damaged = {i.nodeid for i in finished if why_damaged(results, i.nodeid)}
     whole = [i for i in finished if i.nodeid not in damaged]
     same = [i for i in whole if same_case(config, i, results.benchmarks[i.nodeid])]
+    other = {i.nodeid for i in whole} - {i.nodeid for i in same}
     before = [line for line in lines if line["type"] in ("run", "resume")][-1]
     # The device is only looked at where something depends on it.
     since = Since.of(config, before.get("circumstances")) if same else Since()
     changed = {i.nodeid: since.changed(results.benchmarks[i.nodeid]) for i in same}
-    changed.update({i.nodeid: "its configuration changed" for i in whole if i not in same})
+    changed.update(dict.fromkeys(other, "its configuration changed"))
     changed.update(dict.fromkeys(lost, "the journal has no result of them"))
     changed.update(dict.fromkeys(damaged, "their results in the journal are damaged"))
     results.resumed = [i.nodeid for i in finished if not changed[i.nodeid]]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +24,7 @@ from ipubench.plugins.baseline.entries import (
     Key,
     differences,
     find,
+    gone,
     key_of,
     measured,
     why_disturbed,
@@ -32,7 +33,7 @@ from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import RunFacts
-from ipubench.plugins.baseline.runs import read_run
+from ipubench.plugins.baseline.runs import read_run, why_damaged
 from ipubench.plugins.baseline.store import baseline_path, load_all, save
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.gate import rule as gate
@@ -281,6 +282,54 @@ def test_a_run_keeps_its_credible_cases_with_all_their_processes() -> None:
     (kept,) = measured(results)
     assert kept["fullname"] == A
     assert [process["fresh"] for process in record_of(kept)["processes"]] == [False, True]
+
+
+class LookedInto(Dict[str, Any]):
+    """A dictionary of a whole run, of which one case is looked up and nothing else."""
+
+    def _whole(self, *args: Any) -> Any:
+        raise AssertionError("all cases of the run are walked through for one of them")
+
+    __iter__ = keys = values = items = copy = _whole
+
+
+def test_a_case_of_a_journal_is_checked_without_the_others() -> None:
+    """Of 5,000 cases this took 20 seconds: all of them were copied for each."""
+    benchmark = entry("a")
+    results = SessionResults(
+        benchmarks=LookedInto({A: benchmark}),
+        fresh=LookedInto({A: [entry("a")]}),
+        verdicts=LookedInto({A: {"kind": "pass"}}),
+        outcomes=LookedInto({A: "passed"}),
+        reasons=LookedInto({A: "why"}),
+        profiles=LookedInto({A: {"here": []}}),
+    )
+    assert why_damaged(results, A) == ""
+    results.verdicts[A] = {"kind": 3}
+    assert "verdicts.bench_x" in why_damaged(results, A)
+
+
+class Walked(FrozenSet[str]):
+    """A set that counts how often all of it is looked at."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_cases_that_are_gone_are_found_in_one_look_at_those_that_are_there() -> None:
+    stored = [entry(f"{name}-noise0.02") for name in "abcdefgh"]
+    for number, benchmark in enumerate(stored):
+        record_of(benchmark)["overrides"] = ["noise"]
+        benchmark["fullname"] = benchmark["fullname"].replace("bench_x[", f"bench_{number}[")
+    spec = entry("command")
+    record_of(spec)["spec"] = {}
+    spec["fullname"] = "benchmarks.yml::bench_spec[command]"
+    there = Walked(benchmark["fullname"].replace("-noise0.02", "") for benchmark in stored[1:])
+    assert gone([*stored, spec], there) == [stored[0]]
+    assert there.times <= 2
 
 
 # Formats.

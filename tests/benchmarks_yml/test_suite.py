@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from ipubench.plugins.baseline.entries import is_gone
+from ipubench.plugins.baseline.entries import gone
 from ipubench.plugins.benchmarks_yml.results import csv_text
 from tests.support.harness import QUIETLY, ROOT, Outcome, Project, run_pytest
 
@@ -275,8 +275,8 @@ def test_the_gate_sees_a_slower_command(specs: Specs) -> None:
 def test_a_file_that_was_not_named_says_nothing_of_its_cases() -> None:
     one, other = (f"benchmarks.yml::bench_spec[{name}]" for name in ("one", "other"))
     entry = {"fullname": one, "extra_info": {"ipubench": {"spec": {}}}}
-    assert not is_gone(entry, {"bench_fake.py::bench_fake[x]"})
-    assert is_gone(entry, {other}) and not is_gone(entry, {one, other})
+    assert not gone([entry], {"bench_fake.py::bench_fake[x]"})
+    assert gone([entry], {other}) and not gone([entry], {one, other})
 
 
 @pytest.mark.entry_point
