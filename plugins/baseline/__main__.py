@@ -158,10 +158,14 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     except BaselineError as error:
         print(f"ipubench-baseline: {error}", file=sys.stderr)
         return EXIT_USAGE
-    except BrokenPipeError:
-        # The reader, such as head, has seen enough.
+    except OSError as error:
+        # What is left of the output would fail once more as Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if isinstance(error, BrokenPipeError):
+            return 0  # the reader, such as head, has seen enough
+        what = "the output cannot be written: " if error.filename is None else ""
+        print(f"ipubench-baseline: {what}{error}", file=sys.stderr)
+        return EXIT_USAGE
     return code
 
 

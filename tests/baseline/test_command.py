@@ -123,6 +123,41 @@ def test_show_without_a_match_is_one_message(shell: Shell) -> None:
     shell("show", "nope").assert_code(4).line("there are: main")
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_an_output_that_cannot_be_written_is_one_message(shell: Shell, many: bool) -> None:
+    """Whether it fails while it is written, or as what is left of it is."""
+    shell.store("main", *(entry(str(number)) for number in range(200 if many else 1)))
+    command = [sys.executable, "-m", "ipubench.plugins.baseline", "show", "main", "--json"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            command,
+            cwd=str(shell.folder),
+            env=shell.project.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    message = "ipubench-baseline: the output cannot be written: [Errno 28] No space left on device"
+    assert (ended.returncode, ended.stderr.decode().splitlines()) == (4, [message])
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(shell: Shell) -> None:
+    shell.store("main", *(entry(str(number)) for number in range(200)))
+    command = [sys.executable, "-m", "ipubench.plugins.baseline", "show", "main", "--json"]
+    with subprocess.Popen(
+        command,
+        cwd=str(shell.folder),
+        env=shell.project.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        said = running.stderr.read()
+    assert (running.returncode, said) == (0, b"")
+
+
 @pytest.mark.parametrize("words", [[], ["nothing"], ["show"], ["diff", "a", "b", "--gate=x"]])
 def test_a_wrong_command_line_is_one_message_and_exit_code_4(
     shell: Shell, words: List[str]
