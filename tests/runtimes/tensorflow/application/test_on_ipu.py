@@ -321,8 +321,8 @@ NAMED: Dict[str, Dict[str, Any]] = {
     "resnet50_mlperf_pod16_lars": {
         "allow_recompute": True,
         "norms.experimental.distributed_batch_norm_replica_group_size": 2,
-        "convolutions.poplar_options": {"availableMemoryProportion": "0.15"},
-        "matmuls.poplar_options": {"availableMemoryProportion": "0.15"},
+        "convolutions.poplar_options": {**HALF, "availableMemoryProportion": "0.15"},
+        "matmuls.poplar_options": {**HALF, "availableMemoryProportion": "0.15"},
         "compilation_poplar_options": {
             "target.deterministicWorkers": "portable",
             "opt.internalExchangeOptimisationTarget": "memory",
