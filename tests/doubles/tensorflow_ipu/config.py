@@ -157,6 +157,11 @@ class IPUConfig(_Category):
         for path, value in changed.items():
             if path.endswith("poplar_options"):
                 assert all(isinstance(text, str) for item in value.items() for text in item), path
+        rounding = changed.get("floating_point_behaviour.esr")
+        if rounding is StochasticRoundingBehaviour.REPLICA_IDENTICAL_ONLY:
+            # The SDK says nothing, and rounds to nearest.
+            stable = changed.get("experimental.enable_prng_stability", False)
+            assert stable, "REPLICA_IDENTICAL_ONLY acts with enable_prng_stability only"
         connection = changed.get("device_connection.type", DeviceConnectionType.ALWAYS)
         offline = connection in (DeviceConnectionType.PRE_COMPILE, DeviceConnectionType.NEVER)
         if offline and "device_connection.version" not in changed:

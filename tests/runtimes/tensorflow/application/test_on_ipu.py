@@ -428,6 +428,17 @@ def test_every_other_option_reaches_the_sdk() -> None:
     made.close()
 
 
+def test_rounding_that_is_the_same_in_all_replicas_has_one_seed() -> None:
+    config = replace(SMALL, stochastic_rounding="RI", replicas=2)
+    assert config.seed == 0
+    assert settings_of(config)["experimental.enable_prng_stability"] is True
+    made = step_of(config)
+    assert given("reset_ipu_seed") == {"seed": 0, "experimental_identical_replicas": True}
+    made.close()
+    found = settings_of(config, training=False)  # rounds to nearest
+    assert not {"experimental.enable_prng_stability", "floating_point_behaviour.esr"} & set(found)
+
+
 def test_the_seven_stages_of_a_preset_share_one_ipu(tf: Any) -> None:
     config = replace(POD4["resnet50_mlperf_pod4_bs20"], data="generated")
     recorder.only_arguments = True
