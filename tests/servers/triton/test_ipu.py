@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest
@@ -128,11 +128,34 @@ def test_an_export_that_fails_is_one_message_and_gives_the_ipu_back(
     assert recorder.names()[-1] == "PoplarExecutor.destroy"
 
 
-def test_tensors_that_cannot_be_told_are_named() -> None:
-    assert name_map(["input", "a/Gemm:0", "b/Gemm:0"])["b/Gemm:0"] == "output_0"
-    for names in (["x", "a/Gemm:0"], ["input", "a/Conv:0"]):
-        with pytest.raises(CaseError, match=f"its tensors are {', '.join(names)}"):
-            name_map(names)
+HIDDEN, LOGITS = (f"{i}/{i}/model/classifier/classifier/{i}/{i}/Gemm:0" for i in "03")
+
+
+@pytest.mark.framework
+@pytest.mark.parametrize("names", [["input", HIDDEN, LOGITS], [LOGITS, "input", HIDDEN]])
+def test_of_two_linear_layers_the_last_one_gives_the_logits(
+    names: List[str], poptorch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PopTorch's names come from a set, so their order says nothing."""
+    monkeypatch.setattr(double, "TENSORS", names)
+    served = classifier(dataclasses.replace(SMALL, model="mobilenet-v3-small"))
+    written = served.repository(tmp_path) / "resnet50" / "1" / "name_map.json"
+    served.release()
+    assert json.loads(written.read_text()) == {"input": "input_0", LOGITS: "output_0"}
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["x", "a/Gemm:0"], "x, a/Gemm:0"),
+        (["input", "a/Conv:0"], "input, a/Conv:0"),
+        (["input", "a/Gemm:0", "b/Gemm:0"], "a/Gemm:0, b/Gemm:0"),
+        (["input", "a/fc/Gemm:0", "b/fc/Gemm:0"], "a/fc/Gemm:0, b/fc/Gemm:0"),
+    ],
+)
+def test_tensors_that_cannot_be_told_are_named(names: List[str], shown: str) -> None:
+    with pytest.raises(CaseError, match=f"of the layer 'fc', .* its tensors are {shown}\\."):
+        name_map(names, "fc")
 
 
 @pytest.mark.framework
