@@ -54,7 +54,7 @@ def _groups(config: ApplicationOptions) -> Iterator[Tuple[Tuple[str, ...], str]]
         yield OF_VALIDATION[:2], "of synthetic data nothing comes back that could be validated"
     if not config.ckpts_per_epoch:
         yield OF_CHECKPOINTS, "with ckpts_per_epoch=0 there are no checkpoints"
-    elif config.checkpoint_output_dir and (unseen or not config.validation):
+    elif config.checkpoint_output_dir and not config.validation:
         yield ("clean_dir",), "checkpoints in checkpoint_output_dir that are not validated are kept"
     if not (config.pipeline_splits and (config.training or config.pipelines_validation)):
         yield ("pipeline_schedule",), "it is of a pipeline, and what is measured has one stage"

@@ -51,6 +51,7 @@ def check(config: ApplicationOptions) -> None:
     _check_preprocessing(config)
     _check_system(config)
     _check_program(config)
+    _check_checkpoints(config)
     _check_distribution(config)
     _check_rates(config)
 
@@ -107,6 +108,18 @@ def _check_program(config: ApplicationOptions) -> None:
             f"the {config.validation_images} validation images of {config.dataset} are no whole "
             f"batch of {batches.global_batch_size}: choose a smaller validation_micro_batch_size "
             "or fewer validation_num_replicas"
+        )
+
+
+def _check_checkpoints(config: ApplicationOptions) -> None:
+    """Of synthetic data on IPUs none is kept: variables travel neither way."""
+    kept = f"checkpoint_output_dir={config.checkpoint_output_dir}"
+    if not config.checkpoint_output_dir:
+        kept = "" if config.clean_dir or not config.ckpts_per_epoch else "clean_dir=False"
+    if kept and config.training and config.system != "host" and config.data == "synthetic":
+        raise ValueError(
+            f"{kept} with data=synthetic: weights that IPUs train so do not come back, and the "
+            "checkpoints would have those from before the training; use --data=generated"
         )
 
 

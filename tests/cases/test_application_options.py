@@ -599,6 +599,18 @@ RULES: List[Tuple[Application, Dict[str, Any], type, str]] = [
         "=5 x 4 IPUs a replica in validation are 20 IPUs, .* has, 16: use 4 at most",
     ),
     (RESNET8, {"optimizer": "rmsprop", "weight_decay": 0.1}, PLAIN, "weight_decay=0.1 .* sgd only"),
+    (
+        IPU["resnet8_test"],
+        {"data": "synthetic", "checkpoint_output_dir": "here"},
+        PLAIN,
+        "^checkpoint_output_dir=here with data=synthetic: .* use --data=generated",
+    ),
+    (
+        IPU["resnet8_test"],
+        {"data": "synthetic", "clean_dir": False},
+        PLAIN,
+        "^clean_dir=False with data=synthetic: .* use --data=generated",
+    ),
 ]
 
 
@@ -628,6 +640,11 @@ def test_what_the_rules_allow() -> None:
     dataclasses.replace(IPU["resnet8_test_lars"], replicas=3, validation_num_replicas=3).check()
     dataclasses.replace(BS20, instances=16, ckpt_all_instances=True).check()
     dataclasses.replace(RESNET8, auto_loss_scaling=True).check()
+    kept: Dict[str, Any] = {"checkpoint_output_dir": "here", "clean_dir": False}
+    dataclasses.replace(RESNET8, data="synthetic", **kept).check()
+    dataclasses.replace(IPU["resnet8_test"], data="generated", **kept).check()
+    validated = IPU["resnet50_infer_bs16"]
+    dataclasses.replace(validated, data="synthetic", checkpoint_input_dir="here").check()
     dataclasses.replace(RESNET8, logs_per_epoch=Fraction(1, 5), num_epochs=5).check()
     dataclasses.replace(RESNET8, global_batch_size=64, gradient_accumulation_count=0).check()
 

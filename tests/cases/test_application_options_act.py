@@ -83,12 +83,8 @@ IDLE: Dict[str, Tuple[Dict[str, Any], Dict[str, Any]]] = {
         {"norm_layer": PARAMETERS["norm_layer"], "lr_staircase": True, "clean_dir": False},
     ),
     "synthetic": (
-        {"replicas": 2, "validation": True, "data": "synthetic", "checkpoint_output_dir": "here"},
-        {
-            "validation_micro_batch_size": BATCH + 1,
-            "validation_num_replicas": 1,
-            "clean_dir": False,
-        },
+        {"replicas": 2, "validation": True, "data": "synthetic"},
+        {"validation_micro_batch_size": BATCH + 1, "validation_num_replicas": 1},
     ),
     "validation": (
         {"training": False, "validation": True, "validation_micro_batch_size": BATCH},
