@@ -119,6 +119,11 @@ class Classifier(ClassifierOptions, NetworkOptions):
                 f"need {self.shards - 1}"
             )
         proportions = len(self.available_memory_proportion)
+        if self.shards == 1 and proportions > 1:
+            raise ValueError(
+                f"available_memory_proportion has {proportions} values, and a network on one IPU "
+                "takes one"
+            )
         if proportions not in (0, 1, PROPORTIONS_PER_SHARD * self.shards):
             raise ValueError(
                 f"available_memory_proportion has {proportions} values: give one, or for each of "

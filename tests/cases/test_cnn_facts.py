@@ -230,6 +230,13 @@ def test_contradictions_are_refused(changes: Dict[str, Any], message: str) -> No
         config.check()
 
 
+def test_proportions_of_memory_of_stages_need_stages() -> None:
+    config = dataclasses.replace(inference.IPU["resnet50"], available_memory_proportion=(0.1,))
+    config.check()
+    with pytest.raises(ValueError, match="has 2 values, and a network on one IPU takes one"):
+        dataclasses.replace(config, available_memory_proportion=(0.1, 0.2)).check()
+
+
 def test_instances_of_a_host_do_not_train_together() -> None:
     """Their gradients would have to be exchanged."""
     config = dataclasses.replace(training.HOST["resnet50"], instances=2)
