@@ -35,7 +35,7 @@ SMALL = dataclasses.replace(
     request_batch_size=ROWS,
 )
 COMPILATION = {
-    "target.deterministicWorkers": "portable",
+    "target.deterministicWorkers": "false",
     "opt.internalExchangeOptimisationTarget": "memory",
 }
 

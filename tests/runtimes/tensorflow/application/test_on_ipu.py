@@ -324,7 +324,7 @@ NAMED: Dict[str, Dict[str, Any]] = {
         "convolutions.poplar_options": {**HALF, "availableMemoryProportion": "0.15"},
         "matmuls.poplar_options": {**HALF, "availableMemoryProportion": "0.15"},
         "compilation_poplar_options": {
-            "target.deterministicWorkers": "portable",
+            "target.deterministicWorkers": "false",
             "opt.internalExchangeOptimisationTarget": "memory",
         },
         "optimizations.maximum_cross_replica_sum_buffer_size": 52428800,
@@ -342,7 +342,7 @@ def settings_of(config: Application, training: bool = True) -> Dict[str, Any]:
 
 
 ALWAYS: Dict[str, Any] = {
-    "compilation_poplar_options": {"target.deterministicWorkers": "portable"},
+    "compilation_poplar_options": {"target.deterministicWorkers": "false"},
     "device_connection.type": "ON_DEMAND",
     "device_connection.enable_remote_buffers": True,
 }
@@ -501,6 +501,8 @@ def test_instances_average_what_they_log_and_only_the_first_saves(
     made = step_of(config)
     made.compile()
     assert recorder.configured["experimental.enable_prng_stability"] is True
+    engine = recorder.configured["compilation_poplar_options"]
+    assert engine == {"target.deterministicWorkers": "portable"}
     assert given("reset_ipu_seed")["experimental_identical_replicas"] is True
     assert given("PopDistStrategy.__init__") == {"add_ipu_cross_replica_reductions": False}
     assert given("set_ipu_config")["ipus_per_replica"] == config.shards

@@ -313,7 +313,7 @@ def test_a_published_configuration_becomes_a_pipeline(
         "matmuls.poplar_options": {"partialsType": "half"},
         "norms.use_stable_statistics": True,
         "compilation_poplar_options": {
-            "target.deterministicWorkers": "portable",
+            "target.deterministicWorkers": "false",
             "opt.internalExchangeOptimisationTarget": "balanced",
         },
         "optimizations.maximum_cross_replica_sum_buffer_size": 10 << 20,
@@ -321,6 +321,15 @@ def test_a_published_configuration_becomes_a_pipeline(
     }
     made.close()
     assert not recorder.attached
+
+
+@pytest.mark.parametrize(("seed", "workers"), [(0, "false"), (3, "portable")])
+def test_threads_are_deterministic_with_a_seed(seed: int, workers: str) -> None:
+    made = step(options(seed=seed))
+    made.build()
+    found = recorder.configured["compilation_poplar_options"]
+    assert found["target.deterministicWorkers"] == workers
+    made.close()
 
 
 def test_two_proportions_a_shard_are_given_to_the_stages() -> None:

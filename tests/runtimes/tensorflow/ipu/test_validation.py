@@ -189,7 +189,7 @@ def test_a_published_configuration_becomes_a_loop(
         **stable,
         "convolutions.poplar_options": half,
         "matmuls.poplar_options": half,
-        "compilation_poplar_options": {"target.deterministicWorkers": "portable"},
+        "compilation_poplar_options": {"target.deterministicWorkers": "false"},
         "optimizations.maximum_cross_replica_sum_buffer_size": 10 << 20,
         "floating_point_behaviour.nanoo": True,
     }
