@@ -19,6 +19,8 @@ from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX
 
 MAX_SEED = 2**31 - 1  # TensorFlow's seeds are int32
 MAX_EPOCHS = 10**6
+MAX_PREFETCH = 255  # the depth of an IPUInfeedQueue
+LARGEST = (("seed", MAX_SEED), ("num_epochs", MAX_EPOCHS), ("prefetch_depth", MAX_PREFETCH))
 # The proportions of memory of one stage: for convolutions and for matrix products.
 PROPORTIONS_PER_STAGE = 2
 
@@ -35,7 +37,7 @@ def check(config: ApplicationOptions) -> None:
     """Raise ValueError for the first contradiction."""
     if not (config.training or config.validation):
         raise ValueError("training and validation are both off: nothing is left to measure")
-    for name, largest in (("seed", MAX_SEED), ("num_epochs", MAX_EPOCHS)):
+    for name, largest in LARGEST:
         if getattr(config, name) > largest:
             raise ValueError(f"{name}={getattr(config, name)} is above the largest, {largest}")
     check_parameters(

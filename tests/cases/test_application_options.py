@@ -599,6 +599,7 @@ RULES: List[Tuple[Application, Dict[str, Any], type, str]] = [
         "=5 x 4 IPUs a replica in validation are 20 IPUs, .* has, 16: use 4 at most",
     ),
     (RESNET8, {"optimizer": "rmsprop", "weight_decay": 0.1}, PLAIN, "weight_decay=0.1 .* sgd only"),
+    (RESNET8, {"prefetch_depth": 256}, PLAIN, "^prefetch_depth=256 is above the largest, 255"),
     (
         IPU["resnet8_test"],
         {"data": "synthetic", "checkpoint_output_dir": "here"},
@@ -640,6 +641,7 @@ def test_what_the_rules_allow() -> None:
     dataclasses.replace(IPU["resnet8_test_lars"], replicas=3, validation_num_replicas=3).check()
     dataclasses.replace(BS20, instances=16, ckpt_all_instances=True).check()
     dataclasses.replace(RESNET8, auto_loss_scaling=True).check()
+    dataclasses.replace(IPU["resnet8_test"], prefetch_depth=255).check()
     kept: Dict[str, Any] = {"checkpoint_output_dir": "here", "clean_dir": False}
     dataclasses.replace(RESNET8, data="synthetic", **kept).check()
     dataclasses.replace(IPU["resnet8_test"], data="generated", **kept).check()
