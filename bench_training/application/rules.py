@@ -12,7 +12,7 @@ from typing import Any, Iterator, Tuple, TypeVar
 from ipubench.bench_training.application.parameters import GROUPS, check_parameters
 from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
 from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
-from ipubench.fixtures.runtimes.tensorflow.pipelines import check_training
+from ipubench.fixtures.runtimes.tensorflow.pipelines import check_training, check_validation
 from ipubench.models.tensorflow.cnn.blocks import cut_at
 from ipubench.models.tensorflow.cnn.named_blocks import norm_channels
 from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX
@@ -145,6 +145,9 @@ def _check_pipeline(config: ApplicationOptions) -> None:
     if config.system != "host" and config.training and stages > 1:
         count = config.batches.gradient_accumulation
         check_training(config.pipeline_schedule, config.stage_ipus, count)
+    if config.system != "host" and config.validation and config.pipelines_validation:
+        count = config.validation_batches.gradient_accumulation
+        check_validation(config.pipeline_schedule, config.stage_ipus, count)
     proportions = config.available_memory_proportion
     if len(proportions) > 1 and stages == 1:
         raise UnallowedConfigurationError(

@@ -8,6 +8,7 @@ from typing import Any, Tuple
 import pytest
 
 from ipubench.bench_training.application.case import Application
+from ipubench.bench_training.bench_application import POD4
 from ipubench.bench_training.bench_cnn_tensorflow import POD16
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.tensorflow.pipelines import at_once, check_training
@@ -100,6 +101,27 @@ def test_interleaved_stages_do_not_train_on_one_ipu() -> None:
     replace(interleaved, training=False, pipeline_validation_model=True).check()
     replace(interleaved, system="host").check()
     check_training("Sequential", (0, 0, 1), 1)
+
+
+def test_validation_refuses_what_would_be_refused_once_the_ipus_are_attached(tf: Any) -> None:
+    seven = (0, 0, 1, 1, 2, 2, 3)
+    config = replace(
+        POD4["resnet50_mlperf_pod4_bs20"],
+        training=False,
+        pipeline_validation_model=True,
+        replicas=1,
+        dbn_replica_group_size=1,
+        device_mapping=seven,
+    )
+    config.check()  # Sequential
+    replace(config, pipeline_schedule="Grouped").check()
+    interleaved = replace(config, pipeline_schedule="Interleaved")
+    with pytest.raises(ValueError, match="has 3 micro batches .*: the 14 of a batch of validation"):
+        interleaved.check()
+    with pytest.raises(tf.errors.FailedPreconditionError, match="multiple of 3"):
+        check_count(14, list(seven), PipelineSchedule.Interleaved, False)
+    replace(interleaved, device_mapping=(0, 1, 2, 3, 3, 3, 3)).check()
+    replace(interleaved, pipeline_validation_model=False).check()
 
 
 @pytest.mark.parametrize("schedule", ["Grouped", "Interleaved", "Sequential"])
