@@ -323,6 +323,26 @@ def test_a_published_configuration_becomes_a_pipeline(
     assert not recorder.attached
 
 
+@pytest.mark.parametrize(
+    ("shards", "changes", "offloaded"),
+    [
+        (2, {}, True),
+        (1, {}, True),
+        (1, {"gradient_accumulation_count": 1}, False),
+        (1, {"disable_variable_offloading": True}, False),
+    ],
+)
+def test_the_record_says_whether_variables_are_offloaded(
+    shards: int, changes: Dict[str, Any], offloaded: bool
+) -> None:
+    made = ready(options(shards, **changes))
+    assert made.describe()["options"]["variable_offloading"] is offloaded
+    name = "pipeline" if shards > 1 else "GradientAccumulationOptimizerV2.__init__"
+    given = [how["offload_weight_update_variables"] for of, how in recorder.calls if of == name]
+    assert any(given) == offloaded
+    made.close()
+
+
 @pytest.mark.parametrize(("seed", "workers"), [(0, "false"), (3, "portable")])
 def test_threads_are_deterministic_with_a_seed(seed: int, workers: str) -> None:
     made = step(options(seed=seed))
