@@ -43,6 +43,7 @@ GROUPED = {
 BENCHMARKS = {
     "resnet50_infer_gen_pod4": ("resnet50", 64, True),
     "resnet50_minlatency": ("resnet50", 0, False),
+    "resnext101": ("resnext101", 32, True),  # of SDK 3.0 and 3.1
     "efficientnet_b0": ("efficientnet-b0", 64, True),
     "efficientnet_b0_minlatency": ("efficientnet-b0", 0, False),
     "efficientnet_b0_gn": ("efficientnet-b0-g16-gn", 64, True),
