@@ -121,10 +121,9 @@ def recurrence(
 ) -> Any:
     """Return the hidden states [T, B, H] of a layer with one product a timestep.
 
-    ``parts`` [T, B, G]: what the inputs contribute, or what ``part_of`` makes it of, a timestep
-    [B, ...] at a time; ``weights`` [H, G]: what the hidden state, zero at first, is multiplied
-    with; ``memory``: what else the cell carries, at first. Without ``training`` there is no
-    gradient, and only then ``part_of``.
+    ``parts`` [T, B, G]: what the inputs contribute; or, without ``training``, of what ``part_of``
+    makes a timestep's part. ``weights`` [H, G]: what the hidden state, zero at first, is multiplied
+    with; ``memory``: what else the cell carries, at first. Without ``training`` no gradient.
     """
     weights = tf.convert_to_tensor(weights)
     compiled = one_kernel(tf, cell, form)
