@@ -118,11 +118,13 @@ class Service:
         self, address: str, method: str = "GET", body: Optional[Dict[str, str]] = None
     ) -> bytes:
         data = None if body is None else json.dumps(body).encode()
-        headers = {**self.headers, "Content-Type": "application/json"}
         try:
             request = urllib.request.Request(  # noqa: S310  (the job names the service)
-                address, data, headers, method=method
+                address, data, {"Content-Type": "application/json"}, method=method
             )
+            for name, value in self.headers.items():
+                # The token is for this address, and not for one that an answer leads to.
+                request.add_unredirected_header(name, value)
             with urllib.request.urlopen(  # noqa: S310
                 request, timeout=TIMEOUT_SECONDS
             ) as answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ipubench.plugins.report.comment import main
-from tests.support.comments import Comments
+from tests.support.comments import Comments, serving
 
 
 @pytest.fixture(params=["github", "gitlab"])
@@ -80,6 +81,15 @@ def test_a_refusal_is_one_message(job: Comments, capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().err
     assert "403 Forbidden" in said and "may the job's token write comments?" in said
     assert "secret" not in said
+
+
+def test_the_token_is_not_sent_on_to_where_an_answer_leads(job: Comments) -> None:
+    with serving() as other:
+        job.elsewhere = f"http://127.0.0.1:{other.server_address[1]}/"
+        with contextlib.suppress(SystemExit):
+            main(["summary.md", "--name=benchmarks"])
+        assert [token is not None for token in job.tokens] == [True]
+        assert other.tokens == [None]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", " \t"])

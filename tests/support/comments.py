@@ -24,6 +24,9 @@ class Comments(HTTPServer):
         self.refuses = False
         #: What is answered in place of the comments.
         self.odd: Optional[bytes] = None
+        #: Where all questions are sent on to.
+        self.elsewhere = ""
+        self.tokens: List[Optional[str]] = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -33,6 +36,13 @@ class Handler(BaseHTTPRequestHandler):
         server, url = self.server, urlsplit(self.path)
         server.asked.append((self.command, url.path))
         token = self.headers["Authorization"] or self.headers["PRIVATE-TOKEN"]
+        server.tokens.append(token)
+        if server.elsewhere:
+            self.send_response(302)
+            self.send_header("Location", server.elsewhere)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         if server.refuses or token not in ("Bearer one-secret", "one-secret"):
             self.send(403, {"message": f"Resource not accessible with {token}"})
             return
