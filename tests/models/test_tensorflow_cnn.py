@@ -20,6 +20,7 @@ from ipubench.models.tensorflow.cnn.operations import (
     ungrouped,
 )
 from ipubench.models.tensorflow.cnn.run import ForwardPass
+from tests.support.kernels import needs_exact_bfloat16
 from tests.support.tensorflow_cnn import copy_to_torch, vary_norms, without_weights
 
 pytestmark = pytest.mark.framework
@@ -335,6 +336,7 @@ def test_a_group_norm_that_is_given_replaces_ours(tf: Any) -> None:
 def test_a_bfloat16_gradient_is_the_exact_one_rounded(
     tf: Any, kernel_shape: Tuple[int, ...], size: int, stride: int
 ) -> None:
+    needs_exact_bfloat16()
     random = np.random.default_rng(5)
     values = random.standard_normal((2, size, size, 16))
     kernel = random.standard_normal(kernel_shape)

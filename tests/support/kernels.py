@@ -14,6 +14,8 @@ import pytest
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.machine.onednn import tensorflow_has_onednn
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 
@@ -36,6 +38,15 @@ def no_images() -> ImageFolder:
 
 
 DATA = Data(no_images)
+
+
+def needs_exact_bfloat16() -> None:
+    """Skip where the suite itself computes in float32, as oneDNN's bfloat16 is worse there."""
+    if tensorflow_has_onednn() and not CpuDevice().fast_bfloat16:
+        pytest.skip(
+            "TensorFlow computes with oneDNN, which needs AVX512_BF16 or AMX for bfloat16; "
+            "TF_ENABLE_ONEDNN_OPTS=0 runs this with TensorFlow's own operations"
+        )
 
 
 def built(config: CaseConfig, **changes: Any) -> TensorFlowStep:
