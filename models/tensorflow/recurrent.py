@@ -125,7 +125,6 @@ def recurrence(
     makes a timestep's part. ``weights`` [H, G]: what the hidden state, zero at first, is multiplied
     with; ``memory``: what else the cell carries, at first. Without ``training`` no gradient.
     """
-    weights = tf.convert_to_tensor(weights)
     compiled = one_kernel(tf, cell, form)
     hidden = tf.zeros([parts.shape[1], weights.shape[0]], weights.dtype)
 
