@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.runtimes.step import Step
@@ -99,14 +99,19 @@ class Meter(StepMeter):
         given = "batches_per_step" in self.case.overrides
         if step.calibrated:  # an IPU's step knows its own
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
-        first = timed_call(step, clock)
         asked = step.batches_per_step
-        self._shorten(step, first)
-        shortened = self._share * step.batches_per_step / asked
+        first, last, used = self._first_calls(step)
+        length = step.batches_per_step
+        shortened = self._share * length / asked
         found = self._choose_batches(step, calibrated=step.calibrated and not given)
-        used = asked + found.batches
-        alike = first if step.batches_per_step == asked else None
-        dropped = warm_up(step, clock, self._most_warm_up(), found.seconds, used, alike)
+        used += found.batches
+        before, alike = found.seconds, None
+        if step.batches_per_step == length:
+            if step.compiled_by_running:
+                before = [last, *before]
+            else:
+                alike = last
+        dropped = warm_up(step, clock, self._most_warm_up(), before, used, alike)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()), shortened)
 
     def on_built(self, step: Step) -> None:
@@ -115,11 +120,23 @@ class Meter(StepMeter):
         if peak is not None and self._adapts(step):
             self._share = step.lighten(LONGEST_BATCH_SECONDS * USUAL_SHARE_OF_PEAK * peak)
 
-    def _shorten(self, step: Step, seconds: float) -> None:
-        """Have a round be shorter where its first call took too large a share of the budget."""
+    def _first_calls(self, step: Step) -> Tuple[float, float, int]:
+        """Run the first call, and longer ones up to the length that a round is to have.
+
+        A call that takes too large a share of the budget is the last. Returns the seconds of the
+        first and of the last one, and the batches of all.
+        """
+        lengths = [step.batches_per_step]
+        if not step.calibrated and self._adapts(step):
+            lengths = step.lengths()
         most = LONGEST_ROUND_SHARE * self.config.option.budget
-        if seconds > most and not step.calibrated and self._adapts(step):
-            step.shorten(seconds / most)
+        seconds: List[float] = []
+        for length in lengths:
+            step.batches_per_step = length
+            seconds.append(timed_call(step, self.device.clock))
+            if 2 * seconds[-1] > most:
+                break
+        return seconds[0], seconds[-1], sum(lengths[: len(seconds)])
 
     def _adapts(self, step: Step) -> bool:
         """Whether the command line leaves it to the machine how long a round is."""

@@ -35,30 +35,23 @@ class Requests(RequestStep):
         return {}
 
 
-@pytest.mark.parametrize(
-    ("factor", "left"), [(1.0, 32), (1.5, 16), (2.0, 16), (3.0, 8), (100.0, 8)]
-)
-def test_the_requests_of_a_round_are_halved(factor: float, left: int) -> None:
-    step = Requests(clients=4, each=8)
-    step.shorten(factor)
-    assert step.batches_per_step == left
+def test_rounds_may_have_half_of_the_requests_or_a_quarter() -> None:
+    assert Requests(clients=4, each=8).lengths() == [8, 16, 32]
 
 
 def test_an_ipu_keeps_its_requests() -> None:
-    step = Requests(clients=4, each=8, on_host=False)
-    step.shorten(100.0)
-    assert step.batches_per_step == 32
+    assert Requests(clients=4, each=8, on_host=False).lengths() == [32]
 
 
-@given(st.integers(1, 64), st.integers(1, 500), st.floats(1, 1e6))
-def test_every_client_has_the_same_number_of_requests(
-    clients: int, each: int, factor: float
-) -> None:
-    step = Requests(clients, each)
-    step.shorten(factor)
-    left, rest = divmod(step.batches_per_step, clients)
-    assert not rest
-    assert min(each, LEAST_EACH) <= left <= each
+@given(st.integers(1, 64), st.integers(1, 500))
+def test_every_client_has_the_same_number_of_requests(clients: int, each: int) -> None:
+    lengths = Requests(clients, each).lengths()
+    assert lengths[-1] == clients * each
+    assert lengths == sorted(set(lengths))
+    for length in lengths:
+        left, rest = divmod(length, clients)
+        assert not rest
+        assert min(each, LEAST_EACH) <= left <= each
 
 
 FIXED = ["-k", "beta-synthetic", "--set=requests=64", "--set=batch_seconds=0.1"]
