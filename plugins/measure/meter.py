@@ -105,13 +105,8 @@ class Meter(StepMeter):
         shortened = self._share * length / asked
         found = self._choose_batches(step, calibrated=step.calibrated and not given)
         used += found.batches
-        before, alike = found.seconds, None
-        if step.batches_per_step == length:
-            if step.compiled_by_running:
-                before = [last, *before]
-            else:
-                alike = last
-        dropped = warm_up(step, clock, self._most_warm_up(), before, used, alike)
+        alike = last if step.batches_per_step == length else None
+        dropped = warm_up(step, clock, self._most_warm_up(), found.seconds, used, alike)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()), shortened)
 
     def on_built(self, step: Step) -> None:
