@@ -28,7 +28,7 @@ HOST_INSTANCES = load_presets(PRESETS, "host_instances", Direct)
 DATA = ("synthetic", "generated", "real")
 
 
-@cases(*HOST.entries, data=DATA, rare_on_cpu=("generated",))
+@cases(*HOST.entries, data=DATA, rare_on_cpu=("generated",), sweep_on_cpu=("bs1-real",))
 @cases(*HOST_INSTANCES.entries)
 @cases(*IPU.entries)
 @cases(*M2000.entries)

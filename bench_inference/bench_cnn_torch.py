@@ -31,8 +31,9 @@ DATA = ("synthetic", "generated", "real")
 
 
 @cases(*OPENVINO.entries, data=("synthetic",))
-# Images that lie in a CPU's own memory anyway say what synthetic ones do.
-@cases(*HOST.entries, data=DATA, rare_on_cpu=("generated",))
+# Images that lie in a CPU's own memory anyway say what synthetic ones do, and a batch of 16 what
+# decoding costs.
+@cases(*HOST.entries, data=DATA, rare_on_cpu=("generated",), sweep_on_cpu=("bs1-real",))
 @cases(*IPU.entries, data=DATA)
 @cases(*IPU_OTHERS.entries, data=DATA, tier=NAMED)
 @cases(*POD4.entries)

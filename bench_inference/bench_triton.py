@@ -85,9 +85,13 @@ CLIENTS = (1, 4, 8)
 REQUEST_TYPES = ("sync", "async")
 
 
-@cases(*OPENVINO.at("clients", CLIENTS, usual=(4,)), request_type=REQUEST_TYPES)
-# More clients than cores only wait longer: 8 of them come with --sweep.
-@cases(*HOST.at("clients", CLIENTS, usual=(1, 4)), request_type=REQUEST_TYPES)
+# A usual run on a CPU: one client that waits for each answer and four that do not. Eight, more than
+# the cores, only wait longer.
+INNER = ("clients1-async-real", "clients4-sync-real")
+
+
+@cases(*OPENVINO.at("clients", CLIENTS, usual=(4,)), request_type=REQUEST_TYPES, sweep_on_cpu=INNER)
+@cases(*HOST.at("clients", CLIENTS, usual=(1, 4)), request_type=REQUEST_TYPES, sweep_on_cpu=INNER)
 @cases(*IPU.at("clients", CLIENTS, usual=CLIENTS), request_type=REQUEST_TYPES)
 def bench_triton(config, triton, data, meter):
     step = triton.inference(config.network(), config, config.feed(data))

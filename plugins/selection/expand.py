@@ -5,12 +5,22 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set
+from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set
 
 import pytest
 
 from ipubench.fixtures import devices
-from ipubench.fixtures.case.cases import NO_AXES, RARE, USUAL, Case, Entry, Family, Sweep, case_key
+from ipubench.fixtures.case.cases import (
+    NO_AXES,
+    RARE,
+    SWEEP,
+    USUAL,
+    Case,
+    Entry,
+    Family,
+    Sweep,
+    case_key,
+)
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, resolve_key
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
@@ -94,8 +104,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for mark in marks:
         axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
         quick, tier = mark.kwargs.get("quick"), mark.kwargs.get("tier", USUAL)
-        usual_data = selection.device == "cpu" and option.data is None
-        rare = mark.kwargs.get("rare_on_cpu", ()) if usual_data else ()
+        everything = selection.device != "cpu" or option.data is not None
         for entry in mark.args:
             family = Family.of(entry, axes)
             for case in expand(
@@ -106,10 +115,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 # A swept option that is set makes one case of several.
                 selection.base_ids.setdefault(now, set()).add(case.base_id)
                 if case.tier == USUAL:
-                    seldom = case.config.data in rare and "data" not in case.overrides
-                    case = dataclasses.replace(case, tier=RARE if seldom else tier)
+                    named = {"data", family.swept, *axes}
+                    here = tier if everything else _tier_on_cpu(case, mark.kwargs, named) or tier
+                    case = dataclasses.replace(case, tier=here)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
     metafunc.parametrize("case", list(params.values()), indirect=True)
+
+
+def _tier_on_cpu(case: Case, declared: Mapping[str, Any], named: Set[str]) -> str:
+    """Return the tier of a case that a usual run on a CPU leaves out, else ''.
+
+    ``named``: what identifiers name; who sets one of these has chosen among the cases.
+    """
+    if case.config.data in declared.get("rare_on_cpu", ()) and "data" not in case.overrides:
+        return RARE
+    inner = tuple(f"-{end}" for end in declared.get("sweep_on_cpu", ()))
+    return SWEEP if case.base_id.endswith(inner) and not case.overrides & named else ""
 
 
 def _quick(entry: Entry, names: Optional[Sequence[str]]) -> Optional[Sequence[str]]:

@@ -114,12 +114,54 @@ def test_what_starts_soonest_comes_first(environment: Dict[str, str]) -> None:
     assert "bench_triton" in lines[0] and "bench_cnn_torch" in lines[-1]
 
 
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["-k", "resnet50 and triton"], ["1-sync", "4-async", "openvino-4-async"]),
+        (["-k", "resnet50-clients4-sync"], ["4-sync"]),
+        (
+            ["-k", "resnet50-clients and triton", "--data=real"],
+            ["1-sync", "1-async", "4-sync", "4-async"],
+        ),
+        (["-k", "resnet50-clients", "--set=request_type=sync"], ["1-sync", "4-sync"]),
+        (["-k", "resnet50-clients", "--set=clients=2"], ["2-sync", "2-async"]),
+        (["-k", "resnet50-clients", "--set=steps=2"], ["1-sync", "4-async"]),
+    ],
+)
+def test_a_cpu_leaves_out_the_cases_that_say_what_others_say(
+    words: List[str], names: List[str], environment: Dict[str, str]
+) -> None:
+    path = "bench_inference/bench_triton.py"
+    outcome = run(environment, "--collect-only", "-q", "--device=cpu", *words, path)
+    found = re.findall(r"\[resnet50-(\S+)-real", outcome.assert_code(0).text)
+    assert [name.replace("clients", "") for name in found] == names
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ([], ["bs1-synthetic", "bs16-synthetic", "bs16-real"]),
+        (["--data=generated"], ["bs1-generated", "bs16-generated"]),
+        (["--data=real"], ["bs1-real", "bs16-real"]),
+        (["-k", "resnet34-bs1-generated"], ["bs1-generated"]),
+        (["-k", "resnet34-bs1 and not bs16"], ["bs1-synthetic", "bs1-real"]),
+        (["--set=micro_batch_size=1"], ["bs1-synthetic", "bs1-real"]),
+    ],
+)
+def test_on_a_cpu_one_batch_size_has_real_data(
+    words: List[str], names: List[str], environment: Dict[str, str]
+) -> None:
+    keyword = [] if "-k" in words else ["-k", "resnet34"]
+    outcome = run(environment, "--collect-only", "-q", "--device=cpu", *keyword, *words, NETWORKS)
+    assert re.findall(r"\[resnet34-(\S+)\]", outcome.assert_code(0).text) == names
+
+
 def test_a_dataset_outside_the_project_is_a_path_not_a_test(
     tmp_path: Path, environment: Dict[str, str]
 ) -> None:
     words = ["--collect-only", "-q", "-k", "resnet50", "--device=cpu"]
     outcome = run(environment, *words, f"--dataset-dir={tmp_path}").assert_code(0)
-    outcome.line("bench_cnn_torch[resnet50-bs1-real]")
+    outcome.line("bench_cnn_torch[resnet50-bs16-real]")
 
 
 @pytest.mark.parametrize("inside", ["", "project/images"])

@@ -69,6 +69,7 @@ def test_a_network_is_served_and_answers_as_it_does_without_a_server(tmp_path: P
         tmp_path,
         "-k",
         "resnet50-clients1",
+        "--sweep",
         "--batches-per-step=4",
         "--set=micro_batch_size=2",
     ).assert_code(0)
