@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from ipubench.fixtures.machine.garbage import end_without_collecting
+
 if TYPE_CHECKING:
     import pytest
 
@@ -82,6 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     _register(config.pluginmanager, "plugins.measure.benchmark_fixture")
+    end_without_collecting()
 
 
 def _register(pluginmanager: pytest.PytestPluginManager, module: str) -> None:
