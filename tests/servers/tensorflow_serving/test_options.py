@@ -204,5 +204,5 @@ def test_a_port_in_use_is_one_message(tmp_path: Path) -> None:
             Served("m", tmp_path), None, tmp_path / "log", tmp_path, device=CpuDevice(), port=port
         )
         with pytest.raises(CaseError, match=f"port={port}: another program listens on 127.0.0.1"):
-            server.start()
+            server.launch()
     assert not server.alive

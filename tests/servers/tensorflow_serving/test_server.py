@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any, Iterator, List
@@ -12,10 +13,15 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.tfds import pipeline
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.machine.process import answers
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.servers.tensorflow_serving.requests import ServingRequests, images_of
+from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 from ipubench.fixtures.servers.tensorflow_serving.saved_model import Model
+from ipubench.fixtures.servers.tensorflow_serving.server import Served, ServingServer
 from tests.machine.test_process import runs
-from tests.support.serving import BATCH, ROWS, SmallRuntime, program
+from tests.support.serving import BATCH, ROWS, SMALL, SmallRuntime, feed, program
 
 pytestmark = pytest.mark.framework
 tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: make setup installs it")
@@ -387,3 +393,52 @@ def test_a_model_that_cannot_be_loaded_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "001" / "saved_model.pb").write_bytes(b"torn")
     with pytest.raises(ValueError, match="001 cannot be loaded"):
         Model(tf, tmp_path)
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[ServingServer]:
+    """The project's own server of a folder that is not there yet."""
+    served = Served("small", tmp_path / "model")
+    server = ServingServer(served, None, tmp_path / "log", tmp_path, device=CpuDevice())
+    server.launch()
+    try:
+        server.process.wait_until(lambda: answers(server.port), LIMIT)
+        yield server
+    finally:
+        server.stop()
+
+
+def test_the_own_server_waits_for_a_version_and_ends_when_asked_to(waiting: ServingServer) -> None:
+    assert not waiting.has_model() and waiting.alive
+    process = waiting.process
+    waiting.stop()
+    assert process.exit_code == 0 and process.last_lines() == []
+
+
+def test_the_own_server_loads_the_version_that_appears(
+    waiting: ServingServer, served: SmallRuntime, tmp_path: Path
+) -> None:
+    (tmp_path / "model").mkdir()
+    shutil.copytree(str(served.exported.base / "001"), str(tmp_path / "model" / "unfinished"))
+    assert not waiting.has_model()
+    (tmp_path / "model" / "unfinished").rename(tmp_path / "model" / "002")
+    waiting.wait_for_model()
+    answer = waiting.predict(request(pixels(BATCH)), LIMIT)
+    assert answer.model_spec.version.value == 2
+
+
+def test_a_network_that_cannot_be_exported_leaves_no_server(tmp_path: Path) -> None:
+    def network(tf: Any) -> Any:
+        pids.append(runtime.server.process.pid)
+        raise ValueError("no such network")
+
+    pids: List[Any] = []
+    device = CpuDevice()
+    runtime = ServingRuntime(TensorFlowHost(device), device, tmp_path / "logs", tuned=True)
+    try:
+        runtime.inference(network, SMALL, feed(SMALL))
+        with pytest.raises(CaseError, match="no such network"):
+            runtime.serve()
+        assert len(pids) == 1 and not runs(pids[0]) and not runtime.running
+    finally:
+        runtime.close()
