@@ -41,6 +41,8 @@ CANARIES_AROUND_BACKGROUND_WORK = 20
 LEAST_LATENCY_SAMPLES = 10
 MOST_LATENCY_SAMPLES = 200
 LATENCY_SHARE_OF_BUDGET = 0.1
+# Of a run so many times longer than what may disturb it, hardly any is disturbed.
+MUCH_LONGER = 10.0
 # A measured ceiling is the best of several tries within this time.
 PEAK_SECONDS = 0.5
 
@@ -272,11 +274,14 @@ def batch_latencies(step: Step, clock: Clock, budget: float) -> List[float]:
 def steady_rate(work: Work, clock: Clock, ahead: float, most_seconds: float = math.inf) -> float:
     """Return the amount per second of repeated runs, after the ``ahead`` that was waiting.
 
-    What was waiting is given up after ``most_seconds``, but for the run at their end.
+    What was waiting is given up after ``most_seconds``, but for the run at their end; where that is
+    much longer, it is the rate's.
     """
     waiting, start = ahead, clock()
     while waiting > 0 and clock() - start < most_seconds:
-        work.run()
+        seconds = timed(work.run, clock)
+        if seconds > MUCH_LONGER * most_seconds:
+            return work.amount / seconds
         waiting -= work.amount
     runs, spent = 0, 0.0
     while spent < PEAK_SECONDS:

@@ -256,7 +256,9 @@ def test_a_steady_rate_leaves_out_what_was_waiting() -> None:
     assert rate == pytest.approx(10.0)
 
 
-@pytest.mark.parametrize(("most_seconds", "runs"), [(math.inf, 8 + 2), (0.5, 2 + 2), (0.0, 2)])
+@pytest.mark.parametrize(
+    ("most_seconds", "runs"), [(math.inf, 8 + 2), (0.5, 2 + 2), (0.05, 1 + 2), (0.02, 1), (0.0, 2)]
+)
 def test_waiting_ends_with_what_was_waiting_or_with_its_time(
     most_seconds: float, runs: int
 ) -> None:
