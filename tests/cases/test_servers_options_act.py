@@ -52,6 +52,7 @@ class Told:
         self.said: List[Any] = []
         self._folder = folder
         servers = "ipubench.fixtures.servers"
+        server = "ipubench.fixtures.machine.loopback.LocalServer"
         for name, stand_in in {
             f"{servers}.request_step.Clients": self.clients,
             f"{servers}.triton.server.find_installation": lambda _: Installation(folder, folder),
@@ -62,19 +63,20 @@ class Told:
             f"{servers}.triton.step.TritonStep._answer": lambda step, _: step._runtime._expected,
             f"{servers}.tensorflow_serving.server.ServingServer.predict": lambda *_: self.predict(),
             f"{servers}.tensorflow_serving.runtime.ServingRuntime.compare": lambda *_: 0.0,
-            "ipubench.fixtures.machine.loopback.LocalServer.start": lambda server: self.start(
-                server
-            ),
+            f"{server}.launch": lambda server: self.launch(server),
+            f"{server}.wait_for_model": lambda server: self.load(server),
         }.items():
             monkeypatch.setattr(name, stand_in)
         # Real files are decoded by so many threads.
         monkeypatch.setattr(f"{servers}.images.ThreadPoolExecutor", self.pool)
 
-    def start(self, server: Any) -> None:
+    def launch(self, server: Any) -> None:
         server.port = server.port or 1
-        process = server._process = server.new_process()
-        command = process._wanted["command"]
-        self.said += [command, *self.files(command)]
+        server._process = server.new_process()
+        self.said.append(server._process._wanted["command"])
+
+    def load(self, server: Any) -> None:
+        self.said += self.files(server._process._wanted["command"])
         python_model = next(self._folder.rglob("model.py"), None)
         if python_model is not None:
             facts = {"engine": "", "threads": 1}
