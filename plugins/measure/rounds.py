@@ -227,14 +227,15 @@ def warm_up(
     Batches that background workers prepared before the first round are used up as well. Without
     these, after ``most_seconds`` one round is enough. ``before`` are rounds that have been run, and
     ``used`` are the batches of every call before these, which workers had prepared too. ``first``
-    is the time of a first call that was as long as a round: the next one may be as fast already.
+    is the time of a first call that was as long as a round: it counts as dropped, and the next one
+    may be as fast already.
     """
     seconds = list(before)
     waiting = max(0, step.prefetched_batches - used)
     prepared = len(seconds) + math.ceil(waiting / step.batches_per_step)
     earlier = [] if first is None else [first]
     # Two at least: one value shows no trend.
-    least = max(2 - len(earlier), step.dropped, prepared)
+    least = max(max(2, step.dropped) - len(earlier), prepared)
     while True:
         enough = len(seconds) >= least
         if enough and not still_falling([*earlier, *seconds]):

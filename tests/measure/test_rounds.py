@@ -130,6 +130,15 @@ def test_a_first_call_as_fast_as_the_next_round_was_warm(
     assert dropped.ended_by == "steady"
 
 
+@pytest.mark.parametrize(("first", "rounds"), [(0.1, 3), (None, 4)])
+def test_a_first_call_as_long_as_a_round_is_one_of_those_that_are_dropped(
+    first: Optional[float], rounds: int
+) -> None:
+    step = fake_step(0.1)
+    step.dropped = 4
+    assert len(measure.warm_up(step, step.device.clock, first=first).seconds) == rounds
+
+
 @pytest.mark.parametrize(
     ("most_seconds", "before", "dropped", "ended_by"),
     [
