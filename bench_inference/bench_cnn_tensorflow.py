@@ -29,7 +29,7 @@ DATA = ("synthetic", "generated", "real")
 
 
 @cases(*HOST.entries, data=DATA, rare_on_cpu=("generated",), sweep_on_cpu=("bs1-real",))
-@cases(*HOST_INSTANCES.entries)
+@cases(*HOST_INSTANCES.entries, sweep_on_cpu=("instances4-bs1-generated",))
 @cases(*IPU.entries)
 @cases(*M2000.entries)
 def bench_cnn_tensorflow(config, tensorflow, data, instances, under_load, meter):

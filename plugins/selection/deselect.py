@@ -76,7 +76,8 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
     texts = (option.keyword, *option.file_or_dir)
     if case.tier == SWEEP and not option.sweep and not _spelled(case, texts):
         return "inner points of a sweep: --sweep, or -k with a full name"
-    if case.tier == RARE and not option.sweep and case.id not in _words(texts):
+    names = {case.id, case.base_id}
+    if case.tier == RARE and not option.sweep and _words(texts).isdisjoint(names):
         return f"with {case.config.data} data: --data={case.config.data}, --sweep or a full name"
     named = any(case.config.name in text for text in texts)
     if case.tier == NAMED and not option.sweep and not named:

@@ -146,6 +146,7 @@ def test_a_cpu_leaves_out_the_cases_that_say_what_others_say(
         (["-k", "resnet34-bs1-generated"], ["bs1-generated"]),
         (["-k", "resnet34-bs1 and not bs16"], ["bs1-synthetic", "bs1-real"]),
         (["--set=micro_batch_size=1"], ["bs1-synthetic", "bs1-real"]),
+        (["-k", "resnet34-bs1-generated", "--set=engine=eager"], ["bs1-generated-engineeager"]),
     ],
 )
 def test_on_a_cpu_one_batch_size_has_real_data(

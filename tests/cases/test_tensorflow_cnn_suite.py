@@ -125,7 +125,7 @@ def test_a_damaged_shard_fails_its_case_and_no_other(tmp_path: Path, records: Pa
     shutil.copytree(records, folder)
     damaged = folder / "train-00000-of-00002"
     damaged.write_bytes(damaged.read_bytes()[:-3])
-    words = [TRAINING, "-k", "resnet50 and not generated", f"--dataset-dir={folder}"]
+    words = [TRAINING, "-k", "resnet50 and not generated", "--sweep", f"--dataset-dir={folder}"]
     outcome = run(tmp_path, *words).assert_code(1)
     assert "train-00000-of-00002" in outcome.text
     assert "Traceback" not in outcome.text
