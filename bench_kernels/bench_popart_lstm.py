@@ -17,7 +17,7 @@ from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.machine.processor import has_avx512
+from ipubench.fixtures.machine.processor import read_topology
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class PopartLstm(PopartKernel):
         products = 4 * self.timesteps * self.batch_size * self.hidden_size**2
         if dtype == "bfloat16":
             return products >= 1 << 19
-        return has_avx512() and products >= 1 << 24 and self.hidden_size <= 512
+        wide = "avx512f" in read_topology().flags
+        return wide and products >= 1 << 24 and self.hidden_size <= 512
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; inference has no labels."""

@@ -15,7 +15,7 @@ from ipubench.fixtures.devices import cuda
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.machine.processor import has_avx512, quota, read_topology
+from ipubench.fixtures.machine.processor import quota, read_topology
 
 CPUINFO = """processor : 0
 model name : Example CPU @ 2.0GHz
@@ -68,7 +68,6 @@ def test_a_cpu_that_imitates_a_smaller_one_has_its_instructions(
         lambda: read_topology(system / "cpuinfo", system / "system", environ),
     )
     assert CpuDevice().fast_bfloat16 == ("avx512_bf16" in flags)
-    assert has_avx512(system / "cpuinfo", environ) == ("avx512f" in flags)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.machine.processor import Topology
 from ipubench.fixtures.runtimes.onnx.engine import RING
 from ipubench.plugins.compare.operations import operations_in
 from tests.support import onnx_reference as reference
@@ -305,7 +306,9 @@ def test_small_lstms_start_fast_and_large_ones_compute_fast(
     wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In float32 on a CPU with AVX-512; one without has no bfloat16 either."""
-    monkeypatch.setattr(bench_popart_lstm, "has_avx512", lambda: wide)
+    flags = ("avx2", "avx512f") if wide else ("avx2",)
+    processor = Topology("", flags, cores=(0,), numa_nodes=1)
+    monkeypatch.setattr(bench_popart_lstm, "read_topology", lambda: processor)
     small, large = PopartLstm(), PopartLstm(batch_size=64, timesteps=25, hidden_size=512)
     for dtype in ("float32", "bfloat16"):
         assert not small.torch_is_faster(dtype)
