@@ -76,8 +76,7 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
     texts = (option.keyword, *option.file_or_dir)
     if case.tier == SWEEP and not option.sweep and not _spelled(case, texts):
         return "inner points of a sweep: --sweep, or -k with a full name"
-    names = {case.id, case.base_id}
-    if case.tier == RARE and not option.sweep and _words(texts).isdisjoint(names):
+    if case.tier == RARE and not option.sweep and not _spelled(case, texts, whole=True):
         return f"with {case.config.data} data: --data={case.config.data}, --sweep or a full name"
     named = any(case.config.name in text for text in texts)
     if case.tier == NAMED and not option.sweep and not named:
@@ -85,10 +84,12 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
     return ""
 
 
-def _spelled(case: Case, texts: Sequence[str]) -> bool:
-    """Whether a text has a case's identifier, of which the last part, its data, may be left out."""
+def _spelled(case: Case, texts: Sequence[str], whole: bool = False) -> bool:
+    """Whether a text has a case's identifier, if not ``whole`` also without its last part: data."""
     names = {case.id, case.base_id}
-    return not _words(texts).isdisjoint(names | {name.rpartition("-")[0] for name in names})
+    if not whole:
+        names |= {name.rpartition("-")[0] for name in names}
+    return not _words(texts).isdisjoint(names)
 
 
 def _words(texts: Sequence[str]) -> Set[str]:

@@ -107,6 +107,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         everything = selection.device != "cpu" or option.data is not None
         for entry in mark.args:
             family = Family.of(entry, axes)
+            named = {"data", family.swept, *axes}
             for case in expand(
                 family, selection.assignments, option.data, option.precision, _quick(entry, quick)
             ):
@@ -115,7 +116,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 # A swept option that is set makes one case of several.
                 selection.base_ids.setdefault(now, set()).add(case.base_id)
                 if case.tier == USUAL:
-                    named = {"data", family.swept, *axes}
                     here = tier if everything else _tier_on_cpu(case, mark.kwargs, named) or tier
                     case = dataclasses.replace(case, tier=here)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
