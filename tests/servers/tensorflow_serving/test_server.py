@@ -419,7 +419,8 @@ def test_the_own_server_loads_the_version_that_appears(
     waiting: ServingServer, served: SmallRuntime, tmp_path: Path
 ) -> None:
     (tmp_path / "model").mkdir()
-    shutil.copytree(str(served.exported.base / "001"), str(tmp_path / "model" / "unfinished"))
+    written = served.scratch / "model" / "001"
+    shutil.copytree(str(written), str(tmp_path / "model" / "unfinished"))
     assert not waiting.has_model()
     (tmp_path / "model" / "unfinished").rename(tmp_path / "model" / "002")
     waiting.wait_for_model()
