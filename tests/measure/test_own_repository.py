@@ -13,7 +13,6 @@ import pytest
 from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import save
-from ipubench.plugins.record.verdict import IMPROVED, INCONCLUSIVE, PASS, REGRESSED
 from tests.support.baselines import document, entry, load
 from tests.support.harness import ROOT, Outcome, run_command, run_elsewhere, run_pytest
 from tests.support.repository import IDENTITY
@@ -174,15 +173,14 @@ def test_slower_code_fails_against_a_stored_baseline(own: OwnProject) -> None:
     stored = json.loads((own.folder / "baselines" / "main.json").read_text())
     processes = [one["extra_info"]["ipubench"]["processes"] for one in stored["benchmarks"]]
     assert len(processes) == 2 and min(map(len, processes)) >= 3  # some may be disturbed
-    # The code is three times as slow: no machine of a busy host looks so.
+    # The code is three times as slow: no machine of a busy host looks so. What did not change may
+    # be off by more than a tenth beside other tests, so the gate allows half.
     own.work.write_text(WORK.replace("2000", "6000"))
-    outcome = own.run(*words, "--baseline=main", "--gate=10%", "--gate-cap=5")
+    outcome = own.run(*words, "--baseline=main", "--gate=50%", "--gate-cap=5")
     assert outcome.code in (0, 1), outcome.text
     said = outcome.line("  test_work ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
-    # Code that did not change is compared as well; what is said of it, other programs may decide.
-    other = outcome.line("  test_pedantic ")
-    assert any(verdict in other for verdict in (PASS, IMPROVED, INCONCLUSIVE, REGRESSED))
+    assert "regressed" not in outcome.line("  test_pedantic ")
 
 
 @pytest.mark.slow
