@@ -18,12 +18,11 @@ from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough, wait_for_quiet
 from ipubench.plugins.measure.latency_and_input import describe_input, describe_latency
 from ipubench.plugins.measure.looking_inside import save_graph
-from ipubench.plugins.measure.peaks import Peaks, ceilings, describe_compute
+from ipubench.plugins.measure.peaks import Peaks, ceilings, describe_compute, takes_long, usual_rate
 from ipubench.plugins.measure.rounds import (
     CANARIES_AROUND_BACKGROUND_WORK,
     LONGEST_BATCH_SECONDS,
     LONGEST_ROUND_SHARE,
-    USUAL_SHARE_OF_PEAK,
     WARM_UP_SHARE,
     Calibrated,
     Dropped,
@@ -75,10 +74,10 @@ class Meter(StepMeter):
             "effective": step.describe(),
             **built.as_dict(),
         }
-        warm = self._warm_up(step)
+        facts = replace(facts, items=self._share * facts.items)
+        warm = self._warm_up(step, facts)
         rounds = self._rounds(warm, step)
         seconds = self._run(rounds, step)
-        facts = replace(facts, items=self._share * facts.items)
         measured = self._describe(step, facts, warm, rounds, seconds, memory) if seconds else {}
         self.phase("close", "closing")
         self.close()
@@ -90,7 +89,7 @@ class Meter(StepMeter):
         """Write the record of the case."""
         self.case_run.finish(record, step.release)
 
-    def _warm_up(self, step: Step) -> WarmUp:
+    def _warm_up(self, step: Step, facts: BatchFacts) -> WarmUp:
         """Calibrate and warm up."""
         clock = self.device.clock
         around = CANARIES_AROUND_BACKGROUND_WORK if step.prefetched_batches else 0
@@ -103,17 +102,23 @@ class Meter(StepMeter):
         first, last, used = self._first_calls(step)
         length = step.batches_per_step
         shortened = self._share * length / asked
-        found = self._choose_batches(step, calibrated=step.calibrated and not given)
-        used += found.batches
-        alike = last if step.batches_per_step == length else None
-        dropped = warm_up(step, clock, self._most_warm_up(), found.seconds, used, alike)
+        most = self._most_warm_up()
+        waits = step.burst > 1 or step.prefetched_batches > used
+        if last >= most and not waits and self._adapts(step) and takes_long(self.peaks, step, facts.flops, facts.items, most):
+            # The first call took so long by its work, not by what it prepared, and was a round.
+            dropped = Dropped([], "budget")
+        else:
+            found = self._choose_batches(step, calibrated=step.calibrated and not given)
+            used += found.batches
+            alike = last if step.batches_per_step == length else None
+            dropped = warm_up(step, clock, most, found.seconds, used, alike)
         return WarmUp(first, dropped, canaries, len(step.latencies() or ()), shortened)
 
     def on_built(self, step: Step) -> None:
         """Make a batch lighter that would take too long on this machine, as far as peaks tell."""
-        peak, _ = ceilings(self.peaks, step)
-        if peak is not None and self._adapts(step):
-            self._share = step.lighten(LONGEST_BATCH_SECONDS * USUAL_SHARE_OF_PEAK * peak)
+        rate = usual_rate(self.peaks, step)
+        if rate is not None and self._adapts(step):
+            self._share = step.lighten(LONGEST_BATCH_SECONDS * rate)
 
     def _first_calls(self, step: Step) -> Tuple[float, float, int]:
         """Run the first call, and longer ones up to the length that a round is to have.

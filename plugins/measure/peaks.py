@@ -23,6 +23,8 @@ Clock = Callable[[], float]
 TRIES = 4
 #: A kept ceiling may be so many times what a busy machine reaches now; one beyond is damaged.
 MOST_ABOVE = 20.0
+#: What a network reaches of a matrix product's rate, as a rule.
+USUAL_SHARE_OF_PEAK = 0.3
 #: Units per second: no device multiplies or copies as fast.
 FASTEST = 1e18
 
@@ -121,6 +123,27 @@ def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]
     """Return FLOP/s of a matrix product at the step's precision, and bytes/s of a copy."""
     product = peaks.get(_product(step), step.peak_work)
     return product, peaks.get("copy", step.copy_work)
+
+
+def usual_rate(peaks: Peaks, step: Step) -> Optional[float]:
+    """Return the FLOP/s that a network may be expected to reach; None where no peak is known."""
+    peak, _ = ceilings(peaks, step)
+    return None if peak is None else USUAL_SHARE_OF_PEAK * peak
+
+
+def takes_long(
+    peaks: Peaks, step: Step, flops: Optional[float], items: float, seconds: float
+) -> bool:
+    """Whether the FLOP of a call alone may be expected to take so many seconds.
+
+    ``flops`` per item, counted by the step where they are None; ``items`` of a batch.
+    """
+    rate = usual_rate(peaks, step)
+    if flops is None:
+        flops = step.flops_per_item()
+    if rate is None or flops is None:
+        return False
+    return flops * items * step.batches_per_step >= seconds * rate
 
 
 def describe_compute(

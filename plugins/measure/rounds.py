@@ -21,10 +21,9 @@ TARGET_ROUND_SECONDS = 0.1
 LARGEST_BATCHES_PER_STEP = 1 << 20
 # Where a call of a fixed number of batches takes a larger share of the budget, it gets fewer.
 LONGEST_ROUND_SHARE = 0.2
-# A batch that can be lighter is, where it would take so long at this share of the peak. It is the
-# same for every budget, because it is a part of what is measured.
+# A batch that can be lighter is, where it would take so long at the usual share of the peak. It is
+# the same for every budget, because it is a part of what is measured.
 LONGEST_BATCH_SECONDS = 1.0
-USUAL_SHARE_OF_PEAK = 0.3
 # Parts of a burst that takes this much longer than the usual one have waited for the workers.
 MOST_UNLIKE = 2.0
 # A call that is longer than this many rounds is long by itself.
@@ -34,7 +33,8 @@ LEAST_ROUNDS_FOR_PRECISION = 20
 # While rounds still get faster, this many more are dropped at most.
 MOST_EXTRA_WARM_UP = 10
 # Calibrating and dropped rounds take this share of the budget at most, but for the round at the end
-# of it. The first call is not bounded, and no part of it: what it prepares has to be prepared.
+# of it. The first call is not bounded: what it prepares has to be prepared. It is a part of the
+# share where the FLOP of its batches alone take as long.
 WARM_UP_SHARE = 0.5
 CANARY_WARM_UP = 3
 CANARIES_AROUND_BACKGROUND_WORK = 20

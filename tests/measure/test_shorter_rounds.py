@@ -77,6 +77,29 @@ def test_a_round_is_a_modest_share_of_the_budget(
     assert (said in outcome.text) is (batches == 32)
 
 
+@pytest.mark.parametrize(
+    ("flops", "words", "dropped"),
+    [
+        (8e9, [], 0),  # 64 GFLOP a batch: 21 s at 0.3 of the peak
+        (8e8, [], 1),  # 2.1 s: the first call may have prepared something
+        (0, [], 1),
+        (8e9, ["--budget=60"], 2),  # a batch is a small part of the warm-up
+        (8e9, ["--steps=3"], 2),
+    ],
+)
+def test_a_first_call_that_was_long_by_its_work_is_the_whole_warm_up(
+    project: Project, flops: float, words: List[str], dropped: int
+) -> None:
+    work = ["--set=batch_seconds=10", f"--set=flops={flops}", "--set=peak=1e10"]
+    project.run("-k", "beta-synthetic", *work, *words).assert_code(0)
+    (record,) = project.records().values()
+    rounds = record["rounds"]
+    assert rounds["batches_per_step"] == 1
+    assert len(rounds["dropped_seconds"]) == dropped
+    assert rounds["warm_up_ended_by"] == ("steady" if words else "budget")
+    assert rounds["count"] >= 3
+
+
 @pytest.mark.parametrize(("how", "comparable"), [("async", False), ("sync", True), (None, True)])
 def test_requests_that_wait_at_once_are_compared_with_as_many(
     how: Optional[str], comparable: bool
