@@ -60,8 +60,9 @@ TWO = dataclasses.replace(TRAINING, replicas=2)
 CASES = {
     "training": TRAINING,
     "pipeline": dataclasses.replace(TRAINING, gradient_accumulation_count=4, **PAIR),
-    "two instances": dataclasses.replace(TWO, instances=2, ckpt_all_instances=True),
-    "trained and validated": dataclasses.replace(TWO, validation=True),
+    "two instances, validated": dataclasses.replace(
+        TWO, instances=2, ckpt_all_instances=True, validation=True
+    ),
     "no checkpoints": dataclasses.replace(TWO, validation=True, ckpts_per_epoch=Fraction(0)),
     "validation": dataclasses.replace(TWO, training=False, validation=True),
 }
@@ -220,8 +221,6 @@ def test_every_option_of_the_application_acts_or_is_declared_idle(
         start(monkeypatch, 1, config.instances, config.replicas, config.shards)
     monkeypatch.setattr(tempfile, "tempdir", ".")  # where checkpoints without a folder go
     before = Asked(config, tmp_path / "before", monkeypatch)
-    again = Asked(config, tmp_path / "again", monkeypatch)
-    assert before.ran() == again.ran(), "the same case asks for two things"
     options = {item.name for item in dataclasses.fields(config)} - CHOSEN - RECORDED - OF_THE_METER
     if not config.ckpts_per_epoch:  # the others are those of the case before
         options = {option for option in options if ABOUT_CHECKPOINTS.search(option)}
@@ -241,6 +240,9 @@ def test_every_option_of_the_application_acts_or_is_declared_idle(
             idle.add(option)
             FOUND_IDLE.update((option, reason) for reason in reasons)
     assert (sorted(idle - declared), sorted(declared - idle)) == ([], [])
+    if not idle:  # else the same was asked for again
+        again = Asked(config, tmp_path / "again", monkeypatch)
+        assert before.ran() == again.ran(), "the same case asks for two things"
 
 
 @pytest.mark.parametrize("name", IDLE)
