@@ -219,8 +219,9 @@ def test_an_ipu_is_given_convolutions_and_loops() -> None:
         return {node.type for node in graph.get_concrete_function().graph.get_operations()}
 
     # What it could not recognise: a host's sums of shifted images, and unrolled timesteps.
-    assert "Conv2D" in operations(GroupedConv(input_size=5))
-    for config in (Lstm(), Gru(), Rnn()):
+    small = GroupedConv(filter_in=4, filter_out=4, input_size=5, block_repeats=1)
+    assert "Conv2D" in operations(small)
+    for config in (Lstm(hidden_size=4), Gru(hidden_size=4, input_size=4), Rnn(hidden_size=4)):
         assert operations(config) & {"While", "StatelessWhile"}
 
 

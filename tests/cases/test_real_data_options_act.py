@@ -39,6 +39,7 @@ APPLICATION = Application(
     precision="32.32",
     micro_batch_size=5,
     num_epochs=1,
+    weight_updates_per_epoch=4,
     validation=False,
     eight_bit_transfer=True,
     accelerator_side_preprocess=True,
