@@ -257,7 +257,8 @@ def export(predict_step: Any, export_dir: str, *words: Any, **named: Any) -> Non
     import tensorflow as tf
 
     tensorflow_ipu.recorder.calls.append(("export_single_step", {"words": words, **named}))
-    function = tf.function(predict_step, input_signature=named["predict_step_signature"])
+    signature = named["predict_step_signature"]
+    function = tf.function(predict_step, input_signature=signature, autograph=False)
     graph = function.get_concrete_function().graph
     shapes = sorted((weight.name, str(weight.shape)) for weight in graph.variables)
     lines = sorted(re.sub(r"[_-]+[0-9]+", "", str(graph.as_graph_def())).splitlines())
