@@ -211,7 +211,7 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
         "resnet18",
         "--device=cpu",
         "--sweep",  # generated images too
-        "--budget=0.5",
+        "--budget=0.1",
         "--set=micro_batch_size=1",
         f"--dataset-dir={images}",
         f"--results-dir={tmp_path / 'results'}",
