@@ -111,6 +111,9 @@ class OwnProject:
             "IPUBENCH_CACHE_DIR": str(folder.parent / "cache"),
             "GIT_CONFIG_GLOBAL": os.devnull,
             "COLUMNS": "100",
+            # Tests change a file within a second, and not its size: what Python has compiled of it
+            # would be taken for its own.
+            "PYTHONDONTWRITEBYTECODE": "1",
         }
 
     def run(self, *words: str, alone: bool = False) -> Outcome:
