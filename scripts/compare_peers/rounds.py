@@ -54,10 +54,11 @@ def alternate(
 ) -> Dict[str, List[float]]:
     """Return the seconds per batch of every round by program; each program has run once.
 
-    A timed call takes as many batches as last ``call_seconds``, one at least. Rounds go on for
-    ``seconds``, and until there are LEAST_ROUNDS of them. Disturbed rounds are left out where
-    enough others remain.
+    A timed call takes as many batches as last ``call_seconds``, or as let LEAST_ROUNDS rounds fit
+    into ``seconds``, one at least. Rounds go on for ``seconds``, and until there are LEAST_ROUNDS.
+    Disturbed rounds are left out where enough others remain.
     """
+    call_seconds = min(call_seconds, seconds / (LEAST_ROUNDS * len(programs)))
     calls = {name: _Call.warmed(program, call_seconds, clock) for name, program in programs.items()}
     names = list(calls)
     times: Dict[str, List[float]] = {name: [] for name in names}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -43,23 +41,6 @@ def test_every_case_has_an_identifier_that_k_can_select(
     assert len(nodeids) == len(set(nodeids)) > 0
     for nodeid in nodeids:
         assert re.fullmatch(r"bench_\w+/bench_\w+\.py::bench_\w+\[[A-Za-z0-9_.-]+\]", nodeid)
-
-
-def test_collecting_imports_no_framework(environment: Dict[str, str]) -> None:
-    program = (
-        "import sys, pytest; code = pytest.main(['--collect-only', '-q', '--sweep']);"
-        "heavy = {'torch', 'tensorflow', 'torchvision', 'keras', 'openvino', 'PIL', 'numpy'};"
-        "print('imported:', sorted(heavy & set(sys.modules))); sys.exit(code)"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=str(ROOT),
-        env=environment,
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    assert answer.returncode == 0
-    assert b"imported: []" in answer.stdout
 
 
 def test_options_of_cases_are_described(environment: Dict[str, str]) -> None:
@@ -227,10 +208,10 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
     words = [
         NETWORKS,
         "-k",
-        "resnet18",
+        "mobilenet-v3-small",
         "--device=cpu",
         "--sweep",  # generated images too
-        "--budget=0.5",
+        "--budget=0.1",
         "--set=micro_batch_size=1",
         f"--dataset-dir={images}",
         f"--results-dir={tmp_path / 'results'}",
@@ -238,13 +219,13 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
     outcome = run(environment, *words, framework="torch").assert_code(0)
     outcome.line(f"1 images could not be read and were replaced: {broken.name}")
     synthetic, generated, real = records(tmp_path / "results")
-    assert synthetic["name"] == "resnet18-bs1-synthetic"
+    assert synthetic["name"] == "mobilenet-v3-small-bs1-synthetic"
     assert [synthetic["compile"], generated["compile"], real["compile"]] == [
         "fresh", "reused", "reused",
     ]  # fmt: skip
     assert synthetic["conditions"]["allocator"] == "tuned"
     assert 0 < synthetic["compute"]["share"] <= 1.25
-    assert synthetic["compute"]["flops_per_item"] == pytest.approx(3.63e9, rel=0.01)
+    assert synthetic["compute"]["flops_per_item"] == pytest.approx(1.13e8, rel=0.01)
     assert synthetic["effective"]["engine"] in ("onednn", "compile")
     assert len(synthetic["canary"]["seconds"]) == synthetic["rounds"]["count"]
     assert real["canary"]["when"] == "before the rounds"

@@ -118,19 +118,25 @@ def test_a_revision_that_cannot_alternate_is_measured_in_processes(
     outcome.line("1 inconclusive")
 
 
-def test_a_case_that_is_not_there_is_incomparable(repository: Repository) -> None:
-    repository.replace("bench_fake.py", 'name="beta"', 'name="older"')
-    repository.commit("older")
-    repository.replace("bench_fake.py", 'name="older"', 'name="beta"')
-    outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(6)
-    outcome.line(f"incomparable: {NODEID}: it does not run there: there is no such case")
-    assert "Traceback" not in outcome.text
-
-
-def test_another_configuration_there_is_incomparable(repository: Repository) -> None:
+def test_cases_that_do_not_run_there_or_are_others_there_are_incomparable(
+    repository: Repository, tmp_path: Path
+) -> None:
+    """In all of these tests PYTHONPATH names another checkout, which alone changes nothing."""
+    importing = f"    if config.batch_size == 4:\n{import_of_another_checkout(tmp_path)}"
+    repository.replace("bench_fake.py", TROUBLE, importing + TROUBLE)
+    repository.replace("bench_fake.py", "(1, 4, 8)", "(4, 8)")
     repository.replace("bench_fake.py", "batch_seconds=0.002", "batch_seconds=0.004")
-    outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(6)
-    outcome.line("another configuration there")
+    repository.commit("older")
+    repository.replace("bench_fake.py", "(4, 8)", "(1, 4, 8)")
+    repository.replace("bench_fake.py", "batch_seconds=0.004", "batch_seconds=0.002")
+    cases = "alpha-bs1-synthetic or alpha-bs4-synthetic or beta-synthetic"
+    outcome = repository.run("-k", cases, "--against=git:HEAD", "--gate=5%").assert_code(6)
+    incomparable = "incomparable: bench_fake.py::bench_fake"
+    outcome.line(f"{incomparable}[alpha-bs1-synthetic]: it does not run there: there is no such")
+    outcome.line(f"{incomparable}[alpha-bs4-synthetic]: it does not run there: ")
+    outcome.line(f"{incomparable}[beta-synthetic]: another configuration there")
+    outcome.line("3 incomparable")
+    assert "Traceback" not in outcome.text
 
 
 def test_modules_of_another_checkout_are_refused(repository: Repository, tmp_path: Path) -> None:
@@ -148,25 +154,27 @@ def test_modules_of_another_checkout_are_refused(repository: Repository, tmp_pat
     assert not repository.journals()
 
 
-@pytest.mark.parametrize("alternating", [True, False])
-def test_a_case_that_imports_another_checkout_there_is_incomparable(
-    alternating: bool, repository: Repository, tmp_path: Path
-) -> None:
-    """In all of these tests PYTHONPATH names another checkout, which alone changes nothing."""
-    other = tmp_path / "other"
+def import_of_another_checkout(folder: Path) -> str:
+    """Return lines of a bench function that import a module of a new folder beside the project."""
+    other = folder / "other"
     other.mkdir()
     (other / "bench_helper.py").write_text("")
-    importing = f"    import sys\n    sys.path.insert(0, {str(other)!r})\n    import bench_helper\n"
+    lines = ("import sys", f"sys.path.insert(0, {str(other)!r})", "import bench_helper")
+    return "".join(f"        {line}\n" for line in lines)
+
+
+def test_a_process_that_imports_another_checkout_there_is_refused(
+    repository: Repository, tmp_path: Path
+) -> None:
+    importing = f"    if config:\n{import_of_another_checkout(tmp_path)}"
     repository.replace("bench_fake.py", TROUBLE, importing + TROUBLE)
-    if not alternating:
-        repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 1", "ALTERNATING = 0")
+    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 1", "ALTERNATING = 0")
     repository.commit("imports from elsewhere")
-    if not alternating:
-        repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 0", "ALTERNATING = 1")
+    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 0", "ALTERNATING = 1")
     outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(6)
     outcome.line(f"incomparable: {NODEID}: it does not run there: ")
-    if not alternating:
-        outcome.line(f"refused: bench_helper comes from {other / 'bench_helper.py'}, outside ")
+    helper = tmp_path / "other" / "bench_helper.py"
+    outcome.line(f"refused: bench_helper comes from {helper}, outside ")
 
 
 @pytest.fixture(scope="module")
@@ -265,25 +273,23 @@ def test_another_commit_there_is_measured_anew(repository: Repository) -> None:
     outcome.line("1 measured anew, since the other environment changed")
 
 
-@pytest.mark.parametrize("side", ["here", "there"])
-def test_a_side_that_is_killed_ends_its_case_alone(repository: Repository, side: str) -> None:
+def test_a_side_that_is_killed_ends_its_case_alone(repository: Repository) -> None:
     # The run's own test of the case is no instance, and measures.
     killed = (
-        "    if config.name == 'beta' and 'IPUBENCH_INSTANCE_TOKEN' in os.environ:\n"
+        "    if config.name == 'alpha' and 'IPUBENCH_INSTANCE_TOKEN' in os.environ:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     repository.replace("bench_fake.py", TROUBLE, killed + TROUBLE)
-    if side == "there":
-        repository.commit("is killed")
-        repository.replace("bench_fake.py", killed, "")
-    # One that only the other side cannot run is incomparable, as tests/compare/test_against.py has
-    # it beside one that passes.
-    cases = "synthetic and (beta or alpha-bs1)" if side == "here" else "beta-synthetic"
-    words = ["-k", cases, "--gate-cap=3", "--against=git:HEAD"]
-    outcome = repository.run(*words, "--gate=5%").assert_code(1 if side == "here" else 6)
-    outcome.line(f"the process {side} (process ")
-    assert "was killed by SIGKILL while the case ran" in outcome.text
-    outcome.line("1 failed, 1 passed" if side == "here" else "1 incomparable")
+    repository.commit("is killed")
+    repository.replace("bench_fake.py", "config.name == 'alpha'", "config.name == 'beta'")
+    words = ["-k", "synthetic and (beta or alpha-bs1)", "--against=git:HEAD", "--gate=5%"]
+    outcome = repository.run(*words).assert_code(1)
+    for side in ("here", "there"):
+        outcome.line(f"the process {side} (process ")
+    assert outcome.text.count("was killed by SIGKILL while the case ran") >= 2
+    # One that only the other side cannot run is incomparable.
+    outcome.line("1 incomparable")
+    outcome.line("1 failed, 1 passed")
     assert "Traceback" not in outcome.text
 
 
@@ -314,11 +320,11 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Rep
     waiting += "        import time; time.sleep(60)\n"
     repository.replace("bench_fake.py", TROUBLE, waiting + TROUBLE)
     repository.commit("waits")
-    command = ["bench_fake.py", "--device=fake", *CASE, "--against=git:HEAD", "--gate=5%"]
+    command = [*PYTEST, *CASE, "--against=git:HEAD", "--gate=5%"]
     for number, resume in ((signal.SIGINT, ()), (signal.SIGKILL, ("--resume",))):
         notes = repository.folder / f"results-{number}.txt"
         run = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *command, *resume],
+            [sys.executable, *command, *resume],
             cwd=str(repository.folder),
             env={**repository.environment, "WAIT": str(notes)},
             stdout=subprocess.DEVNULL,
@@ -336,6 +342,6 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Rep
             time.sleep(0.1)
         assert not any(map(is_running, pids))
     # Its words are theirs, of which --resume is none.
-    outcome = repository.python_alone("-m", "pytest", *command, "--resume").assert_code(0)
+    outcome = repository.python(*command, "--resume").assert_code(0)
     outcome.line("resuming results/run-")
     outcome.line("1 pass")

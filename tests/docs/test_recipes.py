@@ -53,7 +53,7 @@ def test_an_entry_is_measured_and_gated(tmp_path: Path) -> None:
     listed = reader.pytest(f"{listing} -m quick").text
     assert "bench_cnn_torch[resnet50-float32-bs4-synthetic]" in listed
     few = ("--set=model=mobilenet-v3-small", "--set=engine=eager", "--budget=0.2")
-    saved = reader.pytest(save, *few, "--processes=2", "--keep-disturbed").assert_code(0)
+    saved = reader.pytest(save, *few, "--processes=1", "--keep-disturbed").assert_code(0)
     assert saved.line("baseline with 1 case written to ").endswith("baselines/float32.json")
     # Equal code, but of two processes: whatever the machine, it is compared. There is no time for
     # fresh ones.
@@ -72,7 +72,7 @@ def test_two_environments_are_compared_at_sizes_of_ones_own(tmp_path: Path) -> N
     SuiteServer.python(old, "tensorflow")
     (command,) = commands(TWO)
     # Two minutes: on a busy machine one pair takes half of one.
-    outcome = reader.pytest(command, "--budget=0.2", "--gate-cap=3", "--gate-time=2min")
+    outcome = reader.pytest(command, "--budget=0.1", "--gate-cap=3", "--gate-time=2min")
     assert "lstm-inference-synthetic-bs8-hiddensize256-inputsize80-timesteps50" in outcome.text
     assert "versions there and here: the same versions" in outcome.text
     # Beside a busy neighbour a pair is measured too, but its change is not said.

@@ -8,7 +8,7 @@ from typing import List
 
 import pytest
 
-from tests.support.harness import Project
+from tests.support.harness import WITHOUT_OTHERS, Project
 from tests.support.instances import record_of, run, with_instances
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: run it there")
@@ -82,12 +82,13 @@ def test_words_for_launchers_that_mean_nothing(
 
 @pytest.mark.slow
 def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> None:
-    answer = run(together, "--dry-run", "--steps=2", "--set", "batch_size=3").assert_code(0)
+    words = ("--dry-run", "--steps=2", "--batches-per-step=1", "--set", "batch_size=3")
+    answer = run(together, *words).assert_code(0)
     typed, _ = commands(answer.text)
     typed_run = subprocess.run(
         ["sh", "-c", typed],
         cwd=str(together.folder),
-        env=together.environment,
+        env={**together.environment, "PYTEST_ADDOPTS": " ".join(WITHOUT_OTHERS)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         check=False,

@@ -140,6 +140,7 @@ def test_the_look_at_sockets_sees_one_that_is_open_to_all() -> None:
 @needs_linux
 def test_a_run_with_instances_listens_on_the_loopback_address_only(project: Project) -> None:
     with_instances(project)
-    outcome, seen = watched_run(project.folder, project.environment, *WORDS, "--steps=4")
+    few = ("--steps=4", "--batches-per-step=1")
+    outcome, seen = watched_run(project.folder, project.environment, *WORDS, *few)
     outcome.assert_code(0)
     assert seen == {LOOPBACK[0]}, "the run itself, until its instances are there"

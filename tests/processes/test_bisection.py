@@ -10,7 +10,7 @@ import pytest
 
 from ipubench.plugins.processes import bisection
 from ipubench.plugins.processes.bisection import BAD, GOOD, SKIP, judged
-from tests.support.harness import Outcome
+from tests.support.harness import WITHOUT_OTHERS, Outcome
 from tests.support.repository import IDENTITY, Repository
 
 WORDS = ["-k", "beta-synthetic", "bench_fake.py", "--device=fake", "--gate-cap=3"]
@@ -55,7 +55,7 @@ def test_the_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     slow = repository.commit("slower")
     (repository.folder / "note").write_text("in no commit")
     before = repository.state()
-    outcome = bisect(repository, good, "main", *WORDS).assert_code(0)
+    outcome = bisect(repository, good, "main", *WORDS, *WITHOUT_OTHERS).assert_code(0)
     outcome.line(f"{slow} is the first bad commit")
     outcome.line("slower: bad: regressed -20.0%")
     outcome.line("with it again: good: pass")

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 from typing import List
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.plugins.run.progress import NARROWEST_NAME, Remaining, fitting, in_words
-from tests.support.harness import QUIETLY, Project
+from tests.support.harness import QUIETLY, Project, SuiteServer
 
 
 def test_before_a_case_has_ended_nothing_is_known() -> None:
@@ -127,8 +126,10 @@ OPTIONS = (*QUIETLY, "-k", "bs8")
 def on_a_terminal(project: Project, columns: int, *words: str) -> str:
     """Return what a run writes to a terminal."""
     master, slave = pty.openpty()
+    python = project.folder / "python"
+    SuiteServer.python(python)
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *OPTIONS, "bench_fake.py", "--device=fake", *words],
+        [str(python), "-m", "pytest", *OPTIONS, "bench_fake.py", "--device=fake", *words],
         cwd=str(project.folder),
         env={**project.environment, "COLUMNS": str(columns), "TERM": "xterm"},
         stdin=slave,

@@ -75,6 +75,6 @@ def watched_run(
         )
         while process.poll() is None:
             seen |= listening(process.pid)
-            time.sleep(0.02)
+            time.sleep(0.1)  # a run waits for longer, until its instances have imported the suite
         output.seek(0)
         return Outcome(process.returncode, output.read().decode()), seen
