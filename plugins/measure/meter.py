@@ -103,8 +103,9 @@ class Meter(StepMeter):
         length = step.batches_per_step
         shortened = self._share * length / asked
         most = self._most_warm_up()
-        waits = step.burst > 1 or step.prefetched_batches > used
-        if last >= most and not waits and self._adapts(step) and takes_long(self.peaks, step, facts.flops, facts.items, most):
+        loaded = step.burst > 1 or step.prefetched_batches > used
+        is_long = last >= most and self._adapts(step) and not loaded
+        if is_long and takes_long(self.peaks, step, facts.flops, facts.items, most):
             # The first call took so long by its work, not by what it prepared, and was a round.
             dropped = Dropped([], "budget")
         else:

@@ -109,7 +109,7 @@ def test_the_output_is_numpys(config: Any, form: str, precision: str) -> None:
         np.testing.assert_allclose(float64(output), expected, atol=TOLERANCE[precision] * scale)
 
 
-# The test above has every layer without XLA, and training has every layer under it; one of each kind
+# The test above has every layer without XLA, and training every layer under it; one of each kind
 # shows what the loop adds.
 @pytest.mark.parametrize("xla", ["on", "off"])
 @pytest.mark.parametrize("config", ONE_OF_EACH, ids=name)
