@@ -177,9 +177,10 @@ CASES = [
     pytest.param(*case, id=name, marks=[pytest.mark.numeric] if name in NUMERIC else [])
     for name, case in ((f"{case[0]}-{case[2]}", case) for case in SHAPES)
 ]
-# A ResNet-50 has more of the same; how many of each is above. A first block and a later one, with a
+# These have more of the same; how many of each is above. A first block and a later one, with a
 # stride and without.
 FEWER_BLOCKS = (2, 2, 1, 1)
+FEWER_OF = {"resnet18": 18, "resnet50": 50}
 
 
 @pytest.mark.parametrize(("model_name", "shape", "norm", "options"), CASES)
@@ -191,8 +192,9 @@ def test_equals_keras_forward_and_backward(
     options: Dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(named_blocks.RESNETS, "resnet50", FEWER_BLOCKS)
-    monkeypatch.setitem(BLOCKS, 50, FEWER_BLOCKS)
+    for name, size in FEWER_OF.items():
+        monkeypatch.setitem(named_blocks.RESNETS, name, FEWER_BLOCKS)
+        monkeypatch.setitem(BLOCKS, size, FEWER_BLOCKS)
     network = NamedNetwork(model_name, CLASSES, shape, norm, MOMENTUM, **options)
     classifier = varied(tf, network)
     of_norm = batch_norm(tf)

@@ -98,6 +98,11 @@ class SuiteServer:
         path.chmod(0o755)
 
     @classmethod
+    def pid(cls, framework: str = "") -> int:
+        """Return the process whose family all runs with a framework, or with none, are of."""
+        return cls._server(framework)[0].pid
+
+    @classmethod
     def _server(cls, framework: str) -> Tuple[subprocess.Popen[str], str]:
         """Return the process of a framework and the address of its starter."""
         found = cls._started.get(framework)

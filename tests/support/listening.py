@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
-import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Set, Tuple
 
-from tests.support.harness import QUIETLY, Outcome
+from tests.support.harness import Outcome, SuiteServer, run_pytest
 
 LISTEN = "0A"
 # 127.0.0.1 and ::1, as the kernel of a little-endian machine writes them.
@@ -61,20 +59,14 @@ def listening(pid: int) -> Set[str]:
 
 
 def watched_run(
-    folder: Path, environment: Mapping[str, str], *words: str
+    folder: Path, environment: Mapping[str, str], *words: str, framework: str = ""
 ) -> Tuple[Outcome, Set[str]]:
     """Run ``pytest WORDS``; return how it ended and all addresses that were listened on."""
     seen: Set[str] = set()
-    with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", *QUIETLY, *words],
-            cwd=str(folder),
-            env=dict(environment),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        while process.poll() is None:
-            seen |= listening(process.pid)
-            time.sleep(0.1)  # a run waits for longer, until its instances have imported the suite
-        output.seek(0)
-        return Outcome(process.returncode, output.read().decode()), seen
+    server = SuiteServer.pid(framework)
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(run_pytest, folder, environment, *words, framework=framework)
+        while not run.done():
+            seen |= listening(server)
+            time.sleep(0.05)
+    return run.result(), seen

@@ -133,6 +133,7 @@ def test_the_suite_runs_replicas_as_one_job(tmp_path: Path) -> None:
         "--steps=2",
         "-s",
         f"--results-dir={tmp_path / 'results'}",
+        framework="tensorflow",
     )
     outcome.assert_code(0)
     assert seen == {LOOPBACK[0]}, "gradients need nothing that listens"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
@@ -107,6 +107,7 @@ def test_updates_are_those_of_a_host(
     use_batches(monkeypatch)
     config = options(shards, **changes)
     made = ready(config)
+    assert_offloaded(made, config.gradient_accumulation_count > 1)
     made()
     host_config = replace(config, system="host", shards=1, pipeline=False, pipeline_splits=())
     host = TensorFlowHost(CpuDevice(pin=False)).training(
@@ -129,8 +130,28 @@ def test_updates_are_those_of_a_host(
         )
         for mine, other in averages:
             np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
-    made.close()
+    assert "cross_replica_mean" not in recorder.names()  # there is one replica
+    assert_closes(made, config.pipeline)
     host.close()
+
+
+def assert_offloaded(made: TrainingProgram, offloaded: bool) -> None:
+    """The record says whether variables are offloaded, and so the SDK was told."""
+    assert made.describe()["options"]["variable_offloading"] is offloaded
+    names = ("pipeline", "GradientAccumulationOptimizerV2.__init__")
+    given = [how["offload_weight_update_variables"] for of, how in recorder.calls if of in names]
+    assert any(given) == offloaded
+
+
+def assert_closes(made: TrainingProgram, pipeline: bool) -> None:
+    """Closing deletes the queues, of which a pipeline has two, and gives the IPUs back, once."""
+    made.close()
+    names = recorder.names()
+    queues = ["IPUInfeedQueue.deleter", *["IPUOutfeedQueue.deleter"] * pipeline]
+    assert names[-2 - pipeline :] == [*queues, "reset_ipu_configuration"]
+    assert made.classifier is None
+    made.close()
+    assert recorder.names() == names
 
 
 @pytest.mark.parametrize("shards", [1, 2])
@@ -252,23 +273,40 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("model", sorted({name.rpartition("-")[0] for name in PUBLISHED}))
 def test_a_published_configuration_becomes_a_pipeline(
-    monkeypatch: pytest.MonkeyPatch, tf: Any, name: str
+    monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
-    model, _, system = name.rpartition("-")
+    """On both systems, for which the network is built once: to draw its weights takes long."""
+    built: Dict[Any, Any] = {}
+
+    def network(tf: Any, dtype: Any, group_norm: Any) -> Any:
+        """Return the network of this type."""
+        if (dtype, group_norm is None) not in built:
+            made = M2000[model].classifier()(tf, dtype=dtype, group_norm=group_norm)
+            built[dtype, group_norm is None] = made
+        return built[dtype, group_norm is None]
+
+    assert M2000[model].network == POD16[model].network
+    for system in ("m2000", "pod16"):
+        assert_becomes_a_pipeline(monkeypatch, install(monkeypatch), network, model, system)
+
+
+def assert_becomes_a_pipeline(
+    monkeypatch: pytest.MonkeyPatch, tf: Any, network: Callable[..., Any], model: str, system: str
+) -> None:
     config = replace({"m2000": M2000, "pod16": POD16}[system][model], data="generated")
     config.check()
     if config.instances > 1:
         start_instance(monkeypatch, 1, config.instances, config.replicas, config.shards)
     recorder.only_arguments = True
     small = feed(training=True, normalise_input=config.normalise_input)
-    made = TensorFlowIpu(HARDWARE).training(config.classifier(), config.recipe, config, small)
+    made = TensorFlowIpu(HARDWARE).training(network, config.recipe, config, small)
     made.build()
     made._run = tf.function(made._program, autograph=False, jit_compile=True)
     made._execute()
 
-    updates, total, firsts = PUBLISHED[name]
+    updates, total, firsts = PUBLISHED[f"{model}-{system}"]
     call = recorder.arguments("pipeline")
     assert len(call.pop("computational_stages")) == config.shards == len(firsts) + 1
     assert [units[0].name for units in made._stages[1:]] == firsts
@@ -323,26 +361,6 @@ def test_a_published_configuration_becomes_a_pipeline(
     assert not recorder.attached
 
 
-@pytest.mark.parametrize(
-    ("shards", "changes", "offloaded"),
-    [
-        (2, {}, True),
-        (1, {}, True),
-        (1, {"gradient_accumulation_count": 1}, False),
-        (1, {"disable_variable_offloading": True}, False),
-    ],
-)
-def test_the_record_says_whether_variables_are_offloaded(
-    shards: int, changes: Dict[str, Any], offloaded: bool
-) -> None:
-    made = ready(options(shards, **changes))
-    assert made.describe()["options"]["variable_offloading"] is offloaded
-    name = "pipeline" if shards > 1 else "GradientAccumulationOptimizerV2.__init__"
-    given = [how["offload_weight_update_variables"] for of, how in recorder.calls if of == name]
-    assert any(given) == offloaded
-    made.close()
-
-
 @pytest.mark.parametrize(("seed", "workers"), [(0, "false"), (3, "portable")])
 def test_threads_are_deterministic_with_a_seed(seed: int, workers: str) -> None:
     made = step(options(seed=seed))
@@ -380,7 +398,7 @@ def test_options_that_differ_from_the_published_ones() -> None:
         max_cross_replica_buffer_size=1,
         disable_variable_offloading=True,
     )
-    ready(config)
+    assert_offloaded(ready(config), False)
     found = recorder.configured
     assert found["floating_point_behaviour.inv"] is found["floating_point_behaviour.oflo"] is True
     assert found["floating_point_behaviour.div0"] is True
@@ -406,10 +424,6 @@ def test_replicas_average_their_gradients_and_read_batches_of_their_own(shards: 
     (queue,) = recorder.queues
     assert int(queue._taken.numpy()) == 2 * 2 * 2
     assert np.isfinite(made.loss)
-    made.close()
-    recorder.calls.clear()
-    ready(options(shards))
-    assert "cross_replica_mean" not in recorder.names()
 
 
 def test_replicas_of_other_instances_are_averaged_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,20 +510,6 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="train-00000-of-00001"):
         made.compile()
     made.close()
-
-
-def test_closing_deletes_both_queues() -> None:
-    made = ready(options(2))
-    made.close()
-    names = recorder.names()
-    assert names[-3:] == [
-        "IPUInfeedQueue.deleter",
-        "IPUOutfeedQueue.deleter",
-        "reset_ipu_configuration",
-    ]
-    assert made.classifier is None
-    made.close()
-    assert recorder.names() == names
 
 
 @pytest.mark.parametrize("shards", [1, 2])
