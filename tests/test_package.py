@@ -192,10 +192,8 @@ def test_the_example_project_measures_saves_gates_and_reports(wheel: Path, tmp_p
         assert run("git", *IDENTITY, *words)[0] == 0
     slower = (project / "wordcount.py").read_text().replace("text.lower()", "text.lower() * 3")
     (project / "wordcount.py").write_text(slower)
-    # A pair or two tell: tests/measure/test_own_repository.py has the time for a verdict.
-    gate = ("--gate=10%", "--gate-time=4s")
+    gate = ("--gate=10%", "--gate-cap=3")
     code, said = run(*few, "-k", "lines1000", "--against=git:HEAD", *gate)
-    assert "text-lines1000-generated: pair 1: " in said, said
     assert "1 regressed" in said or "1 inconclusive" in said, said
     assert "alternating processes" not in said
 
