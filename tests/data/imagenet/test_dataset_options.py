@@ -14,6 +14,7 @@ from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.data.tfds import pipeline as tfds
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import find_prepared
+from ipubench.fixtures.runtimes.tensorflow.images import repeated
 from ipubench.fixtures.runtimes.tensorflow.model import generated_batches
 from tests.support.examples import learnable_cifar
 from tests.support.records import jpeg, labelled, smooth, write_shards
@@ -62,3 +63,9 @@ def test_examples(tmp_path: Path, mode: str, training: bool) -> None:
 def test_arrays() -> None:
     feed = ArrayFeed("generated", (TensorSpec("x", (2, 3)),))
     assert not tuned(generated_batches(tf, feed, "float32").prefetch(2))
+
+
+def test_batches_that_are_held() -> None:
+    """They replace a pipeline's, and whoever drops its iterator would wait for their tuner."""
+    batches = [(tf.zeros([2, 8, 8, 3]), tf.constant([1, 2]))] * 3
+    assert not tuned(repeated(tf, batches))
