@@ -52,6 +52,9 @@ def test_the_seeds_example_is_measured_with_a_small_network(tmp_path: Path) -> N
     assert record["effective"]["batching"]["allowed_batch_sizes"] == [16]
     assert record["items_per_round"] == 2 * 64
     assert record["throughput"]["unit"] == "images/s"
+    # A 3 x 3 convolution of three channels, one of 1 x 1 after the first maximum, a dense layer.
+    flops = 2 * (30 * 30 * 4 * 3 * 9 + 6 * 6 * 8 * 4 + 8 * 10)
+    assert record["compute"]["flops_per_item"] == flops
     assert record["latency"]["samples"] == 3 * 2 * 64 // 8
     assert record["latency"]["source"] == "the clients, per request"
     assert record["counters"]["answers_differ_by"] <= 1e-2
