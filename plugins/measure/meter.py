@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.runtimes.step import Step
@@ -30,7 +30,7 @@ from ipubench.plugins.measure.rounds import (
     Rounds,
     calibrate,
     canary_times,
-    timed_call,
+    first_calls,
     warm_up,
 )
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
@@ -99,7 +99,9 @@ class Meter(StepMeter):
         if step.calibrated:  # an IPU's step knows its own
             step.batches_per_step = self.case.config.batches_per_step if given else step.burst
         asked = step.batches_per_step
-        first, last, used = self._first_calls(step)
+        longest = LONGEST_ROUND_SHARE * self.config.option.budget
+        calls, used = first_calls(step, clock, self._lengths(step), longest)
+        first, last = calls[0], calls[-1]
         length = step.batches_per_step
         shortened = self._share * length / asked
         most = self._most_warm_up()
@@ -121,23 +123,11 @@ class Meter(StepMeter):
         if rate is not None and self._adapts(step):
             self._share = step.lighten(LONGEST_BATCH_SECONDS * rate)
 
-    def _first_calls(self, step: Step) -> Tuple[float, float, int]:
-        """Run the first call, and longer ones up to the length that a round is to have.
-
-        A call that takes too large a share of the budget is the last. Returns the seconds of the
-        first and of the last one, and the batches of all.
-        """
-        lengths = [step.batches_per_step]
-        if not step.calibrated and self._adapts(step):
-            lengths = step.lengths()
-        most = LONGEST_ROUND_SHARE * self.config.option.budget
-        seconds: List[float] = []
-        for length in lengths:
-            step.batches_per_step = length
-            seconds.append(timed_call(step, self.device.clock))
-            if 2 * seconds[-1] > most:
-                break
-        return seconds[0], seconds[-1], sum(lengths[: len(seconds)])
+    def _lengths(self, step: Step) -> List[int]:
+        """Return the batches that the first calls may have, the last as many as a round is to."""
+        if step.calibrated or not self._adapts(step):
+            return [step.batches_per_step]
+        return step.lengths()
 
     def _adapts(self, step: Step) -> bool:
         """Whether the command line leaves it to the machine how long a round is."""

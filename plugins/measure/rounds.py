@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.step import Step, Work
@@ -139,6 +139,23 @@ def stop_reason(
     if len(seconds) >= LEAST_ROUNDS and spent >= STRETCH * limits.budget:
         return "disturbed"
     return ""
+
+
+def first_calls(
+    step: Step, clock: Clock, lengths: Sequence[int], most_seconds: float
+) -> Tuple[List[float], int]:
+    """Run the first call, and longer ones up to the length that a round is to have.
+
+    A call of which twice as much would take more than ``most_seconds`` is the last. Returns the
+    seconds of each, and the batches of all.
+    """
+    seconds: List[float] = []
+    for length in lengths:
+        step.batches_per_step = length
+        seconds.append(timed_call(step, clock))
+        if 2 * seconds[-1] > most_seconds:
+            break
+    return seconds, sum(lengths[: len(seconds)])
 
 
 @dataclass(frozen=True)
