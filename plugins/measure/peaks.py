@@ -139,11 +139,11 @@ def takes_long(
     ``flops`` per item, counted by the step where they are None; ``items`` of a batch.
     """
     rate = usual_rate(peaks, step)
+    if rate is None:  # nor need FLOP be counted, which may trace a network
+        return False
     if flops is None:
         flops = step.flops_per_item()
-    if rate is None or flops is None:
-        return False
-    return flops * items * step.batches_per_step >= seconds * rate
+    return flops is not None and flops * items * step.batches_per_step >= seconds * rate
 
 
 def describe_compute(
