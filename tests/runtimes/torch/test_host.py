@@ -244,7 +244,9 @@ def test_real_images_reach_the_network_and_a_corrupt_one_is_noted(
         step.close()
 
 
-def test_the_parts_of_a_step_are_whole_bursts(host: Any, tmp_path: Path, torch: Any) -> None:
+def test_the_parts_of_a_step_are_a_burst_read_and_a_batch_classified(
+    host: Any, tmp_path: Path, torch: Any
+) -> None:
     from PIL import Image
 
     for index in range(3):
@@ -256,7 +258,7 @@ def test_the_parts_of_a_step_are_whole_bursts(host: Any, tmp_path: Path, torch: 
         step()
         loading, computing = step.loader_and_model()
         # A task has 16 images: eight batches of two.
-        assert (loading.amount, computing.amount, step.burst) == (8.0, 8.0, 8)
+        assert (loading.amount, computing.amount, step.burst) == (8.0, 1.0, 8)
         taken: List[Any] = []
         batches = step._batches
 
