@@ -6,11 +6,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 K ?= resnet50
 # Each worker begins with an equal part of the tests, in our order (tests/conftest.py); a worker that
-# finishes early takes over tests from another. Four keep two cores busy: some tests wait for
-# processes and servers.
+# finishes early takes over tests from another. Three keep two cores busy: some tests wait for
+# processes and servers. Each more imports the frameworks once more.
 # Pytest's look for errors in destructors would collect garbage five times, of millions of objects.
 # A test that hangs fails, and shows where each of its threads is.
-WORKERS ?= -n 4 --dist worksteal -p no:unraisableexception \
+WORKERS ?= -n 3 --dist worksteal -p no:unraisableexception \
 	-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 # Tests start the suite hundreds of times: without compiled files each start takes half as long again.
 unexport PYTHONDONTWRITEBYTECODE

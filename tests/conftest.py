@@ -111,8 +111,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules out of garbage collections: TensorFlow's graphs cause many, each of it all."""
+    """Leave modules out of garbage collections, and have fewer: TensorFlow's graphs cause many."""
     gc.freeze()
+    gc.set_threshold(50_000)
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
