@@ -1,0 +1,49 @@
+"""Importing torchvision: what it brings along, and what it must not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.harness import run_code
+
+pytestmark = pytest.mark.framework
+
+# Written as lines: what each says is compared.
+LATER = """
+import sys
+from ipubench.models.torch.torchvision_import import import_torchvision
+torchvision = import_torchvision()
+print("compiler", "torch._dynamo" in sys.modules, "torch._dynamo.utils" in sys.modules)
+from torchvision.ops import roi_align
+asked = roi_align.__globals__.get("is_compile_supported")
+print("asked", None if asked is None else asked("cpu"))
+import torch._dynamo.utils
+print("real", torch._dynamo.utils.is_compile_supported("cpu"), hasattr(torch._dynamo, "optimize"))
+"""
+OTHER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from ipubench.models.torch.torchvision_import import import_torchvision
+found = import_torchvision()
+import torch
+print("same", found.counters is torch._dynamo.utils.counters)
+"""
+
+
+def test_torch_compile_is_imported_once_somebody_asks_it() -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    run = run_code(LATER, framework="torch").assert_code(0)
+    assert run.line("compiler") == "compiler False False"
+    assert run.line("real") == "real True True"
+    assert run.line("asked") in ("asked True", "asked None")  # older ones have no such question
+
+
+def test_a_torchvision_that_wants_more_of_torch_compile_gets_it(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    package = tmp_path / "torchvision"
+    package.mkdir()
+    (package / "__init__.py").write_text("from torch._dynamo.utils import counters\n")
+    run = run_code(OTHER, str(tmp_path), framework="torch").assert_code(0)
+    assert run.line("same") == "same True"
