@@ -452,9 +452,7 @@ def plain_keras(folder: Path, classifier: Any) -> float:
     copy_to_keras(classifier, model)
     rate = keras.optimizers.schedules.CosineDecay(RATE, EPOCHS * (IMAGES // BATCH))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(
-        keras.optimizers.SGD(rate, momentum=0.9), loss, metrics=["accuracy"], jit_compile=False
-    )
+    model.compile(keras.optimizers.SGD(rate, momentum=0.9), loss, metrics=["accuracy"])
     train = split("train").map(augmented).shuffle(IMAGES).batch(BATCH, drop_remainder=True)
     train = train.with_options(as_asked(tf))
     model.fit(train, epochs=EPOCHS, verbose=0)
