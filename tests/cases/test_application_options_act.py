@@ -2,7 +2,8 @@
 
 As tests/cases/test_options_act.py has it, and the reverse too: what is declared idle changes
 nothing. What a case hands to its network, recipe, schedule and data is compared first, then how it
-configures the IPUs; only where both are the same, the stand-in traces the program and runs it.
+configures the IPUs and what it asks for as it is built; only where all are the same, the stand-in
+traces the program and runs it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import tempfile
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 import pytest
 
@@ -140,6 +141,17 @@ def fed(config: Application, training: bool) -> ApplicationFeed:
     return dataclasses.replace(feed_of(config, training), batch_size=batches.micro_batch_size)
 
 
+def built(config: Application) -> str:
+    """Return what the SDK's TensorFlow is asked for before a program is traced."""
+    recorder.reset()
+    step = step_of(config, feed=fed)
+    described = step.describe()
+    del described["options"]  # as they were given, whoever reads them
+    found = plain(recorder.calls, recorder.configured, described)
+    step.close()
+    return without_dates(found)
+
+
 def asked(config: Application) -> str:
     """Return what the SDK's TensorFlow is asked for, and what the run leaves on the disk."""
     recorder.reset()
@@ -156,9 +168,12 @@ def asked(config: Application) -> str:
     step.close()
     left.append(on_disk())
     facts.pop("training_seconds", None)
-    found = plain(recorder.calls, recorder.configured, described, facts, left)
-    # Names of temporary folders, with the date.
-    return re.sub(r"ipubench-[a-z]+-[\w-]+", "temporary", found)
+    return without_dates(plain(recorder.calls, recorder.configured, described, facts, left))
+
+
+def without_dates(text: str) -> str:
+    """Return a text without the names of temporary folders, which have the date."""
+    return re.sub(r"ipubench-[a-z]+-[\w-]+", "temporary", text)
 
 
 def on_disk() -> List[str]:
@@ -191,6 +206,7 @@ class Asked:
         self.config = config
         self._folder = folder
         self._monkeypatch = monkeypatch
+        self._built = ""
         self._ran = ""
 
     def same(self, other: Asked) -> bool:
@@ -199,16 +215,26 @@ class Asked:
             if first(self.config) != first(other.config):
                 return False
         try:
-            return self.ran() == other.ran()
+            return self.built() == other.built() and self.ran() == other.ran()
         except (CaseError, DeviceError):
             return False
 
+    def built(self) -> str:
+        if not self._built:
+            self._built = self._in_folder("built", built)
+        return self._built
+
     def ran(self) -> str:
         if not self._ran:
-            self._folder.mkdir(parents=True)
-            self._monkeypatch.chdir(self._folder)
-            self._ran = asked(self.config)
+            self._ran = self._in_folder("ran", asked)
         return self._ran
+
+    def _in_folder(self, name: str, ask: Callable[[Application], str]) -> str:
+        """Return what is asked for in an empty folder."""
+        folder = self._folder / name
+        folder.mkdir(parents=True)
+        self._monkeypatch.chdir(folder)
+        return ask(self.config)
 
 
 @pytest.mark.parametrize("name", CASES)

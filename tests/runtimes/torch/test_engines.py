@@ -140,16 +140,13 @@ DEEPER = {
 def test_what_is_measured_is_the_network(name: str, paths: List[str], torch: Any) -> None:
     config = HOST[name]
     network = config.network()()
-    raw = images(paths, config.image_size, torch)
-    found = run(network, raw, "auto", DTYPE, torch)
-    agree(found, expected(network, raw, torch), BOUNDS[DTYPE], torch)
-
-
-def test_float32_is_float32(paths: List[str], torch: Any) -> None:
-    network = HOST["mobilenet-v3-small"].network()()
-    raw = images(paths, 224, torch)
-    found = run(network, raw, "auto", "float32", torch)
-    agree(found, expected(network, raw, torch), BOUNDS["float32"], torch)
+    # A ResNet rounds a small image as it does a large one. Other networks are further off there.
+    size = 96 if config.model.startswith("resn") else config.image_size
+    raw = images(paths, size, torch)
+    wanted = expected(network, raw, torch)
+    # One network shows that float32 is float32 where others are measured in 16 bits.
+    for dtype in {DTYPE, "float32"} if name == "mobilenet-v3-small" else {DTYPE}:
+        agree(run(network, raw, "auto", dtype, torch), wanted, BOUNDS[dtype], torch)
 
 
 @pytest.mark.numeric
@@ -215,8 +212,12 @@ def test_torch_compile_takes_every_kind_of_layer_and_keeps_kernels_that_were_gon
     cache.store(lambda path: _write(path, "some-folder"))
     with pytest.warns(UserWarning, match="some-folder is missing"):
         engines = [built(gone)]
+    kernels = sorted(tmp_path.rglob("*.so"))
     engines.append(built(kept))
     assert (gone.hit, kept.hit) == (False, True)
+    assert sorted(tmp_path.rglob("*.so")) == kernels != []
+    # Nor does another process compile them: nothing has an address in its name.
+    assert not any(" at 0x" in path.read_text() for path in tmp_path.rglob("*.main.cpp"))
     with torch.inference_mode():
         found, again = (engine.run(raw).clone() for engine in engines)
     assert torch.equal(found, again)
