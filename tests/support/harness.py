@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
 
 from ipubench.plugins.run.journal import journals
-from tests.support.process_starter import NO_SUITE, small_program
+from tests.support.process_starter import NO_SUITE, ask, number_from, small_program
 
 ROOT = Path(__file__).resolve().parents[2]
 # Plugins of other packages, which take longer to import than the suite and pytest itself, and one
@@ -92,10 +93,14 @@ class SuiteServer:
 
         As a starter of a run's own processes does it, so it is for ``-m``, ``-c`` and no more.
         """
-        _, address = cls._server(framework)
-        words = shlex.join(small_program(address))
+        words = shlex.join(small_program(cls.address(framework)))
         path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         path.chmod(0o755)
+
+    @classmethod
+    def address(cls, framework: str = "") -> str:
+        """Return the address of the starter."""
+        return cls._server(framework)[1]
 
     @classmethod
     def pid(cls, framework: str = "") -> int:
@@ -124,6 +129,53 @@ class SuiteServer:
             stdout=subprocess.PIPE,
             text=True,
         )
+
+
+class Started:
+    """A run that goes on beside the test, whose process is the one that a test may signal.
+
+    ``plain``: what it starts in turn are processes of Python itself, which know their parent's end.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        *words: str,
+        framework: str = "",
+        plain: bool = True,
+    ) -> None:
+        request = {
+            "words": ["-m", "pytest", *QUIETLY, *words],
+            "folder": str(folder),
+            "environment": _cleaned(environment),
+            "parent": os.getpid(),
+            "plain": plain,
+        }
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  wait closes it
+        with open(os.devnull) as nothing:
+            output = self._output.fileno()
+            files = (nothing.fileno(), output, output)
+            address = SuiteServer.address(framework)
+            self._connection, self.pid = ask(address, request, files)
+
+    def is_running(self) -> bool:
+        """Tell whether it has not ended."""
+        return not select.select([self._connection], [], [], 0)[0]
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self, seconds: float = 120.0) -> Outcome:
+        """Return how it ended, once it has, as ``subprocess`` says it."""
+        self._connection.settimeout(seconds)
+        status = number_from(self._connection)
+        self._connection.close()
+        self._output.seek(0)
+        text = self._output.read().decode(errors="replace")
+        self._output.close()
+        code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        return Outcome(code, text)
 
 
 def run_pytest(

@@ -48,14 +48,17 @@ def listening(pid: int) -> Set[str]:
     TCP over IPv4 and IPv6.
     """
     owned = {inode for member in family(pid) for inode in sockets_of(member)}
-    found = set()
+    return {address for inode, address in sockets_that_listen() if inode in owned}
+
+
+def sockets_that_listen() -> Iterator[Tuple[str, str]]:
+    """Yield the inode and the address of each socket of the machine that listens."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path("/proc/net", name).read_text().splitlines()[1:]:
                 words = line.split()
-                if words[3] == LISTEN and words[9] in owned:
-                    found.add(words[1].partition(":")[0])
-    return found
+                if words[3] == LISTEN:
+                    yield words[9], words[1].partition(":")[0]
 
 
 def watched_run(
@@ -64,9 +67,13 @@ def watched_run(
     """Run ``pytest WORDS``; return how it ended and all addresses that were listened on."""
     seen: Set[str] = set()
     server = SuiteServer.pid(framework)
+    known: Set[str] = set()
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(run_pytest, folder, environment, *words, framework=framework)
         while not run.done():
-            seen |= listening(server)
+            there = {inode for inode, _ in sockets_that_listen()}
+            if there - known:  # whose they are is a look at each process of the machine
+                seen |= listening(server)
+            known |= there
             time.sleep(0.05)
     return run.result(), seen

@@ -20,7 +20,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the small program imports no more than it needs
-    from typing import Any, Dict, Sequence
+    from typing import Any, Dict, Sequence, Tuple
 
 #: Names the server of runs in another checkout, in place of a framework.
 NO_SUITE = "no-suite"
@@ -80,29 +80,36 @@ def _is_suites(program: str) -> bool:
 
 def stand_for(address: str, words: Sequence[str]) -> None:
     """In the small program: have the starter run ``words``, and end as they do."""
-    request = marshal.dumps(
-        {
-            "words": list(words),
-            "folder": os.getcwd(),
-            "environment": dict(os.environ),
-            "parent": os.getppid(),
-            "cpus": sorted(os.sched_getaffinity(0)),
-        }
-    )
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(f"\0{address}")
-    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", FILES))
-    connection.sendmsg([len(request).to_bytes(LENGTH, "big") + request], [rights])
-    process = _number(connection)
+    request = {
+        "words": list(words),
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+        "parent": os.getppid(),
+    }
+    connection, process = ask(address, request, FILES)
     for number in PASSED_ON:
         signal.signal(number, lambda number, _: os.kill(process, number))
-    status = _number(connection)
+    status = number_from(connection)
     if os.WIFSIGNALED(status):
         last = os.WTERMSIG(status)
         if last != signal.SIGKILL:
             signal.signal(last, signal.SIG_DFL)
         os.kill(os.getpid(), last)
     os._exit(os.WEXITSTATUS(status))
+
+
+def ask(address: str, request: Dict[str, Any], files: Sequence[int]) -> Tuple[socket.socket, int]:
+    """Have the starter start a process; return the connection that tells its end, and its number.
+
+    Where the connection is closed before, the process is killed. ``plain``: what it starts in turn
+    are processes of their own.
+    """
+    data = marshal.dumps({**request, "cpus": sorted(os.sched_getaffinity(0))})
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(f"\0{address}")
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
+    connection.sendmsg([len(data).to_bytes(LENGTH, "big") + data], [rights])
+    return connection, number_from(connection)
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
@@ -115,7 +122,8 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def _number(connection: socket.socket) -> int:
+def number_from(connection: socket.socket) -> int:
+    """Return what the starter says next: a process, then its status."""
     return int.from_bytes(_exactly(connection, LENGTH), "big")
 
 
@@ -151,6 +159,11 @@ def serve(listening: socket.socket) -> Dict[str, Any]:
     os.sched_setaffinity(0, request["cpus"])
     parent = request["parent"]
     os.getppid = lambda: parent  # the run's, as for the small program
+    if request.get("plain"):
+        import subprocess
+
+        patched: Any = subprocess
+        patched.Popen = subprocess.Popen.__base__
     return request
 
 

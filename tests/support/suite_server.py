@@ -33,6 +33,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)  # instead of this file's folder
+from tests.support.compiled import keep_compiled  # noqa: E402
 from tests.support.packing import pack_once, pack_the_script  # noqa: E402
 from tests.support.process_starter import NO_SUITE, serve, use_starter  # noqa: E402
 
@@ -93,7 +94,9 @@ def load(framework: str, words: List[str]) -> None:
     benchmark: Any = sys.modules["pytest_benchmark.plugin"]
     found = benchmark.get_cpu_info()
     benchmark.get_cpu_info = lambda: dict(found)
-    if not alone:
+    if alone:
+        keep_compiled(ROOT)
+    else:
         # What the machine can do at most is found by less work, for a fifth of the time: beside
         # other tests it is looked for up to four times in each process.
         shared: Any = importlib.import_module("ipubench.fixtures.runtimes.shared")
