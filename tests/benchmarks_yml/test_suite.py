@@ -14,7 +14,7 @@ import pytest
 
 from ipubench.plugins.baseline.entries import gone
 from ipubench.plugins.benchmarks_yml.results import csv_text
-from tests.support.harness import ROOT, Outcome, Project, Started, run_pytest
+from tests.support.harness import ROOT, Outcome, Project, run_pytest, start_pytest
 
 NEEDED = "pytest_benchmark.plugin,ipubench.plugins.command_line.options"
 NEEDED += ",ipubench.plugins.command_line.refusals"
@@ -309,7 +309,7 @@ def test_nothing_is_left_of_a_command_whose_run_was_killed(specs: Specs) -> None
     words = ["vision/benchmarks.yml", "--device=fake", "-k", "hangs", "--set=timeout=0"]
     spec = specs.folder / "benchmarks.yml"
     spec.write_text(spec.read_text(encoding="utf-8").replace("timeout: 1}", "timeout: 500}"))
-    run = Started(specs.project.folder, specs.environment, *words)
+    run = start_pytest(specs.project.folder, specs.environment, *words)
     try:
         child = _wait_for_child(specs.project.folder / "results" / "specs")
     finally:

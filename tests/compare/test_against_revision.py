@@ -14,7 +14,7 @@ import pytest
 
 from ipubench.plugins.processes.revision import find_commit
 from tests.run.test_interruption import is_running
-from tests.support.harness import ROOT, Project, Started, SuiteServer
+from tests.support.harness import ROOT, Project, SuiteServer, start_pytest
 from tests.support.process_starter import NO_SUITE
 from tests.support.repository import FAST, IDENTITY, PYTEST, Repository
 
@@ -323,7 +323,7 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Rep
     for number, resume in ((signal.SIGINT, ()), (signal.SIGKILL, ("--resume",))):
         notes = repository.folder / f"results-{number}.txt"
         environment = {**repository.environment, "WAIT": str(notes)}
-        run = Started(
+        run = start_pytest(
             repository.folder,
             environment,
             *words,

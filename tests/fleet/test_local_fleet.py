@@ -15,7 +15,7 @@ import pytest
 
 from ipubench.plugins.run.results import SessionResults
 from tests.support.fleet import as_host, cases_of, hosts_file, hosts_of, journal_of
-from tests.support.harness import QUIETLY, Project, Started, SuiteServer, run_pytest
+from tests.support.harness import QUIETLY, Project, SuiteServer, run_pytest, start_pytest
 
 pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
 
@@ -211,7 +211,7 @@ def test_members_end_with_a_controller_that_is_killed(project: Project) -> None:
         f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n'); signal.pause()",
     )
     words = ("bench_fake.py", "--device=fake", hosts_file(project, a="", b=""))
-    run = Started(project.folder, project.environment, *words)
+    run = start_pytest(project.folder, project.environment, *words)
     until = time.monotonic() + 60
     while not pids.exists() or not pids.read_text().endswith("\n"):
         assert time.monotonic() < until and run.is_running()

@@ -11,7 +11,7 @@ from typing import List
 import pytest
 
 from tests.machine.test_process import runs, wait_until_gone
-from tests.support.harness import Project, Started, run_pytest
+from tests.support.harness import Project, Started, run_pytest, start_pytest
 from tests.support.instances import WORDS, notes_of, record_of, run, with_instances
 
 pytestmark = pytest.mark.skipif(
@@ -136,7 +136,7 @@ def test_a_case_that_fails_before_it_is_built_launches_nothing(together: Project
 
 def waiting_run(project: Project) -> Started:
     """Start a long run and return once all instances have done some calls."""
-    process = Started(project.folder, project.environment, *WORDS, "--steps=100000")
+    process = start_pytest(project.folder, project.environment, *WORDS, "--steps=100000")
     deadline = time.monotonic() + 60
     while len(list(project.folder.glob("results/instances/*/instance-*.log"))) < 2:
         assert process.is_running() and time.monotonic() < deadline

@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.run.results import SessionResults
-from tests.support.harness import ROOT, Outcome, Project, Started
+from tests.support.harness import ROOT, Outcome, Project, start_pytest
 
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
@@ -237,7 +237,7 @@ def test_a_fresh_process_ends_with_its_run(project: Project, number: int) -> Non
     (project.folder / "bench_fake.py").write_text(hanging)
     words = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%", "--device=fake"]
     slow = {**project.environment, "IPUBENCH_FAKE_SLOWDOWN": "1.5"}
-    run = Started(project.folder, slow, "bench_fake.py", *words)
+    run = start_pytest(project.folder, slow, "bench_fake.py", *words)
     pid_file = project.folder / "pid"
     deadline = time.monotonic() + 120
     while not pid_file.exists() and time.monotonic() < deadline and run.is_running():

@@ -20,6 +20,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the small program imports no more than it needs
+    from pathlib import Path
     from typing import Any, Dict, Sequence, Tuple
 
 #: Names the server of runs in another checkout, in place of a framework.
@@ -28,7 +29,19 @@ SUPERVISOR = "supervisor.py"
 FILES = (0, 1, 2)
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LENGTH = 4  # bytes of a number between the two
-LARGEST = 1 << 20
+
+
+class Files:
+    """What the users of a server and the server itself find in a folder."""
+
+    def __init__(self, folder: Path, framework: str) -> None:
+        name = framework or "suite"
+        #: A pipe that each user has open.
+        self.users = folder / f"{name}.users"
+        self.lock = folder / f"{name}.lock"
+        self.address = folder / f"{name}.address"
+        #: Lines of a process and one started for it, whose parent the kernel calls another.
+        self.links = folder / f"{name}.links"
 
 
 def by_starter(address: str, words: Any) -> Any:
@@ -101,8 +114,8 @@ def stand_for(address: str, words: Sequence[str]) -> None:
 def ask(address: str, request: Dict[str, Any], files: Sequence[int]) -> Tuple[socket.socket, int]:
     """Have the starter start a process; return the connection that tells its end, and its number.
 
-    Where the connection is closed before, the process is killed. ``plain``: what it starts in turn
-    are processes of their own.
+    Where the connection is closed before, the process is killed. ``seconds``: SIGALRM ends it then.
+    ``plain``: what it starts in turn are processes of their own.
     """
     data = marshal.dumps({**request, "cpus": sorted(os.sched_getaffinity(0))})
     connection = socket.socket(socket.AF_UNIX)
@@ -127,7 +140,7 @@ def number_from(connection: socket.socket) -> int:
     return int.from_bytes(_exactly(connection, LENGTH), "big")
 
 
-def serve(listening: socket.socket) -> Dict[str, Any]:
+def serve(listening: socket.socket, links: Path) -> Dict[str, Any]:
     """In the starter: fork for each request; return only in a fork, with what it is to become.
 
     A fork between the two waits for the end of the wanted process, and ends it where the small
@@ -145,11 +158,15 @@ def serve(listening: socket.socket) -> Dict[str, Any]:
     head, ancillary, *_ = connection.recvmsg(
         LENGTH, socket.CMSG_SPACE(len(FILES) * rights.itemsize), socket.MSG_CMSG_CLOEXEC
     )
+    if not head:  # somebody looks whether we are there
+        os._exit(0)
     rights.frombytes(ancillary[0][2])
     head += _exactly(connection, LENGTH - len(head))
     request: Dict[str, Any] = marshal.loads(_exactly(connection, int.from_bytes(head, "big")))  # noqa: S302  of our own parent
     process = os.fork()
     if process:
+        with open(str(links), "a") as file:
+            file.write(f"{request['parent']} {process}\n")
         _wait_for(process, connection, rights)
     connection.close()
     os.setsid()
@@ -157,6 +174,7 @@ def serve(listening: socket.socket) -> Dict[str, Any]:
         os.dup2(source, target)
         os.close(source)
     os.sched_setaffinity(0, request["cpus"])
+    signal.alarm(request.get("seconds", 0))
     parent = request["parent"]
     os.getppid = lambda: parent  # the run's, as for the small program
     if request.get("plain"):
