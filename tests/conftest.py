@@ -18,7 +18,7 @@ from hypothesis import settings
 from ipubench.fixtures.machine import onednn
 from ipubench.fixtures.machine.processor import CPUINFO, flags_of
 from tests.support.comments import Comments, serving
-from tests.support.harness import Project
+from tests.support.harness import Project, SuiteServer
 from tests.support.packing import pack_once
 from tests.support.repository import Repository
 
@@ -92,6 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # half of the time; tests of numbers do without this where make test-avx2 runs them.
         hasty = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
         os.environ.setdefault("XLA_FLAGS", hasty)
+    SuiteServer.folder = Path(os.environ["IPUBENCH_CACHE_DIR"])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:

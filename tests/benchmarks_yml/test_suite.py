@@ -6,8 +6,6 @@ import csv
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
@@ -16,7 +14,7 @@ import pytest
 
 from ipubench.plugins.baseline.entries import gone
 from ipubench.plugins.benchmarks_yml.results import csv_text
-from tests.support.harness import QUIETLY, ROOT, Outcome, Project, run_pytest
+from tests.support.harness import ROOT, Outcome, Project, run_pytest, start_pytest
 
 NEEDED = "pytest_benchmark.plugin,ipubench.plugins.command_line.options"
 NEEDED += ",ipubench.plugins.command_line.refusals"
@@ -308,17 +306,10 @@ def test_workers_measure_commands_one_at_a_time(specs: Specs) -> None:
 
 
 def test_nothing_is_left_of_a_command_whose_run_was_killed(specs: Specs) -> None:
-    words = [sys.executable, "-m", "pytest", *QUIETLY]
-    words += ["vision/benchmarks.yml", "--device=fake", "-k", "hangs", "--set=timeout=0"]
+    words = ["vision/benchmarks.yml", "--device=fake", "-k", "hangs", "--set=timeout=0"]
     spec = specs.folder / "benchmarks.yml"
     spec.write_text(spec.read_text(encoding="utf-8").replace("timeout: 1}", "timeout: 500}"))
-    run = subprocess.Popen(
-        words,
-        cwd=str(specs.project.folder),
-        env=specs.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    run = start_pytest(specs.project.folder, specs.environment, *words)
     try:
         child = _wait_for_child(specs.project.folder / "results" / "specs")
     finally:

@@ -10,6 +10,8 @@ import pytest
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.fixtures.case.presets import Presets, load_presets
+from ipubench.fixtures.case.yaml_reader import YamlError, parse
+from tests.support.harness import ROOT
 
 
 def presets(path: Path, options: str, **more: Any) -> Presets[Classifier]:
@@ -100,3 +102,19 @@ def test_cases_without_a_batch_size_refuse_batch_sizes(path: Path) -> None:
     path.write_text("host:\n  mine: {batch_sizes: [4]}\n")
     with pytest.raises(ValueError, match="batch_sizes: these cases have no batch size"):
         load_presets(path, "host", CaseConfig)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("bench_*/*.yml")), ids=lambda path: path.name)
+def test_libyaml_reads_of_our_files_what_pyyaml_does(path: Path) -> None:
+    pytest.importorskip("yaml._yaml", reason="PyYAML was built without libyaml")
+    text = path.read_text(encoding="utf-8")
+    assert parse(text, "x", ours=True) == parse(text, "x")
+
+
+def test_what_libyaml_takes_alone_is_read_in_files_of_ours_only() -> None:
+    pytest.importorskip("yaml._yaml", reason="PyYAML was built without libyaml")
+    assert parse("[la?tency]", "x", ours=True).plain() == ["la?tency"]
+    with pytest.raises(YamlError, match="line 1: this is not valid YAML: expected ',' or ']'"):
+        parse("[la?tency]", "x")
+    with pytest.raises(YamlError, match="line 1: this is not valid YAML: expected ',' or ']'"):
+        parse("[latency", "x", ours=True)

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import List
@@ -15,7 +14,7 @@ import pytest
 
 from ipubench.plugins.processes.revision import find_commit
 from tests.run.test_interruption import is_running
-from tests.support.harness import ROOT, Project, SuiteServer
+from tests.support.harness import ROOT, Project, SuiteServer, start_pytest
 from tests.support.process_starter import NO_SUITE
 from tests.support.repository import FAST, IDENTITY, PYTEST, Repository
 
@@ -320,14 +319,17 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Rep
     waiting += "        import time; time.sleep(60)\n"
     repository.replace("bench_fake.py", TROUBLE, waiting + TROUBLE)
     repository.commit("waits")
-    command = [*PYTEST, *CASE, "--against=git:HEAD", "--gate=5%"]
+    words = ["bench_fake.py", "--device=fake", *CASE, "--against=git:HEAD", "--gate=5%"]
     for number, resume in ((signal.SIGINT, ()), (signal.SIGKILL, ("--resume",))):
         notes = repository.folder / f"results-{number}.txt"
-        run = subprocess.Popen(
-            [sys.executable, *command, *resume],
-            cwd=str(repository.folder),
-            env={**repository.environment, "WAIT": str(notes)},
-            stdout=subprocess.DEVNULL,
+        environment = {**repository.environment, "WAIT": str(notes)}
+        run = start_pytest(
+            repository.folder,
+            environment,
+            *words,
+            *resume,
+            framework=NO_SUITE,
+            plain=number == signal.SIGKILL,
         )
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline and (
@@ -337,11 +339,11 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Rep
         pids = [int(word) for word in notes.read_text().split()]
         assert len(pids) == 2
         run.send_signal(number)
-        assert run.wait(60) == (2 if number == signal.SIGINT else -9)
+        run.wait().assert_code(2 if number == signal.SIGINT else -9)
         while time.monotonic() < deadline and any(map(is_running, pids)):
             time.sleep(0.1)
         assert not any(map(is_running, pids))
     # Its words are theirs, of which --resume is none.
-    outcome = repository.python(*command, "--resume").assert_code(0)
+    outcome = repository.run(*words[2:], "--resume").assert_code(0)
     outcome.line("resuming results/run-")
     outcome.line("1 pass")

@@ -6,8 +6,8 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
-import sys
 import time
 from typing import Any, Dict, List
 
@@ -15,7 +15,7 @@ import pytest
 
 from ipubench.plugins.run.results import SessionResults
 from tests.support.fleet import as_host, cases_of, hosts_file, hosts_of, journal_of
-from tests.support.harness import QUIETLY, Project, SuiteServer, run_pytest
+from tests.support.harness import QUIETLY, Project, SuiteServer, run_pytest, start_pytest
 
 pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
 
@@ -210,20 +210,14 @@ def test_members_end_with_a_controller_that_is_killed(project: Project) -> None:
         project,
         f"open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n'); signal.pause()",
     )
-    command = [sys.executable, "-m", "pytest", *QUIETLY, "bench_fake.py", "--device=fake"]
-    run = subprocess.Popen(
-        [*command, hosts_file(project, a="", b="")],
-        cwd=str(project.folder),
-        env=project.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    words = ("bench_fake.py", "--device=fake", hosts_file(project, a="", b=""))
+    run = start_pytest(project.folder, project.environment, *words)
     until = time.monotonic() + 60
     while not pids.exists() or not pids.read_text().endswith("\n"):
-        assert time.monotonic() < until and run.poll() is None
+        assert time.monotonic() < until and run.is_running()
         time.sleep(0.05)
     member = int(pids.read_text())
-    run.kill()
+    run.send_signal(signal.SIGKILL)
     run.wait()
     while os.path.exists(f"/proc/{member}") and not _zombie(member):
         assert time.monotonic() < until

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from typing import List
@@ -12,7 +11,7 @@ from typing import List
 import pytest
 
 from tests.machine.test_process import runs, wait_until_gone
-from tests.support.harness import WITHOUT_OTHERS, Project, run_pytest
+from tests.support.harness import Project, Started, run_pytest, start_pytest
 from tests.support.instances import WORDS, notes_of, record_of, run, with_instances
 
 pytestmark = pytest.mark.skipif(
@@ -39,7 +38,7 @@ def started(project: Project) -> List[int]:
 
 @pytest.mark.entry_point
 def test_all_instances_run_together_and_all_of_their_items_count(together: Project) -> None:
-    run(together, "--steps=4", "--set=batch_size=3").assert_code(0)
+    run(together, "--steps=4", "--set=batch_size=3", "--batches-per-step=50").assert_code(0)
     record = record_of(together)
     batches = record["rounds"]["batches_per_step"]
     assert record["items_per_round"] == 2 * 3 * batches
@@ -135,18 +134,12 @@ def test_a_case_that_fails_before_it_is_built_launches_nothing(together: Project
     assert not (together.folder / "results" / "instances").exists()
 
 
-def waiting_run(project: Project) -> subprocess.Popen[bytes]:
+def waiting_run(project: Project) -> Started:
     """Start a long run and return once all instances have done some calls."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *WITHOUT_OTHERS, *WORDS, "--steps=100000"],
-        cwd=str(project.folder),
-        env=project.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    process = start_pytest(project.folder, project.environment, *WORDS, "--steps=100000")
     deadline = time.monotonic() + 60
     while len(list(project.folder.glob("results/instances/*/instance-*.log"))) < 2:
-        assert process.poll() is None and time.monotonic() < deadline
+        assert process.is_running() and time.monotonic() < deadline
         time.sleep(0.02)
     return process
 
@@ -156,8 +149,8 @@ def test_nothing_is_left_when_the_run_is_killed(together: Project) -> None:
     process = waiting_run(together)
     pids = started(together)
     assert len(pids) == 2 and all(map(runs, pids))
-    process.kill()
-    process.communicate()
+    process.send_signal(signal.SIGKILL)
+    process.wait().assert_code(-signal.SIGKILL)
     wait_until_gone(pids)
 
 
@@ -166,9 +159,7 @@ def test_an_instance_that_is_killed_from_outside_ends_the_case(together: Project
     process = waiting_run(together)
     pids = started(together)
     os.kill(pids[0], signal.SIGKILL)
-    text = process.communicate(timeout=60)[0].decode()
-    assert process.returncode == 1
-    assert f"instance 1 of 2 (process {pids[0]}) was killed by SIGKILL" in text
+    process.wait().assert_code(1).line(f"instance 1 of 2 (process {pids[0]}) was killed by SIGKILL")
     assert not any(map(runs, pids))
 
 
@@ -177,8 +168,7 @@ def test_ctrl_c_ends_all_instances(together: Project) -> None:
     process = waiting_run(together)
     pids = started(together)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 2
+    process.wait().assert_code(2)
     assert not any(map(runs, pids))
 
 

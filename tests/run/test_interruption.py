@@ -17,7 +17,7 @@ import pytest
 
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.run.results import SessionResults
-from tests.support.harness import ROOT, WITHOUT_OTHERS, Outcome, Project
+from tests.support.harness import ROOT, Outcome, Project, start_pytest
 
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
@@ -236,28 +236,23 @@ def test_a_fresh_process_ends_with_its_run(project: Project, number: int) -> Non
     assert hanging != source
     (project.folder / "bench_fake.py").write_text(hanging)
     words = ["-k", "beta-synthetic", "--baseline=main", "--gate=5%", "--device=fake"]
-    run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "bench_fake.py", *words],
-        cwd=str(project.folder),
-        env={**project.environment, "IPUBENCH_FAKE_SLOWDOWN": "1.5"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    slow = {**project.environment, "IPUBENCH_FAKE_SLOWDOWN": "1.5"}
+    run = start_pytest(project.folder, slow, "bench_fake.py", *words)
     pid_file = project.folder / "pid"
     deadline = time.monotonic() + 120
-    while not pid_file.exists() and time.monotonic() < deadline and run.poll() is None:
+    while not pid_file.exists() and time.monotonic() < deadline and run.is_running():
         time.sleep(0.05)
-    assert pid_file.exists(), run.communicate()[0]
+    assert pid_file.exists(), run.wait().text
     pid = int(pid_file.read_text())
     assert is_running(pid)
     run.send_signal(number)
-    output = run.communicate(timeout=120)[0].decode()
-    assert run.returncode in EXIT_CODES[signal.Signals(number)], output
+    outcome = run.wait()
+    assert outcome.code in EXIT_CODES[signal.Signals(number)], outcome.text
     while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_running(pid)
     if number != signal.SIGKILL:
-        assert "interrupted with 0 of 1 cases done" in output
+        outcome.line("interrupted with 0 of 1 cases done")
 
 
 def test_sigterm_at_the_end_of_a_whole_run_keeps_what_it_writes(project: Project) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import subprocess
@@ -12,10 +15,10 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Optional
 
 from ipubench.plugins.run.journal import journals
-from tests.support.process_starter import NO_SUITE, small_program
+from tests.support.process_starter import NO_SUITE, Files, ask, number_from, small_program
 
 ROOT = Path(__file__).resolve().parents[2]
 # Plugins of other packages, which take longer to import than the suite and pytest itself, and one
@@ -25,6 +28,9 @@ WITHOUT_OTHERS = tuple(
     for name in ("hypothesispytest", "anyio", "platformdirs", "unraisableexception")
     for word in ("-p", f"no:{name}")
 )
+#: Words of a process that runs pytest.
+PYTEST = ("-m", "pytest")
+SECONDS = 300  # that a run may take before SIGALRM ends it
 QUIETLY = ("-p", "no:cacheprovider", *WITHOUT_OTHERS)
 
 
@@ -60,31 +66,17 @@ class Outcome:
 class SuiteServer:
     """The processes that start runs of the suite: tests/support/suite_server.py."""
 
-    _started: ClassVar[Dict[str, Tuple[subprocess.Popen[str], str]]] = {}
+    #: What all tests of a run share (tests/conftest.py); without them, of this process.
+    folder: ClassVar[Optional[Path]] = None
+    _addresses: ClassVar[Dict[str, str]] = {}
+    _kept: ClassVar[List[Any]] = []
 
     @classmethod
     def run(
         cls, folder: Path, environment: Mapping[str, str], *words: str, framework: str = ""
     ) -> Outcome:
-        """Run ``python WORDS`` in a folder, with a framework imported or none.
-
-        The server of a framework starts with its first run.
-        """
-        server, _ = cls._server(framework)
-        assert server.stdin and server.stdout
-        with tempfile.NamedTemporaryFile() as output:
-            request = {
-                "folder": str(folder),
-                "environment": environment,
-                "words": words,
-                "output": output.name,
-            }
-            server.stdin.write(json.dumps(request) + "\n")
-            server.stdin.flush()
-            code = server.stdout.readline()
-            text = output.read().decode(errors="replace")
-        assert code, f"tests/support/suite_server.py ended during the run:\n{text}"
-        return Outcome(int(code), text)
+        """Run ``python WORDS`` in a folder, with a framework imported or none."""
+        return Started(folder, environment, *words, framework=framework).wait()
 
     @classmethod
     def python(cls, path: Path, framework: str = "") -> None:
@@ -92,56 +84,132 @@ class SuiteServer:
 
         As a starter of a run's own processes does it, so it is for ``-m``, ``-c`` and no more.
         """
-        _, address = cls._server(framework)
-        words = shlex.join(small_program(address))
+        words = shlex.join(small_program(cls.address(framework)))
         path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         path.chmod(0o755)
 
     @classmethod
-    def pid(cls, framework: str = "") -> int:
-        """Return the process whose family all runs with a framework, or with none, are of."""
-        return cls._server(framework)[0].pid
+    def files(cls, framework: str) -> Files:
+        """Return where the server of a framework keeps what its users know of it."""
+        if cls.folder is None:
+            cls.folder = Path(tempfile.mkdtemp(prefix="ipubench-tests-"))
+            atexit.register(shutil.rmtree, str(cls.folder), ignore_errors=True)
+        return Files(cls.folder, framework)
 
     @classmethod
-    def _server(cls, framework: str) -> Tuple[subprocess.Popen[str], str]:
-        """Return the process of a framework and the address of its starter."""
-        found = cls._started.get(framework)
-        if found is None or found[0].poll() is not None:
-            server = cls._start(framework)
-            assert server.stdout
-            found = cls._started[framework] = (server, server.stdout.readline().strip())
-            assert found[1], "tests/support/suite_server.py did not start"
-        return found
+    def address(cls, framework: str = "") -> str:
+        """Return the address of the starter of a framework, or of none.
 
-    @staticmethod
-    def _start(framework: str) -> subprocess.Popen[str]:
+        The server starts with the first test that needs it, in whichever worker.
+        """
+        if framework not in cls._addresses:
+            files = cls.files(framework)
+            with files.lock.open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not files.users.exists():
+                    os.mkfifo(str(files.users))
+                # Open until this process ends.
+                cls._kept.append(os.open(str(files.users), os.O_RDWR))
+                if not files.address.exists():
+                    files.address.write_text(cls._start(framework))
+                cls._addresses[framework] = files.address.read_text()
+        return cls._addresses[framework]
+
+    @classmethod
+    def _start(cls, framework: str) -> str:
+        """Start a server; return its address once it has imported everything."""
         alone = _cleaned(os.environ)
         alone.pop("PYTHONPATH", None)  # each request has its own
-        return subprocess.Popen(
-            [sys.executable, str(ROOT / "tests/support/suite_server.py"), framework, *QUIETLY],
+        program = str(ROOT / "tests/support/suite_server.py")
+        server = subprocess.Popen(
+            [sys.executable, program, framework, str(cls.folder), *QUIETLY],
             env=alone,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
         )
+        cls._kept.append(server)
+        assert server.stdout
+        address = server.stdout.readline().strip()
+        assert address, "tests/support/suite_server.py did not start"
+        return address
+
+
+class Started:
+    """A run that goes on beside the test, whose process is the one that a test may signal.
+
+    ``plain``: what it starts in turn are processes of Python itself, which know their parent's end.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str],
+        *words: str,
+        framework: str = "",
+        plain: bool = False,
+    ) -> None:
+        """Start ``python WORDS``."""
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  wait closes it
+        request = {
+            "words": list(words),
+            "folder": str(folder),
+            "environment": _cleaned(environment),
+            "parent": os.getpid(),
+            "seconds": SECONDS,
+            "plain": plain,
+        }
+        with open(os.devnull) as nothing:
+            output = self._output.fileno()
+            files = (nothing.fileno(), output, output)
+            self._connection, self.pid = ask(SuiteServer.address(framework), request, files)
+
+    def is_running(self) -> bool:
+        """Tell whether it has not ended."""
+        return not select.select([self._connection], [], [], 0)[0]
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self) -> Outcome:
+        """Return how it ended, once it has, as ``subprocess`` says it."""
+        status = number_from(self._connection)
+        self._connection.close()
+        self._output.seek(0)
+        text = self._output.read().decode(errors="replace")
+        self._output.close()
+        code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        return Outcome(code, text)
 
 
 def run_pytest(
     folder: Path, environment: Mapping[str, str], *words: str, framework: str = ""
 ) -> Outcome:
     """Run ``pytest WORDS`` in a folder, in a process of its own, which may have a framework."""
-    words = ("-m", "pytest", *QUIETLY, *words)
-    return SuiteServer.run(folder, _cleaned(environment), *words, framework=framework)
+    words = (*PYTEST, *QUIETLY, *words)
+    return SuiteServer.run(folder, environment, *words, framework=framework)
+
+
+def start_pytest(
+    folder: Path,
+    environment: Mapping[str, str],
+    *words: str,
+    framework: str = "",
+    plain: bool = True,
+) -> Started:
+    """Start ``pytest WORDS`` as :func:`run_pytest` does, and do not wait for its end."""
+    words = (*PYTEST, *QUIETLY, *words)
+    return Started(folder, environment, *words, framework=framework, plain=plain)
 
 
 def run_command(folder: Path, environment: Mapping[str, str], module: str, *words: str) -> Outcome:
     """Run ``python -m MODULE WORDS``, a command of the suite, in a process of its own."""
-    return SuiteServer.run(folder, _cleaned(environment), "-m", module, *words)
+    return SuiteServer.run(folder, environment, "-m", module, *words)
 
 
 def run_elsewhere(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
     """Run ``python WORDS`` with the suite of another checkout, which that process imports."""
-    return SuiteServer.run(folder, _cleaned(environment), *words, framework=NO_SUITE)
+    return SuiteServer.run(folder, environment, *words, framework=NO_SUITE)
 
 
 def run_program(
@@ -149,13 +217,12 @@ def run_program(
 ) -> Outcome:
     """Run a program that hands all its words but the ``first`` to pytest.main, in a process."""
     words = ("-c", program, first, *QUIETLY, *words)
-    return SuiteServer.run(ROOT, _cleaned(environment), *words, framework=framework)
+    return SuiteServer.run(ROOT, environment, *words, framework=framework)
 
 
 def run_code(program: str, *words: str, framework: str = "") -> Outcome:
     """Run ``python -c PROGRAM WORDS`` in this checkout, in a process that may have a framework."""
-    environment = _cleaned(os.environ)
-    return SuiteServer.run(ROOT, environment, "-c", program, *words, framework=framework)
+    return SuiteServer.run(ROOT, os.environ, "-c", program, *words, framework=framework)
 
 
 def _cleaned(environment: Mapping[str, str]) -> Dict[str, str]:

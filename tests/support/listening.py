@@ -5,28 +5,31 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Set, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Set, Tuple
 
-from tests.support.harness import Outcome, SuiteServer, run_pytest
+from tests.support.harness import Outcome, SuiteServer, start_pytest
 
 LISTEN = "0A"
 # 127.0.0.1 and ::1, as the kernel of a little-endian machine writes them.
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 
-def family(pid: int) -> Set[int]:
-    """Return a process and all of its descendants."""
+def family(pid: int, links: Optional[Path] = None) -> Set[int]:
+    """Return a process and all of its descendants, with those that a starter started for them."""
     parents: Dict[int, int] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError):
                 text = Path("/proc", entry, "stat").read_text(errors="replace")
                 parents[int(entry)] = int(text.rpartition(")")[2].split()[1])
+    pairs = set(parents.items())
+    for line in links.read_text().splitlines() if links else ():
+        parent, child = map(int, line.split())
+        pairs.add((child, parent))
     found = {pid}
     while True:
-        more = {child for child, parent in parents.items() if parent in found} - found
+        more = {child for child, parent in pairs if parent in found} - found
         if not more:
             return found
         found |= more
@@ -42,20 +45,23 @@ def sockets_of(pid: int) -> Iterator[str]:
                     yield name[len("socket:[") : -1]
 
 
-def listening(pid: int) -> Set[str]:
+def listening(pid: int, links: Optional[Path] = None) -> Set[str]:
     """Return the addresses, in hexadecimal without ports, that a process and its family listen on.
 
     TCP over IPv4 and IPv6.
     """
-    owned = {inode for member in family(pid) for inode in sockets_of(member)}
-    found = set()
+    owned = {inode for member in family(pid, links) for inode in sockets_of(member)}
+    return {address for inode, address in sockets_that_listen() if inode in owned}
+
+
+def sockets_that_listen() -> Iterator[Tuple[str, str]]:
+    """Yield the inode and the address of each socket of the machine that listens."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path("/proc/net", name).read_text().splitlines()[1:]:
                 words = line.split()
-                if words[3] == LISTEN and words[9] in owned:
-                    found.add(words[1].partition(":")[0])
-    return found
+                if words[3] == LISTEN:
+                    yield words[9], words[1].partition(":")[0]
 
 
 def watched_run(
@@ -63,10 +69,13 @@ def watched_run(
 ) -> Tuple[Outcome, Set[str]]:
     """Run ``pytest WORDS``; return how it ended and all addresses that were listened on."""
     seen: Set[str] = set()
-    server = SuiteServer.pid(framework)
-    with ThreadPoolExecutor(1) as pool:
-        run = pool.submit(run_pytest, folder, environment, *words, framework=framework)
-        while not run.done():
-            seen |= listening(server)
-            time.sleep(0.05)
-    return run.result(), seen
+    known: Set[str] = set()
+    run = start_pytest(folder, environment, *words, framework=framework, plain=False)
+    links = SuiteServer.files(framework).links
+    while run.is_running():
+        there = {inode for inode, _ in sockets_that_listen()}
+        if there - known:  # whose they are is a look at each process of the machine
+            seen |= listening(run.pid, links)
+        known |= there
+        time.sleep(0.05)
+    return run.wait(), seen

@@ -20,7 +20,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the small program imports no more than it needs
-    from typing import Any, Dict, Sequence
+    from pathlib import Path
+    from typing import Any, Dict, Sequence, Tuple
 
 #: Names the server of runs in another checkout, in place of a framework.
 NO_SUITE = "no-suite"
@@ -28,7 +29,19 @@ SUPERVISOR = "supervisor.py"
 FILES = (0, 1, 2)
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LENGTH = 4  # bytes of a number between the two
-LARGEST = 1 << 20
+
+
+class Files:
+    """What the users of a server and the server itself find in a folder."""
+
+    def __init__(self, folder: Path, framework: str) -> None:
+        name = framework or "suite"
+        #: A pipe that each user has open.
+        self.users = folder / f"{name}.users"
+        self.lock = folder / f"{name}.lock"
+        self.address = folder / f"{name}.address"
+        #: Lines of a process and one started for it, whose parent the kernel calls another.
+        self.links = folder / f"{name}.links"
 
 
 def by_starter(address: str, words: Any) -> Any:
@@ -80,29 +93,36 @@ def _is_suites(program: str) -> bool:
 
 def stand_for(address: str, words: Sequence[str]) -> None:
     """In the small program: have the starter run ``words``, and end as they do."""
-    request = marshal.dumps(
-        {
-            "words": list(words),
-            "folder": os.getcwd(),
-            "environment": dict(os.environ),
-            "parent": os.getppid(),
-            "cpus": sorted(os.sched_getaffinity(0)),
-        }
-    )
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(f"\0{address}")
-    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", FILES))
-    connection.sendmsg([len(request).to_bytes(LENGTH, "big") + request], [rights])
-    process = _number(connection)
+    request = {
+        "words": list(words),
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+        "parent": os.getppid(),
+    }
+    connection, process = ask(address, request, FILES)
     for number in PASSED_ON:
         signal.signal(number, lambda number, _: os.kill(process, number))
-    status = _number(connection)
+    status = number_from(connection)
     if os.WIFSIGNALED(status):
         last = os.WTERMSIG(status)
         if last != signal.SIGKILL:
             signal.signal(last, signal.SIG_DFL)
         os.kill(os.getpid(), last)
     os._exit(os.WEXITSTATUS(status))
+
+
+def ask(address: str, request: Dict[str, Any], files: Sequence[int]) -> Tuple[socket.socket, int]:
+    """Have the starter start a process; return the connection that tells its end, and its number.
+
+    Where the connection is closed before, the process is killed. ``seconds``: SIGALRM ends it then.
+    ``plain``: what it starts in turn are processes of their own.
+    """
+    data = marshal.dumps({**request, "cpus": sorted(os.sched_getaffinity(0))})
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(f"\0{address}")
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
+    connection.sendmsg([len(data).to_bytes(LENGTH, "big") + data], [rights])
+    return connection, number_from(connection)
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
@@ -115,11 +135,12 @@ def _exactly(connection: socket.socket, count: int) -> bytes:
     return data
 
 
-def _number(connection: socket.socket) -> int:
+def number_from(connection: socket.socket) -> int:
+    """Return what the starter says next: a process, then its status."""
     return int.from_bytes(_exactly(connection, LENGTH), "big")
 
 
-def serve(listening: socket.socket) -> Dict[str, Any]:
+def serve(listening: socket.socket, links: Path) -> Dict[str, Any]:
     """In the starter: fork for each request; return only in a fork, with what it is to become.
 
     A fork between the two waits for the end of the wanted process, and ends it where the small
@@ -137,11 +158,15 @@ def serve(listening: socket.socket) -> Dict[str, Any]:
     head, ancillary, *_ = connection.recvmsg(
         LENGTH, socket.CMSG_SPACE(len(FILES) * rights.itemsize), socket.MSG_CMSG_CLOEXEC
     )
+    if not head:  # somebody looks whether we are there
+        os._exit(0)
     rights.frombytes(ancillary[0][2])
     head += _exactly(connection, LENGTH - len(head))
     request: Dict[str, Any] = marshal.loads(_exactly(connection, int.from_bytes(head, "big")))  # noqa: S302  of our own parent
     process = os.fork()
     if process:
+        with open(str(links), "a") as file:
+            file.write(f"{request['parent']} {process}\n")
         _wait_for(process, connection, rights)
     connection.close()
     os.setsid()
@@ -149,8 +174,14 @@ def serve(listening: socket.socket) -> Dict[str, Any]:
         os.dup2(source, target)
         os.close(source)
     os.sched_setaffinity(0, request["cpus"])
+    signal.alarm(request.get("seconds", 0))
     parent = request["parent"]
     os.getppid = lambda: parent  # the run's, as for the small program
+    if request.get("plain"):
+        import subprocess
+
+        patched: Any = subprocess
+        patched.Popen = subprocess.Popen.__base__
     return request
 
 

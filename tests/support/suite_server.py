@@ -1,12 +1,12 @@
 """Starts runs of the suite and its commands without importing them first.
 
 The imports are more than half of a short run. `python tests/support/suite_server.py FRAMEWORK
-PYTEST'S WORDS` imports pytest with these words, the suite's plugins and the framework, if one is
-named: its threads start with its first computation, which a fork does. With ``no-suite`` instead it
-imports what other packages have and no module of this checkout, for runs in another one. It says
-the address of its starter, then reads a request a line (JSON: folder, environment, words, output),
-forks itself for each, and answers with the run's exit code. Nothing but imports happens before a
-run. What a run starts in turn: tests/support/process_starter.py.
+FOLDER PYTEST'S WORDS` imports pytest with these words, the suite's plugins and the framework, if
+one is named: its threads start with its first computation, which a fork does. With ``no-suite``
+instead it imports what other packages have and no module of this checkout, for runs in another one.
+It says the address of its starter (tests/support/process_starter.py), which forks itself for each
+request: for a test's run, and for what a run starts in turn. Nothing but imports happens before a
+run. All workers of pytest-xdist use one server; it ends with the last of them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import fcntl
 import gc
 import importlib
 import importlib.metadata
-import json
 import os
 import runpy
+import select
 import signal
 import socket
 import sys
@@ -33,12 +34,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)  # instead of this file's folder
+from tests.support.compiled import keep_compiled  # noqa: E402
 from tests.support.packing import pack_once, pack_the_script  # noqa: E402
-from tests.support.process_starter import NO_SUITE, serve, use_starter  # noqa: E402
+from tests.support.process_starter import NO_SUITE, Files, serve, use_starter  # noqa: E402
 
 # As plugins/record/host_process.py has it, which the server of another checkout must not import.
 PR_SET_PDEATHSIG = 1
-SECONDS = 300  # that a run may take before SIGALRM ends it
 # What a run imports that reads a baseline, judges, writes a report or has workers, and some of
 # pytest's own.
 LATER = (
@@ -93,7 +94,9 @@ def load(framework: str, words: List[str]) -> None:
     benchmark: Any = sys.modules["pytest_benchmark.plugin"]
     found = benchmark.get_cpu_info()
     benchmark.get_cpu_info = lambda: dict(found)
-    if not alone:
+    if alone:
+        keep_compiled(ROOT)
+    else:
         # What the machine can do at most is found by less work, for a fifth of the time: beside
         # other tests it is looked for up to four times in each process.
         shared: Any = importlib.import_module("ipubench.fixtures.runtimes.shared")
@@ -163,21 +166,12 @@ def become(request: Dict[str, Any], path: List[str]) -> None:
         exec(program, {"__name__": "__main__"})  # noqa: S102  a test's own program
 
 
-def use_files(output_name: str) -> None:
-    """Read from nothing and write into a file; close all that the server has open."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    output = os.open(output_name, os.O_WRONLY)
-    for source, target in ((nothing, 0), (output, 1), (output, 2)):
-        os.dup2(source, target)
-    os.closerange(3, 1 + max(nothing, output))
-
-
-def start_starter(address: str, path: List[str]) -> None:
+def start_starter(address: str, links: Path, path: List[str]) -> None:
     """Start a starter, and have ``subprocess.Popen`` use it from now on."""
     use_starter(address)
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(f"\0{address}")
-    listening.listen()
+    listening.listen(128)
     if os.fork():
         listening.close()
         return
@@ -186,25 +180,35 @@ def start_starter(address: str, path: List[str]) -> None:
     for target in (0, 1):
         os.dup2(nothing, target)
     os.close(nothing)
-    run(serve(listening), path)
+    run(serve(listening, links), path)
+
+
+def wait_for_the_last(pipe: int, lock: Path, address: Path) -> None:
+    """Return when no process has a pipe open for writing, and none is about to."""
+    waiting = select.poll()
+    waiting.register(pipe, 0)
+    with lock.open("w") as file:
+        while True:
+            os.read(pipe, 1)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if waiting.poll(0):  # that they have hung up
+                with contextlib.suppress(FileNotFoundError):  # tests have ended and cleaned up
+                    address.unlink()
+                return
+            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def main() -> None:
     path = sys.path[1:]
-    load(sys.argv[1], sys.argv[2:])
+    framework, folder, *words = sys.argv[1:]
+    files = Files(Path(folder), framework)
+    users = os.open(str(files.users), os.O_RDONLY)
+    load(framework, words)
     address = f"ipubench-tests-{os.getpid()}"
-    start_starter(address, path)
+    start_starter(address, files.links, path)
     print(address, flush=True)
-    for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            request = json.loads(line)
-            use_files(request["output"])
-            signal.alarm(SECONDS)
-            run(request, path)
-        _, status = os.waitpid(child, 0)
-        code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        print(code, flush=True)
+    wait_for_the_last(users, files.lock, files.address)
+    os._exit(0)  # Python would first free all that was imported, for a second
 
 
 if __name__ == "__main__":
