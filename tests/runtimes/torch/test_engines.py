@@ -197,7 +197,8 @@ def test_torch_compile_takes_every_kind_of_layer_and_keeps_kernels_that_were_gon
 ) -> None:
     """One network for both: to compile the C++ kernels anew takes most of the time."""
     from ipubench.fixtures.runtimes.model_cache import ModelCache
-    from ipubench.fixtures.runtimes.torch.engines import _kept_by_inductor, build_engine
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+    from ipubench.fixtures.runtimes.torch.inductor_cache import kept_by_inductor
 
     network, raw = of_every_kind(torch, monkeypatch), images(paths[:1], 96, torch)
     dtype = getattr(torch, DTYPE)
@@ -225,7 +226,7 @@ def test_torch_compile_takes_every_kind_of_layer_and_keeps_kernels_that_were_gon
     assert [engine.name for engine in engines] == ["compile"] * 2
     assert cache.load(_read) != "some-folder"
     # Where nothing is to be kept, it is compiled and no more.
-    assert _kept_by_inductor(lambda: network, None) is network
+    assert kept_by_inductor(lambda: network, None) is network
 
 
 def _write(path: Path, text: str) -> None:
