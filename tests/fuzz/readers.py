@@ -361,6 +361,7 @@ TRUSTED: Dict[str, str] = {
     "fixtures/runtimes/data_parallel.py": "a variable of our own parent",
     "fixtures/runtimes/model_cache.py": "our own code, for its digest",
     "fixtures/runtimes/torch/engines.py": "kept models: code, in a private folder",
+    "fixtures/runtimes/torch/inductor_cache.py": "the name of a kept folder, in a private folder",
     "fixtures/runtimes/torch/openvino_guard.py": "words of our own parent",
     "fixtures/servers/arrivals.py": "the summary that LoadGen has just written for us",
     "fixtures/servers/client.py": "orders of our own parent",
