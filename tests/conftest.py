@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import importlib.metadata
 import os
 import re
 import shutil
@@ -18,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from ipubench.fixtures.machine import onednn
+from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.processor import CPUINFO, flags_of
 from tests.support.comments import Comments, serving
 from tests.support.harness import Project, SuiteServer
@@ -93,19 +92,11 @@ def pytest_configure(config: pytest.Config) -> None:
         # What XLA is given is ours, not how LLVM optimises what it makes of it, which takes almost
         # half of the time; tests of numbers do without this where make test-avx2 runs them.
         hasty = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-        if _installed("tensorflow-cpu", "tensorflow").startswith("2.21."):
+        if version_of("tensorflow").startswith("2.21."):
             # Half of what is left. TensorFlow ends a process that gives a flag it does not know.
             hasty += " --xla_cpu_use_fusion_emitters=false"
         os.environ.setdefault("XLA_FLAGS", hasty)
     SuiteServer.folder = Path(os.environ["IPUBENCH_CACHE_DIR"])
-
-
-def _installed(*names: str) -> str:
-    """Return the version of the first of several distributions that is installed, or ''."""
-    for name in names:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            return importlib.metadata.version(name)
-    return ""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:

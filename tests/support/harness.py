@@ -28,8 +28,6 @@ WITHOUT_OTHERS = tuple(
     for name in ("hypothesispytest", "anyio", "platformdirs", "unraisableexception")
     for word in ("-p", f"no:{name}")
 )
-#: Words of a process that runs pytest.
-PYTEST = ("-m", "pytest")
 SECONDS = 300  # that a run may take before SIGALRM ends it
 QUIETLY = ("-p", "no:cacheprovider", *WITHOUT_OTHERS)
 
@@ -186,8 +184,7 @@ def run_pytest(
     folder: Path, environment: Mapping[str, str], *words: str, framework: str = ""
 ) -> Outcome:
     """Run ``pytest WORDS`` in a folder, in a process of its own, which may have a framework."""
-    words = (*PYTEST, *QUIETLY, *words)
-    return SuiteServer.run(folder, environment, *words, framework=framework)
+    return start_pytest(folder, environment, *words, framework=framework, plain=False).wait()
 
 
 def start_pytest(
@@ -198,7 +195,7 @@ def start_pytest(
     plain: bool = True,
 ) -> Started:
     """Start ``pytest WORDS`` as :func:`run_pytest` does, and do not wait for its end."""
-    words = (*PYTEST, *QUIETLY, *words)
+    words = ("-m", "pytest", *QUIETLY, *words)
     return Started(folder, environment, *words, framework=framework, plain=plain)
 
 

@@ -158,8 +158,6 @@ def serve(listening: socket.socket, links: Path) -> Dict[str, Any]:
     head, ancillary, *_ = connection.recvmsg(
         LENGTH, socket.CMSG_SPACE(len(FILES) * rights.itemsize), socket.MSG_CMSG_CLOEXEC
     )
-    if not head:  # somebody looks whether we are there
-        os._exit(0)
     rights.frombytes(ancillary[0][2])
     head += _exactly(connection, LENGTH - len(head))
     request: Dict[str, Any] = marshal.loads(_exactly(connection, int.from_bytes(head, "big")))  # noqa: S302  of our own parent
