@@ -133,6 +133,18 @@ def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
         assert time.monotonic() < deadline, "files are left"
 
 
+def test_a_pipe_that_closes_without_an_order_is_that_of_a_run_that_was_killed(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    """A process that dies closes its files before the supervisor has another parent."""
+    supervisor = server._supervisor
+    assert supervisor is not None and supervisor.stdin is not None
+    pipe, supervisor.stdin = supervisor.stdin, None
+    pipe.close()
+    assert server.ends_within(20)
+    assert not (tmp_path / "kept").exists()
+
+
 def test_nothing_is_left_when_the_supervisor_is_killed(server: ServerProcess) -> None:
     pids = pids_of(server)
     supervisor = int(Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[1])
