@@ -4,7 +4,8 @@
 // Plotly travels compressed, at a third of its size. Browsers unpack it since 2023.
 async function unpackPlotly() {
   const packed = atob(document.getElementById("plotly").textContent.trim());
-  const bytes = Uint8Array.from(packed, (letter) => letter.charCodeAt(0));
+  const bytes = new Uint8Array(packed.length);
+  for (let at = 0; at < packed.length; at += 1) bytes[at] = packed.charCodeAt(at);
   const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const script = document.createElement("script");
   script.textContent = await new Response(unpacked).text();
