@@ -5,8 +5,8 @@ In a run of the suite server ``subprocess.Popen`` starts this file instead, a sm
 hands its words, environment and files to the starter, a process that has imported what every run
 imports. The starter forks, and the fork goes on as the wanted process. The small program stands
 for it: a child of the run, it passes signals on, and ends as the wanted process ends.
-A supervisor of the run (fixtures/machine/supervisor.py) remains a process of its own, and the
-command that it supervises is started so.
+A supervisor of the run (fixtures/machine/supervisor.py) and the launcher of its instances
+(fixtures/instances/processes.py) remain processes of their own, and what they start is started so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:  # the small program imports no more than it needs
 
 #: Names the server of runs in another checkout, in place of a framework.
 NO_SUITE = "no-suite"
-SUPERVISOR = "supervisor.py"
+#: Programs of a run that start others, and import no more than the standard library.
+PARENTS = ("supervisor.py", "processes.py")
 FILES = (0, 1, 2)
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LENGTH = 4  # bytes of a number between the two
@@ -54,8 +55,8 @@ def by_starter(address: str, words: Any) -> Any:
     if words[0] != sys.executable:
         return words
     wanted = [word for word in words[1:] if word not in ("-u", "-B")]
-    if wanted[0] == "-I" and os.path.basename(wanted[1]) == SUPERVISOR:
-        return [*small_program(address), wanted[1]]
+    if wanted[0] == "-I" and os.path.basename(wanted[1]) in PARENTS:
+        return [*small_program(address), *wanted[1:]]
     if wanted[:2] != ["-m", "pytest"] and wanted[:1] != ["-c"] and not _is_suites(wanted[0]):
         return words
     return [*small_program(address), *wanted]
@@ -78,12 +79,13 @@ def use_starter(address: str) -> None:
     patched.Popen = Popen
 
 
-def supervise(address: str, program: str) -> None:
-    """Be a run's supervisor, whose command the starter starts."""
+def be_parent(address: str, words: Sequence[str]) -> None:
+    """Be a program of the run whose children the starter starts."""
     import runpy
 
     use_starter(address)
-    runpy.run_path(program, run_name="__main__")
+    sys.argv[:] = words
+    runpy.run_path(words[0], run_name="__main__")
 
 
 def _is_suites(program: str) -> bool:
@@ -205,7 +207,7 @@ def _wait_for(process: int, connection: socket.socket, files: Sequence[int]) -> 
 
 
 if __name__ == "__main__":
-    if os.path.basename(sys.argv[2]) == SUPERVISOR:
-        supervise(sys.argv[1], sys.argv[2])
+    if os.path.basename(sys.argv[2]) in PARENTS:
+        be_parent(sys.argv[1], sys.argv[2:])
     else:
         stand_for(sys.argv[1], sys.argv[2:])
