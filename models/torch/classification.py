@@ -39,13 +39,15 @@ def build_classifier(
     """
     import torch
 
-    from ipubench.models.torch.layers import pad_input
+    from ipubench.models.torch.layers import convolutions_undrawn, initialise, pad_input
     from ipubench.models.torch.norms import apply_norm
 
     with torch.random.fork_rng(devices=[]):
         # The generator of CPUs only: torch.manual_seed would seed a GPU's too.
         torch.default_generator.manual_seed(seed)
-        network = _untrained(model, expand_ratio, group_dim)
+        with convolutions_undrawn():
+            network = _untrained(model, expand_ratio, group_dim)
+        initialise(network, ARCHITECTURES[model].gain)
     apply_norm(network, norm)
     if weights or not random_weights:
         if not weights:
@@ -86,9 +88,7 @@ def pretrained_path(model: str) -> Path:
 
 
 def _untrained(model: str, expand_ratio: int, group_dim: int) -> nn.Module:
-    """Build a network with random weights and the batch norms of its publication."""
-    from ipubench.models.torch.layers import initialise
-
+    """Build a network with the batch norms of its publication."""
     architecture = ARCHITECTURES[model]
     variant = architecture.variant
     network: nn.Module
@@ -104,7 +104,6 @@ def _untrained(model: str, expand_ratio: int, group_dim: int) -> nn.Module:
         network = MobileNetV3(variant)
     else:
         network = getattr(import_torchvision().models, variant)(weights=None)
-    initialise(network, architecture.gain)
     return network
 
 

@@ -5,6 +5,9 @@ Imported only where PyTorch is loaded already: a module class cannot be declared
 
 from __future__ import annotations
 
+import contextlib
+from typing import Any, Callable, Iterator
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -72,6 +75,32 @@ def multiple_of_8(channels: float) -> int:
     """Return the nearest multiple of 8 that is not more than 10% smaller than ``channels``."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded if rounded >= 0.9 * channels else rounded + 8
+
+
+#: What draws initial weights, of torch.nn.init.
+DRAWS = ("normal_", "uniform_", "kaiming_normal_", "kaiming_uniform_", "trunc_normal_")
+
+
+@contextlib.contextmanager
+def convolutions_undrawn() -> Iterator[None]:
+    """Leave the weights of convolutions undrawn within the block: :func:`initialise` draws them.
+
+    PyTorch and torchvision would do so too, which is most of what building a network takes.
+    """
+
+    def unless_of_convolution(draw: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda tensor, *more, **named: (
+            tensor if tensor.dim() == 4 else draw(tensor, *more, **named)
+        )
+
+    usual = {name: getattr(nn.init, name) for name in DRAWS}
+    try:
+        for name, draw in usual.items():
+            setattr(nn.init, name, unless_of_convolution(draw))
+        yield
+    finally:
+        for name, draw in usual.items():
+            setattr(nn.init, name, draw)
 
 
 def initialise(network: nn.Module, gain: float) -> None:
