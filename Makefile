@@ -10,7 +10,8 @@ K ?= resnet50
 # processes and servers. Each more imports the frameworks once more.
 # Pytest's look for errors in destructors would collect garbage five times, of millions of objects.
 # A test that hangs fails, and shows where each of its threads is.
-WORKERS ?= -n 3 --dist worksteal -p no:unraisableexception \
+AT_ONCE ?= 3
+WORKERS ?= -n $(AT_ONCE) --dist worksteal -p no:unraisableexception \
 	-o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 # Tests start the suite hundreds of times: without compiled files each start takes half as long again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -68,6 +69,8 @@ $(CONSUMERS): tests/consumers/package-lock.json
 LARGER := $(shell grep --max-count=1 avx512f /proc/cpuinfo 2>/dev/null)
 NUMERIC = $(shell grep --files-with-matches --recursive --include='test_*.py' 'mark\.numeric' tests \
 	$(if $(LARGER),,| xargs grep --files-with-matches tensorflow))
+# These wait for nothing, and each worker would import the frameworks for few of them.
+test-avx2: AT_ONCE := 2
 test-avx2: setup
 	$(AS_AVX2) TF_ENABLE_ONEDNN_OPTS=0 $(QUIETLY) $(BIN)/python -m pytest $(NUMERIC) -m numeric $(WORKERS)
 
