@@ -26,7 +26,7 @@ from tests.support.repository import Repository
 # A shared machine may stand still for longer than hypothesis allows an example.
 # Each run tries others. Python 3.8 tries fewer: what it may do otherwise than 3.11 does not depend
 # on numbers.
-EXAMPLES = 50 if sys.version_info >= (3, 9) else 20
+EXAMPLES = 50 if sys.version_info >= (3, 9) else 10
 settings.register_profile("ipubench", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("ipubench")
 
@@ -110,8 +110,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optio
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what runs the suite: it uses the fixture ``project``."""
-    if "project" in getattr(item, "fixturenames", ()):
+    """Mark what runs the suite: it uses the fixture ``project``, or one's own project."""
+    if {"project", "own"} & set(getattr(item, "fixturenames", ())):
         item.add_marker("suite")
 
 

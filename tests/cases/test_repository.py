@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.harness import ROOT, Outcome, run_pytest
 
+pytestmark = pytest.mark.suite
 NETWORKS = "bench_inference/bench_cnn_torch.py"
 
 
@@ -31,6 +32,7 @@ def run(environment: Dict[str, str], *words: str, framework: str = "") -> Outcom
     return run_pytest(ROOT, environment, *words, framework=framework)
 
 
+@pytest.mark.entry_point
 @pytest.mark.parametrize("device", ["cpu", "ipu", "ipu-model", "cuda"])
 def test_every_case_has_an_identifier_that_k_can_select(
     device: str, environment: Dict[str, str]
@@ -43,6 +45,7 @@ def test_every_case_has_an_identifier_that_k_can_select(
         assert re.fullmatch(r"bench_\w+/bench_\w+\.py::bench_\w+\[[A-Za-z0-9_.-]+\]", nodeid)
 
 
+@pytest.mark.entry_point
 def test_options_of_cases_are_described(environment: Dict[str, str]) -> None:
     outcome = run(environment, NETWORKS, "--describe", "--device=cpu", "-k", "resnet50")
     outcome.assert_code(0)
@@ -259,6 +262,7 @@ LAUNCHERS = {
 }
 
 
+@pytest.mark.entry_point
 def test_a_dry_run_has_the_published_launchers(environment: Dict[str, str]) -> None:
     # A run of real IPUs has one kind of data; commands that are printed have their own.
     files = [
