@@ -26,7 +26,7 @@ from tests.support.repository import Repository
 # A shared machine may stand still for longer than hypothesis allows an example.
 # Each run tries others. Python 3.8 tries fewer: what it may do otherwise than 3.11 does not depend
 # on numbers.
-EXAMPLES = 50 if sys.version_info >= (3, 9) else 10
+EXAMPLES = 50 if sys.version_info >= (3, 9) else 20
 settings.register_profile("ipubench", deadline=None, max_examples=EXAMPLES)
 settings.load_profile("ipubench")
 
