@@ -77,8 +77,8 @@ def multiple_of_8(channels: float) -> int:
     return rounded if rounded >= 0.9 * channels else rounded + 8
 
 
-#: What draws initial weights, of torch.nn.init.
-DRAWS = ("normal_", "uniform_", "kaiming_normal_", "kaiming_uniform_", "trunc_normal_")
+#: By what PyTorch and torchvision draw the weights of convolutions, of torch.nn.init.
+DRAWS = ("kaiming_uniform_", "kaiming_normal_")
 
 
 @contextlib.contextmanager
