@@ -77,7 +77,7 @@ class Installed:
 
 
 def skip_modules_without_fixtures() -> None:
-    """Have pytest look for fixtures only in those plugins that have some: a fifth of a short run.
+    """Have pytest look for fixtures only in those plugins that have some: an eighth of a short run.
 
     It asks each plugin for everything that its module imports, in each run again.
     """
