@@ -16,10 +16,9 @@ from ipubench.plugins.baseline.entries import Benchmark, key_of
 from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import cut_middle, table
-from tests.support.baselines import document, entry, load
+from tests.support.baselines import A, B, document, entry, load
 from tests.support.harness import Outcome, Project, run_command
 
-A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
 SYNTHETIC = "bench_fake.py::bench_fake[beta-synthetic]"
 GENERATED = "bench_fake.py::bench_fake[beta-generated]"
 

@@ -26,10 +26,8 @@ from ipubench.plugins.baseline.trends import (
     short_revision,
 )
 from tests.baseline.test_command import Shell
-from tests.support.baselines import document, entry
+from tests.support.baselines import A, document, entry
 from tests.support.harness import Project
-
-A = "bench_x.py::bench_x[a]"
 
 
 def series(levels: List[float], runs: int, spread: float, seed: int = 1) -> List[float]:

@@ -16,7 +16,7 @@ from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.baseline.site import file_of
 from ipubench.plugins.baseline.store import save
 from tests.baseline.test_command import Shell
-from tests.support.baselines import document, entry
+from tests.support.baselines import A, document, entry
 from tests.support.browser import Browser, chromium
 from tests.support.harness import Project
 
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.suite
 
 NASTY = "<img src=x onerror=alert(1)>"
 REASON = "accepted because </td> & 'so'"
-A = "bench_x.py::bench_x[a]"
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ from ipubench.plugins.baseline.entries import Benchmark
 from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.record.record import record_of
 
+# The identifiers of entry("a") and entry("b").
+A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
 FORMAT_1 = Path(__file__).resolve().parents[1] / "stored" / "baseline-format1.json"
 
 
