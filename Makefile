@@ -90,13 +90,13 @@ test38:
 endif
 
 # The TensorFlow cases on the SDK's versions, Python 3.8 and TensorFlow 2.6, on this CPU.
-TESTS26 := tests/runtimes/tensorflow/host/test_loop.py tests/models/test_tensorflow_cnn.py tests/runtimes/tensorflow/host/test_training.py \
-	tests/models/test_training_mathematics.py tests/data/imagenet/test_pipeline.py tests/data/imagenet/test_build_tfrecords.py \
-	tests/data/tfds/test_pipeline.py tests/models/test_named_networks.py tests/models/test_application_recipe.py \
-	tests/runtimes/tensorflow/application/test_on_host.py
+TESTS26 := $(wildcard tests/models/test_tensorflow_*.py tests/cases/test_kernel*.py tests/cases/test_tensorflow_ipu*.py) \
+	tests/models/test_application_recipe.py tests/models/test_named_networks.py tests/models/test_training_mathematics.py \
+	tests/data/imagenet/test_pipeline.py tests/data/imagenet/test_build_tfrecords.py tests/data/tfds/test_pipeline.py \
+	tests/runtimes/tensorflow/host/test_loop.py tests/runtimes/tensorflow/host/test_training.py \
+	tests/runtimes/tensorflow/application/test_on_host.py tests/runtimes/tensorflow/ipu
 tf26: $(STAMP26)
-	$(VENV26)/bin/python -m pytest $(TESTS26) $(wildcard tests/cases/test_kernel*.py tests/cases/test_tensorflow_ipu*.py) \
-		tests/runtimes/tensorflow/ipu
+	$(VENV26)/bin/python -m pytest $(TESTS26)
 	$(VENV26)/bin/python -m pytest bench_kernels -m tensorflow --precision=32.32 --budget=0.5
 	$(VENV26)/bin/python -m pytest bench_training bench_inference -k "cnn_tensorflow and synthetic" \
 		--precision=32.32 --set=image_size=64 --set=micro_batch_size=2 --budget=0.5

@@ -23,7 +23,7 @@ from tests.support.named_networks_reference import (
     keras_network,
     random_images,
 )
-from tests.support.tensorflow_cnn import vary_norms
+from tests.support.tensorflow_cnn import error, vary_norms
 
 pytestmark = pytest.mark.framework
 
@@ -60,12 +60,6 @@ Shape = Tuple[int, int, int]
 @pytest.fixture(scope="module")
 def tf() -> Any:
     return pytest.importorskip("tensorflow", reason="needs TensorFlow: make setup installs it")
-
-
-def error(found: Any, expected: Any) -> float:
-    """Relative error by norm."""
-    found, expected = (np.asarray(values).astype(np.float64) for values in (found, expected))
-    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
 def varied(tf: Any, network: NamedNetwork) -> Any:

@@ -12,16 +12,18 @@ import pytest
 from ipubench.models.tensorflow.cnn import blocks as all_blocks
 from ipubench.models.tensorflow.cnn.classification import Network, build_classifier, split_units
 from ipubench.models.tensorflow.cnn.fold import fold, folded_norms
-from ipubench.models.tensorflow.cnn.norms import group_norm
 from ipubench.models.tensorflow.cnn.operations import (
-    convolve,
-    has_bfloat16_convolutions,
     has_grouped_gradient,
-    ungrouped,
 )
 from ipubench.models.tensorflow.cnn.run import ForwardPass
-from tests.support.kernels import needs_exact_bfloat16
-from tests.support.tensorflow_cnn import copy_to_torch, vary_norms, without_weights
+from tests.support.tensorflow_cnn import (
+    compiler,
+    copy_to_torch,
+    error,
+    numpy_group_norm,
+    vary_norms,
+    without_weights,
+)
 
 pytestmark = pytest.mark.framework
 
@@ -96,21 +98,10 @@ def infer(classifier: Any, inputs: Any) -> Any:
     return classifier(inputs, ForwardPass(training=False))
 
 
-def error(found: Any, expected: Any) -> float:
-    """Relative error by norm."""
-    found, expected = (np.asarray(values).astype(np.float64) for values in (found, expected))
-    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
-
-
 def varied(tf: Any, network: Network, **options: Any) -> Any:
     classifier = build_classifier(tf, network, **options)
     vary_norms(classifier)
     return classifier
-
-
-def compiler(tf: Any) -> Any:
-    """Return ``jit_compile`` for bfloat16 convolutions, which XLA has where oneDNN has not."""
-    return None if has_bfloat16_convolutions(tf) else True
 
 
 def size_of(variables: Any) -> int:
@@ -243,89 +234,6 @@ def test_efficientnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any) 
     against_torch(tf, torch, B0, build, size=32)
 
 
-def numpy_group_norm(values: Any, gamma: Any, beta: Any, groups: int, epsilon: float) -> Any:
-    n, h, w, c = values.shape
-    grouped = values.astype(np.float64).reshape(n, h * w, groups, c // groups)
-    mean = grouped.mean((1, 3), keepdims=True)
-    variance = grouped.var((1, 3), keepdims=True)
-    return ((grouped - mean) / np.sqrt(variance + epsilon)).reshape(n, h, w, c) * gamma + beta
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize("training", [False, True])
-def test_group_norm_and_its_gradient(tf: Any, training: bool) -> None:
-    random = np.random.default_rng(5)
-    values, slopes = random.normal(2.0, 3.0, (2, 3, 5, 4, 12)).astype(np.float32)
-    gamma, beta = random.normal(size=(2, 12)).astype(np.float32)
-    parts: List[Any] = [tf.constant(part) for part in (values, gamma, beta)]
-    with tf.GradientTape() as tape:
-        tape.watch(parts)
-        found = group_norm(tf, parts[0], parts[1], parts[2], 3, 1e-5, training)
-        total = tf.reduce_sum(found * slopes)
-    assert error(found, numpy_group_norm(values, gamma, beta, 3, 1e-5)) < 1e-6
-
-    def loss(values: Any, gamma: Any, beta: Any) -> float:
-        return float((numpy_group_norm(values, gamma, beta, 3, 1e-5) * slopes).sum())
-
-    numbers = [part.astype(np.float64) for part in (values, gamma, beta)]
-    for index, gradient in enumerate(tape.gradient(total, parts)):
-        direction = random.normal(size=numbers[index].shape)
-        ends = []
-        for step in (1e-4, -1e-4):
-            moved = list(numbers)
-            moved[index] = moved[index] + step * direction
-            ends.append(loss(*moved))
-        expected = (ends[0] - ends[1]) / 2e-4
-        assert float((gradient.numpy() * direction).sum()) == pytest.approx(expected, rel=1e-3)
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize("mean", [0.0, 1000.0])
-@pytest.mark.parametrize("size", [7, 56])
-def test_group_norm_of_images_far_from_zero(tf: Any, mean: float, size: int) -> None:
-    random = np.random.default_rng(5)
-    values = random.normal(mean, 1.0, (2, size, size, 16)).astype(np.float32)
-    values[1] = -2 * values[1]
-    slopes = random.normal(0.5, 1.0, values.shape).astype(np.float32)
-    gamma, beta = random.normal(1.0, 0.3, (2, 16)).astype(np.float32)
-    parts = [tf.constant(part) for part in (values, gamma, beta)]
-
-    def normalised(training: bool) -> Any:
-        return group_norm(tf, parts[0], parts[1], parts[2], 4, 1e-5, training)
-
-    with tf.GradientTape() as tape:
-        tape.watch(parts)
-        found = normalised(True)
-    gradients = tape.gradient(found, parts, output_gradients=tf.constant(slopes))
-    assert error(found, numpy_group_norm(values, gamma, beta, 4, 1e-5)) < 1e-5
-    assert np.array_equal(found, normalised(False))
-    for gradient, expected in zip(gradients, numpy_group_norm_slopes(values, gamma, slopes, 4)):
-        assert error(gradient, expected) < 1e-5
-
-
-def numpy_group_norm_slopes(values: Any, gamma: Any, slopes: Any, groups: int) -> List[Any]:
-    """Return the gradients of values, gamma and beta, of a group norm with epsilon 1e-5."""
-    n, h, w, c = values.shape
-    grouped = (n, h * w, groups, c // groups)
-    unscaled = numpy_group_norm(values, np.ones(c), np.zeros(c), groups, 1e-5)
-    slopes = slopes.astype(np.float64)
-    along, one = (slopes * gamma).reshape(grouped), unscaled.reshape(grouped)
-    deviation = np.sqrt(
-        values.astype(np.float64).reshape(grouped).var((1, 3), keepdims=True) + 1e-5
-    )
-    parts = [(along * part).mean((1, 3), keepdims=True) * part for part in (np.ones(grouped), one)]
-    of_values = ((along - parts[0] - parts[1]) / deviation).reshape(values.shape)
-    return [of_values, (slopes * unscaled).sum((0, 1, 2)), slopes.sum((0, 1, 2))]
-
-
-def test_a_group_norm_of_equal_pixels_is_its_beta(tf: Any) -> None:
-    beta = np.arange(8, dtype=np.float32)
-    found = group_norm(
-        tf, tf.fill([2, 5, 5, 8], 1000.1), tf.ones([8]), tf.constant(beta), 2, 1e-5, True
-    )
-    np.testing.assert_allclose(found, np.broadcast_to(beta, (2, 5, 5, 8)), atol=1e-2)
-
-
 def test_a_group_norm_that_is_given_replaces_ours(tf: Any) -> None:
     calls: List[Tuple[int, float]] = []
 
@@ -338,64 +246,6 @@ def test_a_group_norm_that_is_given_replaces_ours(tf: Any) -> None:
     inputs = tf.constant(images(32))
     assert error(infer(theirs, inputs), infer(ours, inputs)) < 1e-4
     assert set(calls) == {(4, 1e-3)}
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize("kernel_shape", [(3, 3, 1, 16), (1, 1, 16, 24)], ids=["depthwise", "1x1"])
-@pytest.mark.parametrize(("size", "stride"), [(8, 1), (8, 2), (7, 2)])
-def test_a_bfloat16_gradient_is_the_exact_one_rounded(
-    tf: Any, kernel_shape: Tuple[int, ...], size: int, stride: int
-) -> None:
-    needs_exact_bfloat16()
-    random = np.random.default_rng(5)
-    values = random.standard_normal((2, size, size, 16))
-    kernel = random.standard_normal(kernel_shape)
-    outputs = (size - 1) // stride + 1
-    slopes = random.standard_normal((2, outputs, outputs, kernel_shape[3]))
-    parts = [tf.cast(part, tf.bfloat16) for part in (values, kernel, slopes)]
-
-    def gradients(values: Any, kernel: Any, slopes: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch((values, kernel))
-            outputs = convolve(tf, values, kernel, stride, training=True)
-        return tape.gradient(outputs, (values, kernel), output_gradients=slopes)
-
-    compiled = tf.function(gradients, jit_compile=compiler(tf), autograph=False)
-    # In float32 they are TensorFlow's own.
-    exact = gradients(*(tf.cast(part, tf.float32) for part in parts))
-    for found, expected in zip(compiled(*parts), exact):
-        assert found.dtype == tf.bfloat16
-        # Of 8 significant bits one rounding changes each element by at most 2^-8 of it. TensorFlow
-        # without oneDNN would round partial sums, too: has_bfloat16_convolutions rules that out.
-        assert error(tf.cast(found, tf.float32), expected) < 2.0**-8
-
-
-@pytest.mark.numeric
-@pytest.mark.parametrize("stride", [1, 2])
-def test_an_ungrouped_kernel_convolves_as_the_grouped_one(tf: Any, stride: int) -> None:
-    groups, depth, outputs = 3, 4, 6
-    random = np.random.default_rng(5)
-    values = tf.constant(random.standard_normal((2, 8, 8, groups * depth)), tf.float32)
-    kernel = tf.constant(random.standard_normal((3, 3, depth, outputs)), tf.float32)
-    slopes = tf.constant(random.standard_normal((2, 8 // stride, 8 // stride, outputs)), tf.float32)
-
-    def by_parts(values: Any, kernel: Any) -> Any:
-        pairs = zip(tf.split(values, groups, 3), tf.split(kernel, groups, 3))
-        return tf.concat([convolve(tf, *pair, stride, training=True) for pair in pairs], 3)
-
-    def dense(values: Any, kernel: Any) -> Any:
-        return convolve(tf, values, ungrouped(tf, kernel, groups), stride, training=True)
-
-    results = []
-    for compute in (dense, by_parts):
-        with tf.GradientTape() as tape:
-            tape.watch((values, kernel))
-            found = compute(values, kernel)
-        results.append([found, *tape.gradient(found, (values, kernel), output_gradients=slopes)])
-    results.append([convolve(tf, values, kernel, stride, training=False)])
-    for found, expected in zip(results[0], results[1]):
-        assert error(found, expected) < 1e-6
-    assert error(results[2][0], results[1][0]) < 1e-6
 
 
 # ---------------------------------------------------------------------- training

@@ -1,4 +1,4 @@
-"""A network of four units; copying a network's weights to PyTorch; values that matter."""
+"""A network of four units, weights for tests, and references of networks in TensorFlow."""
 
 from __future__ import annotations
 
@@ -103,3 +103,25 @@ def _set(torch: Any, parameter: Any, values: Any) -> None:
     with torch.no_grad():
         assert tuple(parameter.shape) == values.shape
         parameter.copy_(torch.tensor(values))
+
+
+def error(found: Any, expected: Any) -> float:
+    """Return the relative error by norm."""
+    found, expected = (np.asarray(values).astype(np.float64) for values in (found, expected))
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+
+
+def compiler(tf: Any) -> Any:
+    """Return ``jit_compile`` for bfloat16 convolutions, which XLA has where oneDNN has not."""
+    from ipubench.models.tensorflow.cnn.operations import has_bfloat16_convolutions
+
+    return None if has_bfloat16_convolutions(tf) else True
+
+
+def numpy_group_norm(values: Any, gamma: Any, beta: Any, groups: int, epsilon: float) -> Any:
+    """Return the group norm of images (N, H, W, C), in float64."""
+    n, h, w, c = values.shape
+    grouped = values.astype(np.float64).reshape(n, h * w, groups, c // groups)
+    mean = grouped.mean((1, 3), keepdims=True)
+    variance = grouped.var((1, 3), keepdims=True)
+    return ((grouped - mean) / np.sqrt(variance + epsilon)).reshape(n, h, w, c) * gamma + beta
