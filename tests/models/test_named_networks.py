@@ -97,28 +97,6 @@ def test_a_wrong_split_lists_all_units(splits: str) -> None:
     assert str(caught.value).endswith(f"possible splits: {' '.join(names[1:])}")
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"model_name": "resnet5"}, "choose cifar_resnet8, .*did you mean resnet50"),
-        ({"norm": "groupnorm"}, "choose batch_norm, .*did you mean group_norm"),
-        ({"classes": 0}, "classes=0: choose 1 or more"),
-        ({"image_shape": (32, 32, 0)}, "choose three numbers of 1 or more"),
-        ({"norm_momentum": 1.0}, "below 1"),
-        ({"norm_epsilon": 0.0}, "above 0"),
-        ({"groups": 4}, "choose norm=group_norm, or leave out groups"),
-        ({"norm": "group_norm"}, "needs one of the two"),
-        ({"norm": "group_norm", "groups": 2, "channels_per_group": 2}, "needs one of the two"),
-        ({"norm": "group_norm", "groups": 32}, "does not divide the 16 channels"),
-        ({"norm": "group_norm", "groups": 4, "replica_group": 2}, "replica_group=2 is of batch"),
-        ({"model_name": "toy_model", "image_shape": (26, 40, 1)}, "27 x 27 pixels or more"),
-    ],
-)
-def test_an_impossible_network_is_refused(options: Dict[str, Any], text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        NamedNetwork(**{"model_name": "cifar_resnet8", **options})
-
-
 @pytest.mark.parametrize("model_name", MODEL_NAMES)
 def test_parameters_as_published_and_units_as_told(tf: Any, model_name: str) -> None:
     small = model_name.startswith("cifar")

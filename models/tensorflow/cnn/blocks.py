@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 from string import ascii_lowercase
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 #: Size of a ResNet -> blocks of its four stages.
 BASIC: Dict[str, Tuple[int, ...]] = {
@@ -27,7 +27,7 @@ RESNET_STEM_CHANNELS = 64
 EXPANSION = 4  # outputs of a bottleneck block over its filters
 
 
-class ResNetBlock(NamedTuple):
+class ResidualBlock(NamedTuple):
     """One block; ``filters`` are the channels of its 3 x 3 convolution without groups."""
 
     path: str
@@ -36,26 +36,44 @@ class ResNetBlock(NamedTuple):
     outputs: int
     stride: int
     first: bool  # of its stage
-
-    @property
-    def units(self) -> Tuple[str, str]:
-        """The names of its units: all up to the addition, and the ReLU behind it."""
-        return self.path, f"{self.path}/relu"
+    #: The names of its units: all up to the addition, and the ReLU behind it.
+    units: Tuple[str, str]
 
 
-def resnet_blocks(size: str) -> List[ResNetBlock]:
-    """Return the blocks of a ResNet or ResNeXt, in order."""
-    blocks: List[ResNetBlock] = []
-    channels = RESNET_STEM_CHANNELS
-    for stage, count in enumerate({**BASIC, **BOTTLENECK}[size]):
-        filters = RESNET_STEM_CHANNELS << stage
-        outputs = filters if size in BASIC else filters * EXPANSION
+def residual_blocks(
+    counts: Sequence[int],
+    stem: int,
+    expansion: int,
+    named: Callable[[int, int, int], Tuple[str, Tuple[str, str]]],
+) -> List[ResidualBlock]:
+    """Return blocks of so many a stage, behind a stem of so many channels, in order.
+
+    Each stage has twice the filters of the one before. ``named(stage, index, stride)`` gives a
+    block's path and the names of its units, with stages and blocks from 0.
+    """
+    blocks: List[ResidualBlock] = []
+    channels = stem
+    for stage, count in enumerate(counts):
+        filters = stem << stage
+        outputs = filters * expansion
         for index in range(count):
             stride = 2 if stage > 0 and index == 0 else 1
-            path = f"b{stage + 1}/{index}"
-            blocks.append(ResNetBlock(path, channels, filters, outputs, stride, index == 0))
+            path, units = named(stage, index, stride)
+            first = index == 0
+            blocks.append(ResidualBlock(path, channels, filters, outputs, stride, first, units))
             channels = outputs
     return blocks
+
+
+def resnet_blocks(size: str) -> List[ResidualBlock]:
+    """Return the blocks of a ResNet or ResNeXt, in order."""
+
+    def named(stage: int, index: int, stride: int) -> Tuple[str, Tuple[str, str]]:
+        path = f"b{stage + 1}/{index}"
+        return path, (path, f"{path}/relu")
+
+    counts, expansion = (BASIC[size], 1) if size in BASIC else (BOTTLENECK[size], EXPANSION)
+    return residual_blocks(counts, RESNET_STEM_CHANNELS, expansion, named)
 
 
 class Stage(NamedTuple):

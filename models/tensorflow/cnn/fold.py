@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Callable
 
 import numpy as np
@@ -13,6 +12,7 @@ from ipubench.models.tensorflow.cnn.operations import (
     fuses_grouped_convolutions,
 )
 from ipubench.models.tensorflow.cnn.run import ForwardPass
+from ipubench.models.tensorflow.copies import copy_with
 
 
 class FoldedConvolution:
@@ -66,11 +66,14 @@ def _folds(part: Any) -> bool:
     return isinstance(part, ConvNorm) and isinstance(part.norm, BatchNorm)
 
 
-def _folded(tf: Any, part: Any, dtype: Any) -> Any:
-    """Return a copy of a part of a network as inference sees it."""
-    if isinstance(part, tf.Variable):
-        return tf.constant(_rounded(tf, part.numpy(), dtype))
-    if _folds(part):
+def _folded(tf: Any, classifier: Any, dtype: Any) -> Any:
+    """Return a copy of a network as inference sees it."""
+
+    def folded(part: Any) -> Any:
+        if isinstance(part, tf.Variable):
+            return tf.constant(_rounded(tf, part.numpy(), dtype))
+        if not _folds(part):
+            return part
         norm = part.norm
         gamma, beta, mean, variance = (
             np.asarray(value.numpy(), np.float64)
@@ -85,16 +88,8 @@ def _folded(tf: Any, part: Any, dtype: Any) -> Any:
             part.conv,
             part.activation,
         )
-    if isinstance(part, (list, tuple)):
-        return [_folded(tf, item, dtype) for item in part]
-    if not isinstance(part, tf.Module):
-        return part
-    twin = copy.copy(part)
-    for name, value in vars(part).items():
-        if not name.startswith("_self_"):  # TensorFlow's own records of checkpoints
-            # Past tf.Module's __setattr__, which would track the replacement.
-            vars(twin)[name] = _folded(tf, value, dtype)
-    return twin
+
+    return copy_with(tf, classifier, folded)
 
 
 def _rounded(tf: Any, values: Any, dtype: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, List, Optional, Tuple
 
@@ -11,9 +10,6 @@ from ipubench.models.tensorflow.cnn.named_blocks import (
     CIFAR_RESNETS,
     MODEL_NAMES,
     RESNETS,
-    TOYS,
-    norm_channels,
-    toy_features,
     unit_names,
 )
 
@@ -21,17 +17,17 @@ if TYPE_CHECKING:
     from ipubench.models.tensorflow.cnn.layers import Classifier, GroupNormFunction
 
 
-__all__ = ["MODEL_NAMES", "NORMS", "NamedNetwork", "build_named"]
-#: The first two compute the same. In the original they differ in who assigns the moving averages,
-#: the layer or the optimiser; here it is never the layer.
-NORMS = ("batch_norm", "custom_batch_norm", "group_norm")
+__all__ = ["MODEL_NAMES", "NamedNetwork", "build_named"]
+NORM_EPSILON = 1.001e-5
 
 
 @dataclass(frozen=True)
 class NamedNetwork:
-    """One network. Raises ValueError for impossible values.
+    """One network, of values that are possible together.
 
-    ``image_shape`` is (height, width, channels). A group norm has either ``groups`` or
+    ``image_shape`` is (height, width, channels). The norms batch_norm and custom_batch_norm compute
+    the same: in the original they differ in who assigns the moving averages, the layer or the
+    optimiser; here it is never the layer. A group norm has either ``groups`` or
     ``channels_per_group``. ``replica_group`` replicas share the statistics of their batch norms;
     on a host they do so where the run is told how (``Run.reduce``), on IPUs the SDK's option
     ``norms.experimental.distributed_batch_norm_replica_group_size`` does it.
@@ -44,76 +40,12 @@ class NamedNetwork:
     norm_momentum: float = 0.97  # of a batch norm's moving averages
     groups: int = 0
     channels_per_group: int = 0
-    norm_epsilon: float = 1.001e-5
     replica_group: int = 1
-
-    def __post_init__(self) -> None:
-        self.check()
-
-    def check(self) -> None:
-        """Raise ValueError for values that make no network."""
-        _choose("model_name", self.model_name, MODEL_NAMES)
-        _choose("norm", self.norm, NORMS)
-        for name in ("classes", "replica_group"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: choose 1 or more")
-        if len(self.image_shape) != 3 or min(self.image_shape) < 1:
-            raise ValueError(
-                f"image_shape={self.image_shape}: choose three numbers of 1 or more, "
-                "height, width and channels"
-            )
-        if not 0.0 <= self.norm_momentum < 1.0:
-            raise ValueError(
-                f"norm_momentum={self.norm_momentum}: choose a number of 0 or more, below 1"
-            )
-        if self.norm_epsilon <= 0.0:
-            raise ValueError(f"norm_epsilon={self.norm_epsilon}: choose a number above 0")
-        if self.model_name in TOYS and not toy_features(*self.image_shape[:2]):
-            raise ValueError(
-                f"{self.model_name} leaves nothing of images of {self.image_shape[0]} x "
-                f"{self.image_shape[1]} pixels: choose images of 27 x 27 pixels or more"
-            )
-        self._check_groups()
-
-    def _check_groups(self) -> None:
-        if self.norm != "group_norm":
-            for name in ("groups", "channels_per_group"):
-                if getattr(self, name):
-                    raise ValueError(
-                        f"{name}={getattr(self, name)} is of a group norm, and norm={self.norm}; "
-                        f"choose norm=group_norm, or leave out {name}"
-                    )
-            return
-        if self.replica_group > 1:
-            raise ValueError(
-                f"replica_group={self.replica_group} is of batch norms: a group norm needs no "
-                "other image; choose replica_group=1"
-            )
-        if (self.groups > 0) == (self.channels_per_group > 0):
-            raise ValueError(
-                f"groups={self.groups} and channels_per_group={self.channels_per_group}: "
-                "a group norm needs one of the two"
-            )
-        name = "groups" if self.groups else "channels_per_group"
-        divisor = getattr(self, name)
-        for channels in norm_channels(self.model_name):
-            if channels % divisor:
-                raise ValueError(
-                    f"{name}={divisor} does not divide the {channels} channels of a norm of "
-                    f"{self.model_name}; choose a divisor of {norm_channels(self.model_name)[0]}"
-                )
 
     @property
     def unit_names(self) -> List[str]:
         """The names of the units in order; pipelines are split at all but the first."""
         return unit_names(self.model_name)
-
-
-def _choose(name: str, value: str, valid: Tuple[str, ...]) -> None:
-    if value not in valid:
-        near = difflib.get_close_matches(value, valid)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"{name}={value}: choose {', '.join(valid)}{hint}")
 
 
 def build_named(
@@ -144,7 +76,7 @@ def build_named(
         groups=network.groups,
         channels_per_group=network.channels_per_group,
         decay=network.norm_momentum,
-        epsilon=network.norm_epsilon,
+        epsilon=NORM_EPSILON,
         replica_group=network.replica_group,
         group_norm=group_norm,
     )

@@ -6,7 +6,9 @@ it is named after, so a pipeline can be split at all but the first.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, Tuple
+
+from ipubench.models.tensorflow.cnn.blocks import EXPANSION, ResidualBlock, residual_blocks
 
 #: ResNet -> blocks of its four stages.
 RESNETS: Dict[str, Tuple[int, ...]] = {
@@ -16,7 +18,6 @@ RESNETS: Dict[str, Tuple[int, ...]] = {
 }
 #: Those whose blocks have three convolutions, the last of which is wider.
 BOTTLENECKS = ("resnet50",)
-EXPANSION = 4
 STEM_CHANNELS = 64
 #: ResNet for small images -> blocks of each of its three stages.
 CIFAR_RESNETS: Dict[str, int] = {
@@ -35,49 +36,27 @@ TOY_POOL = 5
 MODEL_NAMES: Tuple[str, ...] = (*CIFAR_RESNETS, *RESNETS, *TOYS)
 
 
-class NamedBlock(NamedTuple):
-    """One residual block; ``units`` are all up to the addition, and the ReLU behind it."""
-
-    path: str
-    inputs: int
-    filters: int
-    outputs: int
-    stride: int
-    first: bool  # of its stage
-    units: Tuple[str, str]
-
-
-def resnet_blocks(model_name: str) -> List[NamedBlock]:
+def resnet_blocks(model_name: str) -> List[ResidualBlock]:
     """Return the blocks of resnet18, resnet34 or resnet50, in order."""
+
+    def named(stage: int, index: int, stride: int) -> Tuple[str, Tuple[str, str]]:
+        path = f"conv{stage + 2}_block{index + 1}"
+        return path, (f"{path}_1_conv", f"{path}_out")
+
     expansion = EXPANSION if model_name in BOTTLENECKS else 1
-    blocks: List[NamedBlock] = []
-    channels = STEM_CHANNELS
-    for stage, count in enumerate(RESNETS[model_name]):
-        filters = STEM_CHANNELS << stage
-        outputs = filters * expansion
-        for index in range(count):
-            stride = 2 if stage > 0 and index == 0 else 1
-            path = f"conv{stage + 2}_block{index + 1}"
-            units = (f"{path}_1_conv", f"{path}_out")
-            blocks.append(NamedBlock(path, channels, filters, outputs, stride, index == 0, units))
-            channels = outputs
-    return blocks
+    return residual_blocks(RESNETS[model_name], STEM_CHANNELS, expansion, named)
 
 
-def cifar_blocks(model_name: str) -> List[NamedBlock]:
+def cifar_blocks(model_name: str) -> List[ResidualBlock]:
     """Return the blocks of a cifar_resnet, in order."""
-    blocks: List[NamedBlock] = []
-    channels = CIFAR_STEM_CHANNELS
-    for stage in range(CIFAR_STAGES):
-        filters = CIFAR_STEM_CHANNELS << stage
-        for index in range(CIFAR_RESNETS[model_name]):
-            stride = 2 if stage > 0 and index == 0 else 1
-            path = f"conv{stage + 2}_block{index + 1}"
-            first_layer = f"{path}_layer1_conv{'_ds' if stride > 1 else ''}"
-            units = (first_layer, f"{path}_post_addition_relu")
-            blocks.append(NamedBlock(path, channels, filters, filters, stride, index == 0, units))
-            channels = filters
-    return blocks
+
+    def named(stage: int, index: int, stride: int) -> Tuple[str, Tuple[str, str]]:
+        path = f"conv{stage + 2}_block{index + 1}"
+        first_layer = f"{path}_layer1_conv{'_ds' if stride > 1 else ''}"
+        return path, (first_layer, f"{path}_post_addition_relu")
+
+    counts = [CIFAR_RESNETS[model_name]] * CIFAR_STAGES
+    return residual_blocks(counts, CIFAR_STEM_CHANNELS, 1, named)
 
 
 def toy_features(height: int, width: int) -> int:

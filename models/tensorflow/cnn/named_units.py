@@ -18,6 +18,7 @@ from typing import Any, List, Tuple
 
 import tensorflow as tf
 
+from ipubench.models.tensorflow.cnn.blocks import ResidualBlock
 from ipubench.models.tensorflow.cnn.factory import LayerFactory
 from ipubench.models.tensorflow.cnn.layers import Chain, Layer, Unit
 from ipubench.models.tensorflow.cnn.named_blocks import (
@@ -26,7 +27,6 @@ from ipubench.models.tensorflow.cnn.named_blocks import (
     TOY_CHANNELS,
     TOY_KERNEL,
     TOY_POOL,
-    NamedBlock,
     cifar_blocks,
     resnet_blocks,
     toy_features,
@@ -64,7 +64,7 @@ def named_resnet_units(
 
 
 def _residual_sum(
-    make: LayerFactory, name: str, block: NamedBlock, bottleneck: bool
+    make: LayerFactory, name: str, block: ResidualBlock, bottleneck: bool
 ) -> ResidualSum:
     path, inputs, filters, outputs = block.path, block.inputs, block.filters, block.outputs
     shortcut = None
