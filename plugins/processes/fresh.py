@@ -22,6 +22,7 @@ from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.processor import allowed_cpus
+from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import arguments_of, measuring_arguments
 from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.other_python import Environment
@@ -34,6 +35,8 @@ from ipubench.plugins.run.results import SessionResults, run_key
 LAST_LINES = 15
 # How a message begins of a process that has met modules of another checkout.
 REFUSED = "refused: "
+# What pytest says of options that the project has in another revision only.
+UNKNOWN = "unrecognized arguments: "
 # A fresh process may take this long, and this many times what the first measurement took, because
 # it imports and compiles for itself, maybe on a machine that has become busy.
 LEAST_SECONDS = 600.0
@@ -91,7 +94,8 @@ def known_reason(lines: Sequence[str]) -> str:
     if any("not found: " in line for line in errors):
         return "there is no such case"
     refused = [line[line.index(REFUSED) :].strip(" !") for line in lines if REFUSED in line]
-    return (refused or errors or [""])[-1]
+    unknown = [line[line.index(UNKNOWN) :] for line in lines if UNKNOWN in line]
+    return (refused or unknown or errors or [""])[-1]
 
 
 def folder_of(config: pytest.Config, elsewhere: Optional[Environment]) -> Path:
@@ -206,7 +210,10 @@ def fresh_environment(elsewhere: Optional[Environment] = None) -> Dict[str, str]
 def fresh_command(
     config: pytest.Config, nodeid: str, results_dir: str, elsewhere: Optional[Environment] = None
 ) -> List[str]:
-    """Return the command that measures one case and records it in ``results_dir``."""
+    """Return the command that measures one case and records it in ``results_dir``.
+
+    Raises CaseError for an option of the project's own that no word can stand for.
+    """
     root, ini, measuring = config.rootpath, config.inipath, measuring_arguments(config)
     if elsewhere is not None and elsewhere.revision is not None:
         ini = elsewhere.place(ini, root) if ini is not None else None
@@ -226,6 +233,7 @@ def fresh_command(
         *measuring,
         *(["--zero-values"] if config.option.zero_values else []),
         *words_of(config),
+        *own_arguments(config),
         f"--import-mode={config.option.importmode}",
         *arguments_of(config, nodeid, root),
     ]

@@ -200,6 +200,33 @@ def test_fresh_processes_measure_as_the_command_line_says(own: OwnProject) -> No
     assert record["extra_info"]["ipubench"]["effective"]["measured_by"] == "pytest-benchmark"
 
 
+OPTIONS = """
+def pytest_addoption(parser):
+    parser.getgroup("mine").addoption("--size", type=int, default=10)
+    parser.addoption("--deep", action="store_true")
+"""
+SIZED = """
+def perf_sized(benchmark, request):
+    option = request.config.option
+    with open("seen", "a") as file:
+        print(option.size, option.deep, file=file)
+    benchmark(sum, range(option.size))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_fresh_processes_have_the_projects_own_options(own: OwnProject, workers: Any) -> None:
+    """Or they would measure other work than the run."""
+    (own.folder / "conftest.py").write_text(OPTIONS)
+    (own.folder / "tests" / "test_own.py").write_text(SIZED)
+    (own.folder / "pytest.ini").write_text(f"{INI} --deep\n".replace("\n --", " --"))
+    words = ("-o", "python_functions=perf_*", "--size=700", "--processes=2", "--keep-disturbed")
+    outcome = own.run(*FEW, *words, *workers, "--baseline-save=main").assert_code(0)
+    outcome.line("baseline with 1 case")
+    assert (own.folder / "seen").read_text().splitlines() == ["700 True"] * 2
+
+
 def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
@@ -232,6 +259,9 @@ def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> No
     assert "regressed" in said or "inconclusive" in said, outcome.text
     outcome.line("the same versions; commit ")
     assert "alternating processes" not in outcome.text  # but rounds in turns
+    (own.folder / "conftest.py").write_text(OPTIONS)
+    outcome = own.run(*words, "--size=3")
+    outcome.line("it does not run there: unrecognized arguments: --size=3")
 
 
 @pytest.mark.parametrize(
