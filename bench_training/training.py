@@ -13,7 +13,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.cnn_options import TrainingOptions
 from ipubench.fixtures.runtimes.tensorflow.pipelines import check_training
 from ipubench.models.tensorflow.cnn.classification import Network
-from ipubench.models.tensorflow.training.optimisers import NAMES, default_rmsprop_decay
+from ipubench.models.tensorflow.training.optimisers import OPTIMISERS, default_rmsprop_decay
 from ipubench.models.tensorflow.training.recipe import IMAGENET_IMAGES, Recipe
 from ipubench.models.tensorflow.training.schedules import (
     SCHEDULES,
@@ -40,7 +40,7 @@ class RecipeOptions(Classifier):
     logs_per_epoch: int = option(
         16, "host calls per epoch on an IPU, at least", minimum=1, ipu_only=True
     )
-    optimiser: str = option("SGD", "what updates the weights", choices=NAMES)
+    optimiser: str = option("SGD", "what updates the weights", choices=tuple(OPTIMISERS))
     momentum: float = option(0.9, "of momentum, RMSprop and LARS", minimum=0.0)
     base_learning_rate: int = option(
         0, "N of the rate 2^N x global batch size; 0: by optimiser and model"

@@ -10,7 +10,7 @@ plain operations, and half to two thirds of that of its ``ResourceApply...`` ope
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple, Type
 
 #: (index of a variable, the tensor that updates it, a value for all) -> None; assigns.
 Apply = Callable[[int, Any, Any], None]
@@ -125,7 +125,7 @@ class Momentum(Optimiser):
 
     initial: Tuple[float, ...] = (0.0,)
 
-    def __init__(self, tf: Any, *, momentum: float = 0.9, **options: Any) -> None:
+    def __init__(self, tf: Any, *, momentum: float, **options: Any) -> None:
         super().__init__(tf, **options)
         self._momentum = momentum
 
@@ -143,7 +143,7 @@ class RMSprop(Momentum):
     initial: Tuple[float, ...] = (1.0, 0.0)
 
     def __init__(
-        self, tf: Any, *, rmsprop_decay: float, rmsprop_epsilon: float = 1e-3, **options: Any
+        self, tf: Any, *, rmsprop_decay: float, rmsprop_epsilon: float, **options: Any
     ) -> None:
         super().__init__(tf, **options)
         self._decay = rmsprop_decay
@@ -165,9 +165,7 @@ class Lars(Momentum):
     whose momentum gathers gradients, not updates).
     """
 
-    def __init__(
-        self, tf: Any, *, lars_eeta: float = 1e-3, lars_epsilon: float = 0.0, **options: Any
-    ) -> None:
+    def __init__(self, tf: Any, *, lars_eeta: float, lars_epsilon: float, **options: Any) -> None:
         super().__init__(tf, **options)
         self._eeta = lars_eeta
         self._epsilon = lars_epsilon
@@ -189,35 +187,12 @@ def lars_trust(
     return tf.where(usable, eeta * tf.math.divide_no_nan(weights, below), 1.0)
 
 
-NAMES = ("SGD", "momentum", "RMSprop", "LARS")
-
-
-def make_optimiser(
-    tf: Any,
-    name: str,
-    *,
-    momentum: float = 0.9,
-    rmsprop_decay: float = 0.9,
-    rmsprop_epsilon: float = 1e-3,
-    lars_eeta: float = 1e-3,
-    lars_epsilon: float = 0.0,
-    **shared: Any,
-) -> Optimiser:
-    """Return the optimiser of one of NAMES; options of other optimisers are not used.
-
-    ``shared``: the arguments of Optimiser. Raises ValueError for another name.
-    """
-    if name == "SGD":
-        return Optimiser(tf, **shared)
-    if name == "momentum":
-        return Momentum(tf, momentum=momentum, **shared)
-    if name == "RMSprop":
-        root = {"rmsprop_decay": rmsprop_decay, "rmsprop_epsilon": rmsprop_epsilon}
-        return RMSprop(tf, momentum=momentum, **root, **shared)
-    if name == "LARS":
-        trust = {"lars_eeta": lars_eeta, "lars_epsilon": lars_epsilon}
-        return Lars(tf, momentum=momentum, **trust, **shared)
-    raise ValueError(f"there is no optimiser {name!r}; choose one of {', '.join(NAMES)}")
+OPTIMISERS: Dict[str, Type[Optimiser]] = {
+    "SGD": Optimiser,
+    "momentum": Momentum,
+    "RMSprop": RMSprop,
+    "LARS": Lars,
+}
 
 
 def default_rmsprop_decay(global_batch: int, exponent: int = -14) -> float:

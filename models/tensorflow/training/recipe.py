@@ -12,10 +12,10 @@ from ipubench.models.tensorflow.training.inputs import network_input
 from ipubench.models.tensorflow.training.losses import cross_entropy
 from ipubench.models.tensorflow.training.mixing import mix, mixup_coefficients
 from ipubench.models.tensorflow.training.optimisers import (
+    OPTIMISERS,
     SKIPPED,
     Optimiser,
     WeightAverages,
-    make_optimiser,
 )
 
 IMAGENET_IMAGES = 1281167
@@ -179,19 +179,19 @@ class Recipe(TrainingRecipe):
     def optimiser_for(self, tf: Any, fuse: bool = True) -> Optimiser:
         """Return the optimiser; ``fuse`` is for a host (see there)."""
         lars = self.optimiser == "LARS"
-        return make_optimiser(
-            tf,
-            self.optimiser,
-            momentum=self.momentum,
-            rmsprop_decay=self.rmsprop_decay,
-            rmsprop_epsilon=self.rmsprop_epsilon,
-            lars_eeta=self.lars_eeta,
-            lars_epsilon=self.lars_epsilon,
-            weight_decay=self.lars_weight_decay if lars else self.weight_decay,
-            loss_scaling=self.loss_scaling,
-            skipped=self.lars_skip_list if lars else NOT_DECAYED,
-            fuse=fuse,
-        )
+        options: Dict[str, Any] = {
+            "weight_decay": self.lars_weight_decay if lars else self.weight_decay,
+            "loss_scaling": self.loss_scaling,
+            "skipped": self.lars_skip_list if lars else NOT_DECAYED,
+            "fuse": fuse,
+        }
+        if self.optimiser != "SGD":
+            options.update(momentum=self.momentum)
+        if self.optimiser == "RMSprop":
+            options.update(rmsprop_decay=self.rmsprop_decay, rmsprop_epsilon=self.rmsprop_epsilon)
+        if lars:
+            options.update(lars_eeta=self.lars_eeta, lars_epsilon=self.lars_epsilon)
+        return OPTIMISERS[self.optimiser](tf, **options)
 
     def averages_for(self, tf: Any, variables: Any, fuse: bool = True) -> Optional[WeightAverages]:
         """Return the weights' averages, or None without."""
