@@ -80,7 +80,7 @@ class PopartConv(PopartKernel):
 
 def conv(config: PopartConv, dtype: str) -> Any:
     """Return the network; ``dtype`` of its tensors is float16 or float32."""
-    from ipubench.models.onnx.conv import conv_network
+    from ipubench.models.onnx.network import conv_network
 
     return conv_network(
         config.batch_size,

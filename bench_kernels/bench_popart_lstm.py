@@ -66,7 +66,7 @@ class PopartLstm(PopartKernel):
 
 def lstm(config: PopartLstm, dtype: str) -> Any:
     """Return the network; ``dtype`` of its tensors is float16 or float32."""
-    from ipubench.models.onnx.lstm import lstm_network
+    from ipubench.models.onnx.network import lstm_network
 
     return lstm_network(
         config.batch_size,

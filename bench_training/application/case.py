@@ -8,12 +8,18 @@ from typing import Any, Callable, Dict, Tuple
 
 from ipubench.bench_training.application import rules
 from ipubench.bench_training.application.idle import idle_options
-from ipubench.bench_training.application.recipe import recipe_of
+from ipubench.fixtures.data.options import DATASETS
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
 from ipubench.models.tensorflow.cnn.named import build_named
 from ipubench.models.tensorflow.training.application import ApplicationRecipe
+from ipubench.models.tensorflow.training.application_schedules import LearningRate
+
+# What an optimiser's parameters are called in a recipe.
+LARS = {"weight_decay": "lars_weight_decay", "eeta": "lars_eeta", "epsilon": "lars_epsilon"}
+RMSPROP = {"base_decay_exponent": "rmsprop_base_decay_exponent", "epsilon": "rmsprop_epsilon"}
+RENAMED: Dict[str, Dict[str, str]] = {"sgd": {}, "lars": LARS, "rmsprop": RMSPROP}
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,35 @@ class Application(ApplicationOptions):
     @property
     def recipe(self) -> ApplicationRecipe:
         """How the weights are trained. Raises ValueError for values without meaning."""
-        return recipe_of(self)
+        renamed = RENAMED[self.optimizer]
+        parameters = {renamed.get(key, key): value for key, value in self.optimizer_params.items()}
+        rate = LearningRate(
+            global_batch_size=self.batches.global_batch_size,
+            updates_per_epoch=self.program.updates_per_epoch,
+            schedule=self.lr_schedule,
+            staircase=self.lr_staircase,
+            **self.lr_schedule_params,
+            **self.lr_warmup_params,
+        )
+        return ApplicationRecipe(
+            learning_rate=rate,
+            epochs=self.num_epochs,
+            classes=self.classes,
+            optimizer=self.optimizer,
+            weight_decay=self.weight_decay,
+            l2_regularization=self.l2_regularization,
+            # As in the original, for the sum of so many replicas' gradients.
+            loss_scaling=self.loss_scaling * self.replicas,
+            auto_loss_scaling=self.auto_loss_scaling,
+            label_smoothing=self.label_smoothing,
+            gradient_accumulation=self.batches.gradient_accumulation,
+            preprocess=(
+                DATASETS[self.dataset].preprocess if self.accelerator_side_preprocess else ""
+            ),
+            fused=self.fused_preprocessing,
+            seed=self.seed,
+            **parameters,
+        )
 
     # ------------------------------------------------------------------ data
 
