@@ -6,19 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Dict
 
 from ipubench.models.tensorflow.training.application_optimisers import Lars, RMSprop, Sgd
-from ipubench.models.tensorflow.training.application_schedules import LearningRate, one_of
+from ipubench.models.tensorflow.training.application_schedules import LearningRate
 from ipubench.models.tensorflow.training.auto_scaling import AutoScaledSgd
-from ipubench.models.tensorflow.training.inputs import DATASETS, preprocess
+from ipubench.models.tensorflow.training.inputs import preprocess
 from ipubench.models.tensorflow.training.losses import cross_entropy
 from ipubench.models.tensorflow.training.optimisers import Optimiser, default_rmsprop_decay
-from ipubench.models.tensorflow.training.recipe import (
-    FLOAT32_MAX,
-    MAX_EPOCHS,
-    Targets,
-    TrainingRecipe,
-)
-
-OPTIMISERS = ("sgd", "lars", "rmsprop")
+from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX, Targets, TrainingRecipe
 
 
 @dataclass(frozen=True)
@@ -67,10 +60,6 @@ class ApplicationRecipe(TrainingRecipe):
     def check(self) -> None:
         """Raise ValueError for values without meaning, naming the option and the rule."""
         self.learning_rate.check()
-        if not 0 < self.epochs <= MAX_EPOCHS:
-            raise ValueError(f"num_epochs={self.epochs:g} is not above 0, and up to {MAX_EPOCHS:g}")
-        one_of("optimizer", self.optimizer, OPTIMISERS)
-        one_of("accelerator-side preprocessing", self.preprocess, ("", *DATASETS))
         self._check_optimizer()
         if self.auto_loss_scaling:
             self._check_auto_loss_scaling()
@@ -88,9 +77,6 @@ class ApplicationRecipe(TrainingRecipe):
                 f"weight_decay={self.weight_decay:g} acts on sgd only: set l2_regularization with "
                 f"{self.optimizer}{own if self.optimizer == 'lars' else ''}"
             )
-        for name in ("weight_decay", "l2_regularization", "lars_weight_decay", "lars_epsilon"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name):g} is below 0")
         if self.optimizer == "rmsprop":
             if self.rmsprop_epsilon <= 0:
                 raise ValueError(f"rmsprop's epsilon {self.rmsprop_epsilon:g} is not above 0")
