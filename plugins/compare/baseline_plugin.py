@@ -34,7 +34,7 @@ from ipubench.plugins.record.text import counted, percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, NEW, REGRESSED, Verdict
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key
-from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.selection.expand import Selection, selection_key
 
 
 @dataclass
@@ -54,24 +54,27 @@ class Comparison:
         key = key_of(benchmark)
         return find(self.entries, key.nodeid, key.config_hash, key.fingerprint)
 
-    def missing(self, collected: Set[str], root: Path) -> List[str]:
+    def missing(self, selection: Selection, root: Path) -> List[str]:
         """Return stored cases that no longer exist, given all that were collected before ``-k``.
 
-        A file that was not collected says nothing of its cases.
+        A file or a class that was not collected says nothing of its cases.
         """
-        files = {nodeid.split("::")[0] for nodeid in collected}
+        files = {nodeid.split("::")[0] for nodeid in selection.nodeids}
+        unknown = tuple(f"{nodeid}::" for nodeid in selection.unknown)
 
-        def was_collected(name: str) -> bool:
+        def was_collected(nodeid: str) -> bool:
+            name = nodeid.split("::")[0]
             try:
-                return name in files or not kind_of(root / name)
+                here = name in files or not kind_of(root / name)
             except OSError:
                 return False
+            return here and not nodeid.startswith(unknown)
 
         return sorted(
             {
                 entry["fullname"]
-                for entry in gone(self.entries, collected)
-                if was_collected(entry["fullname"].split("::")[0])
+                for entry in gone(self.entries, selection.nodeids)
+                if was_collected(entry["fullname"])
             }
         )
 
@@ -184,8 +187,7 @@ def missing_cases(config: pytest.Config) -> List[str]:
         for nodeid in sorted(comparison.stored)
         if nodeid in results.outcomes and nodeid not in results.benchmarks
     ]
-    collected = config.stash[selection_key].nodeids
-    return comparison.missing(collected, config.rootpath) + unmeasured
+    return comparison.missing(config.stash[selection_key], config.rootpath) + unmeasured
 
 
 @pytest.hookimpl(trylast=True)

@@ -40,8 +40,12 @@ class Selection:
 
     assignments: Dict[str, List[str]]
     device: str
-    #: All cases of the collected files, with the command line's overrides and without.
+    #: All cases of the collected files, with the command line's overrides and without; also those
+    #: beside a test that the command line names.
     nodeids: Set[str] = dataclasses.field(default_factory=set)
+    #: The files and classes that were found, and those that were collected.
+    found: Set[str] = dataclasses.field(default_factory=set)
+    collected: Set[str] = dataclasses.field(default_factory=set)
     #: Node id -> the identifiers that its case would have without overrides.
     base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
     #: The names of this device's cases, before ``-k``.
@@ -50,6 +54,11 @@ class Selection:
     unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
     left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
     warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
+
+    @property
+    def unknown(self) -> Set[str]:
+        """What may have cases that nobody knows: with FILE::TEST pytest collects no class."""
+        return self.found - self.collected
 
 
 selection_key = pytest.StashKey[Selection]()

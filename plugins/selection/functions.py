@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import List
+from typing import Any, Generator, List
 
 import pytest
 
@@ -42,9 +42,23 @@ class Function(CaseConfig):
     precision: str = option(OWN, "what the test computes with", choices=(OWN,))
 
 
+# Inside of --lf's own wrapper, which leaves out of a report what has passed before.
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, None]:
+    """Note all that a file or a class has, not only what the command line names of it."""
+    report = (yield).get_result()
+    selection = collector.config.stash[selection_key]
+    selection.collected.add(collector.nodeid)
+    for node in report.result:
+        if isinstance(node, pytest.Collector):
+            selection.found.add(node.nodeid)
+        elif _is_case_of_its_own(node):
+            selection.nodeids.add(node.nodeid)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Make a case of a test that measures and has none."""
-    if not _measures(item) or case_of(item) is not None or only_tests(item.config):
+    if not _is_case_of_its_own(item):
         return
     name = case_name(item)
     selection, option = item.config.stash[selection_key], item.config.option
@@ -54,8 +68,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if more:
         error = f"{name}: it can be measured with one value of an option, not with several"
     item.stash[case_key] = replace(first, id=name, base_id=name, error=error)
-    selection.nodeids.add(item.nodeid)
     item.extra_keyword_matches.add(name)  # -k finds it by the name that tables show
+
+
+def _is_case_of_its_own(item: pytest.Item) -> bool:
+    """Tell whether a test measures and is no case yet."""
+    return _measures(item) and case_of(item) is None and not only_tests(item.config)
 
 
 def _measures(item: pytest.Item) -> bool:

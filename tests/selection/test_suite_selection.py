@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 from typing import List
 
 import pytest
@@ -283,3 +285,90 @@ def test_an_empty_selection_says_what_would_match(project: Project) -> None:
     said = outcome.line("no case is selected by -k 'resnt18 or lstmm'; the nearest names of")
     names = said.split("are: ")[1].split(";")[0].split(", ")
     assert {"resnet18", "lstm"} <= set(names)
+
+
+NEIGHBOURS = """
+from ipubench import CaseConfig, cases
+from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.runtimes.fake import FakeStep
+
+
+def measure(device, meter):
+    meter(FakeStep(device, ArrayFeed("synthetic", ()), 0.01), items=1, unit="items")
+
+
+def bench_one(device, meter):
+    measure(device, meter)
+
+
+def bench_two(device, meter):
+    measure(device, meter)
+
+
+class TestMore:
+    def bench_three(self, device, meter):
+        measure(device, meter)
+
+    @cases(CaseConfig(name="four"))
+    def bench_four(self, config, device, meter):
+        measure(device, meter)
+"""
+ONE, TWO = "bench_near.py::bench_one", "bench_near.py::bench_two"
+THREE = "bench_near.py::TestMore::bench_three"
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline of these four cases."""
+    project = Project(tmp_path_factory.mktemp("measured"))
+    (project.folder / "bench_near.py").write_text(NEIGHBOURS)
+    run_near(project, "bench_near.py", "--baseline-save=main", "--processes=1").assert_code(0)
+    return project.folder
+
+
+@pytest.fixture
+def near(project: Project, measured: Path) -> Project:
+    """A project with these cases and their baseline."""
+    shutil.copytree(measured / "baselines", project.folder / "baselines")
+    (project.folder / "bench_near.py").write_text(NEIGHBOURS)
+    return project
+
+
+def run_near(project: Project, *words: str) -> Outcome:
+    return run_pytest(project.folder, project.environment, "--device=fake", *words)
+
+
+GATED = ("--baseline=main", "--gate=50%")
+
+
+@pytest.mark.parametrize(
+    "words", [[ONE], ["bench_near.py::TestMore"], [THREE], [ONE, THREE], [ONE, "-n1"]]
+)
+def test_what_is_beside_a_named_case_is_not_missing(near: Project, words: List[str]) -> None:
+    if "-n1" in words:
+        pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    outcome = run_near(near, *words, *GATED).assert_code(0)
+    outcome.line("of the baseline were not selected in this run")
+    assert "missing" not in outcome.text
+
+
+def test_what_last_failed_leaves_out_is_not_missing(near: Project) -> None:
+    words = ("-p", "cacheprovider", *GATED)
+    path = near.folder / "bench_near.py"
+    path.write_text(NEIGHBOURS.replace("two(device, meter):", "two(device, meter):\n    1 / 0"))
+    run_near(near, *words, "bench_near.py").assert_code(1)
+    path.write_text(NEIGHBOURS)
+    outcome = run_near(near, *words, "--lf", ".").assert_code(0)
+    outcome.line("3 cases of the baseline were not selected in this run")
+
+
+@pytest.mark.parametrize(("gone", "name"), [(TWO, "bench_two"), (THREE, "bench_three")])
+def test_a_case_that_is_gone_is_missing_where_its_file_or_class_was_collected(
+    near: Project, gone: str, name: str
+) -> None:
+    path = near.folder / "bench_near.py"
+    path.write_text(NEIGHBOURS.replace(f"def {name}(", "def bench_other("))
+    named = "bench_near.py::TestMore::bench_four" if gone == THREE else ONE
+    outcome = run_near(near, named, *GATED).assert_code(1)
+    outcome.line(f"  missing: {gone}")
+    assert outcome.text.count("missing") == 2
