@@ -1,7 +1,7 @@
 """`--baseline`, `--gate`, `--baseline-save`: the stored results of this run, read and written.
 
 Exit codes: 1 where a case regressed, failed, or is missing from the run although the baseline has
-it; 6 where a gate was asked for and nothing could be compared.
+it, or where no baseline could be saved; 6 where a gate was asked for and nothing could be compared.
 """
 
 from __future__ import annotations
@@ -198,10 +198,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if run is None:
         return
     ended = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    finished = ended and is_complete(config)
-    if ended and not finished and config.option.baseline_save is not None:
-        run.closing.append("no baseline was written: the run ended before its last case")
-    saved = _save_baseline(config, run) if finished else pytest.ExitCode.OK
+    saved = _save_baseline(config, run) if ended else pytest.ExitCode.OK
     if session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = saved
     if policy_of(config) is None or session.exitstatus != pytest.ExitCode.OK:
@@ -216,11 +213,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     """Write the baseline where one was asked for; return how that went, as an exit code.
 
-    Cases that others disturbed are left out, and that is a failure, unless they are to be kept.
+    To write none is a failure. Cases that others disturbed are left out, and that is one as well,
+    unless they are to be kept.
     """
     name = config.option.baseline_save
     if name is None:
         return pytest.ExitCode.OK
+    if not is_complete(config):
+        run.closing.append("no baseline was written: the run ended before its last case")
+        return pytest.ExitCode.TESTS_FAILED
     code = pytest.ExitCode.OK
     sound = measured(run.results)
     disturbed = {one["fullname"]: why for one in sound for why in [why_disturbed(one)] if why}
@@ -238,7 +239,7 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
         empty = "no case was left" if disturbed else "no case was measured"
         why = f"{counted(len(regressed), 'case')} regressed" if regressed else empty
         run.closing.append(f"no baseline was written: {why}")
-        return code
+        return pytest.ExitCode.TESTS_FAILED
     path = store.baseline_path(name, config.rootpath)
     try:
         store.save(path, pytest_benchmark_adapter.document(config, sound))

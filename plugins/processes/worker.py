@@ -97,8 +97,10 @@ class Worker:
         config.add_cleanup(self.host.close)
         pytest_benchmark_adapter.leave_files_alone(config)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_collection_modifyitems(self, items: List[pytest.Item]) -> None:
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, items: List[pytest.Item]
+    ) -> Generator[None, None, None]:
         """Wait until the controller has selected, and keep exactly its cases, in its order."""
         with of_a_run_that_goes_on(), self.selection.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -108,8 +110,12 @@ class Worker:
             results = SessionResults(suspects=chosen["suspects"])
             self.config.stash[run_key] = Run(relay, results, chosen["order"])
         found = {item.nodeid: item for item in items}
-        items[:] = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
-        self.nodeids = [(item, item.nodeid) for item in items]  # an item's hash is its node id's
+        kept = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
+        self.nodeids = [(item, item.nodeid) for item in kept]  # an item's hash is its node id's
+        items[:] = kept
+        yield
+        # A plugin that leaves out some of what is there would do so a second time.
+        items[:] = kept
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:

@@ -139,7 +139,6 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
         ) from error
     if config.option.resume and resumed is None:
         run.note = f"nothing to resume in {folder} with this command line: a new run"
-    run.add({"type": "selected", "cases": run.order})
     config.stash[run_key] = run
     done = set(run.results.resumed)
     return [item for item in items if item.nodeid in done]
@@ -148,7 +147,7 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
 # After plugins/selection/deselect.py, which is registered before and is trylast too.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Once the selection is final, start the run and leave out what was resumed."""
+    """Start the run and leave out what was resumed."""
     # The run that started an instance records what all of them did. A worker's lines go to the
     # controller, which has started the run.
     if not measures(config) or run_key in config.stash or not any(map(case_of, items)):
@@ -158,6 +157,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         config.hook.pytest_deselected(items=done)
         left_out = set(done)
         items[:] = [item for item in items if item not in left_out]
+
+
+# Before whoever asks what the run is about.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Now that the selection is final, note what the run is about.
+
+    ``--lf``, or a plugin of the project, leaves out cases after all other hooks.
+    """
+    run = session.config.stash.get(run_key, None)
+    if run is None or is_worker(session.config):  # whose controller says what the run is about
+        return
+    left = {item.nodeid for item in session.items}.union(run.results.resumed)
+    run.order = [nodeid for nodeid in run.order if nodeid in left]
+    run.add({"type": "selected", "cases": run.order})
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:

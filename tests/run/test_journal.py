@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 import pytest
 
@@ -116,3 +116,43 @@ def test_a_journal_without_its_first_line_costs_no_other(project: Project, half:
         journal.write_text(half)
     with pytest.raises(BaselineError, match="run-20260101T000000-7.jsonl: this journal has no"):
         read_run(project.folder / "results")
+
+
+# A project that leaves out a case once all other hooks have chosen.
+SHARD = """
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection_modifyitems(config, items):
+    yield
+    config.hook.pytest_deselected(items=[items.pop(0)])
+"""
+SAVE = ("-k", "beta", "--baseline-save=main", "--processes=1")
+GENERATED = "bench_fake.py::bench_fake[beta-generated]"
+
+
+@pytest.mark.parametrize("workers", [(), ("-n1",)])
+def test_a_case_that_is_left_out_last_is_none_of_the_run(
+    project: Project, workers: Tuple[str, ...]
+) -> None:
+    if workers:
+        pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    with (project.folder / "conftest.py").open("a") as conftest:
+        conftest.write(SHARD)
+    outcome = project.run(*SAVE, *workers).assert_code(0)
+    outcome.line("baseline with 1 case written")
+    (run,) = read_run(project.journals()[-1]).runs
+    assert (run.selected, run.outcomes) == ([GENERATED], {GENERATED: "passed"})
+
+
+def test_what_passed_before_is_none_of_a_run_of_what_failed(project: Project) -> None:
+    path = project.folder / "bench_fake.py"
+    source = path.read_text()
+    broken = source.replace('config.trouble == "raise"', 'config.data == "generated"')
+    path.write_text(broken)
+    words = (*SAVE, "-p", "cacheprovider", "--lf")
+    project.run(*words).assert_code(1).line("baseline with 1 case written")
+    path.write_text(source)
+    outcome = project.run(*words).assert_code(0)
+    outcome.line("baseline with 1 case written")
+    (run,) = read_run(project.journals()[-1]).runs
+    assert (run.selected, run.outcomes) == ([GENERATED], {GENERATED: "passed"})

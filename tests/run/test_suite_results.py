@@ -368,6 +368,17 @@ def test_a_run_that_stopped_at_its_first_failure_does_not_become_the_baseline(
     assert not (project.folder / "baselines").exists()
 
 
+def test_a_run_that_saves_no_baseline_does_not_succeed(project: Project) -> None:
+    words = ["-k", "beta", "--baseline-save=main", "--processes=1"]
+    outcome = project.run(*words, "--benchmark-disable").assert_code(1)
+    outcome.line("no baseline was written: no case was measured")
+    hidden = "\n\ndef pytest_runtest_protocol(item):\n    return 'generated' in item.name or None\n"
+    with (project.folder / "conftest.py").open("a") as conftest:
+        conftest.write(hidden)
+    outcome = project.run(*words).assert_code(1)
+    outcome.line("no baseline was written: the run ended before its last case")
+
+
 def test_a_regressed_run_does_not_become_the_baseline(stored: Project) -> None:
     before = stored.baseline()["benchmarks"][0]["stats"]["median"]
     words = ["-k", "beta", "--baseline=main", "--gate=5%", "--baseline-save=main", "--processes=1"]
