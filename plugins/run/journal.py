@@ -30,7 +30,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Tuple
+from typing import Any, Dict, Generator, List, Tuple
 
 import pytest
 
@@ -94,12 +94,12 @@ def _new_run(config: pytest.Config, folder: Path) -> Run:
     return Run(journal, SessionResults())
 
 
-def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) -> Optional[Run]:
-    """Return the latest run with the same command line, or None."""
+def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) -> Run:
+    """Return the latest run with the same command line, or a new one that says why."""
+    why = f"nothing to resume in {folder} with this command line"
     for path in reversed(journals(folder)):
         journal = JsonLinesFile(path)
-        if not journal.claim():
-            continue
+        is_free = journal.claim()
         try:
             lines = read_lines(path)
         except BadFile:
@@ -107,10 +107,16 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
         if not lines or not _is_this_run(config, lines[0]):
             journal.leave()
             continue
-        run = Run(journal, SessionResults.of(lines))
-        resume.go_on(config, run, lines, items)
-        return run
-    return None
+        if is_free:
+            run = Run(journal, SessionResults.of(lines))
+            resume.go_on(config, run, lines, items)
+            return run
+        # An older run is not the one that is meant.
+        why = f"nothing to resume, as the run of {path} still goes on"
+        break
+    run = _new_run(config, folder)
+    run.note = f"{why}: a new run"
+    return run
 
 
 def _is_this_run(config: pytest.Config, first: Dict[str, Any]) -> bool:
@@ -126,8 +132,10 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     try:
         folder = user_path(config.option.results_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        resumed = _resumed_run(config, folder, items) if config.option.resume else None
-        run = resumed or _new_run(config, folder)
+        if config.option.resume:
+            run = _resumed_run(config, folder, items)
+        else:
+            run = _new_run(config, folder)
         run.order = [item.nodeid for item in items if case_of(item) is not None]
     except OSError as error:
         why = str(error)
@@ -137,8 +145,6 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
             f"--results-dir={folder}: results cannot be written there: {why}; name another "
             "folder with --results-dir=PATH"
         ) from error
-    if config.option.resume and resumed is None:
-        run.note = f"nothing to resume in {folder} with this command line: a new run"
     config.stash[run_key] = run
     done = set(run.results.resumed)
     return [item for item in items if item.nodeid in done]

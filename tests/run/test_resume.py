@@ -192,8 +192,12 @@ def test_a_resumed_run_is_about_all_its_cases(project: Project, workers: str) ->
     assert (project.folder / "about").read_text() == before
 
 
-def test_a_run_that_is_still_going_keeps_its_journal(ended: Project) -> None:
-    path = ended.journals()[0]
+@pytest.mark.parametrize("older", [0, 1])
+def test_a_run_that_is_still_going_keeps_its_journal(ended: Project, older: int) -> None:
+    """An older run, although it has ended, is not the one that is to go on."""
+    for _ in range(older):
+        ended.run("-k", "beta").assert_code(0)
+    path = ended.journals()[-1]
     program = (
         "import sys\nfrom pathlib import Path\n"
         "from ipubench.plugins.record.files import JsonLinesFile\n"
@@ -207,7 +211,9 @@ def test_a_run_that_is_still_going_keeps_its_journal(ended: Project) -> None:
         stdout=subprocess.PIPE,
     )
     assert holder.stdout is not None and holder.stdout.readline() == b"True\n"
-    ended.run("-k", "beta", "--resume").assert_code(0).line("nothing to resume")
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line(f"nothing to resume, as the run of results/{path.name} still goes on: a new run")
+    assert [len(ended.journals()), len(ended.records())] == [older + 2, 2]
     holder.kill()  # as good as any other end
     holder.communicate()
     ended.journals()[-1].unlink()
