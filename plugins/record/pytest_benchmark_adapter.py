@@ -15,6 +15,9 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
+from pytest_benchmark.stats import Stats
+
+from ipubench.fixtures.case.untrusted import has_fields
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
@@ -219,6 +222,15 @@ class Measured:
                 del kept["data"]
             plain.update(kept if flat else {"stats": kept})
         return plain
+
+
+#: What pytest-benchmark's session asks each benchmark for; a damaged one may lack it.
+_ASKED = ("group", "param", "params", *(f"stats.{field}" for field in Stats.fields))
+
+
+def can_adopt(plain: Dict[str, Any]) -> bool:
+    """Tell whether a benchmark that was read from a file is whole enough for :func:`adopt`."""
+    return has_fields(plain, dict.fromkeys(_ASKED, (object, bool)))
 
 
 def adopt(config: pytest.Config, plain: Dict[str, Any]) -> None:

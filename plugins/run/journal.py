@@ -41,6 +41,7 @@ from ipubench.fixtures.case.untrusted import BadFile
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures
+from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
 from ipubench.plugins.run.masked_report import mask_report
@@ -178,6 +179,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     left = {item.nodeid for item in session.items}.union(run.results.resumed)
     run.order = [nodeid for nodeid in run.order if nodeid in left]
     run.add({"type": "selected", "cases": run.order})
+    for nodeid in run.results.resumed:
+        pytest_benchmark_adapter.adopt(session.config, run.results.benchmarks[nodeid])
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:

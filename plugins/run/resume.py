@@ -13,7 +13,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.devices.base import DeviceError
-from ipubench.plugins.record import host_process
+from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.conditions import apply_conditions
@@ -139,7 +139,12 @@ def go_on(
     lost = {item.nodeid for item in passed} - {item.nodeid for item in finished}
     # Whoever plans a report or a baseline of this run knows what they need of a result.
     why_damaged = config.stash.get(damage_key, lambda results, nodeid: "")
-    damaged = {i.nodeid for i in finished if why_damaged(results, i.nodeid)}
+    damaged = {
+        i.nodeid
+        for i in finished
+        if why_damaged(results, i.nodeid)
+        or not pytest_benchmark_adapter.can_adopt(results.benchmarks[i.nodeid])
+    }
     whole = [i for i in finished if i.nodeid not in damaged]
     same = [i for i in whole if same_case(config, i, results.benchmarks[i.nodeid])]
     other = {i.nodeid for i in whole} - {i.nodeid for i in same}

@@ -367,6 +367,13 @@ def test_a_damaged_result_is_measured_anew(project: Project, lost: bool) -> None
     project.run(*words, "--resume").assert_code(0).line("12 cases are done")
 
 
+def test_a_result_that_pytest_benchmark_cannot_show_is_measured_anew(ended: Project) -> None:
+    (journal,) = ended.journals()
+    rewrite(journal, in_cases(lambda line: line["benchmark"].pop("group")))
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("0 cases are done; 2 measured anew, since their results in the journal are")
+
+
 def test_a_result_without_what_older_ones_lack_counts(ended: Project) -> None:
     optional = ("rounds", "implausible", "compute", "contention", "counters", "input", "config")
 
@@ -467,3 +474,28 @@ def test_a_case_that_ended_the_run_does_not_end_the_next_one(
     assert "exit code -9" in outcome.text
     assert list(project.records()) == ["beta-synthetic-troublenone"]
     project.run(*words, "--resume").assert_code(1).line(why)
+
+
+@pytest.mark.parametrize("workers", [(), ("-n1",)])
+def test_pytest_benchmarks_file_has_the_cases_that_were_done_before(
+    project: Project, workers: List[str]
+) -> None:
+    if workers:
+        pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+    written = project.folder / "out.json"
+
+    def names() -> List[str]:
+        return [one["fullname"] for one in json.loads(written.read_text())["benchmarks"]]
+
+    path = project.folder / "bench_fake.py"
+    source = path.read_text()
+    path.write_text(source.replace('config.trouble == "raise"', 'config.data == "generated"'))
+    words = ("-k", "beta", "--benchmark-json=out.json", "--resume", *workers)
+    project.run(*words).assert_code(1)
+    assert names() == [f"{BETA}]"]
+    path.write_text(source)
+    project.run(*words).assert_code(0).line("1 case is done")
+    assert len(set(names())) == 2
+    written.unlink()
+    project.run(*words).assert_code(0).line("2 cases are done")
+    assert len(set(names())) == 2
