@@ -184,7 +184,7 @@ def missing_cases(config: pytest.Config) -> List[str]:
     results = run.results
     unmeasured = [
         nodeid
-        for nodeid in sorted(comparison.stored)
+        for nodeid in sorted(comparison.stored.intersection(run.order))
         if nodeid in results.outcomes and nodeid not in results.benchmarks
     ]
     return comparison.missing(config.stash[selection_key], config.rootpath) + unmeasured

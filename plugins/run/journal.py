@@ -14,7 +14,8 @@ One JSON-lines file per run under the results folder. Line types:
 - ``begin``: a case starts; without an outcome after it, the run was killed while the case ran;
 - ``outcome``: how the case's test ended (passed, failed, skipped), why in one line, and what a user
   can mend as its whole message;
-- ``selected``: the cases that the run is about, before the first of them;
+- ``selected``: the cases that the run is about, before the first of them; once more at the end of
+  a run that had no time for some (plugins/run/within.py);
 - ``profile``: where the time of a regressed case went (plugins/compare/explain.py);
 - ``end``: how the run ended, what it was compared with, the cases that are missing, and the lines
   below its table.

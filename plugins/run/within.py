@@ -64,6 +64,7 @@ class TimeLimit:
         self.waiting: List[str] = []
         #: Those that were skipped because the time was over.
         self.skipped: List[str] = []
+        self._any_begun = False
         self._clock = clock
         self._end = clock() + seconds
 
@@ -93,12 +94,16 @@ class TimeLimit:
         return min(LEAST_BUDGET, self.budget) if found is None else found
 
     def begin(self, nodeid: str) -> Optional[float]:
-        """Return the budget of a case that is to begin; None where there is no time for it."""
+        """Return the budget of a case that is to begin; None where there is no time for it.
+
+        The first one runs in any case: what it takes is what later runs know.
+        """
         budget = self.share()
         self.waiting = [other for other in self.waiting if other != nodeid]
-        if self.expected(nodeid).seconds(budget) > max(0.0, self.left):
+        if self._any_begun and self.expected(nodeid).seconds(budget) > max(0.0, self.left):
             self.skipped.append(nodeid)
             return None
+        self._any_begun = True
         return budget
 
 
@@ -215,10 +220,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Name below the table how many cases were skipped because the time was over."""
+    """Name below the table how many cases were skipped because the time was over.
+
+    The run is not about them: who compares it calls none of them missing.
+    """
     limit = session.config.stash.get(limit_key, None)
     run = session.config.stash.get(run_key, None)
     if limit is not None and limit.skipped and run is not None:
+        run.order = [nodeid for nodeid in run.order if nodeid not in limit.skipped]
+        run.add({"type": "selected", "cases": run.order})
         what = counted(len(limit.skipped), "case was", "cases were")
         within = duration_text(session.config.option.within)
         run.closing.append(f"{what} skipped: the time of --within={within} was over")

@@ -10,7 +10,7 @@ import pytest
 from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.run.within import UNKNOWN, TimeLimit, expected_of
 from ipubench.plugins.selection.time_plan import LEAST_BUDGET, Expected
-from tests.support.harness import Project
+from tests.support.harness import Project, run_command
 from tests.support.reports import benchmark
 
 SIX = [f"bench.py::bench_{function}[{case}]" for function in "ab" for case in "123"]
@@ -54,6 +54,12 @@ def test_a_case_that_took_longer_takes_rounds_and_then_cases_from_the_others() -
     clock.advance(55.0)
     assert [made.begin(nodeid) for nodeid in SIX[2:]] == [None] * 4
     assert made.skipped == SIX[2:]
+
+
+def test_the_first_case_runs_however_short_the_time_is() -> None:
+    made = limit(1.0, FakeClock())
+    assert [made.begin(nodeid) for nodeid in SIX[:2]] == [LEAST_BUDGET, None]
+    assert made.skipped == SIX[1:2]
 
 
 def test_what_no_journal_knows_is_assumed() -> None:
@@ -104,12 +110,56 @@ def test_a_run_says_what_it_leaves_out(project: Project) -> None:
     assert "--within" not in outcome.text.split("=== benchmarks")[0].split("collected")[1]
 
 
-def test_a_case_without_time_is_skipped_with_what_is_left(project: Project) -> None:
-    known(project, overhead=100.0)
-    outcome = project.run("--within=30s", "-k", "beta-synthetic", "-rs").assert_code(0)
-    outcome.line("1 case was skipped: the time of --within=30s was over")
-    assert "s are left, and the case takes about 10" in outcome.text
+def test_a_run_with_too_little_time_learns_what_its_first_case_takes(project: Project) -> None:
+    outcome = project.run("--within=1s", "-k", "beta").assert_code(0)
+    outcome.line("1 case for which --within=1s has no time")
+    assert set(project.records()) == {"beta-synthetic"}
+
+
+# After a case it is known that the next ones take longer than there is time.
+LONGER = """
+
+def pytest_runtest_teardown(item):
+    from ipubench.plugins.run.within import limit_key
+    from ipubench.plugins.selection.time_plan import Expected
+
+    if limit_key in item.config.stash:
+        limit = item.config.stash[limit_key]
+        limit.known.update(dict.fromkeys(limit.waiting, Expected(1000.0)))
+"""
+
+
+@pytest.fixture
+def slow(project: Project) -> Project:
+    """A project in which only the first case of a run with ``--within`` has time."""
+    with (project.folder / "conftest.py").open("a") as conftest:
+        conftest.write(LONGER)
+    return project
+
+
+def test_a_case_without_time_is_skipped_with_what_is_left(slow: Project) -> None:
+    outcome = slow.run("--within=1min", "-k", "beta", "-rs").assert_code(0)
+    outcome.line("1 case was skipped: the time of --within=1min was over")
+    assert "s are left, and the case takes about 100" in outcome.text
     assert "s" not in outcome.lines  # pytest's letter, where cases have lines
+
+
+def test_a_case_without_time_is_not_missing(slow: Project) -> None:
+    slow.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    words = ("--within=1min", "-k", "beta", "--baseline=main")
+    outcome = slow.run(*words, "--gate=50%").assert_code(0)
+    outcome.line("1 case was skipped: the time of --within=1min was over")
+    outcome.line("(gate 50.0%): 1 pass")
+    assert "missing" not in outcome.text
+
+
+def test_a_later_comparison_calls_no_case_missing_that_had_no_time(slow: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    slow.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+    slow.run("--within=1min", "-k", "beta").assert_code(0)
+    words = (str(slow.journals()[-1]), "--out=out", "--baseline=baselines/main.json")
+    outcome = run_command(slow.folder, slow.environment, "ipubench.plugins.report", *words)
+    outcome.assert_code(0).line("1 case of the baseline was not selected")
 
 
 @pytest.mark.parametrize(
