@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Generator, Iterator, List, Optional
 
 import pytest
 
@@ -19,6 +19,7 @@ from ipubench.plugins.record.text import counted, short_number
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.selection.expand import case_of
 
 #: Processes that measure each case of a baseline: its own and fresh ones.
 BASELINE_PROCESSES = 9
@@ -33,15 +34,19 @@ class GateTime:
 
     def __init__(self, seconds: Optional[float], cases: int) -> None:
         self._left = math.inf if seconds is None else seconds
-        self._cases = cases
+        #: The cases that have not ended, the one that runs among them.
+        self.cases = cases
         self._share = math.inf
         #: The seconds of the latest measurement.
         self.latest = 0.0
 
     def begin(self) -> None:
-        """Give the next case its share; what earlier ones left over is in it."""
-        self._share = self._left / max(1, self._cases)
-        self._cases -= 1
+        """Give the case that runs its share; what earlier ones left over is in it."""
+        self._share = self._left / max(1, self.cases)
+
+    def end(self) -> None:
+        """Note that a case has ended, measured or not."""
+        self.cases -= 1
 
     def allows(self, seconds: float) -> bool:
         """Tell whether the case has so much left."""
@@ -73,12 +78,13 @@ def processes_wanted(config: pytest.Config) -> int:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Share the time among the cases of this run, or of this worker.
+    """Share the time among the cases that this run, or this worker, is to measure.
 
-    Workers that take turns each have an equal part of it.
+    Workers that take turns each have an equal part of it. What a resumed run has done needs none.
     """
     config = session.config
-    cases = math.ceil(len(selected(config)) / worker_count(config))
+    waiting = sum(case_of(item) is not None for item in session.items)
+    cases = math.ceil(waiting / worker_count(config))
     given = config.option.gate_time
     seconds = None if given is None else given / workers_in_turns(config)
     config.stash[gate_time_key] = GateTime(seconds, cases)
@@ -88,6 +94,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Note when a case starts: its own measurement says how long a fresh one will take."""
     item.stash[_begun_key] = _working_seconds(item.config)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
+    """Leave what a case did not need to those that follow, however it ended."""
+    yield
+    if case_of(item) is not None:
+        item.config.stash[gate_time_key].end()
 
 
 def seconds_of_own(item: pytest.Item) -> float:

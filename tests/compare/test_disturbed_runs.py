@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ipubench.fixtures.case.cases import case_key
 from ipubench.plugins.compare import fresh_processes
 from ipubench.plugins.processes.worker import PART
 from tests.support.harness import Project
@@ -120,11 +121,11 @@ class Config:
     [(0, False, 10.0), (4, False, 40.0), (4, True, 10.0)],
 )
 def test_workers_in_turns_have_one_gate_time_together(
-    workers: int, shared: bool, share: float, monkeypatch: pytest.MonkeyPatch
+    workers: int, shared: bool, share: float
 ) -> None:
-    monkeypatch.setattr(fresh_processes, "selected", lambda config: [None] * 12)
     config: Any = Config(120.0, workers, shared)
-    session: Any = SimpleNamespace(config=config)
+    case = SimpleNamespace(stash={case_key: object()})
+    session: Any = SimpleNamespace(config=config, items=[case] * 12)
     fresh_processes.pytest_collection_finish(session)
     time = config.stash[fresh_processes.gate_time_key]
     time.begin()

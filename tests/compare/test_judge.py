@@ -92,3 +92,37 @@ def test_nothing_holds_the_step_of_a_judged_case(stored: Project) -> None:
     )
     stored.run(*GATE, "-p", "watch").assert_code(0)
     assert (stored.folder / "steps").read_text() == "0"
+
+
+# Writes for each case that passed how many cases its share of 8 s says are still to come.
+SHARES = """
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    outcome = yield
+    if outcome.excinfo is None:
+        from ipubench.plugins.compare.fresh_processes import gate_time_key
+
+        time = item.config.stash[gate_time_key]
+        found = next(cases for cases in range(1, 9) if time.allows(8 / cases))
+        with open("shares", "a") as shares:
+            shares.write(f"{found} ")
+"""
+
+
+def test_the_cases_that_are_still_to_come_share_the_gates_time(project: Project) -> None:
+    """A case that failed leaves its share to the others; what a resumed run has done has none."""
+    with (project.folder / "conftest.py").open("a") as conftest:
+        conftest.write(SHARES)
+    path = project.folder / "bench_fake.py"
+    source = path.read_text()
+    broken = 'config.name == "alpha" and config.data == "generated"'
+    path.write_text(source.replace('config.trouble == "raise"', broken))
+    words = ("-k", "beta or bs8", "--gate-time=8s")
+    project.run(*words).assert_code(1)
+    shares = project.folder / "shares"
+    assert shares.read_text().split() == ["4", "2", "1"]
+    shares.unlink()
+    path.write_text(source)
+    project.run(*words, "--resume").assert_code(0).line("3 cases are done")
+    assert shares.read_text().split() == ["1"]
