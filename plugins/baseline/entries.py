@@ -9,6 +9,7 @@ from typing import (
     Dict,
     Iterable,
     List,
+    Mapping,
     NamedTuple,
     Optional,
     Sequence,
@@ -16,6 +17,7 @@ from typing import (
     Tuple,
 )
 
+from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.gate.countable import is_clean, lost_words
 from ipubench.plugins.gate.rule import LEAST_FRESH, Rule, judge
 from ipubench.plugins.record.record import (
@@ -38,6 +40,7 @@ from ipubench.plugins.run.results import SessionResults
 EXIT_CHANGED = 1
 #: Accepted slow-downs that an entry remembers; the history has them all.
 MOST_ACCEPTED = 20
+MOST_NAMES = 3  # in a message
 
 #: A finished benchmark in pytest-benchmark's format, with our record in it.
 Benchmark = Dict[str, Any]
@@ -96,6 +99,29 @@ def measured(results: SessionResults) -> List[Benchmark]:
                 record_of(whole)["operations"] = operations
             found.append(whole)
     return found
+
+
+def unproven(results: SessionResults) -> Dict[str, str]:
+    """Return case -> outcome, of the measured cases whose result may be wrong.
+
+    Their tests did not pass, and that is not because the gate found them slower.
+    """
+    return {
+        nodeid: outcome
+        for nodeid, outcome in results.outcomes.items()
+        if outcome != "passed"
+        and nodeid in results.benchmarks
+        and results.verdicts.get(nodeid, {}).get("kind") != REGRESSED
+    }
+
+
+def left_out(kinds: Mapping[str, str], what: str) -> List[str]:
+    """Say ``what`` that means for cases that are left out, a line for each kind of them."""
+    lines = []
+    for kind in sorted(set(kinds.values())):
+        names = [nodeid for nodeid, found in kinds.items() if found == kind]
+        lines.append(f"{len(names)} {kind}, {what}: {some_of(names, MOST_NAMES)}")
+    return lines
 
 
 def why_disturbed(benchmark: Benchmark) -> str:

@@ -15,7 +15,7 @@ import pytest
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
-from ipubench.plugins.baseline.entries import Benchmark, measured
+from ipubench.plugins.baseline.entries import Benchmark, left_out, measured, unproven
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.show import HASH_LENGTH, when
 from ipubench.plugins.baseline.trends import (
@@ -55,9 +55,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not is_complete(config):
         run.closing.append("nothing was kept for the history: the run ended before its last case")
         return
-    benchmarks = measured(run.results)
+    failed = unproven(run.results)
+    benchmarks = [one for one in measured(run.results) if one["fullname"] not in failed]
+    run.closing += left_out(failed, "which the history does not keep")
     if not benchmarks:
-        run.closing.append("nothing was kept for the history: no case was measured")
+        why = "no case was left" if failed else "no case was measured"
+        run.closing.append(f"nothing was kept for the history: {why}")
         return
     now = time_stamp()
     path = path_of(config.rootpath / FOLDER, benchmarks, now, str(os.getpid()))

@@ -18,7 +18,14 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import history, store
 from ipubench.plugins.baseline.commands import path_of, print_lines, run_path, suite_root
-from ipubench.plugins.baseline.entries import Benchmark, accepting, as_promoted, key_of
+from ipubench.plugins.baseline.entries import (
+    MOST_NAMES,
+    Benchmark,
+    accepting,
+    as_promoted,
+    key_of,
+    left_out,
+)
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, RunFacts, worst_run
 from ipubench.plugins.baseline.runs import StoredRun, read_run
@@ -32,8 +39,9 @@ EXIT_INCOMPLETE = 1
 #: The line at the end of a commit's message by which a slow-down is accepted.
 TRAILER = "Benchmark-accept"
 FORMAT_OF_TRAILERS = f"--format=%(trailers:key={TRAILER},valueonly,unfold)"
-MOST_NAMES = 3  # in a message
 COMMIT = re.compile("[0-9a-f]{7,64}")
+#: Of a test that ended so, or never did, nobody knows whether the result is right.
+UNPROVEN = (FAILED, NOT_RUN, "skipped")
 #: What a verdict says of the change, in the words of the entry that keeps it.
 KEPT = ("kind", "change", "low", "high", "before", "now", "unit", "metric")
 
@@ -83,9 +91,9 @@ def decide(stored: StoredRun, acceptances: Sequence[Acceptance]) -> Decision:
         nodeid = benchmark["fullname"]
         kind = kinds.get(nodeid, "")
         by = [one for one in acceptances if matches(one.pattern, nodeid)]
-        if kind in (FAILED, NOT_RUN):
-            continue
-        if kind in (REGRESSED, INCONCLUSIVE) and by:
+        if kind in UNPROVEN:
+            found.left[nodeid] = kind
+        elif kind in (REGRESSED, INCONCLUSIVE) and by:
             found.promoted.append(accepting(benchmark, [_kept(by[-1], runs[nodeid], nodeid)]))
         elif kind == REGRESSED:
             found.refused.append(nodeid)
@@ -129,7 +137,9 @@ def promote(args: Namespace) -> int:
         # Where one case may not be promoted, none is.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
         known = {key_of(benchmark): benchmark for benchmark in [*found.promoted, *kept]}
-        print_lines(_keep_history(stored, known, args.history))
+        proven = [b for b in stored.benchmarks if found.left.get(b["fullname"]) not in UNPROVEN]
+        document = {**stored.document, "benchmarks": proven}
+        print_lines(_keep_history(document, known, args.history))
     if found.refused:
         some = some_of(found.refused, MOST_NAMES)
         raise BaselineError(
@@ -174,10 +184,8 @@ def _of_commits(target: Path) -> List[Acceptance]:
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:
     """Name what was not simply promoted; return the exit code."""
     lines = [f"  taken out: {nodeid}" for nodeid in found.gone]
-    for kind in sorted(set(found.left.values())):
-        names = [nodeid for nodeid, why in found.left.items() if why == kind]
-        some = some_of(names, MOST_NAMES)
-        lines.append(f"  {len(names)} {kind}, whose entries stay as they were: {some}")
+    stay = left_out(found.left, "whose entries stay as they were")
+    lines += [f"  {line}" for line in stay]
     known = {b["fullname"] for b in stored.benchmarks}.union(*(run.cases() for run in stored.runs))
     for one in acceptances:
         if one is not ALL and not any(matches(one.pattern, nodeid) for nodeid in known):
@@ -187,8 +195,8 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
     return EXIT_INCOMPLETE if found.bad or troubles else 0
 
 
-def _keep_history(stored: StoredRun, known: Dict[Any, Benchmark], folder: str) -> List[str]:
-    """Keep all that was measured as a run of the history, a file for each machine; say where.
+def _keep_history(document: Dict[str, Any], known: Dict[Any, Benchmark], folder: str) -> List[str]:
+    """Keep what was measured as a run of the history, a file for each machine; say where.
 
     Also what is not promoted: a trend is of what was measured. Promoted again, it is kept once.
     ``known``: what is known of those that are.
@@ -198,14 +206,14 @@ def _keep_history(stored: StoredRun, known: Dict[Any, Benchmark], folder: str) -
     except OSError as error:
         raise BaselineError(f"--history={folder}: {error}") from error
     machines: Dict[str, List[Benchmark]] = {}
-    for benchmark in stored.benchmarks:
+    for benchmark in document["benchmarks"]:
         key = key_of(benchmark)
         machines.setdefault(key.fingerprint, []).append(known.get(key, benchmark))
     lines = []
     for benchmarks in machines.values():
         newest = max(str(record_of(benchmark)["time"]) for benchmark in benchmarks)
         path = history.path_of(root, benchmarks, newest, "promoted")
-        around = {key: value for key, value in stored.document.items() if key != "ipubench"}
+        around = {key: value for key, value in document.items() if key != "ipubench"}
         store.save(path, {**around, "benchmarks": benchmarks})
         lines.append(f"kept for the history in {path}")
     return lines

@@ -15,7 +15,15 @@ import pytest
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import kind_of
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.entries import find, gone, key_of, measured, why_disturbed
+from ipubench.plugins.baseline.entries import (
+    find,
+    gone,
+    key_of,
+    left_out,
+    measured,
+    unproven,
+    why_disturbed,
+)
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.command_line.words import is_worker, measures
@@ -213,8 +221,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     """Write the baseline where one was asked for; return how that went, as an exit code.
 
-    To write none is a failure. Cases that others disturbed are left out, and that is one as well,
-    unless they are to be kept.
+    To write none is a failure. Cases whose tests did not pass are left out, because their results may
+    be wrong. So are those that others disturbed, and that is a failure as well, unless they are to be
+    kept.
     """
     name = config.option.baseline_save
     if name is None:
@@ -223,7 +232,9 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
         run.closing.append("no baseline was written: the run ended before its last case")
         return pytest.ExitCode.TESTS_FAILED
     code = pytest.ExitCode.OK
-    sound = measured(run.results)
+    failed = unproven(run.results)
+    sound = [one for one in measured(run.results) if one["fullname"] not in failed]
+    run.closing += left_out(failed, "whose entries stay as they were")
     disturbed = {one["fullname"]: why for one in sound for why in [why_disturbed(one)] if why}
     if disturbed and not config.option.keep_disturbed:
         run.closing += [f"not in the baseline: {case}: {why}" for case, why in disturbed.items()]
@@ -236,7 +247,7 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
         code = pytest.ExitCode.TESTS_FAILED
     regressed = [v for v in run.results.verdicts.values() if v["kind"] == REGRESSED]
     if regressed or not sound:
-        empty = "no case was left" if disturbed else "no case was measured"
+        empty = "no case was left" if disturbed or failed else "no case was measured"
         why = f"{counted(len(regressed), 'case')} regressed" if regressed else empty
         run.closing.append(f"no baseline was written: {why}")
         return pytest.ExitCode.TESTS_FAILED

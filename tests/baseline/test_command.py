@@ -340,6 +340,41 @@ def test_promote_takes_a_regressed_case_that_is_accepted_by_name(
     assert reasons == ["the result was wrong = too fast", "again"]
 
 
+@pytest.mark.parametrize(
+    ("how", "kind"), [("assert not", "failed"), ("if data: pytest.skip()  #", "skipped")]
+)
+def test_a_wrong_result_is_no_reference_however_fast_it_was(
+    shell: Shell, how: str, kind: str
+) -> None:
+    run(shell.project, "--baseline-save=main")
+    before = load(shell.path("main"))
+    bench = shell.folder / "bench_fake.py"
+    last = "flops=config.flops or None)\n"
+    judged = f'{last}    data = "generated" in str(meter.case)\n    {how} data, "wrong"\n'
+    text = bench.read_text().replace(last, judged)
+    bench.write_text(text.replace("import os\n", "import os\nimport pytest\n"))
+    words = ("-k", "beta", "--budget=0.3", "--processes=1", "--baseline-save=main", "--history")
+    outcome = shell.project.run(*words, env={"IPUBENCH_FAKE_SLOWDOWN": "0.5"})
+    outcome.assert_code(1 if kind == "failed" else 0)
+    outcome.line("baseline with 1 case written")
+    outcome.line(f"1 {kind}, whose entries stay as they were: {GENERATED}")
+    outcome.line(f"1 {kind}, which the history does not keep: {GENERATED}")
+    after = load(shell.path("main"))
+    assert after[GENERATED] == before[GENERATED] and after[SYNTHETIC] != before[SYNTHETIC]
+    # Promoting the same run leaves the same case out.
+    promoted = ("promote", shell.project.journals()[-1].name, "promoted", "--history=kept")
+    outcome = shell(*promoted).assert_code(1 if kind == "failed" else 0)
+    outcome.line(f"1 {kind}, whose entries stay as they were: {GENERATED}")
+    history = shell.folder / "baselines" / "history"
+    kept = [*history.glob("*/*.json"), *(shell.folder / "kept").glob("*/*.json")]
+    assert [list(load(path)) for path in (*kept, shell.path("promoted"))] == [[SYNTHETIC]] * 3
+    # Where no other is left, nothing is written.
+    words = ("-k", "beta-generated", *words[2:])
+    outcome = shell.project.run(*words)
+    outcome.line("no baseline was written: no case was left")
+    outcome.line("nothing was kept for the history: no case was left")
+
+
 @pytest.mark.parametrize("word", ["*synthetic*", "=reason", "pattern=", " = "])
 def test_an_acceptance_without_a_reason_is_one_message(shell: Shell, word: str) -> None:
     shell("promote", "x.jsonl", "main", "--accept", word).assert_code(4).line(

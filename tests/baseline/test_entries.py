@@ -7,7 +7,7 @@ from typing import Any, Dict, FrozenSet, Iterator
 
 import pytest
 
-from ipubench.plugins.baseline.entries import Key, find, gone, key_of, measured
+from ipubench.plugins.baseline.entries import Key, find, gone, key_of, measured, unproven
 from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.baseline.store import save
 from ipubench.plugins.record.record import record_of
@@ -55,6 +55,21 @@ def test_a_run_keeps_its_credible_cases_with_all_their_processes() -> None:
     (kept,) = measured(results)
     assert kept["fullname"] == A
     assert [process["fresh"] for process in record_of(kept)["processes"]] == [False, True]
+
+
+def test_what_is_unproven_is_what_failed_for_another_reason_than_its_speed() -> None:
+    results = SessionResults(
+        benchmarks={name: entry() for name in ("good", "wrong", "slow", "wrong and judged")},
+        verdicts={"slow": {"kind": "regressed"}, "wrong and judged": {"kind": "pass"}},
+        outcomes={
+            "good": "passed",
+            "wrong": "failed",
+            "slow": "failed",
+            "wrong and judged": "failed",
+            "never measured": "failed",
+        },
+    )
+    assert unproven(results) == {"wrong": "failed", "wrong and judged": "failed"}
 
 
 class LookedInto(Dict[str, Any]):
