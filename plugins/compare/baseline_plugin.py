@@ -27,7 +27,7 @@ from ipubench.plugins.baseline.entries import (
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.command_line.words import is_worker, measures
-from ipubench.plugins.compare.fresh_processes import most_time
+from ipubench.plugins.compare.fresh_processes import most_time, too_few
 from ipubench.plugins.compare.policy import policy_of, thresholds_of
 from ipubench.plugins.gate.rule import (
     DETECTABLE_CHANGE,
@@ -43,6 +43,16 @@ from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, NEW
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key
 from ipubench.plugins.selection.expand import Selection, selection_key
+
+#: Why cases are not in the baseline that was asked for, and what to do.
+SELDOM = (
+    "--gate-time was over before enough processes had measured: give it more time, or ask for "
+    "fewer processes with --processes"
+)
+DISTURBED = (
+    "other programs disturbed the processes: save it on a quiet machine, wait with "
+    "--wait-for-quiet=2min, or keep what was measured with --keep-disturbed"
+)
 
 
 @dataclass
@@ -222,8 +232,8 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     """Write the baseline where one was asked for; return how that went, as an exit code.
 
     To write none is a failure. Cases whose tests did not pass are left out, because their results may
-    be wrong. So are those that others disturbed, and that is a failure as well, unless they are to be
-    kept.
+    be wrong. So are those that --gate-time let measure too seldom and those that others disturbed,
+    unless these are to be kept; both is a failure as well.
     """
     name = config.option.baseline_save
     if name is None:
@@ -231,23 +241,21 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     if not is_complete(config):
         run.closing.append("no baseline was written: the run ended before its last case")
         return pytest.ExitCode.TESTS_FAILED
-    code = pytest.ExitCode.OK
     failed = unproven(run.results)
     sound = [one for one in measured(run.results) if one["fullname"] not in failed]
     run.closing += left_out(failed, "whose entries stay as they were")
-    disturbed = {one["fullname"]: why for one in sound for why in [why_disturbed(one)] if why}
-    if disturbed and not config.option.keep_disturbed:
-        run.closing += [f"not in the baseline: {case}: {why}" for case, why in disturbed.items()]
-        run.closing.append(
-            f"{counted(len(disturbed), 'case is', 'cases are')} not in the baseline, because other "
-            "programs disturbed the processes: save it on a quiet machine, wait with "
-            "--wait-for-quiet=2min, or keep what was measured with --keep-disturbed"
-        )
-        sound = [benchmark for benchmark in sound if benchmark["fullname"] not in disturbed]
-        code = pytest.ExitCode.TESTS_FAILED
+    seldom = {one["fullname"]: too_few(config, one["fullname"]) for one in sound}
+    disturbed = {
+        one["fullname"]: why_disturbed(one) for one in sound if not seldom[one["fullname"]]
+    }
+    left = _named(run, seldom, SELDOM)
+    if not config.option.keep_disturbed:
+        left += _named(run, disturbed, DISTURBED)
+    sound = [benchmark for benchmark in sound if benchmark["fullname"] not in left]
+    code = pytest.ExitCode.TESTS_FAILED if left else pytest.ExitCode.OK
     regressed = [v for v in run.results.verdicts.values() if v["kind"] == REGRESSED]
     if regressed or not sound:
-        empty = "no case was left" if disturbed or failed else "no case was measured"
+        empty = "no case was left" if left or failed else "no case was measured"
         why = f"{counted(len(regressed), 'case')} regressed" if regressed else empty
         run.closing.append(f"no baseline was written: {why}")
         return pytest.ExitCode.TESTS_FAILED
@@ -259,3 +267,13 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
         return pytest.ExitCode.USAGE_ERROR
     run.closing.append(f"baseline with {counted(len(sound), 'case')} written to {path}")
     return code
+
+
+def _named(run: Run, reasons: Dict[str, str], advice: str) -> List[str]:
+    """Return the cases that have a reason not to be in the baseline; name them in the summary."""
+    found = {case: why for case, why in reasons.items() if why}
+    if found:
+        run.closing += [f"not in the baseline: {case}: {why}" for case, why in found.items()]
+        subject = counted(len(found), "case is", "cases are")
+        run.closing.append(f"{subject} not in the baseline, because {advice}")
+    return list(found)

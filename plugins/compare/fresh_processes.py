@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, Optional
 import pytest
 
 from ipubench.plugins.command_line.words import worker_count
+from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.gate.countable import given_up
 from ipubench.plugins.gate.rule import LEAST_FRESH
 from ipubench.plugins.processes.fresh import measure_again
@@ -166,6 +167,16 @@ class FreshProcesses:
         self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({took})")
 
 
+def too_few(config: pytest.Config, nodeid: str) -> str:
+    """Say why a case has too few fresh processes for a baseline: --gate-time was over; else ''."""
+    wanted = processes_wanted(config) - 1
+    found = len(config.stash[run_key].results.fresh.get(nodeid, ()))
+    if config.option.gate_time is None or found >= min(LEAST_FRESH, wanted):
+        return ""
+    processes = counted(wanted, "fresh process", "fresh processes")
+    return f"--gate-time left time for {found} of {processes}"
+
+
 def most_time(config: pytest.Config, stored: List[Dict[str, Any]]) -> Optional[str]:
     """Say how long saving or gating takes at most, before it begins; None where neither is asked.
 
@@ -174,7 +185,7 @@ def most_time(config: pytest.Config, stored: List[Dict[str, Any]]) -> Optional[s
     """
     option = config.option
     cases, wanted = len(selected(config)), processes_wanted(config)
-    gated = len(stored) if option.gate is not None or option.gate_policy is not None else 0
+    gated = len(stored) if policy_of(config) is not None else 0
     if not cases or (wanted == 1 and not gated):
         return None
     parts = []

@@ -105,6 +105,19 @@ def test_gate_time_ends_the_gate(stored: Project) -> None:
     assert "fresh" not in [line["type"] for line in stored.journal()]
 
 
+def test_gate_time_makes_no_baseline_of_one_process(project: Project) -> None:
+    words = ["-k", "beta", "--baseline-save=main", "--gate-time=1s"]
+    # It is shorter than any process takes, as is known before the first one.
+    outcome = project.run(*words).assert_code(1)
+    outcome.line("beta-synthetic]: --gate-time left time for 0 of 8 fresh processes")
+    outcome.line("2 cases are not in the baseline, because --gate-time was over before")
+    outcome.line("no baseline was written: no case was left")
+    assert not (project.folder / "baselines").exists()
+    # One process is what was asked for, or there is time for as many as the gate needs.
+    project.run(*words, "--processes=1").assert_code(0).line("baseline with 2 cases written")
+    project.run(*words[:3], "--gate-time=5min", "--processes=4").assert_code(0)
+
+
 class Config:
     """What a run's time is shared by."""
 

@@ -267,6 +267,12 @@ def test_a_bad_policy_costs_no_measurement(stored: Project) -> None:
     stored.run("-k", "beta").assert_code(0)  # nothing is compared, so nothing is judged
 
 
+def test_the_policys_file_alone_has_the_gates_time_said_beforehand(stored: Project) -> None:
+    (stored.folder / "gate.yml").write_text("default: {throughput: 3%}")
+    outcome = stored.run("-k", "beta", "--baseline=main").assert_code(0)
+    outcome.line("up to 16 for each of 2 cases that looks slower: ")
+
+
 def test_a_named_policy_must_be_there_and_of_use(stored: Project) -> None:
     outcome = stored.run("--gate-policy=none.yml").assert_code(4)
     assert "--gate-policy needs something to compare with" in outcome.text
