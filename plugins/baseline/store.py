@@ -77,8 +77,9 @@ def listed(folder: Path) -> List[Path]:
 
 def check_writable(path: Path) -> None:
     """See whether a baseline can be written, of which nothing is made. Raises BaselineError."""
+    target = _target(path)
     try:
-        check_files_can_be_made(next(folder for folder in path.parents if folder.exists()))
+        check_files_can_be_made(next(folder for folder in target.parents if folder.exists()))
     except OSError as error:
         raise BaselineError(
             f"the baseline {path} cannot be written: {error.strerror or error}; name another "
@@ -157,6 +158,7 @@ def change(
     where it is given; the file then need not exist. Numbers that JSON has not become null.
     Raises BaselineError, also for entries that could not be read again.
     """
+    path = _target(path)
     with _locked(path):
         there = document is None or exists(path)
         old = load_document(path) if there else {"benchmarks": []}
@@ -177,6 +179,7 @@ def add(path: Path, document: Dict[str, Any]) -> Path:
 
 def write(path: Path, document: Dict[str, Any]) -> None:
     """Write a whole file of its own, whatever was there; raises BaselineError as ``change``."""
+    path = _target(path)
     with _writing(path):
         ours = {**document.get(NAMESPACE, {}), "format": FORMAT}
         whole = finite({**document, NAMESPACE: ours})
@@ -195,11 +198,21 @@ def write(path: Path, document: Dict[str, Any]) -> None:
         write_atomically(path, text)
 
 
+def _target(path: Path) -> Path:
+    """Return the file that a path leads to: a symbolic link stays, and its file is changed.
+
+    Raises BaselineError.
+    """
+    if not path.name:
+        raise BaselineError(f"{path} names no file; give a baseline a name")
+    # Not Path.resolve, which before Python 3.13 fails where links lead to each other.
+    return Path(os.path.realpath(str(path)))
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold the lock beside a file: changes read, change and write, so two would lose one."""
-    if not path.name:
-        raise BaselineError(f"{path} names no file; give a baseline a name")
+    path = _target(path)
     lock = FileLock(str(path.with_name(f".{path.name}.lock")), mode=0o666)
     with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)

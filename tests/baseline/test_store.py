@@ -146,6 +146,40 @@ def test_a_file_that_another_process_holds_is_one_message(
         save(path, document(entry()))
 
 
+def test_a_link_stays_and_the_file_that_it_leads_to_is_changed(path: Path) -> None:
+    shared = path.parent / "shared" / "main.json"
+    shared.parent.mkdir()
+    path.rename(shared)
+    path.symlink_to("shared/main.json")
+    save(path, document(entry("b")))
+    store.change(path, lambda old: [*old, entry("c")])
+    assert path.is_symlink() and len(load_all(shared)) == 3
+    store.write(path, document(entry("d")))
+    assert path.is_symlink() and len(load_all(shared)) == 1
+    # One that leads to no file yet makes it.
+    shared.unlink()
+    save(path, document(entry()))
+    assert path.is_symlink() and load(shared) == {A: entry()}
+
+
+def test_two_links_to_a_file_have_one_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "LOCK_SECONDS", 0.01)
+    links = [path.with_name("one.json"), path.with_name("other.json")]
+    for link in links:
+        link.symlink_to(path)
+    with store._locked(links[0]), pytest.raises(BaselineError, match="locked by another process"):
+        save(links[1], document(entry()))
+
+
+def test_links_that_lead_to_each_other_make_room_for_a_file(path: Path) -> None:
+    one, other = path.with_name("one.json"), path.with_name("other.json")
+    one.symlink_to(other)
+    other.symlink_to(one)
+    store.check_writable(one)
+    save(one, document(entry()))
+    assert load(one) == {A: entry()}
+
+
 def test_processes_that_change_a_file_at_once_lose_nothing(path: Path) -> None:
     """Two real processes, each reading, changing and writing six times."""
     program = (
