@@ -30,7 +30,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, RunFacts, worst_run
 from ipubench.plugins.baseline.runs import StoredRun, read_run
 from ipubench.plugins.record.host_process import git_says
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import record_of, unnamed
 from ipubench.plugins.record.text import counted, matches, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
@@ -129,6 +129,11 @@ def promote(args: Namespace) -> int:
     stored = read_run(path)
     if not stored.benchmarks:
         raise BaselineError(f"the run {path} measured no case")
+    if any(map(_is_of_each_host, stored.benchmarks)):
+        raise BaselineError(
+            f"the run {path} has a result of a case for each host, and a baseline has room for "
+            "one: promote a run without --each-host"
+        )
     target = path_of(args.name)
     acceptances = [*([ALL] if args.accept_regressed else []), *args.accept]
     acceptances += _of_commits(target) if args.accept_commits else []
@@ -154,6 +159,12 @@ def promote(args: Namespace) -> int:
     subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
     print(f"{subject} the baseline {target} now")
     return _say_the_rest(stored, found, acceptances)
+
+
+def _is_of_each_host(benchmark: Benchmark) -> bool:
+    """Tell whether a case was measured on each host and is called by its name."""
+    name, host = benchmark["fullname"], record_of(benchmark).get("host")
+    return isinstance(host, str) and unnamed(name, host) != name
 
 
 def _of_commits(target: Path) -> List[Acceptance]:

@@ -6,9 +6,8 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.fleet.placing import named
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import NAMESPACE, record_of
+from ipubench.plugins.record.record import NAMESPACE, named, record_of
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 

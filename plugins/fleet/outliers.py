@@ -12,9 +12,8 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ipubench.plugins.fleet.placing import unnamed
 from ipubench.plugins.gate.inference import student_quantile
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import record_of, unnamed
 from ipubench.plugins.record.text import counted, percent
 
 #: Cases that a host is judged by at least, and hosts of one kind.

@@ -10,18 +10,8 @@ from ipubench.fixtures.instances.plan import instances_of
 from ipubench.plugins.baseline.entries import key_of
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.fleet.schedule import Task
+from ipubench.plugins.record.record import named
 from ipubench.plugins.selection.expand import case_of
-
-
-def named(nodeid: str, member: str) -> str:
-    """Return what a case is called that is measured on each host: ``file::function[case@host]``."""
-    return f"{nodeid[:-1]}@{member}]" if nodeid.endswith("]") else f"{nodeid}@{member}"
-
-
-def unnamed(name: str, member: str) -> str:
-    """Return what a case was called before."""
-    bare, end = (name[:-1], "]") if name.endswith("]") else (name, "")
-    return bare[: -len(member) - 1] + end if bare.endswith(f"@{member}") else name
 
 
 class Placing:

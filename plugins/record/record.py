@@ -51,6 +51,17 @@ class Compute:
         return {**dataclasses.asdict(self), "share": self.share}
 
 
+def named(nodeid: str, member: str) -> str:
+    """Return what a case is called that is measured on each host: ``file::function[case@host]``."""
+    return f"{nodeid[:-1]}@{member}]" if nodeid.endswith("]") else f"{nodeid}@{member}"
+
+
+def unnamed(name: str, member: str) -> str:
+    """Return what a case was called before."""
+    bare, end = (name[:-1], "]") if name.endswith("]") else (name, "")
+    return bare[: -len(member) - 1] + end if bare.endswith(f"@{member}") else name
+
+
 def describe_case(case: Case) -> Dict[str, Any]:
     """Return the part of a record that the configuration decides."""
     return {

@@ -15,7 +15,15 @@ import pytest
 
 from ipubench.plugins.run.results import SessionResults
 from tests.support.fleet import as_host, cases_of, hosts_file, hosts_of, journal_of
-from tests.support.harness import QUIETLY, Project, SuiteServer, run_pytest, start_pytest
+from tests.support.harness import (
+    QUIETLY,
+    Outcome,
+    Project,
+    SuiteServer,
+    run_command,
+    run_pytest,
+    start_pytest,
+)
 
 pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
 
@@ -127,6 +135,22 @@ def test_each_host_measures_each_case_and_a_slow_one_is_named(project: Project) 
     outcome.line("% slower than is usual among the hosts of its kind, over")
     assert "faster than" not in outcome.text
     assert "beta-synthetic-noise0.01@b" in (project.folder / "out" / "results.csv").read_text()
+
+
+def test_a_run_of_each_host_becomes_no_baseline(project: Project) -> None:
+    def promote(run: str) -> Outcome:
+        words = ("ipubench.plugins.baseline", "promote", run, "main", "--history")
+        return run_command(project.folder, project.environment, *words)
+
+    hosts = hosts_file(project, a="", b="")
+    project.run("-k", "beta", "--each-host", hosts, "--report=out").assert_code(0)
+    for run in (project.journals()[-1].name, "./out"):
+        said = promote(run).assert_code(4)
+        said.line("and a baseline has room for one: promote a run without --each-host")
+    assert not (project.folder / "baselines").exists()
+    # Hosts that share the cases make one.
+    project.run("-k", "beta", hosts).assert_code(0)
+    promote(project.journals()[-1].name).assert_code(0)
 
 
 def test_a_host_that_dies_costs_its_case_which_another_measures(project: Project) -> None:
