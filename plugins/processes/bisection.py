@@ -1,8 +1,9 @@
 """``ipubench-bisect GOOD BAD -k CASE``: which commit made a case slower?
 
 ``git bisect run`` in a worktree of its own, so that the user's checkout stays as it is. Each commit
-is measured by its own suite with ``--against=git:GOOD``. It is bad where a case regressed, good
-where all passed, and skipped where it cannot be measured or nothing could be decided.
+is measured with ``--against=git:GOOD``, by its own suite where it has one. It is bad where a case
+regressed, good where all passed, and skipped where it cannot be measured or nothing could be
+decided.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -20,6 +21,7 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.processes import only_from, revision
+from ipubench.plugins.processes.fresh import known_reason
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.host_process import git_says
 from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
@@ -74,7 +76,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             try:
                 project = tree / root.resolve().relative_to(where.resolve())
                 asked = ["-k", given.case, f"--gate={given.gate}", *words]
-                return _bisect(tree, project, good, bad, asked)
+                return _bisect(tree, [str(root), str(project), good, *asked], good, bad)
             finally:
                 revision.remove(tree)
     except (pytest.UsageError, ScratchError) as error:
@@ -84,9 +86,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return INTERRUPTED[0]
 
 
-def _bisect(tree: Path, project: Path, good: str, bad: str, words: Sequence[str]) -> int:
-    """Bisect in a worktree at BAD, once BAD has been seen to be slower."""
-    program = [sys.executable, "-c", PROGRAM, str(IMPORT_ROOT), str(project), good, *words]
+def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
+    """Bisect in a worktree at BAD, once BAD has been seen to be slower; ``words`` of a step."""
+    program = [sys.executable, "-c", PROGRAM, str(IMPORT_ROOT), *words]
     first = subprocess.run(program, cwd=str(tree), check=False).returncode
     if first >= ABORT:
         return INTERRUPTED[0]
@@ -114,35 +116,54 @@ def _bisect(tree: Path, project: Path, good: str, bad: str, words: Sequence[str]
 def step(arguments: Sequence[str]) -> int:
     """Measure the commit that a worktree has; return what it is for git bisect run.
 
-    ``arguments``: the project's folder there, the good commit, and words for pytest.
+    ``arguments``: the project's folder in the user's checkout and in the worktree, the good commit,
+    and words for pytest. What goes wrong skips the commit, of which nothing is known then.
     """
-    project, good, *words = arguments
+    here, project, good, *words = arguments
+    try:
+        found, why = _verdict(Path(here), Path(project), good, words)
+    except Exception as error:
+        found, why = SKIP, str(error)
+    if found != ABORT:
+        what = {GOOD: "good", BAD: "bad", SKIP: "skipped"}[found]
+        head = git_says(Path.cwd(), "log", "-1", "--format=%h %s") or b""
+        print(f"{head.decode(errors='replace').strip()}: {what}: {why}", flush=True)
+    return found
+
+
+def _verdict(here: Path, project: Path, good: str, words: Sequence[str]) -> Tuple[int, str]:
+    """Measure a commit; return what it is for git bisect run, and why."""
     with scratch.folder("bisect-step") as results:
-        code = _measure(Path(project), good, words, results)
+        code, output = _measure(here, project, good, words, results)
         journals = results.glob("run-*.jsonl")
         lines = [line for journal in journals for line in read_lines(journal)]
     verdicts = SessionResults.of(lines).verdicts
     if code in INTERRUPTED:
-        return ABORT
+        return ABORT, ""
     found = judged(verdicts, code)
-    what = {GOOD: "good", BAD: "bad", SKIP: "skipped"}[found]
-    head = (git_says(Path(project), "log", "-1", "--format=%h %s") or b"").decode(errors="replace")
-    print(f"{head.strip()}: {what}: {_words(verdicts, code)}", flush=True)
-    return found
+    why = _words(verdicts, code)
+    said = [line for line in output.splitlines() if line.strip()]
+    if found == SKIP and code and said:
+        why += f": {known_reason(said) or said[-1].strip()}"
+    return found, why
 
 
-def _measure(project: Path, good: str, words: Sequence[str], results: Path) -> int:
-    """Run a commit's own suite against the good one; return the exit code."""
+def _measure(
+    here: Path, project: Path, good: str, words: Sequence[str], results: Path
+) -> Tuple[int, str]:
+    """Run a commit's cases against those of the good one; return the exit code and the output."""
     command = [
         *(sys.executable, str(Path(only_from.__file__).resolve()), str(project)),
+        *([] if revision.has_suite(project) else [f"{only_from.INSTEAD_OF}{here}"]),
         # With it exit code 2 means Ctrl-C alone.
         *("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"),
         f"--rootdir={project}",
         *(f"--against=git:{good}", f"--results-dir={results}", *words),
     ]
     path = os.pathsep.join(filter(None, [str(project), os.environ.get("PYTHONPATH")]))
-    with (results / "output").open("wb") as output:
-        return subprocess.run(
+    # No pipe, whose end would wait for a server that a case has left behind.
+    with (results / "output").open("w+b") as output:
+        code = subprocess.run(
             command,
             cwd=str(project),
             env={**os.environ, "PYTHONPATH": path},
@@ -151,6 +172,8 @@ def _measure(project: Path, good: str, words: Sequence[str], results: Path) -> i
             stderr=subprocess.STDOUT,
             check=False,
         ).returncode
+        output.seek(0)
+        return code, output.read().decode(errors="replace")
 
 
 def judged(verdicts: Dict[str, Dict[str, Any]], code: int) -> int:

@@ -56,7 +56,7 @@ def check_out(given: str, root: Path, setup: Optional[str] = None) -> Revision:
     commit = find_commit(given, root)
     folder = _worktree(given, where, commit, setup)
     project = folder / root.resolve().relative_to(where.resolve())
-    if (project / "ipubench" / "__init__.py").is_file():
+    if has_suite(project):
         return Revision(commit, project)
     if root.resolve() == IMPORT_ROOT:
         raise pytest.UsageError(
@@ -64,6 +64,11 @@ def check_out(given: str, root: Path, setup: Optional[str] = None) -> Revision:
             "is no other suite to measure; name a revision that has one"
         )
     return Revision(commit, project, root.resolve())
+
+
+def has_suite(project: Path) -> bool:
+    """Tell whether a folder holds the suite itself, and does not only use it."""
+    return (project / "ipubench" / "__init__.py").is_file()
 
 
 def toplevel(given: str, root: Path) -> str:

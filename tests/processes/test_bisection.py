@@ -59,11 +59,24 @@ def test_the_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     outcome.line(f"{slow} is the first bad commit")
     outcome.line("slower: bad: regressed -20.0%")
     outcome.line("with it again: good: pass")
-    outcome.line("cannot be imported: skipped: no verdict (exit code 1)")
+    outcome.line("cannot be imported: skipped: no verdict (exit code 1): ")
     assert "sys.path" not in outcome.text
     assert repository.state() == before
     assert len(repository.git("worktree", "list").splitlines()) == 2  # ours, and that of GOOD
     assert repository.git("for-each-ref", "refs/bisect") == ""
+
+
+@pytest.mark.slow
+def test_a_project_that_only_uses_the_suite_is_searched_too(tmp_path: Path) -> None:
+    repository = Repository(tmp_path, suite=False)
+    good = repository.git("rev-parse", "HEAD")
+    repository.commit("nothing")
+    repository.slow_down(2.0)
+    slow = repository.commit("slower")
+    repository.commit("after it")
+    outcome = bisect(repository, good, "main", *WORDS, *WITHOUT_OTHERS).assert_code(0)
+    outcome.line(f"{slow} is the first bad commit")
+    outcome.line("nothing: good: pass")
 
 
 @pytest.fixture
@@ -98,6 +111,40 @@ def test_where_nothing_is_slower_nothing_is_searched_for(
     good, bad = commits
     said = f"nothing to search for: {bad[:12]} {how} than {good[:12]} in this measurement\n"
     assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        (
+            "collected 1 item\n\n!!! Exit: refused: x comes from /y !!!\n1 warning\n",
+            "refused: x comes",
+        ),
+        ("collected 0 items\n1 error in 0.1s\n\n", "1 error in 0.1s"),
+    ],
+)
+def test_a_commit_that_is_skipped_has_its_reason_shown(
+    output: str,
+    why: str,
+    commits: List[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(bisection, "_measure", lambda *words: (4, output))
+    assert bisection.step([".", ".", commits[0], *WORDS]) == SKIP
+    said = capsys.readouterr().out
+    assert f"{commits[1][:7]} nothing: skipped: no verdict (exit code 4): {why}" in said
+
+
+def test_a_step_that_fails_says_nothing_of_its_commit(
+    commits: List[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A commit may lack the project's folder; exit code 1 would make it the bad one."""
+    gone = tmp_path / "gone"
+    assert bisection.step([str(gone), str(gone), commits[0], *WORDS]) == SKIP
+    assert f"nothing: skipped: [Errno 2] No such file or directory: '{gone}'" in (
+        capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,14 @@ def run_pytest_in_copy(folder: Path, *words: str) -> Outcome:
 
 
 class Repository(Project):
-    """A project whose folder is a repository, with one commit on the branch main."""
+    """A project whose folder is a repository, with one commit on the branch main.
 
-    def __init__(self, folder: Path) -> None:
+    It has the suite, or only uses that of this checkout.
+    """
+
+    def __init__(self, folder: Path, suite: bool = True) -> None:
         super().__init__(folder)
-        for name in ("ipubench", "fixtures", "plugins", "models"):
+        for name in ("ipubench", "fixtures", "plugins", "models") if suite else ():
             # With what Python has compiled: it belongs to files of the same time and size.
             shutil.copytree(ROOT / name, folder / name, symlinks=True)
         (folder / ".gitignore").write_text(IGNORED)
