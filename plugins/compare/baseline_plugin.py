@@ -231,9 +231,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     """Write the baseline where one was asked for; return how that went, as an exit code.
 
-    To write none is a failure. Cases whose tests did not pass are left out, because their results may
-    be wrong. So are those that --gate-time let measure too seldom and those that others disturbed,
-    unless these are to be kept; both is a failure as well.
+    To write none is a failure. Cases whose tests did not pass are left out, because their results
+    may be wrong. So are those that --gate-time let measure too seldom and those that others
+    disturbed, unless these are to be kept; both is a failure as well.
     """
     name = config.option.baseline_save
     if name is None:
