@@ -224,7 +224,9 @@ def test_fresh_processes_have_the_projects_own_options(own: OwnProject, workers:
     words = ("-o", "python_functions=perf_*", "--size=700", "--processes=2", "--keep-disturbed")
     outcome = own.run(*FEW, *words, *workers, "--baseline-save=main").assert_code(0)
     outcome.line("baseline with 1 case")
-    assert (own.folder / "seen").read_text().splitlines() == ["700 True"] * 2
+    seen = (own.folder / "seen").read_text().splitlines()
+    # Others may disturb one, which another replaces.
+    assert len(seen) >= 2 and set(seen) == {"700 True"}
 
 
 def git(folder: Path, *words: str) -> None:
