@@ -291,11 +291,10 @@ def test_a_folder_that_cannot_be_written_is_found_before_training(
     assert file.read_bytes() == b"mine"
 
     # A full disk: the file can be made and not filled. (root may write where others may not.)
-    def full(path: Path, content: bytes) -> int:
-        path.touch()
-        raise OSError(28, "No space left on device")
+    def full(dir: str) -> Any:
+        return open("/dev/full", "wb")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
     message = refused(CheckpointFolder(str(tmp_path), "", keep=True))
     assert "cannot be written (No space left on device); name" in message
     assert list(tmp_path.iterdir()) == [file]
