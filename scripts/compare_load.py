@@ -31,6 +31,7 @@ from ipubench.fixtures.servers.load import SERVER, Load
 from ipubench.fixtures.servers.triton.repository import INPUT, OUTPUT
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from scripts.compare_arrivals import independent
+from scripts.markdown_table import markdown_row, markdown_table
 
 SHOWN = ("p50", "p90", "p99")
 #: Requests of the closed loop that are not counted, and those that are.
@@ -130,7 +131,7 @@ def main() -> None:
             programs["perf_analyzer"] = partial(
                 perf_analyzer, options.perf_analyzer, address, config.name
             )
-        print("| load | client | p50 ms | p90 ms | p99 ms |\n|---|---|---|---|---|")
+        print(markdown_table(["load", "client", *(f"{name} ms" for name in SHOWN)], []))
         for share in map(float, options.shares.split(",")):
             found: Dict[str, List[Percentiles]] = {name: [] for name in programs}
             for seed in range(1, options.repetitions + 1):
@@ -138,8 +139,8 @@ def main() -> None:
                     found[name].append(program(share * closed, options.queries, seed))
             for name, runs in found.items():
                 cells = [1000 * statistics.median(run[p] for run in runs) for p in SHOWN]
-                text = " | ".join(f"{cell:.1f}" for cell in cells)
-                print(f"| {share:.0%}, {share * closed:.1f}/s | {name} | {text} |")
+                load = f"{share:.0%}, {share * closed:.1f}/s"
+                print(markdown_row([load, name, *(f"{cell:.1f}" for cell in cells)]))
         other.close()
     finally:
         step.close()

@@ -26,6 +26,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.fleet.schedule import Schedule, Task
+from scripts.markdown_table import markdown_row, markdown_table
 
 #: Seconds of a case: a kernel, and a network with its budget, compilation and start.
 SHORTEST, LONGEST = 5.0, 60.0
@@ -158,23 +159,21 @@ def main(words: Optional[Sequence[str]] = None) -> None:
     found: Dict[str, Timed] = {"no fleet": run(given.cases, None)}
     for members in map(int, given.members.split(",")):
         found[f"{members} members"] = run(given.cases, members)
-    print(
-        f"| {given.cases} fake cases | seconds | controller's CPU ms for each case |\n|---|---|---|"
-    )
-    for name, timed in found.items():
-        print(f"| {name} | {timed.wall:.1f} | {1e3 * timed.cpu_per_case:.1f} |")
+    head = [f"{given.cases} fake cases", "seconds", "controller's CPU ms for each case"]
+    rows = [
+        [name, f"{timed.wall:.1f}", f"{1e3 * timed.cpu_per_case:.1f}"]
+        for name, timed in found.items()
+    ]
+    print(markdown_table(head, rows))
     cost = max(timed.cpu_per_case for name, timed in found.items() if name != "no fleet")
     print(f"\n{CASES_PER_HOST} cases for each host, {SHORTEST:g} to {LONGEST:g} s each:\n")
-    print(
-        "| hosts | hours | measuring | controller busy | schedule's µs for each case | waits for |"
-    )
-    print("|---|---|---|---|---|---|")
+    head = ["hosts", "hours", "measuring", "controller busy", "schedule's µs for each case"]
+    print(markdown_table([*head, "waits for"], []))
     for hosts in map(int, given.hosts.split(",")):
         one = simulate(hosts, cost)
-        print(
-            f"| {hosts} | {one.seconds / 3600:.2f} | {one.measuring:.0%} | {one.controller:.0%} "
-            f"| {1e6 * one.decision:.0f} | {one.bottleneck} |"
-        )
+        shares = [f"{one.measuring:.0%}", f"{one.controller:.0%}"]
+        cells = [str(hosts), f"{one.seconds / 3600:.2f}", *shares, f"{1e6 * one.decision:.0f}"]
+        print(markdown_row([*cells, one.bottleneck]))
 
 
 if __name__ == "__main__":

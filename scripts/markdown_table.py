@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Iterable, Sequence
 
 
 def markdown_row(cells: Sequence[str]) -> str:
     """Return one row of a table."""
     return f"| {' | '.join(cells)} |"
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; without rows what one begins with that is printed row by row."""
+    return "\n".join(map(markdown_row, [head, ["---"] * len(head), *rows]))

@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Sequence
 
 from ipubench.plugins.record.text import aligned, cut_middle, short_number
 from scripts.compare_peers.case import Row
-from scripts.markdown_table import markdown_row
+from scripts.markdown_table import markdown_table
 
 WIDTH = 80
 #: Packages whose versions can change a row.
@@ -120,12 +120,7 @@ def markdown(sections: Sequence[Section], packages: Dict[str, str], day: str) ->
     blocks = [f"{day}. {_versions_text(packages)}.", MEANING]
     for section in sections:
         blocks.append(f"**{section.title}, {section.unit}**: {section.machine}")
-        blocks.append(
-            "\n".join(
-                [markdown_row(MARKDOWN), markdown_row(["---"] * len(MARKDOWN))]
-                + [markdown_row(_cells(row)) for row in section.rows]
-            )
-        )
+        blocks.append(markdown_table(MARKDOWN, map(_cells, section.rows)))
     return "\n\n".join([*blocks, summary(sections)]) + "\n"
 
 

@@ -16,7 +16,7 @@ from typing import Dict, List, Tuple
 
 from scripts.gate_study.neighbours import LOADS
 from scripts.gate_study.study import Setting, Study, Tally, processes_of_cases, share_text
-from scripts.markdown_table import markdown_row
+from scripts.markdown_table import markdown_row, markdown_table
 
 HEADINGS = (
     "baseline",
@@ -81,8 +81,7 @@ def main() -> None:
     if not studies["quiet"]:
         parser.error(f"{options.pool} has too few processes of a quiet machine")
     print(f"{setting}; {options.trials} trials for each case and cell\n")
-    print(markdown_row(HEADINGS))
-    print(markdown_row(["---"] * len(HEADINGS)))
+    print(markdown_table(HEADINGS, []))
     for before, now in conditions([load for load in LOADS if load != "quiet" and studies[load]]):
         cells = row(studies[before], studies[now], options.trials)
         print(markdown_row([before, now, *cells]))

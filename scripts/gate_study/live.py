@@ -23,7 +23,7 @@ from ipubench.plugins.record.files import read_lines
 from scripts.gate_study.collect import ROOT
 from scripts.gate_study.commits import GitError, git
 from scripts.gate_study.neighbours import LOADS, neighbours
-from scripts.markdown_table import markdown_row
+from scripts.markdown_table import markdown_table
 
 #: The line that runs a round, and the same with a share of batches more.
 STEP = "fixtures/runtimes/tensorflow/host/step.py"
@@ -122,8 +122,7 @@ def main() -> None:
         raise SystemExit(str(error)) from None
     head = ["what the commit does", f"verdicts beside {given.load}", "change", "pairs", "time"]
     rows = [row(branch, given.slower, found) for branch, found in answers.items()]
-    for cells in (head, ["---"] * len(head), *rows):
-        print(markdown_row(cells))
+    print(markdown_table(head, rows))
 
 
 if __name__ == "__main__":

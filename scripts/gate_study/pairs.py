@@ -35,7 +35,7 @@ from scripts.gate_study.study import (
     short_name,
     sum_of,
 )
-from scripts.markdown_table import markdown_row
+from scripts.markdown_table import markdown_table
 
 EQUAL, MUCH_SLOWER = SLOWDOWNS[0], SLOWDOWNS[-1]
 Pool = Dict[str, List[Dict[str, Any]]]
@@ -85,9 +85,7 @@ def change(figures: Figures, witness: str) -> Optional[float]:
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table in Markdown, and an empty line."""
-    for cells in (head, ["---"] * len(head), *rows):
-        print(markdown_row(cells))
-    print()
+    print(markdown_table(head, rows) + "\n")
 
 
 def case_rows(studies: Studies, tallies: Tallies) -> List[List[str]]:

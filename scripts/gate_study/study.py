@@ -24,7 +24,7 @@ from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
 from scripts.gate_study.collect import load_of, read_pool
-from scripts.markdown_table import markdown_row
+from scripts.markdown_table import markdown_row, markdown_table
 
 SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")
 #: pytest-benchmark's statistics, and the change that its users ask for.
@@ -269,8 +269,7 @@ def report(
     print(f"{setting}; {sizes[0]} to {sizes[-1]} processes a case, {trials} trials each\n")
     shown = [f"{100 * float(level):g}%" for level in SLOWDOWNS]
     head = ["case", "spread", "stated", *(f"{text} slower" for text in shown), "of equal code"]
-    print(markdown_row(head))
-    print(markdown_row(["---"] * len(head)))
+    print(markdown_table(head, []))
     for case, study in studies.items():
         tallies = [found[case][level]["gate"] for level in SLOWDOWNS]
         alone = study.independent()
@@ -281,8 +280,7 @@ def report(
         stated = f"{study.stated(generator):.1%}"
         print(markdown_row([short_name(case), varies, stated, *cells, cost]))
     print()
-    print(markdown_row(["judged slower, all cases", *shown]))
-    print(markdown_row(["---"] * (len(shown) + 1)))
+    print(markdown_table(["judged slower, all cases", *shown], []))
     for name in ("gate", *COMPARE_FAIL):
         label = name if name == "gate" else f"compare-fail={name}:{COMPARE_FAIL_THRESHOLD:.0%}"
         independent = math.fsum(study.independent() for study in studies.values())

@@ -29,7 +29,7 @@ from ipubench.fixtures.devices.lease import lease
 from scripts.gate_study.collect import CASES, ROOT
 from scripts.gate_study.commits import GitError, git
 from scripts.gate_study.study import share_text, short_name
-from scripts.markdown_table import markdown_row
+from scripts.markdown_table import markdown_table
 
 #: Branch -> extra work as a share of a round. asv sees another commit for equal code, too.
 BRANCHES = {"equal": 0.0, "slower-5": 0.05, "slower-10": 0.10}
@@ -230,8 +230,7 @@ def main() -> None:
         except (AsvError, GitError) as error:
             raise SystemExit(str(error)) from None
     head = ["asv continuous", "equal called slower", "5% slower", "10% slower", "each took"]
-    for cells in (head, ["---"] * len(head), *rows):
-        print(markdown_row(cells))
+    print(markdown_table(head, rows))
 
 
 if __name__ == "__main__":
