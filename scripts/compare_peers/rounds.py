@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, List, Mapping, Sequence
 
-from ipubench.fixtures.machine.contention import Contention, between
-from ipubench.plugins.measure.disturbance import LIMIT
+from ipubench.fixtures.machine.contention import Contention
+from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.record.statistics import median, quantile_interval
 from scripts.compare_peers.case import Program
 
@@ -62,15 +62,18 @@ def alternate(
     calls = {name: _Call.warmed(program, call_seconds, clock) for name, program in programs.items()}
     names = list(calls)
     times: Dict[str, List[float]] = {name: [] for name in names}
-    quiet: List[bool] = []
-    watch = _Watch()
+    rounds = 0
+    contention = Contention()
+    others = Disturbance(contention if contention.available else None)
+    others.read()
     end = clock() + seconds
-    while clock() < end or len(quiet) < LEAST_ROUNDS:
-        watch.start()
+    while clock() < end or rounds < LEAST_ROUNDS:
         for name in names:
             times[name].append(calls[name].timed(clock))
-        quiet.append(watch.was_quiet())
+        others.read()
+        rounds += 1
         names.append(names.pop(0))
+    quiet = others.kept(rounds)
     if sum(quiet) < LEAST_ROUNDS:
         return times
     return {name: [v for v, kept in zip(values, quiet) if kept] for name, values in times.items()}
@@ -104,29 +107,3 @@ class _Call:
         start = clock()
         self.program(self.batches)
         return (clock() - start) / self.batches
-
-
-class _Watch:
-    """Tells whether other programs left this process its cores."""
-
-    def __init__(self) -> None:
-        found = Contention()
-        self._contention: Optional[Contention] = found if found.available else None
-
-    def start(self) -> None:
-        """A round begins."""
-        self._read()
-
-    def was_quiet(self) -> bool:
-        """Tell whether the round that ends here had the machine; a system without counters: yes."""
-        self._read()
-        if self._contention is None:
-            return True
-        return between(*self._contention.readings[-2:]).lost <= LIMIT
-
-    def _read(self) -> None:
-        if self._contention is not None:
-            try:
-                self._contention.read()
-            except OSError:
-                self._contention = None
