@@ -28,10 +28,10 @@ from ipubench.bench_inference.bench_triton import HOST
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.servers.load import SERVER, Load
-from ipubench.fixtures.servers.triton.repository import INPUT, OUTPUT
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from scripts.compare_arrivals import independent
 from scripts.markdown_table import markdown_row, markdown_table
+from scripts.triton_request import infer_request
 
 SHOWN = ("p50", "p90", "p99")
 #: Requests of the closed loop that are not counted, and those that are.
@@ -45,15 +45,11 @@ class Independent:
 
     def __init__(self, address: str, model: str, images: Any) -> None:
         import grpc
-        from tritonclient.grpc import service_pb2, service_pb2_grpc
+        from tritonclient.grpc import service_pb2_grpc
 
         self._channel = grpc.insecure_channel(address)
         self._call = service_pb2_grpc.GRPCInferenceServiceStub(self._channel).ModelInfer
-        self._request = service_pb2.ModelInferRequest(model_name=model)
-        tensor = self._request.inputs.add(name=INPUT, datatype="UINT8")
-        tensor.shape.extend(images.shape)
-        self._request.outputs.add(name=OUTPUT)
-        self._request.raw_input_contents.append(images.tobytes())
+        self._request = infer_request(model, images)
 
     def __call__(self, rate: float, queries: int, seed: int) -> Percentiles:
         """Return the percentiles of the latencies; raises RpcError for a request that failed."""

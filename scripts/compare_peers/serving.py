@@ -15,9 +15,9 @@ from typing import Any, List
 
 from ipubench.bench_inference.bench_triton import HOST, TritonClassifier
 from ipubench.fixtures.data.images.feed import ImageFeed
-from ipubench.fixtures.servers.triton.repository import INPUT, OUTPUT
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from scripts.compare_peers.case import Case, Conditions, Family, Program, repeated
+from scripts.triton_request import infer_request
 
 CLIENTS = (1, 4, 8)
 WAYS = ("sync", "async")
@@ -89,7 +89,7 @@ class Other:
 
     def __init__(self, address: str, config: TritonClassifier, images: Any) -> None:
         import grpc
-        from tritonclient.grpc import service_pb2, service_pb2_grpc
+        from tritonclient.grpc import service_pb2_grpc
 
         self._each = config.batches_per_step // config.clients
         self._asynchronous = config.request_type == "async"
@@ -106,11 +106,7 @@ class Other:
             service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer
             for channel in self._channels
         ]
-        self._request = service_pb2.ModelInferRequest(model_name=config.name)
-        tensor = self._request.inputs.add(name=INPUT, datatype="UINT8")
-        tensor.shape.extend(images.shape)
-        self._request.outputs.add(name=OUTPUT)
-        self._request.raw_input_contents.append(images.tobytes())
+        self._request = infer_request(config.name, images)
         self._pool = ThreadPoolExecutor(config.clients)
 
     def close(self) -> None:
