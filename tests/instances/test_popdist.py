@@ -101,8 +101,8 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     step: Any = runtime.inference(config.network(), config, feed)
     assert step.feed.batch_size == 2 * 2
     facts = step.describe()
-    assert facts["options"]["replication_factor"] == 2
-    assert facts["ipus"] == 2
+    assert facts["options"]["replication_factor"] == 4, "as the case, not as this instance"
+    assert facts["ipus"] == 4
 
     from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
 
