@@ -513,6 +513,21 @@ def test_without_poptorch_the_error_says_what_is_needed(monkeypatch: pytest.Monk
         PopTorchIpu(HARDWARE)
 
 
+def test_another_torch_than_poptorchs_is_named_with_its_message(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, torch: Any
+) -> None:
+    """PopTorch asserts the version when it is imported (poptorch/python/__init__.py)."""
+    message = "This version of PopTorch only works with torch==2.0.1"
+    (tmp_path / "poptorch.py").write_text(f"raise AssertionError({message!r})\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "poptorch", raising=False)
+    with pytest.raises(DeviceError) as caught:
+        PopTorchIpu(MODEL)
+    words = str(caught.value)
+    assert words.startswith(f"--device=ipu-model: PopTorch refuses the torch {torch.__version__} ")
+    assert f": {message}; install that one (`pip install torch==VERSION`)" in words
+
+
 @pytest.mark.parametrize(("device", "hint"), [(HARDWARE, True), (MODEL, False)])
 def test_a_device_that_cannot_be_had_is_a_device_error(
     poptorch: ModuleType, device: IpuDevice, hint: bool
