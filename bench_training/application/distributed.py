@@ -1,6 +1,7 @@
 """What poprun was told, where a user starts the suite by it, and how the options give way.
 
-The suite's own start of poprun (``instances`` above 1) tells it what the options say.
+He may start one instance. The suite's own start of poprun (``instances`` above 1) tells it what the
+options say.
 """
 
 from __future__ import annotations

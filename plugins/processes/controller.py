@@ -21,7 +21,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import hold
-from ipubench.fixtures.instances.plan import instances_of
+from ipubench.fixtures.instances.plan import instances_of, refuse_undirected
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.command_line.words import is_worker, only_lists, only_tests
@@ -126,6 +126,7 @@ class Controller:
         made = [devices.make(self.device, number, pin) for number in numbers]
         names = sorted({name for device in made for name in device.leases()})
         try:
+            refuse_undirected()
             self.held.enter_context(hold(self.config, names))
             self.selection = self.held.enter_context(scratch.nameless_file())
             self.host = self.held.enter_context(scratch.nameless_file())

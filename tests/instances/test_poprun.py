@@ -5,7 +5,9 @@ poprun and PopDist are stand-ins, and the case's work needs no IPU.
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import Tuple
 
 import pytest
 
@@ -68,3 +70,37 @@ def test_without_poprun_the_message_names_the_sdk(together: Project) -> None:
     answer = run_pytest(together.folder, together.environment, *words).assert_code(1)
     assert "poprun is not on PATH: it comes with the Poplar SDK" in answer.text
     assert "Traceback" not in answer.text
+
+
+@pytest.fixture
+def under_poprun(together: Project) -> Project:
+    """A project whose runs are the first of two instances that poprun has started."""
+    job = {"instances": 2, "index": 0, "replicas": 2, "ipus_per_replica": 1}
+    together.environment["DOUBLE_POPDIST"] = json.dumps(job)
+    return together
+
+
+ALONE = ("bench_together.py", "--device=ipu", "--steps=2", "--set=instances=1")
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "1")])
+def test_several_instances_of_a_users_poprun_are_refused(
+    under_poprun: Project, more: Tuple[str, ...]
+) -> None:
+    """Each would measure for itself, and wait for the others in the middle of a call."""
+    answer = run_pytest(under_poprun.folder, under_poprun.environment, *ALONE, *more).assert_code(4)
+    assert "poprun has started 2 instances of this run, which know nothing of each" in answer.text
+    assert "leave out poprun and give --set=instances=2, with which the suite" in answer.text
+    assert "Traceback" not in answer.text
+    assert not under_poprun.journals() or under_poprun.records() == {}
+
+
+def test_one_instance_of_a_users_poprun_measures(under_poprun: Project) -> None:
+    under_poprun.environment["DOUBLE_POPDIST"] = json.dumps({"instances": 1})
+    run_pytest(under_poprun.folder, under_poprun.environment, *ALONE).assert_code(0)
+    assert record_of(under_poprun)["device"]["kind"] == "ipu"
+
+
+def test_other_sessions_of_a_users_poprun_are_let_through(under_poprun: Project) -> None:
+    words = ("bench_together.py", "--device=ipu", "--collect-only")
+    run_pytest(under_poprun.folder, under_poprun.environment, *words).assert_code(0)
