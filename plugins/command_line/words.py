@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
-from ipubench.fixtures.machine.files import IMPORT_ROOT
+from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see refusals.py).
 PATH_OPTIONS = (
@@ -87,6 +87,12 @@ def measuring_arguments(
         values = value if isinstance(value, list) else [value]
         words += [f"{_flag(dest)}={_as_word(dest, item)}" for item in values if item is not None]
     return words
+
+
+def looking_inside_arguments(config: pytest.Config) -> List[str]:
+    """Return the options that have a case leave something; their folders as absolute paths."""
+    given = {"--profile": config.option.profile, "--save-graph": config.option.save_graph}
+    return [f"{flag}={user_path(root).absolute()}" for flag, root in given.items() if root]
 
 
 def unknown_arguments(config: pytest.Config, known: Sequence[str]) -> List[str]:

@@ -22,6 +22,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
+from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, measured_key
 from ipubench.plugins.processes.fresh import LAST_LINES, fresh_environment, run_case
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -107,7 +108,7 @@ def _measure(item: pytest.Function) -> None:
     disabled = fixture is not None and fixture.disabled
     if fixture is not None:
         pytest_benchmark_adapter.leave_out(fixture)
-    words = [*_looking_inside(config), *(["--benchmark-disable"] if disabled else [])]
+    words = [*looking_inside_arguments(config), *(["--benchmark-disable"] if disabled else [])]
     most = None  # as long as it would take here
     with _results_folder(item) as folder:
         code, output = run_case(
@@ -147,12 +148,6 @@ def _environment(config: pytest.Config) -> Dict[str, str]:
     environment.pop(TF_FLAGS, None)
     exported = config.stash[exported_key]
     return environment if exported is None else {**environment, TF_FLAGS: exported}
-
-
-def _looking_inside(config: pytest.Config) -> List[str]:
-    """Return the options that have a case leave something; their folders as absolute paths."""
-    given = {"--profile": config.option.profile, "--save-graph": config.option.save_graph}
-    return [f"{flag}={user_path(root).absolute()}" for flag, root in given.items() if root]
 
 
 @contextlib.contextmanager

@@ -6,11 +6,12 @@ option is set by the fixture `instances` and is of no use by hand.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, List, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, Generator, List, Optional, Sequence
 
 import pytest
 
@@ -18,10 +19,13 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.provider import part_key
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.instance import Instance
+from ipubench.fixtures.instances.step import own_folder
 from ipubench.fixtures.pytest_fixtures import command_key
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
+from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
+from ipubench.plugins.measure.looking_inside import device_reports, folder_of
 from ipubench.plugins.measure.rounds import timed_call
 from ipubench.plugins.processes.fresh import fresh_command
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -59,7 +63,7 @@ def instance_command(config: pytest.Config, nodeid: str, address: str) -> List[s
     """Return the command that runs one case as an instance of the run at HOST:PORT."""
     words = fresh_command(config, nodeid, str(Path(config.option.results_dir).absolute()))
     # Nothing is captured: all output belongs into the instance's log.
-    return [*words, "-s", f"--instance={address}"]
+    return [*words, *looking_inside_arguments(config), "-s", f"--instance={address}"]
 
 
 class InstanceMeter(StepMeter):
@@ -72,8 +76,18 @@ class InstanceMeter(StepMeter):
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Obey until the controlling run has what it wants; it knows the items and the unit."""
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        if not self._member.obey(self._orders(step)):
+        with self._own_reports():
+            obeyed = self._member.obey(self._orders(step))
+        if not obeyed:
             pytest.exit("the run that started this instance is gone", returncode=1)
+
+    def _own_reports(self) -> ContextManager[None]:
+        """With ``--profile``: have the device report into a folder of this instance alone."""
+        root = self.config.option.profile
+        if root is None:
+            return contextlib.nullcontext()
+        folder = own_folder(folder_of("--profile", root, self.case), self._member.rank)
+        return device_reports(self.device, folder)
 
     def _orders(self, step: Step) -> Dict[str, Callable[[Any], Any]]:
         memory = PeakMemory()

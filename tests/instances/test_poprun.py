@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Tuple
 
 import pytest
@@ -56,6 +57,18 @@ def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
     assert {note["pid"] for note in notes_of(together)} == {
         entry["pid"] for entry in record["counters"]["instances"]
     }
+
+
+def test_each_instance_reports_into_a_folder_of_its_own(together: Project) -> None:
+    words = ("bench_together.py", "--device=ipu", "--set=instances=2", "--profile=reports")
+    run_pytest(together.folder, together.environment, *words).assert_code(0)
+    (case,) = (together.folder / "reports").iterdir()
+    options = [json.loads(note["engine_options"]) for note in notes_of(together)]
+    assert options == [
+        {"autoReport.all": "true", "autoReport.directory": str(case / f"instance-{number}")}
+        for number in (1, 2)
+    ]
+    assert all(Path(one["autoReport.directory"]).is_dir() for one in options)
 
 
 def test_an_ipu_cannot_be_chosen_for_several_instances(together: Project) -> None:

@@ -20,6 +20,7 @@ from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.plan import rank
 from ipubench.fixtures.instances.protocol import LAUNCHER_VARIABLE
+from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
 from ipubench.fixtures.runtimes.step import Step
 
 TROUBLES = ("none", "error", "raise", "kill", "late_error")
@@ -57,6 +58,8 @@ class HashStep(Step):
         return self.config.trouble if self.rank == 1 else "none"
 
     def build(self) -> None:
+        # Poplar reads it when it builds an engine.
+        self.notes["engine_options"] = os.environ.get(ENGINE_OPTIONS)
         if self.trouble == "error":
             raise CaseError("the hash is broken on purpose; mend it")
         if self.trouble == "raise":
