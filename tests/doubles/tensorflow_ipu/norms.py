@@ -29,7 +29,7 @@ def group_norm(
 
     assert channels_axis == -1 and center and scale and param_initializers is None
     if epsilon < 1.53e-5:
-        raise ValueError("The epsilon value of group_norm is too low")
+        tf.get_logger().warning("The epsilon value of group_norm is too low")
     _, height, width, channels = inputs.shape
     given = {}
     with tf.compat.v1.variable_scope(scope, "GroupNorm", [inputs], reuse=reuse):

@@ -133,19 +133,33 @@ def test_synthetic_data_compiles_for_xla_and_takes_nothing_from_the_host(
     assert recorder.flags == SYNTHETIC
 
 
-def test_a_group_norm_is_given_the_networks_scale_and_offset(tf: Any) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "given_epsilon", "epsilon", "tolerance"),
+    [
+        ("float32", 1e-6, 1e-6, 1e-4),
+        ("float16", 1e-6, 1.53e-5, 1e-2),
+        ("float16", 1e-3, 1e-3, 1e-2),
+    ],
+)
+def test_a_group_norm_is_given_the_networks_scale_and_offset(
+    tf: Any, dtype: str, given_epsilon: float, epsilon: float, tolerance: float
+) -> None:
+    """And its epsilon; of float16 the SDK warns of less than 1.53e-5."""
     generator = np.random.RandomState(0)
-    images = generator.normal(3, 2, (2, 3, 3, 6)).astype(np.float32)
-    gamma, beta = generator.normal(size=(2, 6)).astype(np.float32)
+    images = generator.normal(3, 2, (2, 3, 3, 6)).astype(dtype)
+    gamma, beta = generator.normal(size=(2, 6)).astype(dtype)
     function = group_norm_function(tf, sys.modules["tensorflow.python.ipu"], True)
-    found = tf.function(lambda: function(images, tf.constant(gamma), tf.constant(beta), 2, 1e-6))()
+    arguments = (images, tf.constant(gamma), tf.constant(beta), 2, given_epsilon)
+    found = tf.function(lambda: function(*arguments))()
+    images = images.astype(np.float32)
     parts = [images[..., group::2] for group in range(2)]  # channels a stride apart
     normal = np.empty_like(images)
     for group, part in enumerate(parts):
         mean, variance = (f(part, axis=(1, 2, 3), keepdims=True) for f in (np.mean, np.var))
-        normal[..., group::2] = (part - mean) / np.sqrt(variance + 1.53e-5)
-    np.testing.assert_allclose(found, normal * gamma + beta, rtol=1e-4, atol=1e-5)
+        normal[..., group::2] = (part - mean) / np.sqrt(variance + epsilon)
+    np.testing.assert_allclose(found, normal * gamma + beta, rtol=tolerance, atol=tolerance / 10)
     assert given("group_norm")["training"] is True
+    assert given("group_norm")["epsilon"] == epsilon
 
 
 # --- what the published configurations become ------------------------------------------------
