@@ -52,6 +52,7 @@ OFFERED = (
     "set_overlap_for_output",
 )
 
+MOST_IPUS = 64
 NO_EXECUTABLE = "Model has not been compiled or has been destroyed."
 
 
@@ -128,6 +129,7 @@ class PoplarExecutor:
     @recorded
     def compile(self, *args: Any, **kwargs: Any) -> None:
         self._refuse_if_destroyed()
+        self._check_target()
         self._check_stages()
         self._check_inputs(args[0])
         self._compile_or_load(args[0])
@@ -195,11 +197,22 @@ class PoplarExecutor:
         if self._destroyed:
             raise Error(NO_EXECUTABLE)
 
+    def _check_target(self) -> None:
+        """Refuse what no device that is not there can be (CompilerImpl.cpp)."""
+        if "offline" not in self._values:
+            return
+        if self._values.get("use_model"):
+            raise Error("Offline compilation is not supported with the IPU Model")
+        if "ipu_id" in self._values:
+            raise Error("Offline compilation is not supported with an IPU id")
+
     def _check_stages(self) -> None:
         """Refuse what PopTorch and PopART refuse when they compile."""
         ids: Set[int] = {getattr(module, "_double_ipu", 0) for module in self._model.modules()}
         stages = max(ids) + 1
         ipus = stages * self._values.get("replication_factor", 1)
+        if ipus > MOST_IPUS:
+            raise Error(f"{ipus} IPUs: at most {MOST_IPUS} can be had")
         if ipus & (ipus - 1) and not self._values.get("auto_round_num_ipus"):
             raise Error(f"{ipus} IPUs: the number of IPUs must be a power of 2")
         sharded = "strategy" in self._values

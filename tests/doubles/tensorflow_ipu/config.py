@@ -150,10 +150,7 @@ class IPUConfig(_Category):
 
         flags = os.environ.get("TF_POPLAR_FLAGS", "")
         changed = dict(self._changed())
-        if "auto_select_ipus" in changed and "select_ipus" in changed:
-            raise Exception("Only one of `auto_select_ipus` and `select_ipus` can be set.")
-        if "select_ipus" in changed and "--use_ipu_model" in flags:
-            raise Exception("the IPUModel takes `auto_select_ipus` only")
+        _check_together(self, changed, "--use_ipu_model" in flags.split())
         for path, value in changed.items():
             if path.endswith("poplar_options"):
                 assert all(isinstance(text, str) for item in value.items() for text in item), path
@@ -166,6 +163,9 @@ class IPUConfig(_Category):
         offline = connection in (DeviceConnectionType.PRE_COMPILE, DeviceConnectionType.NEVER)
         if offline and "device_connection.version" not in changed:
             raise ValueError("device_connection.version has to be set for this type")
+        if recorder.attached and recorder.configured != changed:
+            tf.get_logger().warning("Resetting existing IPU configuration before applying new")
+            reset_ipu_configuration()
         if recorder.attach_error and connection is DeviceConnectionType.ALWAYS:
             raise tf.errors.InternalError(None, None, recorder.attach_error)
         selected = changed.get("select_ipus")
@@ -173,6 +173,31 @@ class IPUConfig(_Category):
         if selected is not None:
             attached = recorder.groups.get(selected, 1)
         recorder.configured, recorder.flags, recorder.attached = changed, flags, attached
+
+
+def _check_together(config: Any, changed: Dict[str, Any], ipu_model: bool) -> None:
+    """Refuse options that contradict each other, or the IPU Model, as ``ipu/config.py`` does."""
+    if "auto_select_ipus" in changed and "select_ipus" in changed:
+        raise Exception("Only one of `auto_select_ipus` and `select_ipus` can be set.")
+    selected = config.select_ipus
+    if not isinstance(selected, int) and len(set(selected)) < len(selected):
+        raise ValueError("All MultiIPU indices in `select_ipus` must be unique.")
+    if "select_ipus" in changed and ipu_model:
+        raise Exception("the IPUModel takes `auto_select_ipus` only")
+    if not config.ipu_model.version and ipu_model:
+        raise ValueError("ipu_model.version must be set when using the IPUModel")
+    processes = config.experimental.multi_replica_distribution
+    if processes.process_count > 0 and ipu_model:
+        raise Exception("Multi-replica distribution is not supported on the IPU model.")
+    if processes.process_count and not 0 <= processes.process_index < processes.process_count:
+        raise ValueError("process_index must be in the range [0, process_count)")
+    tiles, group = config.io_tiles, config.norms.experimental
+    if tiles.place_ops_on_io_tiles and not tiles.num_io_tiles:
+        raise ValueError("Cannot place ops on I/O tiles when io_tiles.num_io_tiles == 0")
+    if group.distributed_batch_norm_replica_group_size < 1:
+        raise ValueError("distributed_batch_norm_replica_group_size must be at least 1")
+    if group.distributed_batch_norm_replica_group_size > 1 and tiles.num_io_tiles > 0:
+        raise ValueError("a replica group of norms is not supported with I/O tiles")
 
 
 @recorded

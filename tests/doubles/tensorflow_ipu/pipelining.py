@@ -186,6 +186,8 @@ def pipeline(
         for index in range(gradient_accumulation_count):
             outputs, gradients = one()
             mask = outfeed_mask or [False] * len(outputs)
+            if len(mask) != len(outputs):
+                raise ValueError("The last stage's outputs and outfeed_mask must match")
             shown.append([output for hidden, output in zip(mask, outputs) if not hidden])
             kept, share = accumulation_scales(method, index, gradient_accumulation_count)
             parts = [

@@ -18,6 +18,9 @@ from tests.doubles.tensorflow_ipu.record import recorded, recorder
 class IPUStrategyV1:
     """Where programs run that are compiled as one tf.function."""
 
+    #: Whether a program's types are checked, which PopDist's strategy leaves out.
+    _checks_types = True
+
     @recorded
     def __init__(
         self,
@@ -71,6 +74,8 @@ class IPUStrategyV1:
         if recorder.connection in ("PRE_COMPILE", "NEVER"):
             return self._compile(fn, args, kwargs)
         program = self._program(fn, args)
+        if self._checks_types:
+            _check_types(tf, program.get_concrete_function(*args, **kwargs))
         recorder.queued += 1
         try:
             if recorder.synthetic and not recorder.by_xla:
@@ -114,6 +119,13 @@ class IPUStrategyV1:
             raise tf.errors.FailedPreconditionError(None, None, "no executable cache path is set")
         zeros = _zeros(tf.function(fn.python_function, autograph=False), args, kwargs)
         return None if zeros is None else tf.nest.map_structure(OnIpus, zeros)
+
+
+def _check_types(tf: Any, program: Any) -> None:
+    """Refuse what an IPU has no type for (ipu/ipu_strategy.py)."""
+    for name, tensors in (("input", program.inputs), ("output", program.outputs)):
+        if any(tensor.dtype == tf.float64 for tensor in tensors):
+            raise TypeError(f"Unsupported data type for {name}: float64")
 
 
 @contextlib.contextmanager

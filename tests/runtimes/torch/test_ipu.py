@@ -629,6 +629,30 @@ def test_the_stand_in_refuses_what_the_sdk_refuses(poptorch: ModuleType, torch: 
         poptorch.inferenceModel(layer, offline)(torch.zeros(6, 4))
 
 
+def test_the_stand_in_has_64_ipus(poptorch: ModuleType, torch: Any) -> None:
+    layer = torch.nn.Linear(4, 4)
+    for replicas, most in ((64, True), (128, False)):
+        given = poptorch.Options().replicationFactor(replicas)
+        executor = poptorch.inferenceModel(layer, given)
+        if most:
+            executor.compile(torch.zeros(replicas, 4))
+            continue
+        with pytest.raises(poptorch.Error, match="128 IPUs: at most 64"):
+            executor.compile(torch.zeros(replicas, 4))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"), [("useIpuModel", True, "IPU Model"), ("useIpuId", 1, "IPU id")]
+)
+def test_the_stand_in_compiles_offline_for_no_device_of_this_host(
+    poptorch: ModuleType, torch: Any, option: str, value: Any, message: str
+) -> None:
+    given = poptorch.Options().useOfflineIpuTarget(2)
+    getattr(given, option)(value)
+    with pytest.raises(poptorch.Error, match=f"not supported with .*{message}"):
+        poptorch.inferenceModel(torch.nn.Linear(4, 4), given).compile(torch.zeros(1, 4))
+
+
 @pytest.mark.parametrize(
     ("tiles", "sharded", "message"),
     [(32, False, "PipelinedExecution"), (0, True, "No IO tiles")],
