@@ -16,6 +16,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
+from ipubench.fixtures.machine.output import LOGGER
 from tests.machine.test_process import runs
 from tests.support.harness import ROOT
 
@@ -79,6 +80,15 @@ while order is not None and "close" not in order:
                 members[rank].send({"log": "half way"})
             members[rank].send({"answer": [rank, order]})
     order = members[0].receive()
+if HOW == "part":
+    members[1].send({"answer": 1})
+    members[1].close()
+    for mark in ("one", "two"):  # Once the run has read two more messages, it has met the end.
+        members[0].send({"log": mark})
+        while not os.path.exists(os.path.join(os.environ["MARKS"], mark)):
+            pass
+    for rank in (0, 2):
+        members[rank].send({"answer": rank})
 """
 
 
@@ -104,6 +114,17 @@ def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     yield instances
     for one in made:
         one.stop()
+
+
+def test_one_that_has_closed_may_be_gone_before_the_others_have(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARKS", str(tmp_path))
+    monkeypatch.setattr(LOGGER, "info", lambda _, line: (tmp_path / line).touch())
+    instances = make("part")
+    instances.start()
+    assert instances.order("close") == [0, 1, 2]
+    instances.close()
 
 
 def test_strangers_are_turned_away_and_answers_come_in_order(make: Any, folder: Path) -> None:
