@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
@@ -14,7 +14,8 @@ SHARED = 3.0
 
 def describe_latency(
     step: Step,
-    seconds: List[float],
+    seconds: Sequence[float],
+    kept: Sequence[bool],
     warmed_up: int,
     from_throughput: bool,
     clock: rounds.Clock,
@@ -22,12 +23,14 @@ def describe_latency(
 ) -> Dict[str, Any]:
     """Return quantiles of seconds per batch, and how they were obtained.
 
-    ``seconds`` are the rounds, ``warmed_up`` is how many values the step reported before them.
-    ``from_throughput``: latency is time over batches, and is not measured by itself.
+    ``seconds`` are the rounds, of which those that are ``kept`` count; ``warmed_up`` is how many
+    values the step reported before them. ``from_throughput``: latency is time over batches, and is
+    not measured by itself.
     """
     reported = None if from_throughput else step.latencies()
     if reported:
-        return {"source": step.latency_source, **latency(reported[warmed_up:])}
+        return {"source": step.latency_source, **latency(of_rounds(reported[warmed_up:], kept))}
+    seconds = of_rounds(seconds, kept)
     if step.batches_per_step == 1:
         return {"source": "rounds", **latency(seconds)}
     if from_throughput or not step.calibrated or step.prefetched_batches:
@@ -36,6 +39,13 @@ def describe_latency(
         return {"source": "rounds over batches per step", **latency(per_batch)}
     times = rounds.batch_latencies(step, clock, budget)
     return {"source": "single-batch calls", **latency(times)}
+
+
+def of_rounds(values: Sequence[float], kept: Sequence[bool]) -> List[float]:
+    """Return the values of the rounds that are kept, of which each has equally many in its turn."""
+    each = max(1, len(values) // len(kept))
+    last = len(kept) - 1
+    return [value for i, value in enumerate(values) if kept[min(i // each, last)]]
 
 
 def describe_input(

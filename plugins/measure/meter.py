@@ -16,7 +16,11 @@ from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import Disturbance, is_enough, wait_for_quiet
-from ipubench.plugins.measure.latency_and_input import describe_input, describe_latency
+from ipubench.plugins.measure.latency_and_input import (
+    describe_input,
+    describe_latency,
+    of_rounds,
+)
 from ipubench.plugins.measure.looking_inside import save_graph
 from ipubench.plugins.measure.peaks import Peaks, ceilings, describe_compute, takes_long, usual_rate
 from ipubench.plugins.measure.rounds import (
@@ -191,11 +195,12 @@ class Meter(StepMeter):
         per_round = items * step.batches_per_step
         clean = rounds.disturbance.clean(seconds)
         enough = is_enough(clean, len(seconds), rounds.limits.budget)
-        kept = clean if enough else seconds
-        throughput = describe_throughput(kept, per_round, facts.unit)
+        kept = rounds.disturbance.kept(len(seconds)) if enough else [True] * len(seconds)
+        throughput = describe_throughput(of_rounds(seconds, kept), per_round, facts.unit)
         self.phase("latency", "measuring latency")
         latency = describe_latency(
             step,
+            seconds,
             kept,
             warm.reported,
             facts.latency_from_throughput,

@@ -1,0 +1,60 @@
+"""Which values of a step's own latencies count."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, List, Optional
+
+import pytest
+
+from ipubench.fixtures.runtimes.fake import FakeStep
+from ipubench.plugins.measure.latency_and_input import describe_latency, of_rounds
+
+QUIET, DISTURBED = [0.010] * 4, [0.500] * 4
+
+
+class Reporting(FakeStep):
+    """A step that reports what it is given."""
+
+    latency_source = "the client"
+    reported: Optional[List[float]] = None
+
+    def latencies(self) -> Optional[List[float]]:
+        return self.reported
+
+
+@pytest.fixture
+def step() -> Reporting:
+    return Reporting.__new__(Reporting)  # nothing of it runs
+
+
+def described(step: Any, kept: List[bool], batches: int) -> Any:
+    step.batches_per_step = batches
+    return describe_latency(step, [0.04, 2.0, 0.04], kept, 4, False, time.perf_counter, 1.0)
+
+
+def test_values_of_disturbed_rounds_do_not_count(step: Reporting) -> None:
+    step.reported = [9.0] * 4 + QUIET + DISTURBED + QUIET  # after a warm-up
+    found = described(step, [True, False, True], 4)
+    assert (found["p50_ms"], found["p99_ms"], found["samples"]) == (10.0, 10.0, 8)
+    assert described(step, [True] * 3, 4)["samples"] == 12
+
+
+def test_rounds_of_one_batch_are_their_own_latencies(step: Reporting) -> None:
+    found = described(step, [True, False, True], 1)
+    assert (found["source"], found["p99_ms"], found["samples"]) == ("rounds", 40.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "kept", "found"),
+    [
+        ([1, 2, 3], [True, False, True], [1, 3]),
+        ([1, 2, 3, 4, 5, 6], [False, True, False], [3, 4]),
+        ([1, 2, 3, 4, 5, 6, 7], [True, False, True], [1, 2, 5, 6, 7]),
+        ([1, 2], [True, False, True], [1]),
+    ],
+)
+def test_each_round_has_equally_many_values(
+    values: List[float], kept: List[bool], found: List[float]
+) -> None:
+    assert of_rounds(values, kept) == found
