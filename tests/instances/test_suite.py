@@ -66,6 +66,8 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     assert record["latency"]["source"] == "the hash, values of all instances"
     assert record["latency"]["samples"] == 2 * 4
     assert record["compute"]["flops_per_item"] == 2.0
+    # 12 bytes of each of two instances, for 2 x 3 items.
+    assert record["compute"]["weight_bytes_per_item"] == 4.0
     # Each notes its own; both have Python, pytest and NumPy in memory.
     assert record["memory"]["host_peak_rss_bytes"] > 2 * 30e6
     # An instance records nothing by itself, and its log was of no use.

@@ -88,6 +88,9 @@ class HashStep(Step):
     def latencies(self) -> Optional[List[float]]:
         return [end - start for start, end in self.notes["calls"]]
 
+    def weight_traffic(self) -> float:
+        return 12.0
+
     def flops_per_item(self) -> float:
         return 2.0
 
