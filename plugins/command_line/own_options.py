@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -21,15 +21,17 @@ from ipubench.fixtures.case.errors import CaseError
 INSTALLED = ("site-packages", "dist-packages")
 #: Packages with options of their own, which may be checkouts.
 KNOWN = ("_pytest", "ipubench", "pytest_benchmark", "xdist")
-#: How argparse calls options without a value -> their value where they were not given.
-FLAGS = {"store_true": False, "store_false": True, "store_const": None}
+#: Names of an option, and how it is declared.
+Option = Tuple[Tuple[str, ...], Dict[str, Any]]
+#: How argparse calls options without a value -> their value where they were not given, and given.
+FLAGS = {"store_true": (False, True), "store_false": (True, False), "store_const": (None, None)}
 
 
 @dataclass
 class _Declared:
     """Stands in for pytest's parser: notes the options that a plugin declares to it."""
 
-    options: List[Tuple[Tuple[str, ...], Dict[str, Any]]] = field(default_factory=list)
+    options: List[Option] = field(default_factory=list)
 
     def addoption(self, *names: str, **attributes: Any) -> None:
         """Note one option."""
@@ -48,9 +50,12 @@ def own_arguments(config: pytest.Config) -> List[str]:
 
     Raises CaseError for a value that no word can stand for.
     """
+    by_dest: Dict[str, List[Option]] = {}
+    for option in _declared(config).options:
+        by_dest.setdefault(_dest(option), []).append(option)
     words: List[str] = []
-    for names, attributes in _declared(config).options:
-        words += _words(config, names, attributes)
+    for dest, options in by_dest.items():
+        words += words_for(config.getoption(dest), options)
     for setting in config.getoption("override_ini") or ():
         if setting.partition("=")[0] != "addopts":
             words += ["-o", setting]
@@ -77,38 +82,64 @@ def _is_own(plugin: Any) -> bool:
     return not set(INSTALLED) & set(Path(file).parts)
 
 
-def _words(config: pytest.Config, names: Tuple[str, ...], attributes: Dict[str, Any]) -> List[str]:
-    """Return the words of one option; none where it has the value that it has by itself."""
-    flag = next((name for name in names if name.startswith("--")), names[0])
-    dest = attributes.get("dest") or flag.lstrip("-").replace("-", "_")
-    action = attributes.get("action", "store")
-    value = config.getoption(dest)
-    if value == attributes.get("default", FLAGS.get(action)):
+def _flag(option: Option) -> str:
+    names, _ = option
+    return next((name for name in names if name.startswith("--")), names[0])
+
+
+def _dest(option: Option) -> str:
+    return option[1].get("dest") or _flag(option).lstrip("-").replace("-", "_")
+
+
+def words_for(value: Any, options: Sequence[Option]) -> List[str]:
+    """Return the words of one of the options of a value, which give it; none where it is default.
+
+    Raises CaseError where none of them can give it.
+    """
+    attributes = options[0][1]
+    unset, _ = FLAGS.get(attributes.get("action", "store"), (None, None))
+    if value == attributes.get("default", unset):
         return []
-    if action in FLAGS:
-        return [flag]
-    if action == "count":
-        return [flag] * (value - (attributes.get("default") or 0))
-    if action in ("append", "extend"):
-        added = value[len(attributes.get("default") or ()) :]
-        return [word for one in added for word in _word(flag, _text(flag, one, attributes))]
-    if "nargs" in attributes and isinstance(value, (list, tuple)):
-        return [flag, *(_text(flag, one, attributes) for one in value)]
-    return _word(flag, _text(flag, value, attributes))
-
-
-def _word(flag: str, text: str) -> List[str]:
-    return [f"{flag}={text}"] if flag.startswith("--") else [flag, text]
-
-
-def _text(flag: str, value: Any, attributes: Dict[str, Any]) -> str:
-    """Return the text of a value. Raises CaseError where it would be read as another value."""
-    text, same = str(value), False
-    with contextlib.suppress(Exception):  # whatever the project's own function raises
-        same = attributes.get("type", str)(text) == value
-    if same:
-        return text
+    for option in options:
+        words = _giving(value, option)
+        if words is not None:
+            return words
     raise CaseError(
-        f"{flag}: another process would not read {text} as the value {value!r}, and so would "
-        "measure something else: have the option's type return what it reads again from its text"
+        f"{_flag(options[0])}: another process would not read {value} as the value {value!r}, and "
+        "so would measure something else: have the option's type return what it reads again from "
+        "its text"
     )
+
+
+def _giving(value: Any, option: Option) -> Optional[List[str]]:
+    """Return the words by which an option gives a value; None where it cannot."""
+    flag, attributes = _flag(option), option[1]
+    action, default = attributes.get("action", "store"), attributes.get("default")
+    if action in FLAGS:
+        given = attributes["const"] if action == "store_const" else FLAGS[action][1]
+        return [flag] if value == given else None
+    if action == "count":
+        return [flag] * (value - (default or 0))
+    several = isinstance(value, (list, tuple))
+    if action in ("append", "extend") and several:
+        added = value[len(default or ()) :]
+        texts = [_text(one, attributes) for one in added]
+        return None if None in texts else [word for text in texts for word in _word(flag, text)]
+    if "nargs" in attributes and several:
+        texts = [_text(one, attributes) for one in value]
+        return None if None in texts else [flag, *map(str, texts)]
+    text = _text(value, attributes)
+    return None if text is None else _word(flag, text)
+
+
+def _word(flag: str, text: Optional[str]) -> List[str]:
+    return [f"{flag}={text}"] if flag.startswith("--") else [flag, str(text)]
+
+
+def _text(value: Any, attributes: Dict[str, Any]) -> Optional[str]:
+    """Return the text of a value; None where it would be read as another one."""
+    text = str(value)
+    with contextlib.suppress(Exception):  # whatever the project's own function raises
+        if attributes.get("type", str)(text) == value:
+            return text
+    return None

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Dict, List, Tuple, cast
+from typing import Any, Dict, List, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.plugins.command_line.own_options import _words
+from ipubench.plugins.command_line.own_options import Option, words_for
 
 
-def words_of(names: Tuple[str, ...], attributes: Dict[str, Any], given: List[str]) -> List[str]:
+def words_of(options: Sequence[Option], given: List[str]) -> List[str]:
     """Return the words for what is given; what they make of it must be the same."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    dest = parser.add_argument(*names, **attributes).dest
-    read = vars(parser.parse_args(given))
-    config = SimpleNamespace(getoption=read.__getitem__)
-    words = _words(cast(pytest.Config, config), names, attributes)
-    assert vars(parser.parse_args(words))[dest] == read[dest]
+    (dest,) = {parser.add_argument(*names, **attributes).dest for names, attributes in options}
+    value = vars(parser.parse_args(given))[dest]
+    words = words_for(value, options)
+    assert vars(parser.parse_args(words))[dest] == value
     return words
 
 
@@ -50,10 +48,39 @@ def words_of(names: Tuple[str, ...], attributes: Dict[str, Any], given: List[str
 def test_words_are_read_as_the_same(
     names: List[str], attributes: Dict[str, Any], given: List[str], words: List[str]
 ) -> None:
-    assert words_of(tuple(names), attributes, given) == words
+    assert words_of([(tuple(names), attributes)], given) == words
 
 
 @pytest.mark.parametrize("kind", [lambda text: text.split(","), lambda text: {text: int(text)}])
 def test_a_value_that_no_word_stands_for_is_refused(kind: Any) -> None:
     with pytest.raises(CaseError, match="^--odd: another process would not read .*: have the opt"):
-        words_of(("--odd",), {"type": kind}, ["--odd=1"])
+        words_of([(("--odd",), {"type": kind})], ["--odd=1"])
+
+
+SPEED = [
+    (("--fast",), {"action": "store_const", "const": "fast", "dest": "speed"}),
+    (("--slow",), {"action": "store_const", "const": "slow", "dest": "speed"}),
+    (("--speed",), {}),
+]
+CACHE = [
+    (("--use-cache",), {"action": "store_true", "default": False}),
+    (("--no-cache",), {"action": "store_false", "dest": "use_cache", "default": False}),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "words"),
+    [
+        (SPEED, ["--fast"], ["--fast"]),
+        (SPEED, ["--fast", "--slow"], ["--slow"]),
+        (SPEED, ["--speed=odd"], ["--speed=odd"]),
+        (SPEED, [], []),
+        (CACHE, ["--use-cache"], ["--use-cache"]),
+        (CACHE, ["--use-cache", "--no-cache"], []),
+        (CACHE[::-1], ["--use-cache"], ["--use-cache"]),
+    ],
+)
+def test_of_several_options_of_a_value_one_gives_it(
+    options: List[Option], given: List[str], words: List[str]
+) -> None:
+    assert words_of(options, given) == words
