@@ -112,7 +112,8 @@ def arguments_of(config: pytest.Config, nodeid: str, root: Optional[Path] = None
     path = config.stash.get(files_key, {}).get(name)
     if path is not None and config.rootpath not in path.parents:
         return [str(root / "conftest.py"), f"{path}{separator}{rest}"]
-    return [str(root / nodeid)]
+    # Of a path as a whole, `http://` in a parameter's identifier would become `http:/`.
+    return [f"{root / name}{separator}{rest}"]
 
 
 def given_arguments(config: pytest.Config) -> List[str]:

@@ -63,17 +63,10 @@ class JsonLinesFile:
             file = self.path.open("xb")
         except FileExistsError:
             return False
-        with contextlib.suppress(OSError):
-            # Another run that looks for one to resume holds it for a moment, as it is empty.
+        with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)
         self._claim = file
         return True
-
-    def leave(self) -> None:
-        """Let another run have the file."""
-        if self._claim is not None:
-            self._claim.close()
-            self._claim = None
 
     def append(self, line: Dict[str, Any]) -> None:
         """Add one line, or nothing of it. Raises OSError."""

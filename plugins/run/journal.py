@@ -31,7 +31,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Tuple
+from typing import Any, Generator, List, Tuple
 
 import pytest
 
@@ -100,16 +100,15 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
     """Return the latest run with the same command line, or a new one that says why."""
     why = f"nothing to resume in {folder} with this command line"
     for path in reversed(journals(folder)):
+        if not _is_this_run(config, path):
+            continue
         journal = JsonLinesFile(path)
-        is_free = journal.claim()
         try:
-            lines = read_lines(path)
-        except BadFile:
-            lines = []
-        if not lines or not _is_this_run(config, lines[0]):
-            journal.leave()
+            is_free = journal.claim()
+        except OSError:  # another user's, who alone can continue it
             continue
         if is_free:
+            lines = read_lines(path)
             run = Run(journal, SessionResults.of(lines))
             resume.go_on(config, run, lines, items)
             return run
@@ -121,10 +120,14 @@ def _resumed_run(config: pytest.Config, folder: Path, items: List[pytest.Item]) 
     return run
 
 
-def _is_this_run(config: pytest.Config, first: Dict[str, Any]) -> bool:
-    """Tell whether a journal's first line is that of a run with this command line."""
-    known = first["type"] == "run" and first.get("format") == FORMAT
-    return known and bool(first.get("command") == command_line(config))
+def _is_this_run(config: pytest.Config, path: Path) -> bool:
+    """Tell whether a journal is that of a run with this command line."""
+    try:
+        lines = read_lines(path)
+    except (BadFile, OSError):
+        return False
+    known = bool(lines) and lines[0]["type"] == "run" and lines[0].get("format") == FORMAT
+    return known and bool(lines[0].get("command") == command_line(config))
 
 
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:

@@ -206,7 +206,10 @@ def pytest_addoption(parser):
     parser.addoption("--deep", action="store_true")
 """
 SIZED = """
-def perf_sized(benchmark, request):
+import pytest
+
+@pytest.mark.parametrize("url", ["http://a/./b"])
+def perf_sized(benchmark, request, url):
     option = request.config.option
     with open("seen", "a") as file:
         print(option.size, option.deep, file=file)

@@ -75,8 +75,6 @@ def test_a_file_that_is_there_is_no_new_journal(tmp_path: Path) -> None:
     assert first.create()
     first.append({"type": "run"})
     assert not second.create()
-    first.leave()
-    assert not second.create()
     assert lines_of(first.path) == ["run"]
     names = numbered(first.path)
     assert [next(names).name for _ in range(3)] == ["run.jsonl", "run-2.jsonl", "run-3.jsonl"]

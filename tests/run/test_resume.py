@@ -220,6 +220,18 @@ def test_a_run_that_is_still_going_keeps_its_journal(ended: Project, older: int)
     ended.run("-k", "beta", "--resume").assert_code(0).line("2 cases are done")
 
 
+def test_a_journal_that_another_user_alone_can_write_is_left_to_him(ended: Project) -> None:
+    conftest = ended.folder / "conftest.py"
+    conftest.write_text(
+        f"{conftest.read_text()}\n"
+        "from ipubench.plugins.record.files import JsonLinesFile\n\n"
+        "def refused(journal):\n    raise PermissionError(13, 'Permission denied')\n\n"
+        "JsonLinesFile.claim = refused\n"
+    )
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("nothing to resume in results with this command line: a new run")
+
+
 def case(value: float) -> Dict[str, Any]:
     return {"fullname": CASE, "stats": {"data": [value]}}
 
