@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Dict, Tuple
 
 from ipubench.bench_training.classifier import Classifier
 from ipubench.fixtures.case.options import option
@@ -76,6 +76,12 @@ class RecipeOptions(Classifier):
     weight_avg_exp: float = option(
         0.0, "decay of an average of the weights, taken at each update; 0: off", minimum=0.0
     )
+
+    def idle(self) -> Dict[str, str]:
+        """What is of real images: one that is repeated, or random ones, are not worth changing."""
+        of_images = ("train_with_valid_preprocessing", "mixup_alpha", "cutmix_lambda")
+        unused = {} if self.data == "real" else dict.fromkeys(of_images, "it is of data=real")
+        return {**super().idle(), **unused}
 
     @property
     def network(self) -> Network:

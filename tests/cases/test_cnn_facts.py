@@ -230,6 +230,22 @@ def test_contradictions_are_refused(changes: Dict[str, Any], message: str) -> No
         config.check()
 
 
+def test_what_changes_images_is_of_real_ones() -> None:
+    """With others the recipe leaves it out: the command line may not change it."""
+    of_images = {
+        "train_with_valid_preprocessing": True,
+        "mixup_alpha": 0.5,
+        "cutmix_lambda": 0.5,
+    }
+    for data in ("synthetic", "generated"):
+        one = dataclasses.replace(training.HOST["resnet50"], data=data)
+        other = dataclasses.replace(one, **of_images)
+        assert one.recipe == other.recipe
+        assert set(of_images) <= set(one.idle())
+    real = dataclasses.replace(one, data="real")
+    assert not set(of_images) & set(real.idle())
+
+
 def test_proportions_of_memory_of_stages_need_stages() -> None:
     config = dataclasses.replace(inference.IPU["resnet50"], available_memory_proportion=(0.1,))
     config.check()

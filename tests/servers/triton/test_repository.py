@@ -212,6 +212,10 @@ def test_the_environment_of_a_server_keeps_what_was_exported(tmp_path: Path) -> 
     assert made["LD_LIBRARY_PATH"].endswith(":/x")
     assert made["GLIBC_TUNABLES"].startswith("glibc.a=1:glibc.malloc.mmap_threshold=1073741824:")
     assert "GLIBC_TUNABLES" not in server_environment({}, installation, threads=1, tuned=False)
+    assert "CUDA_VISIBLE_DEVICES" not in made
+    shown = {"CUDA_VISIBLE_DEVICES": "4,GPU-5"}
+    made = server_environment(shown, installation, threads=1, tuned=False, gpu=1)
+    assert (made["CUDA_VISIBLE_DEVICES"], made["NVIDIA_TF32_OVERRIDE"]) == ("GPU-5", "0")
 
 
 def test_a_server_that_is_missing_is_named(tmp_path: Path) -> None:
