@@ -101,13 +101,16 @@ def decide(stored: StoredRun, acceptances: Sequence[Acceptance]) -> Decision:
             found.left[nodeid] = kind
         else:
             found.promoted.append(benchmark)
+    # A case that ran without being measured is missing as well, but it exists.
+    existing = {case for run in stored.runs for case in (*run.selected, *run.outcomes)}
     for nodeid, kind in kinds.items():
-        if kind == MISSING and "failed" not in runs[nodeid].outcomes.get(nodeid, ""):
-            accepted = any(matches(one.pattern, nodeid) for one in acceptances)
-            (found.gone if accepted else found.bad).append(nodeid)
-        elif kind in (FAILED, NOT_RUN, MISSING):
+        if kind not in (FAILED, NOT_RUN, MISSING):
+            continue
+        accepted = any(matches(one.pattern, nodeid) for one in acceptances)
+        if kind == MISSING and nodeid not in existing and accepted:
+            found.gone.append(nodeid)
+        else:
             found.bad.append(nodeid)
-        if kind in (FAILED, NOT_RUN, MISSING) and nodeid not in found.gone:
             found.left[nodeid] = kind
     return found
 

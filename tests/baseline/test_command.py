@@ -476,6 +476,22 @@ def test_promote_takes_out_a_case_that_is_gone_on_purpose(shell: Shell) -> None:
     assert all("renamed" in nodeid for nodeid in load(shell.path("main")))
 
 
+def test_promote_takes_out_no_case_that_was_skipped(shell: Shell) -> None:
+    run(shell.project, "--baseline-save=main")
+    before = load(shell.path("main"))
+    bench = shell.folder / "bench_fake.py"
+    skip = 'import pytest\n    if "beta-generated" in str(meter.case): pytest.skip()\n    '
+    first = 'if config.trouble == "error":'
+    bench.write_text(bench.read_text().replace(first, skip + first))
+    run(shell.project, "--baseline=main", "--gate=5%")
+    journal = shell.project.journals()[-1].name
+    for accept in ("--accept-regressed", "--accept=*=whatever it is"):
+        outcome = shell("promote", journal, "main", accept).assert_code(1)
+        outcome.line(f"1 missing, whose entries stay as they were: {GENERATED}")
+        assert "taken out" not in outcome.text
+        assert load(shell.path("main"))[GENERATED] == before[GENERATED]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
