@@ -25,6 +25,8 @@ from ipubench.plugins.baseline.entries import (
     as_promoted,
     key_of,
     left_out,
+    names_of,
+    place_of,
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, RunFacts, worst_run
@@ -69,55 +71,65 @@ ALL = Acceptance("*", "--accept-regressed")
 
 @dataclass
 class Decision:
-    """What becomes of the cases of a run."""
+    """What becomes of the cases of a run; of several machines a case is called by its own too."""
 
     promoted: List[Benchmark] = field(default_factory=list)
+    #: What may be kept as measured: nobody doubts that the results are right.
+    proven: List[Benchmark] = field(default_factory=list)
     #: Regressed, and accepted by nobody.
     refused: List[str] = field(default_factory=list)
     #: Case -> why its old entry stays.
     left: Dict[str, str] = field(default_factory=dict)
-    #: Cases that no longer exist, which a person accepts.
+    #: Node ids of cases that no longer exist, which a person accepts.
     gone: List[str] = field(default_factory=list)
     #: Missing, failed or not run: something is wrong with the run.
     bad: List[str] = field(default_factory=list)
 
 
 def decide(stored: StoredRun, acceptances: Sequence[Acceptance]) -> Decision:
-    """Return what becomes of each case, by what its run said of it."""
+    """Return what becomes of each case on each machine, by what its run said of it."""
     found = Decision()
-    runs = worst_run(stored.runs)
-    kinds = {nodeid: run.kind_of(nodeid) for nodeid, run in runs.items()}
+    places = [place for run in stored.runs for place in run.places().values()]
+    names = names_of([*map(place_of, stored.benchmarks), *places])
+    runs = worst_run([run.named(names) for run in stored.runs])
     for benchmark in stored.benchmarks:
         nodeid = benchmark["fullname"]
-        kind = kinds.get(nodeid, "")
+        name = names[place_of(benchmark)]
+        # A run that knows no machine speaks of all.
+        said = name if name in runs else nodeid
+        kind = runs[said].kind_of(said) if said in runs else ""
         by = [one for one in acceptances if matches(one.pattern, nodeid)]
         if kind in UNPROVEN:
-            found.left[nodeid] = kind
-        elif kind in (REGRESSED, INCONCLUSIVE) and by:
-            found.promoted.append(accepting(benchmark, [_kept(by[-1], runs[nodeid], nodeid)]))
+            found.left[name] = kind
+            continue
+        found.proven.append(benchmark)
+        if kind in (REGRESSED, INCONCLUSIVE) and by:
+            found.promoted.append(accepting(benchmark, [_kept(by[-1], runs[said], said)]))
         elif kind == REGRESSED:
-            found.refused.append(nodeid)
+            found.refused.append(name)
         elif kind == INCONCLUSIVE:
-            found.left[nodeid] = kind
+            found.left[name] = kind
         else:
             found.promoted.append(benchmark)
     # A case that ran without being measured is missing as well, but it exists.
     existing = {case for run in stored.runs for case in (*run.selected, *run.outcomes)}
-    for nodeid, kind in kinds.items():
+    nodeids = {name: nodeid for (nodeid, _), name in names.items()}
+    for name, run in runs.items():
+        kind, nodeid = run.kind_of(name), nodeids[name]
         if kind not in (FAILED, NOT_RUN, MISSING):
             continue
         accepted = any(matches(one.pattern, nodeid) for one in acceptances)
         if kind == MISSING and nodeid not in existing and accepted:
             found.gone.append(nodeid)
         else:
-            found.bad.append(nodeid)
-            found.left[nodeid] = kind
+            found.bad.append(name)
+            found.left[name] = kind
     return found
 
 
-def _kept(acceptance: Acceptance, run: RunFacts, nodeid: str) -> Dict[str, Any]:
+def _kept(acceptance: Acceptance, run: RunFacts, name: str) -> Dict[str, Any]:
     """Return what the entry of an accepted case says for ever."""
-    verdict = run.verdicts.get(nodeid, {})
+    verdict = run.verdicts.get(name, {})
     return {
         "reason": acceptance.reason,
         "pattern": acceptance.pattern,
@@ -145,8 +157,7 @@ def promote(args: Namespace) -> int:
         # Where one case may not be promoted, none is.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
         known = {key_of(benchmark): benchmark for benchmark in [*found.promoted, *kept]}
-        proven = [b for b in stored.benchmarks if found.left.get(b["fullname"]) not in UNPROVEN]
-        document = {**stored.document, "benchmarks": proven}
+        document = {**stored.document, "benchmarks": found.proven}
         print_lines(_keep_history(document, known, args.history))
     if found.refused:
         some = some_of(found.refused, MOST_NAMES)

@@ -77,11 +77,8 @@ class Report:
         A case of several runs on one machine is shown as it ended worst.
         """
         report = cls(document, runs=in_time(runs))
-        called = [
-            run.called({case: report.names[place] for case, place in run.places().items()})
-            for run in report.runs
-        ]
-        for nodeid, run in worst_run(called).items():
+        named = [run.named(report.names) for run in report.runs]
+        for nodeid, run in worst_run(named).items():
             for ours, its in (
                 (report.verdicts, run.verdicts),
                 (report.outcomes, run.outcomes),

@@ -135,6 +135,10 @@ class RunFacts:
         selected = [names[case] for case in self.selected if names.get(case)]
         return dataclasses.replace(self, selected=selected, **parts)
 
+    def named(self, names: Mapping[Place, str]) -> RunFacts:
+        """Return the run with what its cases are called where they ran."""
+        return self.called({case: names[place] for case, place in self.places().items()})
+
     def places(self) -> Dict[str, Place]:
         """Return case -> where it ran or was to run: its place."""
         known = set(self.machines.values())

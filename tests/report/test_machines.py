@@ -10,7 +10,8 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.plugins.baseline import store
-from ipubench.plugins.baseline.entries import key_of
+from ipubench.plugins.baseline.__main__ import main as baseline
+from ipubench.plugins.baseline.entries import Benchmark, key_of
 from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import RunFacts, superseded
@@ -53,6 +54,15 @@ def rows_of(folder: Path) -> List[Dict[str, str]]:
 
 def kinds_of(folder: Path) -> Dict[str, str]:
     return {row["case"]: row["verdict"] for row in rows_of(folder)}
+
+
+def promoted(tmp_path: Path, *words: str, code: int) -> Dict[str, Benchmark]:
+    """Promote the joined report of shards; return machine -> its entry of the new baseline."""
+    out, target = tmp_path / "out", tmp_path / "main.json"
+    main([str(tmp_path / "one"), str(tmp_path / "two"), f"--out={out}"])
+    assert baseline(["promote", str(out / "baseline.json"), str(target), *words]) == code
+    entries = store.load_all(target) if target.exists() else []
+    return {key_of(one).fingerprint: one for one in entries}
 
 
 def test_each_machine_has_a_row_with_its_own_verdict(tmp_path: Path) -> None:
@@ -101,6 +111,44 @@ def test_a_failure_on_one_machine_leaves_the_result_of_another(tmp_path: Path) -
     nobody = shard(tmp_path / "three", Y, **failed)
     assert main([str(one), str(nobody), f"--out={out}"]) == 1
     assert kinds_of(out) == {A: "failed"}
+
+
+def test_each_machine_is_promoted_by_its_own_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard(tmp_path / "one", X, entry("a"), kind="pass")
+    shard(tmp_path / "two", Y, entry("a", machine=Y, slower=2), kind="regressed")
+    assert promoted(tmp_path, code=4) == {}
+    assert f"1 case of {tmp_path / 'out/baseline.json'} regressed ({A} on {Y});" in (
+        capsys.readouterr().err
+    )
+    history = tmp_path / "history"
+    entries = promoted(tmp_path, "--accept=*=mask fixed", f"--history={history}", code=0)
+    files = history.glob("*/*.json")
+    kept = {key_of(one).fingerprint: one for path in files for one in store.load_all(path)}
+    for found in (entries, kept):
+        assert "accepted" not in record_of(found[X])
+        (accepted,) = record_of(found[Y])["accepted"]
+        assert (accepted["kind"], accepted["reason"]) == ("regressed", "mask fixed")
+
+
+def test_a_failure_on_one_machine_promotes_the_result_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shard(tmp_path / "one", X, entry("a"))
+    said: Dict[str, Any] = {"outcomes": {A: "failed"}, "exit_code": 1}
+    shard(tmp_path / "two", Y, entry("a", machine=Y), **said)
+    history = tmp_path / "history"
+    assert set(promoted(tmp_path, f"--history={history}", code=1)) == {X}
+    assert f"1 failed, whose entries stay as they were: {A} on {Y}" in capsys.readouterr().out
+    assert len(list(history.glob("*/*.json"))) == 1
+
+
+def test_verdicts_without_a_machine_are_of_every_one(tmp_path: Path) -> None:
+    both = [entry("a"), entry("a", machine=Y, slower=2)]
+    shard(tmp_path / "one", X, *both, kind="regressed", machines={})
+    shard(tmp_path / "two", X, entry("b"))
+    assert promoted(tmp_path, code=4) == {}
 
 
 def test_each_machine_is_compared_with_its_own_entry(tmp_path: Path) -> None:
