@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Match, Optional, Sequence, Tuple
 
 from ipubench.plugins.record.text import counted
 
@@ -26,7 +26,7 @@ SECONDS = {word: seconds for seconds, words in WORDS.items() for word in words.s
 MILLISECOND = 1e-3
 SHORT = 2  # letters; longer words may be written in capitals
 _LONGEST_FIRST = sorted(SECONDS, key=len, reverse=True)
-# After "/" and "per" it is a rate; after "?" a flag of a regular expression, or no certain letter.
+# After "/" and "per" it is a rate; after "?" no certain word, as of the "s" in "m?s".
 TIME = re.compile(
     r"(?P<rate>/\s*|\bper\s+)?(?<![A-Za-z\u00b5\u03bc'?])(?P<word>(?i:{long})|{short})(?![A-Za-z0-9])".format(
         long="|".join(word for word in _LONGEST_FIRST if len(word) > SHORT),
@@ -37,6 +37,12 @@ RATE = re.compile(r"([A-Za-z][A-Za-z _-]*?)\s*/\s*s(ec(onds?)?)?\b")
 BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 # The parts of a regular expression among which a bracket may be no group.
 PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?P<other>\?(?!P<))?|\)", re.DOTALL)
+# What opens a group beyond "(": its name, flags, or what must stand before or after.
+OPENING = r"\(\?(?:P<\w+>|[A-Za-z-]*[:)]|<?[=!])"
+# What stands in a regular expression for something else than itself.
+NO_TEXT = re.compile(rf"\\(?P<escaped>.)|{OPENING}", re.DOTALL)
+# How often something other than a letter is there; brackets may end between them.
+QUANTIFIED = re.compile(r"(?<![A-Za-z\u00b5\u03bc)\]])([)\]]*)[?*+]+")
 
 
 class MetricError(ValueError):
@@ -154,5 +160,13 @@ def _sides(regexp: str) -> Tuple[str, str]:
 
 
 def _plain(regexp: str) -> str:
-    """Return a regular expression without backslashes: ``\\/`` is a slash, ``\\s`` no letter."""
-    return re.sub(r"\\(.)", lambda match: " " if match[1].isalnum() else match[1], regexp)
+    """Return the text of a regular expression: ``\\/`` is a slash, ``\\s?`` and ``(?:`` are blanks.
+
+    The ``?`` of a letter stays: a word with a letter that may be missing is no certain one.
+    """
+
+    def text(found: Match[str]) -> str:
+        character = found["escaped"] or ""
+        return " " if character.isalnum() or character in "?*+" else character
+
+    return QUANTIFIED.sub(r"\1 ", NO_TEXT.sub(text, regexp))
