@@ -20,11 +20,12 @@ from ipubench.plugins.baseline.run_facts import (
     in_time,
     worst_run,
 )
-from ipubench.plugins.record.text import counted, percent
+from ipubench.plugins.record.text import counted, cut_middle, percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, MISSING, noisier
 
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
 MOST_NOISY = 5  # cases named
+MOST_JOINED = 300  # characters of what many shards were compared with
 EXIT_UNUSABLE = 4
 
 
@@ -231,7 +232,8 @@ def headline(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     numbers = [f"{count} {kind}" for kind, count in counts(rows).items()]
     text = f"{counted(len(rows), 'case')}: {', '.join(numbers) or 'none'}"
     if report.baseline:
-        text += f", against {report.baseline} ({report.gate})"
+        baseline, gate = (cut_middle(one, MOST_JOINED) for one in (report.baseline, report.gate))
+        text += f", against {baseline} ({gate})"
     return text + _of_the_runs(report)
 
 

@@ -15,6 +15,7 @@ from ipubench.plugins.baseline.rows import (
 )
 from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.text import (
+    cut_middle,
     minute_of,
     number_text,
     percent,
@@ -29,6 +30,7 @@ from ipubench.plugins.web.templates import render
 LARGEST = 60_000
 LARGEST_ENVIRONMENT = 5_000
 MOST_PROBLEMS = 20  # of runs
+MOST_COMMAND = 1000  # characters: a command line may name a thousand cases
 MARKS = {
     "regressed": "🔴",
     "failed": "🔴",
@@ -63,7 +65,7 @@ def markdown(report: Report) -> str:
             "count": len(rows),
             "published": list(map(str.strip, published.last_lines(report.document["benchmarks"]))),
             "started": "" if report.started is None else minute_of(report.started),
-            "command": report.command,
+            "command": cut_middle(report.command, MOST_COMMAND),
             "environment": _environment(report),
             "left": LEFT,
         }

@@ -224,6 +224,22 @@ def test_the_summary_of_any_run_fits_a_comment() -> None:
     assert text.count("<details>") == text.count("</details>")
 
 
+def test_the_summary_shows_what_changed_beside_a_long_command_line_and_many_baselines() -> None:
+    case = benchmark("a")
+    report = Report(
+        document([case]),
+        {case["fullname"]: verdict("regressed", 100, -0.2)},
+        command="pytest " + " ".join(f"bench_x.py::bench_x[case-{n:04d}]" for n in range(3000)),
+        baseline=" | ".join(f"shards/{n:04d}/baselines/main.json" for n in range(3000)),
+        gate=" | ".join(f"gate {n}.0%" for n in range(3000)),
+    )
+    text = markdown(report)
+    assert len(text.encode()) <= 10_000
+    assert text.count("<code>a</code>") == 2  # in the table of changes, and in that of all cases
+    assert "- command: <code>pytest bench" in text and "case-2999" in text
+    assert "shards/0000" in text and "2999/baselines/main.json" in text
+
+
 def nasty() -> Report:
     case = benchmark(NASTY)
     record_of(case)["versions"][NASTY] = NASTY
