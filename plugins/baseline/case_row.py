@@ -6,7 +6,8 @@ import math
 from typing import Any, Dict, List, Optional, Tuple
 
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
-from ipubench.plugins.gate.metric_verdict import log_cost
+from ipubench.plugins.gate.countable import comparable, decisive
+from ipubench.plugins.gate.metric_verdict import log_cost, typical
 from ipubench.plugins.record.record import (
     THROUGHPUT,
     clean_rounds,
@@ -16,7 +17,7 @@ from ipubench.plugins.record.record import (
     rounds_of,
     spread_of,
 )
-from ipubench.plugins.record.statistics import median
+from ipubench.plugins.record.statistics import Throughput, median, quantile_interval
 
 #: A point of a latency over the load.
 LOAD_POINT: Dict[str, Any] = {
@@ -104,6 +105,7 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     name = str(record.get("name") or identifier.rstrip("]") or nodeid)
     processes = processes_of(benchmark) if record else []
     canaries = [value for process in processes for value in process["canaries"]]
+    shown = {**record, "throughput": throughput_of(benchmark)}
     return {
         "id": nodeid,
         "name": name,
@@ -114,13 +116,41 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         "engine": ran_by(record),
         "instances": config.get("instances", 1) if record else None,
         "series": "-".join(word for word in name.split("-") if word != f"bs{batch_size}"),
-        **{key: dig(record, *place) for _, key, place in COLUMNS if place is not None},
-        "spread": spread_of(record),
+        **{key: dig(shown, *place) for _, key, place in COLUMNS if place is not None},
+        "spread": shown["throughput"].get("spread"),
         "processes": len(processes) or None,
         "canary_ms": 1000 * median(canaries) if canaries else None,
         "implausible": bool(record.get("implausible")),
         "load": load_points(dig(record, "finish", "load")),
     }
+
+
+def throughput_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the throughput of a case with its interval and spread, as a record holds it.
+
+    Of one process it is the record's own. Of several it is what a comparison shows of those that
+    decide, with the 95% interval between them; mean, min and max are of all their rounds.
+    """
+    record = record_of(benchmark)
+    processes = processes_of(benchmark) if record else []
+    own = dig(record, "throughput") or {}
+    if len(processes) < 2:
+        return {**own, "spread": spread_of(record)}
+    deciding = decisive(comparable(processes) or processes)
+    each = [Throughput.of(one["seconds"], one["items_per_round"]) for one in deciding]
+    rates = [one["items_per_round"] / value for one in deciding for value in one["seconds"]]
+    low, high = each[0].low, each[0].high
+    if len(each) > 1:
+        low, high = quantile_interval([one.median for one in each])
+    whole = Throughput(
+        median=typical(deciding, THROUGHPUT),
+        low=low,
+        high=high,
+        mean=math.fsum(rates) / len(rates),
+        min=min(rates),
+        max=max(rates),
+    )
+    return {**own, **vars(whole), "spread": whole.spread}
 
 
 def load_points(load: Any) -> List[Dict[str, Any]]:

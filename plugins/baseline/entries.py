@@ -18,8 +18,8 @@ from typing import (
 )
 
 from ipubench.fixtures.case.errors import some_of
-from ipubench.plugins.gate.countable import is_clean, lost_words
-from ipubench.plugins.gate.rule import LEAST_FRESH, Rule, judge
+from ipubench.plugins.gate.countable import LEAST_FRESH, is_clean, lost_words
+from ipubench.plugins.gate.rule import Rule, judge
 from ipubench.plugins.record.record import (
     NAMESPACE,
     THROUGHPUT,

@@ -24,6 +24,8 @@ from ipubench.plugins.record.text import counted, cut_middle, percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, MISSING, noisier
 
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
+#: What a row says of the throughput.
+THROUGHPUT_KEYS = ("throughput", "low", "high", "mean", "min", "max", "spread")
 MOST_NOISY = 5  # cases named
 MOST_JOINED = 300  # characters of what many shards were compared with
 EXIT_UNUSABLE = 4
@@ -163,8 +165,10 @@ class Report:
         # What tells the case of one machine from that of another.
         machine = name[len(benchmark["fullname"]) :]
         row.update(id=name, name=row["name"] + machine, series=row["series"] + machine)
-        if row["throughput"] is not None and verdict.get("now") is not None:
-            row["throughput"] = verdict["now"]  # what a table shows of a judged case was compared
+        now = verdict.get("now") if verdict.get("in_turns") else None
+        if row["throughput"] is not None and now is not None:
+            # Pairs were compared, which the document does not have: their interval is not known.
+            row.update(dict.fromkeys(THROUGHPUT_KEYS), throughput=now)
         return {
             **row,
             "kind": kind,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
+from ipubench.plugins.baseline.case_row import throughput_of
 from ipubench.plugins.baseline.entries import Benchmark, key_of
-from ipubench.plugins.record.record import processes_of, record_of, spread_of
+from ipubench.plugins.record.record import processes_of, record_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import (
     cut_middle,
@@ -52,13 +53,13 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
             ("  case", "throughput", "unit", "±", "processes", "measured (UTC)")
         ]
         for benchmark in entries:
-            record = record_of(benchmark)
+            record, rate = record_of(benchmark), throughput_of(benchmark)
             rows.append(
                 (
                     f"  {record['name']}",
-                    short_number(record["throughput"]["median"]),
-                    record["throughput"]["unit"],
-                    share_text(spread_of(record)) or "-",
+                    short_number(rate["median"]),
+                    rate["unit"],
+                    share_text(rate["spread"]) or "-",
                     str(len(processes_of(benchmark))),
                     when(record["time"]),
                 )
@@ -69,7 +70,7 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
 def details(benchmark: Benchmark) -> Iterator[str]:
     """Yield all that matters of one entry."""
     record = record_of(benchmark)
-    rate = record["throughput"]
+    rate = throughput_of(benchmark)
     facts = {
         "machine": key_of(benchmark).fingerprint,
         "configuration": record["config_hash"],

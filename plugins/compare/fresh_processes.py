@@ -11,8 +11,7 @@ import pytest
 
 from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.compare.policy import policy_of
-from ipubench.plugins.gate.countable import given_up
-from ipubench.plugins.gate.rule import LEAST_FRESH
+from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.processes.fresh import measure_again
 from ipubench.plugins.processes.worker import workers_in_turns
 from ipubench.plugins.record.record import record_of, rounds_of, was_disturbed

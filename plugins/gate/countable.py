@@ -10,6 +10,8 @@ from ipubench.plugins.record.text import percent
 
 #: So many disturbed processes one after the other: the machine is not ours, and no more follow.
 MOST_DISTURBED = 3
+#: Fresh processes that decide without the session's own.
+LEAST_FRESH = 3
 
 
 def comparable(processes: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
@@ -20,6 +22,15 @@ def comparable(processes: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     clean = [sample for sample in processes if is_clean(sample)]
     copy = usual_copy(clean)
     return [one for one in clean if same_copy(one, copy)]
+
+
+def decisive(processes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return the processes that decide: the fresh ones, where there are enough of them.
+
+    The session's own has measured other cases before, which may change its speed.
+    """
+    fresh = [sample for sample in processes if sample["fresh"]]
+    return fresh if len(fresh) >= LEAST_FRESH else processes
 
 
 def usual_copy(processes: Sequence[Dict[str, Any]]) -> Optional[float]:

@@ -23,7 +23,9 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.plugins.gate.countable import (
+    LEAST_FRESH,
     comparable,
+    decisive,
     given_up,
     is_clean,
     lost_words,
@@ -62,7 +64,6 @@ DETECTABLE_CHANGE = 0.05
 #: At which a change must be certain, in one look at one metric of one case, and of all cases
 #: together. A case has several looks; scripts/gate_study shows what this comes to.
 LEVEL, LEVEL_OF_ALL = 0.002, 0.025
-LEAST_FRESH = 3
 TIME_OVER = "its share of --gate-time was over before the answer was clear"
 #: Returns None where the time is over.
 Measure = Callable[[int], Optional[Dict[str, Any]]]
@@ -140,7 +141,7 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
     rule has. None where throughput is not judged, or no process of the baseline may be judged by.
     """
     threshold = rule.thresholds.get(THROUGHPUT, math.inf)
-    stored = _decisive(comparable(processes_of(before)))
+    stored = decisive(comparable(processes_of(before)))
     costs = _log_costs(stored, THROUGHPUT)
     if not costs or not math.isfinite(threshold):
         return None
@@ -174,7 +175,7 @@ class _Comparison:
         processes = processes_of(now)
         self.own = processes[0]
         self.fresh = [sample for sample in processes if sample["fresh"]]
-        self.now = _decisive(list(filter(self._counts, processes)))
+        self.now = decisive(list(filter(self._counts, processes)))
         self.kinds: Dict[str, str] = {}  # by metric; '' where there is none yet
         self.reasons: List[str] = []
 
@@ -254,7 +255,7 @@ class _Comparison:
     def _can_judge(self, metric: str) -> bool:
         if not math.isfinite(self.rule.thresholds.get(metric, math.inf)):
             return False
-        sides = (_decisive(self.before), [self.own])
+        sides = (decisive(self.before), [self.own])
         there = all(self._log_costs(side, metric) for side in sides)
         if not there:
             self._leave_out(metric)
@@ -271,13 +272,13 @@ class _Comparison:
     def _screening_side(self, metric: str) -> List[Dict[str, Any]]:
         # A session that measured other cases before holds more memory than a fresh process: the
         # baseline's own, which may have measured more of them, would clear what has grown.
-        return _decisive(self.before) if metric == "peak_memory" else self.before
+        return decisive(self.before) if metric == "peak_memory" else self.before
 
     def _metric_rule(
         self, metric: str, side: Optional[Sequence[Dict[str, Any]]] = None
     ) -> MetricRule:
         """Return a metric's rule against ``side``, else against the processes that decide."""
-        log_costs = self._log_costs(_decisive(self.before) if side is None else side, metric)
+        log_costs = self._log_costs(decisive(self.before) if side is None else side, metric)
         threshold = self.rule.thresholds.get(metric, math.inf)
         return MetricRule(metric, log_costs, threshold, self.rule.level)
 
@@ -288,7 +289,7 @@ class _Comparison:
             self._metric_verdict(THROUGHPUT),
             [self._metric_verdict(name) for name in self.kinds if name != THROUGHPUT],
             self.record["throughput"]["unit"],
-            (len(_decisive(self.before)), len(self.now)),
+            (len(decisive(self.before)), len(self.now)),
             math.expm1(self._metric_rule(THROUGHPUT).allowed(log_costs)),
             self.reasons,
         )
@@ -299,7 +300,7 @@ class _Comparison:
             metric,
             self.kinds.get(metric, UNJUDGED) or INCONCLUSIVE,
             rule.effect(self._log_costs(self.now, metric)),
-            typical(_decisive(self.before), metric),
+            typical(decisive(self.before), metric),
             typical(self.now, metric),
             rule.threshold,
         )
@@ -308,15 +309,6 @@ class _Comparison:
 def _log_costs(side: Sequence[Dict[str, Any]], metric: str, canary: bool = True) -> List[float]:
     found = (log_cost(sample, metric, canary) for sample in side)
     return [value for value in found if value is not None]
-
-
-def _decisive(processes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the processes that decide: the fresh ones, where there are enough of them.
-
-    The session's own has measured other cases before, which may change its speed.
-    """
-    fresh = [sample for sample in processes if sample["fresh"]]
-    return fresh if len(fresh) >= LEAST_FRESH else processes
 
 
 def _canary_kind(record: Dict[str, Any]) -> str:

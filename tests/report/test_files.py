@@ -16,8 +16,10 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.plugins.baseline.case_row import framework_name
+from ipubench.plugins.baseline.entries import differences
 from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts, headline
+from ipubench.plugins.baseline.show import details, overview
 from ipubench.plugins.record.record import record_of, with_processes
 from ipubench.plugins.report import files
 from ipubench.plugins.report.__main__ import main
@@ -177,6 +179,40 @@ def test_bencher_metric_format(report: Report) -> None:
             assert len(name) <= 64
             assert "value" in metric and set(metric) <= {"value", "lower_value", "upper_value"}
             assert all(isinstance(value, (int, float)) for value in metric.values())
+
+
+def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> None:
+    fresh = [benchmark("a", seed=seed, rate=80 + seed) for seed in range(3)]
+    case = with_processes(benchmark("a", rate=100), fresh)
+    before = with_processes(benchmark("a", rate=100))
+    (found,) = differences([before], [case], 0.05)
+    report = Report(document([case]), {case["fullname"]: found.verdict.as_dict()})
+    (row,) = csv.DictReader(io.StringIO(csv_with_verdicts(report)))
+    now = float(row["now (items/s)"])
+    low, high = (float(row[f"throughput {end} (items/s)"]) for end in ("low", "high"))
+    assert float(row["throughput (items/s)"]) == now == pytest.approx(81, rel=0.02)
+    medians = sorted(record_of(one)["throughput"]["median"] for one in fresh)
+    assert [low, high] == pytest.approx([medians[0], medians[-1]])
+    for figure in ("mean", "min", "max"):
+        assert float(row[f"throughput {figure} (items/s)"]) < 90
+    (stored,) = csv.DictReader(io.StringIO(EXPORTS["csv"](report.document)))
+    assert stored["throughput (items/s)"] == row["throughput (items/s)"]
+    (measures,) = json.loads(EXPORTS["bencher"](report.document)).values()
+    assert measures["throughput"] == {"value": now, "lower_value": low, "upper_value": high}
+    (listed,) = json.loads(EXPORTS["github-action-benchmark"](report.document))
+    assert listed["value"] == now
+    assert float(listed["range"][2:]) == pytest.approx((high - low) / 2, rel=1e-3)
+    cells = list(overview([case]))[-1].split()
+    assert cells[1:4] == [f"{now:.2f}", "images/s", f"{(high - low) / 2 / now:.1%}"]
+    assert f"({low:.2f} to {high:.2f})" in "\n".join(details(case))
+
+
+def test_where_pairs_were_compared_no_other_interval_stands_beside_their_figure() -> None:
+    case = benchmark("a", rate=100)
+    pairs = {**verdict("regressed", 80, -0.2), "in_turns": True}
+    (row,) = Report(document([case]), {case["fullname"]: pairs}).rows()
+    assert row["throughput"] == 80
+    assert [row[key] for key in ("low", "high", "mean", "min", "max", "spread")] == 6 * [None]
 
 
 def test_a_reused_compilation_has_no_time_of_its_own() -> None:
