@@ -20,8 +20,11 @@ from ipubench.plugins.baseline.entries import (
     complete,
     differences,
     exit_code,
+    function_of,
     gone,
     key_of,
+    names_of,
+    short_names,
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import KINDS, RunFacts, in_time, superseded, worst_run
@@ -234,13 +237,19 @@ def diff(args: Namespace) -> int:
         print_json([difference.as_dict() for difference in found])
         return code
     rows = [("case", "before", "now", "change", "interval", "verdict")]
-    for difference in found:
+    called = names_of(one.place for one in found)
+    machines = [called[one.place][len(one.nodeid) :] for one in found]
+    names = short_names(
+        (one.name + machine, function_of(one.nodeid), called[one.place])
+        for one, machine in zip(found, machines)
+    )
+    for name, difference in zip(names, found):
         verdict = difference.verdict
         known = math.isfinite(verdict.change)
         interval = f"{percent(verdict.low, sign=True)} to {percent(verdict.high, sign=True)}"
         rows.append(
             (
-                difference.name,
+                name,
                 short_number(verdict.before),
                 short_number(verdict.now),
                 percent(verdict.change, sign=True),
@@ -256,7 +265,7 @@ def diff(args: Namespace) -> int:
     for difference in found:
         if difference.verdict.reasons:
             reasons = "; ".join(difference.verdict.reasons)
-            print(f"  {difference.verdict.kind}: {difference.nodeid}: {reasons}")
+            print(f"  {difference.verdict.kind}: {called[difference.place]}: {reasons}")
     if code == EXIT_NOTHING_COMPARED:
         print("  nothing was compared, so the gate says nothing (exit code 6)")
     return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from dataclasses import dataclass
 from typing import (
     AbstractSet,
@@ -83,6 +84,24 @@ def names_of(places: Iterable[Place]) -> Dict[Place, str]:
         else nodeid
         for nodeid, machine in known
     }
+
+
+def function_of(nodeid: str) -> str:
+    """Return the name of a case's bench function."""
+    return nodeid.partition("::")[2].partition("[")[0]
+
+
+def short_names(cases: Iterable[Tuple[str, str, str]]) -> List[str]:
+    """Return what a list calls cases, of each of which it is given the name, function and id.
+
+    The name; of equal names each with its function, and the id where these are equal too.
+    """
+    known = [(name, f"{function} {name}", full) for name, function, full in cases]
+    counts = [collections.Counter(names) for names in zip(*known)]
+    return [
+        next((name for name, count in zip(names, counts) if count[name] == 1), names[-1])
+        for names in known
+    ]
 
 
 def measured(results: SessionResults) -> List[Benchmark]:
@@ -237,9 +256,14 @@ class Difference:
     verdict: Verdict
     machine: str = ""  # on which the case was measured; '' of one that is missing
 
+    @property
+    def place(self) -> Place:
+        """Which case it is, and on which machine."""
+        return self.nodeid, self.machine
+
     def as_dict(self) -> Dict[str, Any]:
         """Return JSON values."""
-        return {"case": self.nodeid, **self.verdict.as_dict()}
+        return {"case": self.nodeid, "machine": self.machine, **self.verdict.as_dict()}
 
 
 def differences(

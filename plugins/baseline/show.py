@@ -6,7 +6,7 @@ import textwrap
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ipubench.plugins.baseline.case_row import throughput_of
-from ipubench.plugins.baseline.entries import Benchmark, key_of
+from ipubench.plugins.baseline.entries import Benchmark, function_of, key_of, short_names
 from ipubench.plugins.record.record import processes_of, record_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import (
@@ -52,11 +52,14 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
         rows: List[Tuple[str, ...]] = [
             ("  case", "throughput", "unit", "±", "processes", "measured (UTC)")
         ]
-        for benchmark in entries:
+        nodeids = [benchmark["fullname"] for benchmark in entries]
+        names = [record_of(benchmark)["name"] for benchmark in entries]
+        names = short_names(zip(names, map(function_of, nodeids), nodeids))
+        for name, benchmark in zip(names, entries):
             record, rate = record_of(benchmark), throughput_of(benchmark)
             rows.append(
                 (
-                    f"  {record['name']}",
+                    f"  {name}",
                     short_number(rate["median"]),
                     rate["unit"],
                     share_text(rate["spread"]) or "-",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from ipubench.plugins.baseline.case_row import environment
+from ipubench.plugins.baseline.entries import short_names
 from ipubench.plugins.baseline.rows import (
     CHANGED,
     Report,
@@ -49,7 +50,7 @@ CUT = ("rows", "profiles", "changed")
 
 def markdown(report: Report) -> str:
     """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
-    rows = report.rows()
+    rows = _named(report.rows())
     changed = by_change([row for row in rows if row["kind"] in CHANGED])
     worst = by_change(rows)[0]["kind"] if rows else ""
     return _fitting(
@@ -70,6 +71,12 @@ def markdown(report: Report) -> str:
             "left": LEFT,
         }
     )
+
+
+def _named(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return the rows with names that tell them apart: of equal ones each has its function."""
+    names = short_names((row["name"], row["function"], row["id"]) for row in rows)
+    return [{**row, "name": name} for row, name in zip(rows, names)]
 
 
 def _fitting(values: Dict[str, Any]) -> str:

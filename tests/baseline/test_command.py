@@ -601,6 +601,25 @@ def test_diff_takes_the_entry_of_the_same_machine_and_configuration(shell: Shell
     assert found["change"] == pytest.approx(0)
 
 
+def other(function: str, case: Benchmark) -> Benchmark:
+    """Return the case of this name of another bench function."""
+    name = record_of(case)["name"]
+    return {**case, "fullname": f"{function}.py::{function}[{name}]"}
+
+
+def test_cases_of_one_name_are_told_apart_by_their_functions_and_machines(shell: Shell) -> None:
+    cases = [entry("a"), entry("a", machine="cpu/y"), entry("b"), other("bench_z", entry("b"))]
+    shell.store("main", *cases, entry("c"))
+    rows = shell("diff", "main", "main").assert_code(0).lines
+    names = [row.rsplit(maxsplit=8)[0] for row in rows if " not judged" in row][:5]
+    assert names == ["a on cpu/x", "a on cpu/y", "bench_x b", "c", "bench_z b"]
+    found = [(one["case"], one["machine"]) for one in shell.json("diff", "main", "main")]
+    assert found.count((A, "cpu/x")) == found.count((A, "cpu/y")) == 1
+    shown = shell("show", "main").assert_code(0)
+    for name in ("  bench_x b ", "  bench_z b ", "  c "):
+        shown.line(name)
+
+
 # export
 
 

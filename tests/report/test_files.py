@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import os
@@ -274,6 +275,27 @@ def test_the_summary_shows_what_changed_beside_a_long_command_line_and_many_base
     assert text.count("<code>a</code>") == 2  # in the table of changes, and in that of all cases
     assert "- command: <code>pytest bench" in text and "case-2999" in text
     assert "shards/0000" in text and "2999/baselines/main.json" in text
+
+
+def test_the_summary_names_the_function_of_cases_of_one_name() -> None:
+    training = "bench_training/bench_cnn_torch.py::bench_cnn_torch"
+    cases = [
+        benchmark("a"),
+        benchmark("b"),
+        benchmark("b", "bench_inference/bench_cnn_tensorflow.py::bench_cnn_tensorflow"),
+        benchmark("c"),
+        benchmark("c", training),
+    ]
+    found = {case["fullname"]: verdict("regressed", 100, -0.2) for case in cases}
+    text = html.unescape(markdown(Report(document(cases), found)))
+    assert re.findall("regressed [|] <code>(.*?)</code>", text) == [
+        "a",
+        "bench_cnn_torch b",
+        "bench_cnn_tensorflow b",
+        cases[3]["fullname"],
+        f"{training}[c]",
+    ]
+    assert text.count("<code>bench_cnn_torch b</code>") == 2
 
 
 def nasty() -> Report:
