@@ -9,6 +9,8 @@ from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.plugins.gate.countable import comparable, decisive
 from ipubench.plugins.gate.metric_verdict import log_cost, typical
 from ipubench.plugins.record.record import (
+    COMPILED,
+    REUSED,
     THROUGHPUT,
     clean_rounds,
     processes_of,
@@ -56,8 +58,8 @@ COLUMNS: Tuple[Tuple[str, str, Optional[Tuple[str, ...]]], ...] = (
     ("latency p99 (ms)", "p99_ms", ("latency", "p99_ms")),
     ("latency samples", "latency_samples", ("latency", "samples")),
     ("latency source", "latency_source", ("latency", "source")),
-    ("build (s)", "build_seconds", ("build_seconds",)),
-    ("compile (s)", "compile_seconds", ("compile_seconds",)),
+    ("build (s)", "build_seconds", None),
+    ("compile (s)", "compile_seconds", None),
     ("compile", "compile", ("compile",)),
     ("first step (s)", "first_step_seconds", ("first_step_seconds",)),
     ("rounds", "rounds", ("rounds", "count")),
@@ -117,6 +119,7 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         "instances": config.get("instances", 1) if record else None,
         "series": "-".join(word for word in name.split("-") if word != f"bs{batch_size}"),
         **{key: dig(shown, *place) for _, key, place in COLUMNS if place is not None},
+        **compilation_of(record),
         "spread": shown["throughput"].get("spread"),
         "processes": len(processes) or None,
         "canary_ms": 1000 * median(canaries) if canaries else None,
@@ -151,6 +154,18 @@ def throughput_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         max=max(rates),
     )
     return {**own, **vars(whole), "spread": whole.spread}
+
+
+def compilation_of(record: Dict[str, Any]) -> Dict[str, Optional[float]]:
+    """Return the seconds of building and compiling, None where a record's 0 s mean nobody knows.
+
+    So it is of a network that was compiled before, and of code that builds and compiles by itself.
+    """
+    how = record.get("compile")
+    return {
+        "build_seconds": record.get("build_seconds") if how in (*COMPILED, REUSED) else None,
+        "compile_seconds": record.get("compile_seconds") if how in COMPILED else None,
+    }
 
 
 def load_points(load: Any) -> List[Dict[str, Any]]:
@@ -203,7 +218,7 @@ def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
                 "rates": [items / value for value in process["seconds"]],
                 "canaries_ms": [1000 * value for value in process["canaries"]],
                 "p99_ms": process.get("latency_p99_ms"),
-                "compile_seconds": process.get("compile_seconds"),
+                "compile_seconds": compilation_of(process)["compile_seconds"],
                 "compile": process.get("compile"),
                 "memory_bytes": process.get("memory_bytes"),
             }

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ipubench.plugins.baseline.case_row import throughput_of
 from ipubench.plugins.baseline.entries import Benchmark, function_of, key_of, short_names
-from ipubench.plugins.record.record import processes_of, record_of
+from ipubench.plugins.record.record import COMPILED, processes_of, record_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import (
     cut_middle,
@@ -89,7 +89,9 @@ def details(benchmark: Benchmark) -> Iterator[str]:
             f"{name} {short_number(record['latency'][f'{name}_ms'])} ms"
             for name in ("p50", "p90", "p99")
         ),
-        "compilation": f"{record['compile_seconds']:.1f} s ({record['compile']})",
+        "compilation": f"{record['compile_seconds']:.1f} s ({record['compile']})"
+        if record["compile"] in COMPILED
+        else record["compile"],
     }
     for one in record.get("accepted", ()):
         change = f"{percent(one['change'], sign=True)}, " if one.get("change") is not None else ""

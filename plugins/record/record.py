@@ -24,6 +24,8 @@ NAMESPACE = "ipubench"
 PLAIN_ENGINES = ("", "eager", "tensorflow", "poptorch", "popart", "tensorflow-ipu")
 # How a record says that a case compiled by itself, or took what an earlier run had compiled.
 COMPILED = ("fresh", "cached")
+# The same of what an earlier case of the run had compiled.
+REUSED = "reused"
 # A case that claims more than this share of the measured peak did not do its work.
 LARGEST_CREDIBLE_SHARE = 1.25
 
@@ -107,7 +109,7 @@ def compile_text(record: Mapping[str, Any]) -> str:
     """
     if record["compile"] in COMPILED:
         return f"{record['compile_seconds']:.1f}"
-    return "reused" if record["compile"] == "reused" else ""
+    return REUSED if record["compile"] == REUSED else ""
 
 
 def ran_by(record: Dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from ipubench.plugins.baseline.rows import (
     counts,
 )
 from ipubench.plugins.baseline.run_facts import BAD
-from ipubench.plugins.record.record import COMPILED, compile_text, record_of
+from ipubench.plugins.record.record import compile_text, record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
@@ -169,9 +169,7 @@ def _cells(row: Dict[str, Any]) -> Dict[str, Tuple[str, str]]:
 def _sortable(row: Dict[str, Any], key: str) -> str:
     """Return what a column sorts a row by: nothing where the cell has no number."""
     value = row[key]
-    if value is None or (key == "compile_seconds" and row["compile"] not in COMPILED):
-        return ""
-    return str(value)
+    return "" if value is None else str(value)
 
 
 def _chart_row(row: Dict[str, Any]) -> Dict[str, Any]:

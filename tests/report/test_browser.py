@@ -349,9 +349,12 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
     assert text.count("above the peak seen") == 1
 
 
-def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["reused", "none"])
+def test_a_run_without_a_baseline_has_no_empty_charts(
+    browser: Browser, tmp_path: Path, how: str
+) -> None:
     path = tmp_path / "plain.html"
-    path.write_text(page(Report(document([benchmark("a", compile="reused")]))), encoding="utf-8")
+    path.write_text(page(Report(document([benchmark("a", compile=how)]))), encoding="utf-8")
     browser.open(path.as_uri())
     hidden = "Array.from(document.querySelectorAll('.chart'), e => e.hidden ? '' : e.id).join(' ')"
     assert str(browser.evaluate(hidden)).split() == ["latency", "share", "roofline"]
@@ -362,7 +365,11 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
     )
     cell = f"document.querySelector('#table tbody tr').cells[{column}]"
     assert browser.evaluate(f"{cell}.dataset.value") == ""
-    assert browser.evaluate(f"{cell}.innerText") == "reused"
+    shown = "reused" if how == "reused" else ""
+    assert browser.evaluate(f"{cell}.innerText") == shown
+    assert (
+        browser.evaluate("document.querySelector('#processes td:nth-child(6)').innerText") == shown
+    )
     assert browser.evaluate("document.getElementById('case').hidden") is False
 
 

@@ -16,7 +16,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.baseline.case_row import framework_name
+from ipubench.plugins.baseline.case_row import framework_name, process_rows, row_of
 from ipubench.plugins.baseline.entries import differences
 from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts, headline
@@ -124,7 +124,9 @@ def test_the_csv_holds_the_records(report: Report) -> None:
         assert row["case"] == case["fullname"]
         assert float(row["throughput (items/s)"]) == record["throughput"]["median"]
         assert float(row["latency p99 (ms)"]) == record["latency"]["p99_ms"]
-        assert float(row["compile (s)"]) == record["compile_seconds"]
+        fresh = record["compile"] == "fresh"
+        assert row["compile (s)"] == (str(record["compile_seconds"]) if fresh else "")
+        assert float(row["build (s)"]) == record["build_seconds"]
         assert float(row["share of peak (1)"]) == record["compute"]["share"]
         assert row["unit"] == record["throughput"]["unit"]
         assert int(row["batch size"]) == record["config"]["batch_size"]
@@ -221,6 +223,18 @@ def test_a_reused_compilation_has_no_time_of_its_own() -> None:
         EXPORTS["bencher"](document([benchmark("a", compile="reused")]))
     ).values()
     assert "build-time" not in measures
+
+
+@pytest.mark.parametrize("how", ["none", "within the command"])
+def test_no_time_to_compile_is_shown_where_nobody_knows_it(how: str) -> None:
+    case = with_processes(benchmark("a", compile=how))
+    row = row_of(case)
+    assert (row["build_seconds"], row["compile_seconds"]) == (None, None)
+    (process,) = process_rows(case)
+    assert process["compile_seconds"] is None
+    (cells,) = csv.DictReader(io.StringIO(EXPORTS["csv"](document([case]))))
+    assert (cells["build (s)"], cells["compile (s)"], cells["compile"]) == ("", "", how)
+    assert [line.split()[1:] for line in details(case) if "compilation" in line] == [how.split()]
 
 
 def test_pytest_benchmark_reads_its_own_format(report: Report, tmp_path: Path) -> None:
