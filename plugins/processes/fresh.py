@@ -155,38 +155,43 @@ def run_bounded(
     ``seconds`` None: it may take as long as it needs.
 
     Whatever ends the wait, an interruption included, the command and its process group are gone
-    when this returns or raises.
+    when this returns or raises. Raises ScratchError.
     """
-    try:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except OSError as error:  # this user may have no more processes, or the folder is gone
-        return 1, f"no process can be started: {error.strerror}"
-    try:
-        output = process.communicate(timeout=seconds)[0]
-    except subprocess.TimeoutExpired:
-        return None, _end(process).decode(errors="replace")
-    except BaseException:
-        _end(process)
-        raise
-    return process.returncode, output.decode(errors="replace")
+    # No pipe, whose end would wait for a server that a case has left behind.
+    with scratch.nameless_file() as output:
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:  # this user may have no more processes, or the folder is gone
+            return 1, f"no process can be started: {error.strerror}"
+        code: Optional[int] = None
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            _end(process)
+        except BaseException:
+            _end(process)
+            raise
+        # Such a server may still write, where the position that it shares with us is.
+        said = os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
+        return code, said.decode(errors="replace")
 
 
-def _end(process: subprocess.Popen[bytes]) -> bytes:
-    """Ask a process to end, kill its group after a while; return its output."""
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end, kill its group after a while."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_SECONDS)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    return process.communicate()[0]
+    process.wait()
 
 
 @contextlib.contextmanager

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -19,6 +21,17 @@ import os, pathlib, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
 print("child", child.pid, flush=True)
 time.sleep(300)
+"""
+
+# A server that a test has left running; the alarm ends it where nobody does.
+DAEMON = """
+import os, signal
+daemon = os.fork()
+if not daemon:
+    os.setsid()
+    signal.alarm(30)
+    signal.pause()
+print(daemon, flush=True)
 """
 
 
@@ -37,6 +50,18 @@ def test_what_a_process_says_and_how_it_ends() -> None:
     code, output = fresh.run_bounded([sys.executable, "-c", program], ".", os.environ, seconds=60)
     assert code == 7
     assert sorted(output.split()) == ["err", "out"]
+
+
+@pytest.mark.parametrize(("end", "seconds", "code"), [("", 60, 0), ("signal.pause()", 2, None)])
+def test_nobody_waits_for_a_server_that_a_process_leaves_running(
+    end: str, seconds: float, code: Optional[int]
+) -> None:
+    command = [sys.executable, "-c", DAEMON + end]
+    found, output = fresh.run_bounded(command, ".", os.environ, seconds)
+    pid = int(output)
+    assert is_running(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert found == code
 
 
 def test_zero_values_and_one_line_per_failure(project: Project, tmp_path: Path) -> None:
