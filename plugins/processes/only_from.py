@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Dict, List, Optional
+import sysconfig
+from typing import Dict, List, Optional, Tuple
 
 #: Folders of the project, by the names that their modules have with and without the package.
 TOP = ("ipubench", "conftest", "fixtures", "models", "plugins")
 BENCHMARKS = "bench_"
 USAGE_ERROR = 4
 INSTEAD_OF = "--instead-of="
-#: Folders of an environment, which may lie within a checkout.
+#: Folders of an environment, which may lie within a checkout, as the whole environment may.
 INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -38,7 +39,7 @@ def loaded() -> Dict[str, str]:
 
 def strangers(folder: str, modules: Dict[str, str]) -> List[str]:
     """Return in words which modules come from outside the folder, links followed."""
-    inside = os.path.join(os.path.realpath(folder), "")
+    inside = _within(folder)
     return [
         f"{name} comes from {file}, outside {folder}"
         for name, file in modules.items()
@@ -48,14 +49,27 @@ def strangers(folder: str, modules: Dict[str, str]) -> List[str]:
 
 def of_checkout(here: str) -> Dict[str, str]:
     """Return the file of each module from a checkout, but for those installed inside it."""
-    inside = os.path.join(os.path.realpath(here), "")
+    inside = _within(here)
+    environment = _of_environment(inside)
     found = {}
     for name, module in sorted(sys.modules.items()):
         file = os.path.realpath(getattr(module, "__file__", None) or os.sep)
         installed = set(INSTALLED) & set(file[len(inside) :].split(os.sep))
-        if file.startswith(inside) and not installed:
+        if file.startswith(inside) and not installed and not file.startswith(environment):
             found[name] = file
     return found
+
+
+def _of_environment(inside: str) -> Tuple[str, ...]:
+    """Return the folders of this interpreter that lie in a checkout and are not the checkout."""
+    library = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    folders = {_within(folder) for folder in (sys.prefix, sys.base_prefix, *library)}
+    return tuple(folder for folder in folders if folder.startswith(inside) and folder != inside)
+
+
+def _within(folder: str) -> str:
+    """Return what the path of a file in a folder begins with, links followed."""
+    return os.path.join(os.path.realpath(folder), "")
 
 
 class Guard:

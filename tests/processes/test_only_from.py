@@ -1,0 +1,46 @@
+"""Which modules a process with the code of one folder must not have."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ipubench.plugins.processes.only_from import of_checkout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout, of which this process has a module of its own and three of an environment."""
+    for name, file in (
+        ("own_module", "own_module.py"),
+        ("own_library", "env/lib/python3/own_library.py"),
+        ("own_start", "env/own_start.py"),
+        ("own_package", "env/lib/python3/site-packages/own_package.py"),
+    ):
+        module = ModuleType(name)
+        module.__file__ = str(tmp_path / file)
+        monkeypatch.setitem(sys.modules, name, module)
+    return tmp_path
+
+
+@pytest.mark.parametrize("prefix", ["prefix", "base_prefix"])
+def test_an_interpreter_in_the_checkout_is_none_of_its_code(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    assert set(of_checkout(str(checkout))) == {"own_module", "own_library", "own_start"}
+    monkeypatch.setattr(sys, prefix, str(checkout / "env"))
+    assert set(of_checkout(str(checkout))) == {"own_module"}
+
+
+@pytest.mark.parametrize("library", ["stdlib", "platstdlib"])
+def test_the_checkout_may_be_the_environment_itself(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(checkout))
+    paths = {"stdlib": "/usr", "platstdlib": "/usr", library: str(checkout / "env/lib/python3")}
+    monkeypatch.setattr(sysconfig, "get_path", paths.__getitem__)
+    assert set(of_checkout(str(checkout))) == {"own_module", "own_start"}
