@@ -232,7 +232,7 @@ def test_contradictions_are_refused(changes: Dict[str, Any], message: str) -> No
 
 def test_what_changes_images_is_of_real_ones() -> None:
     """With others the recipe leaves it out: the command line may not change it."""
-    of_images = {
+    of_images: Dict[str, Any] = {
         "train_with_valid_preprocessing": True,
         "mixup_alpha": 0.5,
         "cutmix_lambda": 0.5,
