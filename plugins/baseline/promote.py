@@ -12,7 +12,7 @@ import sys
 from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import user_path
@@ -21,6 +21,7 @@ from ipubench.plugins.baseline.commands import path_of, print_lines, run_path, s
 from ipubench.plugins.baseline.entries import (
     MOST_NAMES,
     Benchmark,
+    Place,
     accepting,
     as_promoted,
     key_of,
@@ -86,19 +87,23 @@ class Decision:
     bad: List[str] = field(default_factory=list)
 
 
-def decide(stored: StoredRun, acceptances: Sequence[Acceptance]) -> Decision:
-    """Return what becomes of each case on each machine, by what its run said of it."""
+def decide(stored: StoredRun, accepts: Callable[[Place], Sequence[Acceptance]]) -> Decision:
+    """Return what becomes of each case on each machine, by what its run said of it.
+
+    ``accepts`` returns what may be accepted of a case there.
+    """
     found = Decision()
     places = [place for run in stored.runs for place in run.places().values()]
     names = names_of([*map(place_of, stored.benchmarks), *places])
     runs = worst_run([run.named(names) for run in stored.runs])
     for benchmark in stored.benchmarks:
         nodeid = benchmark["fullname"]
-        name = names[place_of(benchmark)]
+        place = place_of(benchmark)
+        name = names[place]
         # A run that knows no machine speaks of all.
         said = name if name in runs else nodeid
         kind = runs[said].kind_of(said) if said in runs else ""
-        by = [one for one in acceptances if matches(one.pattern, nodeid)]
+        by = [one for one in accepts(place) if matches(one.pattern, nodeid)]
         if kind in UNPROVEN:
             found.left[name] = kind
             continue
@@ -118,8 +123,8 @@ def decide(stored: StoredRun, acceptances: Sequence[Acceptance]) -> Decision:
         kind, nodeid = run.kind_of(name), nodeids[name]
         if kind not in (FAILED, NOT_RUN, MISSING):
             continue
-        accepted = any(matches(one.pattern, nodeid) for one in acceptances)
-        if kind == MISSING and nodeid not in existing and accepted:
+        no_more = kind == MISSING and nodeid not in existing
+        if no_more and any(matches(one.pattern, nodeid) for one in accepts((nodeid, ""))):
             found.gone.append(nodeid)
         else:
             found.bad.append(name)
@@ -150,9 +155,13 @@ def promote(args: Namespace) -> int:
             "one: promote a run without --each-host"
         )
     target = path_of(args.name)
-    acceptances = [*([ALL] if args.accept_regressed else []), *args.accept]
-    acceptances += _of_commits(target) if args.accept_commits else []
-    found = decide(stored, acceptances)
+    given = [*([ALL] if args.accept_regressed else []), *args.accept]
+    messages = CommitMessages(target) if args.accept_commits else None
+
+    def accepts(place: Place) -> List[Acceptance]:
+        return [*given, *(messages.since_entry_of(place) if messages else ())]
+
+    found = decide(stored, accepts)
     if args.history is not None:
         # Where one case may not be promoted, none is.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
@@ -172,7 +181,7 @@ def promote(args: Namespace) -> int:
         store.change(target, lambda old: [b for b in old if b["fullname"] not in found.gone])
     subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
     print(f"{subject} the baseline {target} now")
-    return _say_the_rest(stored, found, acceptances)
+    return _say_the_rest(stored, found, [*given, *(messages.all() if messages else ())])
 
 
 def _is_of_each_host(benchmark: Benchmark) -> bool:
@@ -181,29 +190,64 @@ def _is_of_each_host(benchmark: Benchmark) -> bool:
     return isinstance(host, str) and unnamed(name, host) != name
 
 
-def _of_commits(target: Path) -> List[Acceptance]:
-    """Return what the messages of the commits since the last promotion accept.
+class CommitMessages:
+    """What the messages of commits accept: of a case those since its entry was measured.
 
-    The baseline knows the commit that it was made of. Where git does not, the newest commit alone
-    is asked.
+    A promotion may leave the entries of some cases as they were, so each has its own commit. Where
+    git does not know that, the file's counts; where it knows neither, the newest commit alone is
+    asked.
     """
-    before = ""
-    if store.exists(target):
-        commit = store.load_document(target).get("commit_info", {}).get("id")
-        before = str(commit or "").partition("-")[0]
-    root = suite_root()
-    known = COMMIT.fullmatch(before) and git_says(root, "merge-base", before, "HEAD") is not None
-    which = [f"{before}..HEAD"] if known else ["-1", "HEAD"]
-    log = git_says(root, "log", FORMAT_OF_TRAILERS, *which)
-    if log is None:
-        raise BaselineError(f"--accept-commits: {root} is no clone of a git repository")
-    found = []
-    for line in filter(None, map(str.strip, log.decode(errors="replace").splitlines())):
-        try:
-            found.append(Acceptance.parse(line))
-        except argparse.ArgumentTypeError as error:
-            print(f"{TRAILER}: {error}", file=sys.stderr)
-    return found
+
+    def __init__(self, target: Path) -> None:
+        document = store.load_document(target) if store.exists(target) else {"benchmarks": []}
+        self._entries: List[Benchmark] = document["benchmarks"]
+        self._of_file = _number(document.get("commit_info", {}).get("id"))
+        self._root = suite_root()
+        #: Commits of an entry and of the file -> what is accepted since.
+        self._said: Dict[Tuple[str, str], List[Acceptance]] = {}
+        self._useless: Set[str] = set()
+
+    def since_entry_of(self, place: Place) -> List[Acceptance]:
+        """Return what is accepted of a case on a machine; '' is any. Raises BaselineError."""
+        nodeid, machine = place
+        entries = [
+            entry
+            for entry in self._entries
+            if entry["fullname"] == nodeid and machine in ("", place_of(entry)[1])
+        ]
+        oldest = min(map(record_of, entries), key=lambda record: str(record["time"]), default={})
+        commits = (_number(oldest.get("git")), self._of_file)
+        if commits not in self._said:
+            self._said[commits] = list(self._since(commits))
+        return self._said[commits]
+
+    def all(self) -> List[Acceptance]:
+        """Return all that was returned of any case."""
+        return list(dict.fromkeys(one for said in self._said.values() for one in said))
+
+    def _since(self, commits: Sequence[str]) -> Iterator[Acceptance]:
+        before = next(filter(self._is_known, commits), "")
+        which = [f"{before}..HEAD"] if before else ["-1", "HEAD"]
+        log = git_says(self._root, "log", FORMAT_OF_TRAILERS, *which)
+        if log is None:
+            raise BaselineError(f"--accept-commits: {self._root} is no clone of a git repository")
+        for line in filter(None, map(str.strip, log.decode(errors="replace").splitlines())):
+            try:
+                yield Acceptance.parse(line)
+            except argparse.ArgumentTypeError as error:
+                if line not in self._useless:
+                    print(f"{TRAILER}: {error}", file=sys.stderr)
+                self._useless.add(line)
+
+    def _is_known(self, commit: str) -> bool:
+        if not COMMIT.fullmatch(commit):
+            return False
+        return git_says(self._root, "merge-base", commit, "HEAD") is not None
+
+
+def _number(revision: Any) -> str:
+    """Return a commit without what says that files differed from it; '' of none."""
+    return str(revision or "").partition("-")[0]
 
 
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:

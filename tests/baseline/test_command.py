@@ -13,11 +13,14 @@ import pytest
 
 from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import Benchmark, key_of
-from ipubench.plugins.baseline.store import load_all, save
+from ipubench.plugins.baseline.run_facts import RunFacts
+from ipubench.plugins.baseline.store import load_all, save, write
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import cut_middle, table
 from tests.support.baselines import A, B, document, entry, load
 from tests.support.harness import Outcome, Project, run_command
+from tests.support.reports import verdict
+from tests.support.repository import IDENTITY
 
 SYNTHETIC = "bench_fake.py::bench_fake[beta-synthetic]"
 GENERATED = "bench_fake.py::bench_fake[beta-generated]"
@@ -399,23 +402,28 @@ def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(
     assert shell.json("history")[0]["runs"][0]["accepted"] == "accepted: a better result"
 
 
+def git(folder: Path, *words: str) -> str:
+    command = ["git", *IDENTITY, *words]
+    return subprocess.check_output(command, cwd=str(folder), text=True).strip()
+
+
+def committed(folder: Path, message: str) -> str:
+    """Make a commit and return its number."""
+    git(folder, "commit", "-q", "--allow-empty", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
 def test_promote_accepts_what_the_commits_since_the_last_promotion_say(
     shell: Shell, regressed: str
 ) -> None:
-    def git(*words: str) -> str:
-        who = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
-        command = ["git", *who, *words]
-        return subprocess.check_output(command, cwd=str(shell.folder), text=True).strip()
-
-    def commit(message: str) -> None:
-        git("commit", "-q", "--allow-empty", "-m", message)
+    def commit(message: str) -> str:
+        return committed(shell.folder, message)
 
     words = ["promote", regressed, "main", "--accept-commits"]
     shell(*words).assert_code(4).line("--accept-commits: ")
-    git("init", "-q")
+    git(shell.folder, "init", "-q")
     commit("long ago\n\nBenchmark-accept: *=not for this one")
-    commit("the promoted one")
-    promoted = git("rev-parse", "HEAD")
+    promoted = commit("the promoted one")
     stored = json.loads(shell.path("main").read_text())
     stored["commit_info"] = {"id": f"{promoted}-dirty"}
     shell.path("main").write_text(json.dumps(stored))
@@ -437,6 +445,43 @@ def test_promote_accepts_what_the_commits_since_the_last_promotion_say(
     (accepted,) = record_of(after[GENERATED])["accepted"]
     assert accepted["reason"] == "$(touch harm); `touch harm`"
     assert not (shell.folder / "harm").exists()
+
+
+def test_what_a_commit_accepts_is_for_the_entries_before_it(shell: Shell) -> None:
+    """One case fails in the run that the commit is for; the other one is promoted then."""
+
+    def judged(commit: str, a: str, b: str) -> Outcome:
+        kinds = {A: a, B: b}
+        facts = RunFacts(
+            selected=[A, B],
+            outcomes={
+                case: "failed" if kind == "failed" else "passed" for case, kind in kinds.items()
+            },
+            verdicts={
+                case: verdict(kind, 100, -0.5) for case, kind in kinds.items() if kind != "failed"
+            },
+            exit_code=1,
+        )
+        cases = [entry(name, slower=2, git=commit) for name in ("a", "b")]
+        ours = {"ipubench": {"runs": [facts.as_dict()]}, "commit_info": {"id": commit}}
+        write(shell.folder / "run.json", {**document(*cases), **ours})
+        return shell("promote", "./run.json", "main", "--accept-commits")
+
+    git(shell.folder, "init", "-q")
+    first = committed(shell.folder, "the baseline's")
+    shell.store("main", entry("a", git=first), entry("b", git=first))
+    second = committed(shell.folder, "slower\n\nBenchmark-accept: *=mask needed")
+    judged(second, "failed", "regressed").assert_code(1).line(
+        f"1 failed, whose entries stay as they were: {A}"
+    )
+    third = committed(shell.folder, "mends a")
+    refused = judged(third, "regressed", "regressed").assert_code(4)
+    refused.line(f"nothing was promoted: 1 case of run.json regressed ({B})")
+    assert record_of(load(shell.path("main"))[A]).get("accepted") is None
+    judged(third, "regressed", "pass").assert_code(0)
+    (accepted,) = record_of(load(shell.path("main"))[A])["accepted"]
+    assert accepted["reason"] == "mask needed"
+    assert record_of(load(shell.path("main"))[A])["git"] == third
 
 
 def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(shell: Shell) -> None:
