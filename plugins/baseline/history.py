@@ -8,7 +8,7 @@ import re
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import pytest
 
@@ -91,9 +91,18 @@ def slug(fingerprint: str) -> str:
     return f"{words}-{hashlib.sha256(fingerprint.encode(errors='replace')).hexdigest()[:8]}"
 
 
-def read(root: Path, wanted: Callable[[str], bool], last: int) -> Tuple[List[Benchmark], List[str]]:
-    """Return the wanted cases of the last runs of each machine, and what files are unusable."""
+class Kept(NamedTuple):
+    """What is read of a history."""
+
+    benchmarks: List[Benchmark]
+    runs: int  # how many they are of; each run on a machine is a file
+    notes: List[str]  # what files are unusable
+
+
+def read(root: Path, wanted: Callable[[str], bool], last: int) -> Kept:
+    """Return the wanted cases of the last runs of each machine."""
     benchmarks: List[Benchmark] = []
+    runs = 0
     notes: List[str] = []
     paths: List[Path] = []
     for folder in store.listed(root):
@@ -104,10 +113,13 @@ def read(root: Path, wanted: Callable[[str], bool], last: int) -> Tuple[List[Ben
             notes.append(f"left out: {error}")
     for path in paths:
         try:
-            benchmarks += store.load_document(path, wanted)["benchmarks"]
+            found = store.load_document(path, wanted)["benchmarks"]
         except BaselineError as error:
             notes.append(f"left out: {error}")
-    return benchmarks, notes
+            continue
+        benchmarks += found
+        runs += bool(found)
+    return Kept(benchmarks, runs, notes)
 
 
 def history(args: Namespace) -> int:
@@ -117,10 +129,10 @@ def history(args: Namespace) -> int:
     except OSError as error:
         raise BaselineError(f"--folder={args.folder}: {error}") from error
     part = args.case or ""
-    benchmarks, notes = read(folder, lambda nodeid: part in nodeid, args.last)
-    for note in notes:
+    kept = read(folder, lambda nodeid: part in nodeid, args.last)
+    for note in kept.notes:
         print(note, file=sys.stderr)
-    found = trends_of(benchmarks)
+    found = trends_of(kept.benchmarks)
     if not found:
         what = f"no case with {part!r} in its name" if part else "nothing"
         raise BaselineError(f"{folder} holds {what}; runs with --history are kept there")

@@ -48,15 +48,15 @@ def site(args: Namespace) -> int:
         target = user_path(args.out)
     except OSError as error:
         raise BaselineError(f"a folder cannot be used: {error}") from error
-    benchmarks, notes = read(source, lambda nodeid: True, args.last)
-    for note in notes:
+    kept = read(source, lambda nodeid: True, args.last)
+    for note in kept.notes:
         print(note, file=sys.stderr)
-    found = trends_of(benchmarks)
+    found = trends_of(kept.benchmarks)
     if not found:
         raise BaselineError(f"{source} holds nothing; runs with --history are kept there")
     if not plotly_is_there():
         raise BaselineError(NO_PLOTLY)
-    files = pages(with_changes(found), args.commits or "")
+    files = pages(with_changes(found), kept.runs, args.commits or "")
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, text in files:
@@ -67,9 +67,10 @@ def site(args: Namespace) -> int:
     return 0
 
 
-def pages(found: Sequence[Marked], commits: str = "") -> Iterator[Tuple[str, str]]:
+def pages(found: Sequence[Marked], runs: int, commits: str = "") -> Iterator[Tuple[str, str]]:
     """Yield name and text of each file. Raises ImportError without plotly.
 
+    ``runs``: how many runs the trends are made of.
     ``commits``: address of a commit, with {} in place of its number; '' for no links.
     """
     yield "plotly.js", plotly_script()
@@ -79,7 +80,7 @@ def pages(found: Sequence[Marked], commits: str = "") -> Iterator[Tuple[str, str
     cases: Dict[str, List[Marked]] = {}
     for trend, changes in found:
         cases.setdefault(trend.key.nodeid, []).append((trend, changes))
-    yield "index.html", _index(found, commits)
+    yield "index.html", _index(found, runs, commits)
     for nodeid, ours in cases.items():
         yield file_of(nodeid), _case(nodeid, ours, commits)
 
@@ -98,16 +99,15 @@ def file_of(nodeid: str) -> str:
     return f"case-{slug(nodeid)}.html"
 
 
-def _index(found: Sequence[Marked], commits: str) -> str:
+def _index(found: Sequence[Marked], runs: int, commits: str) -> str:
     rows = [_row(trend, changes) for trend, changes in found]
     machines = sorted({row["machine"] for row in rows})
     newest = max(point.time for trend, _ in found for point in trend.points)
-    runs = {(t.key.fingerprint, p.time, p.revision) for t, _ in found for p in t.points}
     events = sorted(_events(found, commits), key=lambda event: event["time"], reverse=True)
     facts = {
         "machines": str(len(machines)),
         "cases": str(len({row["id"] for row in rows})),
-        "runs": str(len(runs)),
+        "runs": str(runs),
         "newest run": f"{when(newest)} UTC",
     }
     functions = sorted({row["function"] for row in rows})

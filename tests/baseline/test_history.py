@@ -292,7 +292,7 @@ def test_a_folder_of_the_history_that_cannot_be_read_is_named(
 
     refused = [str(root / "other")]
     monkeypatch.setattr(os, "listdir", denied)
-    found, notes = history.read(root, lambda nodeid: True, 3)
+    found, _, notes = history.read(root, lambda nodeid: True, 3)
     assert len(found) == 6
     assert notes == [f"left out: {root / 'other'} cannot be read: Permission denied"]
     refused = [str(root)]
@@ -324,9 +324,9 @@ def test_only_the_wanted_cases_of_a_file_are_read(kept: Shell) -> None:
     stored["benchmarks"][0]["stats"] = None  # of case a
     path.write_text(json.dumps(stored))
     folder = kept.folder / history.FOLDER
-    found, notes = history.read(folder, lambda nodeid: "[b]" in nodeid, 1)
-    assert len(found) == 1 and not notes
-    found, notes = history.read(folder, lambda nodeid: True, 12)
-    assert len(found) == 22 and len(notes) == 1
+    found, runs, notes = history.read(folder, lambda nodeid: "[b]" in nodeid, 1)
+    assert len(found) == runs == 1 and not notes
+    found, runs, notes = history.read(folder, lambda nodeid: True, 12)
+    assert (len(found), runs) == (22, 11) and len(notes) == 1
     with pytest.raises(BaselineError, match="is damaged"):
         load_document(path)

@@ -228,7 +228,7 @@ def test_what_a_killed_process_left_is_no_baseline(path: Path) -> None:
     (left,) = path.parent.glob(".*.main.json")
     assert load(path) == {A: entry()} and left.exists()
     assert store.baselines_in(path.parent) == [path]
-    found, notes = history.read(path.parent.parent, lambda nodeid: True, 9)
+    found, _, notes = history.read(path.parent.parent, lambda nodeid: True, 9)
     assert len(found) == 1 and not notes
     with pytest.raises(BaselineError, match="there are: main$"):
         load(path.with_name("other.json"))
