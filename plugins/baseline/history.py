@@ -32,6 +32,7 @@ from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import (
     cut_middle,
+    name_of_test,
     percent,
     short_number,
     table,
@@ -171,7 +172,7 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
                 point = trend.points[start]
                 change = percent(level_changes(trend, changes)[start], sign=True)
                 last = f"{change} at {point.revision or when(point.time)}"
-            name = "  " + trend.key.nodeid.split("::")[-1]
+            name = "  " + name_of_test(trend.key.nodeid)
             runs = str(len(trend.points))
             rows.append((name, runs, short_number(level), trend.unit, last))
         yield from table(rows, terminal_width())

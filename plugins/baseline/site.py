@@ -20,7 +20,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import FOLDER, read, slug, with_changes
 from ipubench.plugins.baseline.show import HASH_LENGTH, when
 from ipubench.plugins.baseline.trends import Trend, level_changes, levels, trends_of
-from ipubench.plugins.record.text import counted, number_text, percent
+from ipubench.plugins.record.text import counted, name_of_test, number_text, percent
 from ipubench.plugins.web.templates import plotly_is_there, plotly_script, render, script
 
 #: Of what changed lately, on the front page.
@@ -230,8 +230,7 @@ def _told(change: Optional[float]) -> Dict[str, str]:
 
 def _names(nodeid: str) -> Tuple[str, str]:
     """Return the function and the name of a case."""
-    test = nodeid.split("::")[-1]
-    function, _, rest = test.partition("[")
+    function, _, rest = name_of_test(nodeid).partition("[")
     return function, rest.rstrip("]") or function
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import NAMESPACE, named, record_of
+from ipubench.plugins.record.text import name_of_test
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 
@@ -78,7 +79,7 @@ class Intake:
         if run is not None:
             run.results.forget([key])
             run.add({"type": "outcome", "case": key, "outcome": "failed", "why": why})
-        place = (key.split("::")[0], None, key.split("::")[-1])
+        place = (key.split("::")[0], None, name_of_test(key))
         report = pytest.TestReport(key, place, {}, "failed", why, "???")  # type: ignore[arg-type]
         self._show(report, "")
         self.config.hook.pytest_runtest_logreport(report=report)

@@ -184,6 +184,13 @@ def percentage_argument(text: str) -> float:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def name_of_test(nodeid: str) -> str:
+    """Return a test's own name, with its identifier in brackets, in which ``::`` may be."""
+    path, _, rest = nodeid.partition("::")
+    function, bracket, identifier = (rest or path).partition("[")
+    return function.split("::")[-1] + bracket + identifier
+
+
 def matches(pattern: str, nodeid: str) -> bool:
     """Tell whether a pattern means a case: ``*`` is anything, ``?`` one character.
 

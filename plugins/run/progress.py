@@ -16,7 +16,7 @@ from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.record import record_of, shown_throughput, spread_of
-from ipubench.plugins.record.text import cut_middle, share_text, short_number
+from ipubench.plugins.record.text import cut_middle, name_of_test, share_text, short_number
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of
 
@@ -155,7 +155,7 @@ def _shown(item: pytest.Item, case: Case) -> str:
 
 
 def _function(nodeid: str) -> str:
-    return nodeid.split("::")[-1].split("[")[0]
+    return name_of_test(nodeid).partition("[")[0]
 
 
 @pytest.hookimpl(hookwrapper=True)

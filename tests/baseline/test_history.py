@@ -25,6 +25,7 @@ from ipubench.plugins.baseline.trends import (
     noise,
     short_revision,
 )
+from ipubench.plugins.record.text import name_of_test
 from tests.baseline.test_command import Shell
 from tests.support.baselines import A, document, entry
 from tests.support.harness import Project
@@ -267,6 +268,24 @@ def test_all_trends_are_shown_with_their_last_change(kept: Shell) -> None:
         "12", outcome.line("bench_x[b]").split()[2], "items/s", "-",
     ]  # fmt: skip
     assert len(kept.json("history", "--last=5")[0]["runs"]) == 5
+
+
+def test_an_identifier_with_colons_is_a_whole_name(kept: Shell) -> None:
+    save(kept.folder / history.FOLDER / "machine" / "1.json", document(entry("std::sort")))
+    kept("history", "--last=20").assert_code(0).line("  bench_x[std::sort]")
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "name"),
+    [
+        ("bench_x.py::bench_x[std::sort]", "bench_x[std::sort]"),
+        ("bench_x.py::TestX::bench_x[a[b]]", "bench_x[a[b]]"),
+        ("a[1]/bench_x.py::bench_x", "bench_x"),
+        ("bench_x", "bench_x"),
+    ],
+)
+def test_a_tests_name_is_what_follows_its_file_and_class(nodeid: str, name: str) -> None:
+    assert name_of_test(nodeid) == name
 
 
 def test_a_damaged_run_is_left_out_and_named(kept: Shell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import re
@@ -52,6 +53,11 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return Shell(project)
 
 
+@pytest.fixture
+def shell(project: Project) -> Shell:
+    return Shell(project)
+
+
 @pytest.fixture(scope="module")
 def site(kept: Shell) -> Path:
     outcome = kept("site", "pages", "--commits=https://example.org/p/commit/{}").assert_code(0)
@@ -78,6 +84,16 @@ def test_a_cases_page_has_its_runs_on_each_machine_and_what_was_decided(site: Pa
     assert text.count("<tr><td>2026-02-") == 24
     assert text.count("baseline main") == 2
     assert text.count("accepted: accepted because &lt;/td&gt; &amp; &#39;so&#39;") == 2
+
+
+def test_an_identifier_with_colons_is_a_name_like_any_other(shell: Shell) -> None:
+    folder = shell.folder / history.FOLDER / "machine"
+    save(folder / "20260201T000000Z-x.json", document(entry("std::sort")))
+    shell("site", "pages").assert_code(0)
+    text = (shell.folder / "pages" / "index.html").read_text(encoding="utf-8")
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    (row,) = data["rows"]
+    assert (row["function"], row["name"]) == ("bench_x", "std::sort")
 
 
 def test_no_name_becomes_markup(site: Path) -> None:
