@@ -15,7 +15,14 @@ import pytest
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
-from ipubench.plugins.baseline.entries import Benchmark, left_out, measured, unproven
+from ipubench.plugins.baseline.entries import (
+    Benchmark,
+    Key,
+    key_of,
+    left_out,
+    measured,
+    unproven,
+)
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.show import HASH_LENGTH, when
 from ipubench.plugins.baseline.trends import (
@@ -44,6 +51,10 @@ from ipubench.plugins.run.results import is_complete, run_key
 FOLDER = Path("baselines", "history")
 # What a run had measured when it ended like this is no point of a trend.
 UNFINISHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+
+
+#: What was measured, and when (UTC, ISO 8601).
+Moment = Tuple[Key, str]
 
 
 @pytest.hookimpl(trylast=True)
@@ -81,9 +92,38 @@ def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str
     ``moment`` is UTC, ISO 8601. ``run`` keeps most runs within one second apart.
     """
     record = record_of(benchmarks[0])
-    stamp = moment.replace("-", "").replace(":", "")
     revision = short_revision(record.get("git")) or "unversioned"
-    return folder / slug(record["device"]["fingerprint"]) / f"{stamp}-{revision}-{run}.json"
+    name = f"{_stamp(moment)}-{revision}-{run}.json"
+    return folder / slug(record["device"]["fingerprint"]) / name
+
+
+def _stamp(moment: str) -> str:
+    return moment.replace("-", "").replace(":", "")
+
+
+def moment_of(benchmark: Benchmark) -> Moment:
+    """Return what tells one measurement from all others."""
+    return key_of(benchmark), str(record_of(benchmark)["time"])
+
+
+def files_of(folder: Path, benchmarks: Sequence[Benchmark]) -> Dict[Moment, Path]:
+    """Return in which file of a machine's folder each measurement is; without those in none.
+
+    A run's file is named after a time at which all of it was measured, so older ones are not read.
+    """
+    wanted = set(map(moment_of, benchmarks))
+    oldest = _stamp(min(time for _, time in wanted))
+    cases = {key.nodeid for key, _ in wanted}
+    found: Dict[Moment, Path] = {}
+    for path in store.baselines_in(folder):
+        if path.name < oldest:
+            continue
+        try:
+            entries = store.load_document(path, lambda nodeid: nodeid in cases)["benchmarks"]
+        except BaselineError:
+            continue  # the commands that show the history name it
+        found.update((moment, path) for moment in map(moment_of, entries) if moment in wanted)
+    return found
 
 
 def slug(fingerprint: str) -> str:

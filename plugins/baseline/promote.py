@@ -267,8 +267,8 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
 def _keep_history(document: Dict[str, Any], known: Dict[Any, Benchmark], folder: str) -> List[str]:
     """Keep what was measured as a run of the history, a file for each machine; say where.
 
-    Also what is not promoted: a trend is of what was measured. Promoted again, it is kept once.
-    ``known``: what is known of those that are.
+    Also what is not promoted: a trend is of what was measured. What the history has already is
+    changed where it is, so that a run is kept once. ``known``: what is known of those that are.
     """
     try:
         root = user_path(folder) if folder else suite_root() / history.FOLDER
@@ -282,7 +282,12 @@ def _keep_history(document: Dict[str, Any], known: Dict[Any, Benchmark], folder:
     for benchmarks in machines.values():
         newest = max(str(record_of(benchmark)["time"]) for benchmark in benchmarks)
         path = history.path_of(root, benchmarks, newest, "promoted")
-        around = {key: value for key, value in document.items() if key != "ipubench"}
-        store.save(path, {**around, "benchmarks": benchmarks})
-        lines.append(f"kept for the history in {path}")
+        there = history.files_of(path.parent, benchmarks)
+        files: Dict[Path, List[Benchmark]] = {}
+        for benchmark in benchmarks:
+            files.setdefault(there.get(history.moment_of(benchmark), path), []).append(benchmark)
+        for file, ours in files.items():
+            around = store.load_document(file) if store.exists(file) else document
+            store.save(file, {**around, "benchmarks": ours})
+            lines.append(f"kept for the history in {file}")
     return lines

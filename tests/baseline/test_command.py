@@ -14,7 +14,7 @@ import pytest
 from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import Benchmark, key_of
 from ipubench.plugins.baseline.run_facts import RunFacts
-from ipubench.plugins.baseline.store import load_all, save, write
+from ipubench.plugins.baseline.store import load_all, load_document, save, write
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import cut_middle, table
 from tests.support.baselines import A, B, document, entry, load
@@ -400,6 +400,26 @@ def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(
     trends.line("accepted: a better result")
     shell("promote", regressed, "main", "--history", *accept).assert_code(0)
     assert shell.json("history")[0]["runs"][0]["accepted"] == "accepted: a better result"
+
+
+def test_a_run_that_the_history_has_is_kept_once(shell: Shell) -> None:
+    def kept() -> Dict[Path, Dict[str, Any]]:
+        return {path: load_document(path) for path in folder.glob("*/*.json")}
+
+    folder = shell.folder / "baselines" / "history"
+    run(shell.project, "--history")
+    run(shell.project, "-k", "bs8", "--history")
+    before = kept()
+    names = [journal.name for journal in shell.project.journals()]
+    for name in (*names, names[0]):
+        shell("promote", name, "main", "--history").assert_code(0)
+    after = kept()
+    assert set(after) == set(before) and len(after) == 2
+    for path, document_ in after.items():
+        assert [record_of(one)["promoted"] for one in document_["benchmarks"]] == ["main", "main"]
+        assert document_["machine_info"] == before[path]["machine_info"] != {}
+        times = [record_of(one)["time"] for one in document_["benchmarks"]]
+        assert times == [record_of(one)["time"] for one in before[path]["benchmarks"]]
 
 
 def git(folder: Path, *words: str) -> str:
