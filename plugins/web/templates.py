@@ -54,7 +54,7 @@ def packed(script: str) -> str:
 
 def escape_markdown(text: str) -> str:
     """Return text that no Markdown and no HTML reads as markup."""
-    return re.sub(r"[^\w .,:;/+%()=±🔴🟡🟢⚪-]", lambda found: f"&#{ord(found.group())};", text)
+    return re.sub(r"[^\w .,:;/+%()=±🔴🟡🟢⚪-]|_", lambda found: f"&#{ord(found.group())};", text)
 
 
 @functools.lru_cache(maxsize=None)

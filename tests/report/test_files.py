@@ -27,7 +27,7 @@ from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
 from ipubench.plugins.report.markdown import LARGEST, markdown
 from ipubench.plugins.report.page import page
-from ipubench.plugins.web.templates import plotly_is_there
+from ipubench.plugins.web.templates import escape_markdown, plotly_is_there
 from tests.support.harness import Project, run_pytest
 from tests.support.reports import benchmark, document, large_report, verdict
 
@@ -324,6 +324,12 @@ def test_markdown_of_a_nasty_name_is_inert() -> None:
     assert "<script" not in text and "@someone" not in text and "`" not in text
     rows = [line for line in text.splitlines() if line.startswith("| 🟡")]
     assert len(rows) == 1 and rows[0].count("|") == 7
+
+
+def test_markdown_of_underscores_is_text() -> None:
+    assert escape_markdown("aten::_foreach_add_") == "aten::&#95;foreach&#95;add&#95;"
+    case = benchmark("_x_-bs1")
+    assert "<code>&#95;x&#95;-bs1</code>" in markdown(Report(document([case])))
 
 
 def without_plotly(text: str) -> str:
