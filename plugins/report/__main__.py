@@ -24,6 +24,8 @@ from ipubench.plugins.baseline.runs import StoredRun, joined, read_run
 from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
 from ipubench.plugins.report.files import ReportError, check, write
 
+DEFAULT_GATE = 0.02
+
 
 def main(words: Optional[List[str]] = None) -> int:
     """Make the files of a report from stored results; return the exit code."""
@@ -48,14 +50,16 @@ def main(words: Optional[List[str]] = None) -> int:
     parser.add_argument(
         "--gate",
         type=percentage_argument,
-        default=0.02,
         metavar="PERCENT",
         help="slow-down that counts, with --baseline (2%%)",
     )
     given = parser.parse_args(words)
+    if given.gate is not None and given.baseline is None:
+        parser.error("--gate needs something to compare with: add --baseline=FILE")
+    gate = DEFAULT_GATE if given.gate is None else given.gate
     try:
         check(given.out)
-        report = stored_report(given.runs, given.baseline, given.gate)
+        report = stored_report(given.runs, given.baseline, gate)
         names = write(report, given.out)
     except (ReportError, BaselineError) as error:
         print(error, file=sys.stderr)

@@ -438,8 +438,10 @@ def test_a_report_of_stored_results(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "file").write_text("")
     assert main([str(now), f"--out={tmp_path / 'file'}"]) == 4
     assert "a report cannot be written there" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="^4$"):
-        main([str(now), f"--out={out}", "--gate=x"])
+    for gate, why in (("x", "'x'"), ("1%", "--gate needs something to compare with")):
+        with pytest.raises(SystemExit, match="^4$"):
+            main([str(now), f"--out={out}", f"--gate={gate}"])
+        assert why in capsys.readouterr().err
 
 
 @pytest.mark.entry_point
