@@ -20,6 +20,7 @@ from ipubench.fixtures.data.provider import part_key
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.step import own_folder
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.pytest_fixtures import command_key
 from ipubench.fixtures.runtimes.data_parallel import job_variables
 from ipubench.fixtures.runtimes.step import Step, Work
@@ -60,8 +61,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def instance_command(config: pytest.Config, nodeid: str, address: str) -> List[str]:
-    """Return the command that runs one case as an instance of the run at HOST:PORT."""
-    words = fresh_command(config, nodeid, str(Path(config.option.results_dir).absolute()))
+    """Return the command that runs one case as an instance of the run at HOST:PORT.
+
+    Raises CaseError.
+    """
+    results = str(Path(config.option.results_dir).absolute())
+    words = fresh_command(config, nodeid, results, scratch.make("cache"))
     # Nothing is captured: all output belongs into the instance's log.
     return [*words, *looking_inside_arguments(config), "-s", f"--instance={address}"]
 

@@ -207,11 +207,13 @@ class AlternatingProcesses(TwoProcesses):
     def _process(self, name: str) -> Instances:
         elsewhere = None if name == HERE else self.elsewhere
         results = str(self._folder / "results")
-        command = fresh_command(self.config, self.nodeid, results, elsewhere)
+        side = name.split()[-1]
+        cache = self._folder / f"cache-{side}"
+        command = fresh_command(self.config, self.nodeid, results, cache, elsewhere)
         plan = alone(name, folder_of(self.config, elsewhere), fresh_environment(elsewhere))
         # Nothing is captured: all output belongs into the log.
         program = partial(_obedient, [*command, "-s"])
-        return Instances(plan, program, self._folder / name.split()[-1])
+        return Instances(plan, program, self._folder / side)
 
     def _most_seconds(self) -> float:
         return most_seconds(self.config, self.nodeid)

@@ -156,8 +156,10 @@ def _measure(
         *(sys.executable, str(Path(only_from.__file__).resolve()), str(project)),
         *([] if revision.has_suite(project) else [f"{only_from.INSTEAD_OF}{here}"]),
         # With it exit code 2 means Ctrl-C alone.
-        *("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"),
+        *("-q", "--continue-on-collection-errors"),
         f"--rootdir={project}",
+        # What failed at another commit, or in the user's own runs, must not change what runs here.
+        *("-o", f"cache_dir={results / 'cache'}"),
         *(f"--against=git:{good}", f"--results-dir={results}", *words),
     ]
     path = os.pathsep.join(filter(None, [str(project), os.environ.get("PYTHONPATH")]))

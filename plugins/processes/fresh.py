@@ -138,9 +138,9 @@ def run_case(
     Returns as :func:`run_bounded`. The process starts with the CPUs that this run started with, not
     with those it has pinned itself to. ``words`` are added to its command line.
     """
-    with running_on(config.stash[cpus_key]):
+    with scratch.folder("cache") as cache, running_on(config.stash[cpus_key]):
         return run_bounded(
-            [*fresh_command(config, nodeid, str(results_dir), elsewhere), *words],
+            [*fresh_command(config, nodeid, str(results_dir), cache, elsewhere), *words],
             str(folder_of(config, elsewhere)),
             fresh_environment(elsewhere) if environment is None else environment,
             seconds,
@@ -213,11 +213,17 @@ def fresh_environment(elsewhere: Optional[Environment] = None) -> Dict[str, str]
 
 
 def fresh_command(
-    config: pytest.Config, nodeid: str, results_dir: str, elsewhere: Optional[Environment] = None
+    config: pytest.Config,
+    nodeid: str,
+    results_dir: str,
+    cache_dir: Path,
+    elsewhere: Optional[Environment] = None,
 ) -> List[str]:
     """Return the command that measures one case and records it in ``results_dir``.
 
-    Raises CaseError for an option of the project's own that no word can stand for.
+    ``cache_dir`` is for pytest's cache, which must be none of this run's, where --lf looks, nor of
+    a process with other code. Raises CaseError for an option of the project's own that no word can
+    stand for.
     """
     root, ini, measuring = config.rootpath, config.inipath, measuring_arguments(config)
     if elsewhere is not None and elsewhere.revision is not None:
@@ -239,6 +245,8 @@ def fresh_command(
         *(["--zero-values"] if config.option.zero_values else []),
         *words_of(config),
         *own_arguments(config),
+        "-o",
+        f"cache_dir={cache_dir}",
         f"--import-mode={config.option.importmode}",
         *arguments_of(config, nodeid, root),
     ]
@@ -258,9 +266,9 @@ def _plugin_words(config: pytest.Config) -> List[str]:
     """Return ``-p`` words: the plugins that this run was told to take or to leave, and ours."""
     # At its end unraisableexception collects garbage five times, maybe of a framework's graphs. The
     # terminal is what pytest-xdist takes from a worker; a fresh process of a worker needs its own.
-    ours = ["no:cacheprovider", "no:unraisableexception"]
-    names = [name for name in config.option.plugins if name not in (*ours, "no:terminal")]
-    return [word for name in [*ours, *names] for word in ("-p", name)]
+    ours = "no:unraisableexception"
+    names = [name for name in config.option.plugins if name not in (ours, "no:terminal")]
+    return [word for name in [ours, *names] for word in ("-p", name)]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any, Dict
@@ -14,7 +15,15 @@ from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import save
 from tests.support.baselines import document, entry, load
-from tests.support.harness import QUIETLY, ROOT, Outcome, run_command, run_elsewhere, run_pytest
+from tests.support.harness import (
+    QUIETLY,
+    ROOT,
+    WITHOUT_OTHERS,
+    Outcome,
+    run_command,
+    run_elsewhere,
+    run_pytest,
+)
 from tests.support.repository import IDENTITY
 
 TESTS = """
@@ -122,6 +131,13 @@ class OwnProject:
             return run_pytest(self.folder, self.environment, *words)
         words = ("-m", "pytest", *QUIETLY, *words)
         return run_elsewhere(self.folder, self.environment, *words)
+
+    def commit(self, message: str) -> None:
+        """Make the folder a repository with one commit."""
+        (self.folder / ".gitignore").write_text("results/\n__pycache__/\n")
+        git(self.folder, "init", "-q")
+        git(self.folder, "add", "-A")
+        git(self.folder, "commit", "-q", "-m", message)
 
     def records(self) -> Dict[str, Dict[str, Any]]:
         """Return identifier -> benchmark of the latest run."""
@@ -232,16 +248,42 @@ def test_fresh_processes_have_the_projects_own_options(own: OwnProject, workers:
     assert len(seen) >= 2 and set(seen) == {"700 True"}
 
 
+CACHED = """
+def test_cached(benchmark, cache):
+    with open("seen", "a") as file:
+        print(cache.get("own/value", "nothing"), file=file)
+    cache.set("own/value", "what another process left")
+    benchmark(sum, range(100))
+"""
+
+
+@pytest.mark.slow
+def test_each_process_of_a_case_has_a_cache_of_its_own(own: OwnProject) -> None:
+    """Pytest says of a cache_dir that it does not know it, where its cache is left out."""
+    (own.folder / "pytest.ini").write_text(f"{INI}cache_dir = kept\nfilterwarnings = error\n")
+    (own.folder / "tests" / "test_own.py").write_text(CACHED)
+    own.commit("as it is")
+    pytest_words = ("-m", "pytest", *WITHOUT_OTHERS, *FEW)
+    for words in (
+        ("--baseline-save=main", "--processes=1", "--keep-disturbed"),
+        ("--against=git:HEAD", "--gate-cap=3"),
+    ):
+        # Pytest's cache is not left out here, as it is in other tests.
+        outcome = run_elsewhere(own.folder, own.environment, *pytest_words, *words)
+        assert "does not run there" not in outcome.assert_code(0).text
+        assert "alternating processes" not in outcome.text
+        shutil.rmtree(own.folder / "kept")
+    seen = (own.folder / "seen").read_text().splitlines()
+    assert len(seen) >= 4 and set(seen) == {"nothing"}
+
+
 def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.slow
 def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> None:
-    (own.folder / ".gitignore").write_text("results/\n__pycache__/\n")
-    git(own.folder, "init", "-q")
-    git(own.folder, "add", "-A")
-    git(own.folder, "commit", "-q", "-m", "as it was")
+    own.commit("as it was")
     own.work.write_text(WORK.replace("2000", "6000"))
     words = (
         "--against=git:HEAD",
