@@ -99,13 +99,16 @@ def known_reason(lines: Sequence[str]) -> str:
 
 
 def folder_of(config: pytest.Config, elsewhere: Optional[Environment]) -> Path:
-    """Return the folder that a process of a case runs in.
+    """Return the folder that a process of a case runs in: on both sides the same of the project.
 
-    Python looks there first for the modules of programs that the process starts.
+    Python looks there first for the modules of programs that the process starts, and tests open
+    files there. The project's folder stands for one that the other revision does not have.
     """
-    if elsewhere is not None and elsewhere.revision is not None:
-        return elsewhere.revision.root
-    return Path(config.invocation_params.dir)
+    here = Path(config.invocation_params.dir)
+    if elsewhere is None or elsewhere.revision is None:
+        return here
+    there = elsewhere.place(here, config.rootpath)
+    return there if there != here and there.is_dir() else elsewhere.revision.root
 
 
 def most_seconds(config: pytest.Config, nodeid: str) -> float:

@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Optional
+from types import SimpleNamespace
+from typing import Any, Optional
 
 import pytest
 
 from ipubench.plugins.processes import fresh
+from ipubench.plugins.processes.other_python import Environment
+from ipubench.plugins.processes.revision import Revision
 from tests.run.test_interruption import is_running
 from tests.support.harness import QUIETLY, Project
 
@@ -62,6 +65,23 @@ def test_nobody_waits_for_a_server_that_a_process_leaves_running(
     assert is_running(pid)
     os.kill(pid, signal.SIGKILL)
     assert found == code
+
+
+def test_both_sides_run_in_the_same_folder_of_the_project(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here / "benchmarks", here / "only_here", there / "benchmarks"):
+        folder.mkdir(parents=True)
+    revision = Environment("python", [], {}, Revision("commit", there))
+    for start, expected in (
+        (here, there),
+        (here / "benchmarks", there / "benchmarks"),
+        (here / "only_here", there),
+        (tmp_path, there),  # with --rootdir
+    ):
+        params = SimpleNamespace(dir=start)
+        config: Any = SimpleNamespace(invocation_params=params, rootpath=here)
+        assert fresh.folder_of(config, None) == start
+        assert fresh.folder_of(config, revision) == expected
 
 
 def test_zero_values_and_one_line_per_failure(project: Project, tmp_path: Path) -> None:
