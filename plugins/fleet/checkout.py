@@ -93,16 +93,17 @@ def bring(gateway: Any, root: Path) -> str:
     """
     project = Project(root.resolve())
     stamp = project.stamp()
-    where, there = gateway.remote_exec(_take, name=place_of(root)).receive()
+    where = place(gateway, root)
+    there = gateway.remote_exec(_take, folder=where).receive()
     if there != stamp:
         project.add_target(gateway, f"{where}/{CHECKOUT}", delete=True)
         project.send()
     gateway.remote_exec(_leave, stamp=stamp).waitclose()
-    return str(where)
+    return where
 
 
 def place(gateway: Any, root: Path) -> str:
-    """Return the folder of a project on a host."""
+    """Return the folder of a project on a host; execnet raises where the user has no home there."""
     found: str = gateway.remote_exec(_below_home, name=place_of(root)).receive()
     return found
 
@@ -110,21 +111,23 @@ def place(gateway: Any, root: Path) -> str:
 def _below_home(channel, name):  # type: ignore[no-untyped-def]  # its text runs on the host
     import os
 
-    channel.send(os.path.join(os.path.expanduser("~"), name))
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):
+        raise OSError("the user has no home folder there; set HOME, or name a folder with chdir=")
+    channel.send(os.path.join(home, name))
 
 
-def _take(channel, name):  # type: ignore[no-untyped-def]  # its text runs on the host
+def _take(channel, folder):  # type: ignore[no-untyped-def]  # its text runs on the host
     import fcntl
     import os
     import sys
 
-    folder = os.path.join(os.path.expanduser("~"), name)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     lock = open(os.path.join(folder, "lock"), "a+")  # noqa: SIM115  open until _leave
     fcntl.flock(lock, fcntl.LOCK_EX)
     lock.seek(0)
     vars(sys)["ipubench_lock"] = lock
-    channel.send([folder, lock.read()])
+    channel.send(lock.read())
 
 
 def _leave(channel, stamp):  # type: ignore[no-untyped-def]  # its text runs on the host

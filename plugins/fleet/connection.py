@@ -200,7 +200,10 @@ def _start(channel, root, given):  # type: ignore[no-untyped-def]  # its text ru
 
     values = json.loads(given)
     home, start = os.path.expanduser("~"), values["start"]
-    root = os.path.realpath(os.path.join(home, os.path.expanduser(root)))
+    root = os.path.join(home, os.path.expanduser(root))
+    if not os.path.isabs(root):
+        raise OSError("the user has no home folder there; set HOME, or give chdir= a whole path")
+    root = os.path.realpath(root)
     values["start"] = os.path.realpath(os.path.join(home, os.path.expanduser(start)))
     os.makedirs(values["start"], exist_ok=True)
     os.chdir(root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pwd
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,23 @@ def test_relative_and_home_paths_are_understood(
     monkeypatch.chdir(tmp_path)
     assert cache_dir({"IPUBENCH_CACHE_DIR": "~/own"}) == tmp_path / "own"
     assert cache_dir({"IPUBENCH_CACHE_DIR": "other"}) == tmp_path / "other"
+
+
+@pytest.mark.parametrize("own", ["", "~/own", "~nobody-of-this-name/own"])
+def test_without_a_home_folder_there_is_one_message_and_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    """As in a container that runs as a user who is in no list."""
+
+    def unlisted(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unlisted)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"no home folder for ~.*; set IPUBENCH_CACHE_DIR to"):
+        cache_dir({"IPUBENCH_CACHE_DIR": own})
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_file_in_the_way_is_one_clear_message(tmp_path: Path) -> None:
