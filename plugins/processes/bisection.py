@@ -121,6 +121,8 @@ def step(arguments: Sequence[str]) -> int:
     """
     here, project, good, *words = arguments
     try:
+        # git bisect leaves them as the commit before had them.
+        revision.update_submodules("git:HEAD", Path.cwd())
         found, why = _verdict(Path(here), Path(project), good, words)
     except Exception as error:
         found, why = SKIP, str(error)

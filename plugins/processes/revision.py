@@ -20,7 +20,7 @@ from typing import Iterator, List, Optional, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError, DataError
-from ipubench.fixtures.case.masking import masker, secrets_in
+from ipubench.fixtures.case.masking import mask_text, masker, secrets_in
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private
 
@@ -31,6 +31,8 @@ MADE_PYTHON = ".venv/bin/python"
 SETUP_SECONDS = 3600.0
 KEPT_DAYS = 14
 LAST_LINES = 15
+#: Hooks of the repository do not run: nothing else may happen because somebody measures.
+NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 #: Of a git hook that runs us, and wrong in a worktree.
 GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 
@@ -148,10 +150,27 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
 
 
 def add(given: str, repository: Path, tree: Path, commit: str) -> None:
-    """Make a worktree without a branch; UsageError where git cannot."""
-    # Hooks of the repository do not run: nothing else may happen because somebody measures.
-    words = ["-c", "core.hooksPath=/dev/null", "worktree", "add", "--force", "--detach"]
-    _git(given, repository, *words, str(tree), commit)
+    """Make a worktree without a branch, with its submodules; UsageError where git cannot."""
+    with _removed_on_failure(tree):
+        words = ("worktree", "add", "--force", "--detach")
+        _git(given, repository, *NO_HOOKS, *words, str(tree), commit)
+        update_submodules(given, tree)
+
+
+def update_submodules(given: str, tree: Path) -> None:
+    """Have the submodules of a worktree as its commit has them; UsageError where git cannot."""
+    if not (tree / ".gitmodules").is_file():
+        return
+    # Not --init, which writes into the configuration that all worktrees share with the user's own.
+    words = ("-c", "submodule.active=.", "submodule", "update", "--recursive")
+    try:
+        _git(given, tree, *NO_HOOKS, *words)
+    except pytest.UsageError as error:
+        raise pytest.UsageError(
+            f"{mask_text(str(error))}\n"
+            "make the submodule reachable from here, or have git leave it out: "
+            "git config submodule.NAME.update none"
+        ) from None
 
 
 def remove(tree: Path) -> None:

@@ -1,0 +1,89 @@
+"""The worktree of a revision, and what of the project is in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import List, Sequence, Tuple
+
+import pytest
+
+from ipubench.plugins.processes import bisection
+from ipubench.plugins.processes.revision import check_out
+from tests.support.repository import IDENTITY
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.check_output(["git", *IDENTITY, *words], cwd=str(folder), text=True).strip()
+
+
+def commit(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text)
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", text)
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a submodule ``vendor``, which its second commit has of another revision."""
+    monkeypatch.setenv("IPUBENCH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    # Git takes a submodule from a folder of this machine only where it is told so.
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
+    own, library, inner = (tmp_path / name for name in ("own", "library", "inner"))
+    for folder in (own, library, inner):
+        folder.mkdir()
+        git(folder, "init", "-q", "-b", "main")
+    commit(inner, "inner.py", "inner")
+    git(library, "submodule", "--quiet", "add", str(inner), "inner")
+    commit(library, "library.py", "first")
+    git(own, "submodule", "--quiet", "add", str(library), "vendor")
+    commit(own, "test_own.py", "one")
+    commit(library, "library.py", "second")
+    git(own / "vendor", "pull", "-q")
+    commit(own, "test_own.py", "two")
+    return own
+
+
+def test_a_worktree_has_the_submodules_of_its_revision(own: Path) -> None:
+    """Whether the user's own checkout has them or not, which stays as it is."""
+    git(own, "submodule", "--quiet", "deinit", "--all")
+    before = (own / ".git" / "config").read_text()
+    there = check_out("git:HEAD~1", own).root
+    assert (there / "vendor" / "library.py").read_text() == "first"
+    made = (there / "test_own.py").stat().st_mtime_ns
+    (there / "vendor" / "__pycache__").mkdir()
+    assert check_out("git:HEAD~1", own).root == there
+    assert (there / "test_own.py").stat().st_mtime_ns == made
+    assert (there / "vendor" / "inner" / "inner.py").read_text() == "inner"
+    assert (own / ".git" / "config").read_text() == before
+    assert not list((own / "vendor").iterdir())
+
+
+def test_a_submodule_that_is_not_to_be_had_is_named_and_may_be_left_out(own: Path) -> None:
+    (own.parent / "library").rename(own.parent / "gone")
+    with pytest.raises(pytest.UsageError, match=r"(?s)'vendor'.*submodule\.NAME\.update none$"):
+        check_out("git:HEAD~1", own)
+    assert not list((own.parent / "cache" / "worktrees").glob("*/"))
+    assert len(git(own, "worktree", "list").splitlines()) == 1
+    git(own, "config", "submodule.vendor.update", "none")
+    assert not list((check_out("git:HEAD~1", own).root / "vendor").iterdir())
+
+
+def test_each_step_of_a_bisection_has_the_submodules_of_its_commit(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: List[str] = []
+
+    def measure(here: Path, project: Path, *_: Sequence[str]) -> Tuple[int, str]:
+        found.append((project / "vendor" / "library.py").read_text())
+        return 4, ""
+
+    monkeypatch.setattr(bisection, "_measure", measure)
+    monkeypatch.chdir(own)
+    for revision in ("HEAD~1", "HEAD@{1}"):
+        git(own, "checkout", "-q", "--detach", revision)
+        bisection.step([str(own), str(own), revision, "-k", "any"])
+    assert found == ["first", "second"]
