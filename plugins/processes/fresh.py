@@ -35,6 +35,8 @@ from ipubench.plugins.run.results import SessionResults, run_key
 LAST_LINES = 15
 # How a message begins of a process that has met modules of another checkout.
 REFUSED = "refused: "
+# pytest's plugin of its cache.
+CACHE = "cacheprovider"
 # What pytest says of options that the project has in another revision only.
 UNKNOWN = "unrecognized arguments: "
 # A fresh process may take this long, and this many times what the first measurement took, because
@@ -248,8 +250,8 @@ def fresh_command(
         *(["--zero-values"] if config.option.zero_values else []),
         *words_of(config),
         *own_arguments(config),
-        "-o",
-        f"cache_dir={cache_dir}",
+        # Without the plugin the setting would be an unknown one.
+        *(["-o", f"cache_dir={cache_dir}"] if config.pluginmanager.hasplugin(CACHE) else []),
         f"--import-mode={config.option.importmode}",
         *arguments_of(config, nodeid, root),
     ]

@@ -239,7 +239,9 @@ def test_fresh_processes_have_the_projects_own_options(own: OwnProject, workers:
     """Or they would measure other work than the run."""
     (own.folder / "conftest.py").write_text(OPTIONS)
     (own.folder / "tests" / "test_own.py").write_text(SIZED)
-    (own.folder / "pytest.ini").write_text(f"{INI} --deep\n".replace("\n --", " --"))
+    # Every warning is an error: that of a setting that pytest does not know, too.
+    ini = INI.replace("--device=cpu", "--device=cpu --deep")
+    (own.folder / "pytest.ini").write_text(f"{ini}filterwarnings = error\n")
     words = ("-o", "python_functions=perf_*", "--size=700", "--processes=2", "--keep-disturbed")
     outcome = own.run(*FEW, *words, *workers, "--baseline-save=main").assert_code(0)
     outcome.line("baseline with 1 case")
