@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import sys
+from pathlib import Path
 from typing import List, Optional, Sequence
 
 import pytest
@@ -24,8 +25,9 @@ from ipubench.plugins.measure.instance import instance_command
 from ipubench.plugins.selection.expand import case_of, selection_key
 
 WIDTH = 80
-# Stands for what the run chooses when it starts.
+# Stand for what the run chooses when it starts.
 PORT = "PORT"
+CACHE = Path("FOLDER")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,7 +67,8 @@ def commands(item: pytest.Item) -> List[str]:
             os.sched_getaffinity(0),
             launcher_words(item.config.option.launcher_args),
         )
-        program = instance_command(item.config, item.nodeid, f"{planned.address}:{PORT}")
+        address = f"{planned.address}:{PORT}"
+        program = instance_command(item.config, item.nodeid, address, CACHE)
     except CaseError as error:
         return [*lines, f"  cannot run: {error}"]
     count = f"{planned.ran} instances"

@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from functools import partial
 from pathlib import Path
-from typing import Any, Callable, ContextManager, Dict, Generator, List, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, Generator, List, Optional
 
 import pytest
 
@@ -38,7 +37,10 @@ member_key = pytest.StashKey[Instance]()
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Become an instance before any framework is imported, or be ready to start some."""
-    command: Callable[[str, str], Sequence[str]] = partial(instance_command, config)
+
+    def command(nodeid: str, address: str) -> List[str]:
+        return instance_command(config, nodeid, address, scratch.make("cache"))
+
     config.stash[command_key] = command
     if config.option.instance is None:
         return
@@ -60,13 +62,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[INHERIT_VARIABLE] = str(os.getppid())
 
 
-def instance_command(config: pytest.Config, nodeid: str, address: str) -> List[str]:
+def instance_command(
+    config: pytest.Config, nodeid: str, address: str, cache_dir: Path
+) -> List[str]:
     """Return the command that runs one case as an instance of the run at HOST:PORT.
 
-    Raises CaseError.
+    Errors are those of :func:`fresh_command`.
     """
     results = str(Path(config.option.results_dir).absolute())
-    words = fresh_command(config, nodeid, results, scratch.make("cache"))
+    words = fresh_command(config, nodeid, results, cache_dir)
     # Nothing is captured: all output belongs into the instance's log.
     return [*words, *looking_inside_arguments(config), "-s", f"--instance={address}"]
 
