@@ -274,3 +274,9 @@ class Project:
         path = self.folder / "baselines" / f"{name}.json"
         loaded: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return loaded
+
+
+def counting_rounds(record: Mapping[str, Any]) -> int:
+    """Return of how many rounds figures are made: others may have disturbed some."""
+    contention = record["contention"]
+    return int(contention["clean"] if contention.get("enough") else record["rounds"]["count"])
