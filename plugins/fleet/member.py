@@ -35,6 +35,7 @@ WATCH_SECONDS = 5.0
 #: What a member says last; a controller that is gone says it to the member.
 GONE = "gone"
 MOST_SAID = 2000
+TRACEBACK = "Traceback (most recent call last)"
 ERROR = "ERROR: "  # what pytest begins a usage error with
 
 
@@ -203,7 +204,7 @@ class Member:
 
     def pytest_internalerror(self, excrepr: Any) -> None:
         """Keep what went wrong in pytest or in a plugin."""
-        self.problem = str(excrepr).strip()[-MOST_SAID:]
+        self.problem = reason_of(str(excrepr))
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -250,6 +251,15 @@ def main(channel: Any, **given: Any) -> None:
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         code = int(pytest.main(handover.words, plugins=[member]))
-    last = said.getvalue().strip()[-MOST_SAID:]
-    why = member.exit or member.problem or (last[len(ERROR) :] if last.startswith(ERROR) else last)
+    why = member.exit or member.problem or reason_of(said.getvalue())
     member.send("ended", code=code, why=why, lost_touch=member.lost_touch)
+
+
+def reason_of(said: str) -> str:
+    """Return why a session ended, from what pytest has said; of a traceback its end."""
+    last = said.strip()[-MOST_SAID:]
+    if TRACEBACK in said:
+        lines = [line.strip() for line in last.splitlines()]
+        place = next((line for line in reversed(lines) if line.startswith("File ")), "")
+        return f"pytest or a plugin fails there: {lines[-1]} ({place})"
+    return last[len(ERROR) :] if last.startswith(ERROR) else last

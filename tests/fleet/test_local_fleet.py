@@ -279,6 +279,19 @@ def test_mistakes_end_in_one_message(project: Project, words: Any, message: str)
     assert "Traceback" not in outcome.text
 
 
+def test_a_plugin_that_fails_on_a_host_is_named_with_its_error(project: Project) -> None:
+    conftest = project.folder / "conftest.py"
+    conftest.write_text(
+        f"{conftest.read_text()}\n\n"
+        "def pytest_configure(config):\n"
+        "    if hasattr(config, 'workerinput'):\n"
+        "        config.workerinput['what no host has']\n"
+    )
+    outcome = project.run(hosts_file(project, a="")).assert_code(4)
+    outcome.line("a: pytest or a plugin fails there: KeyError: 'what no host has' (File ")
+    assert "Traceback" not in outcome.text
+
+
 def test_a_host_at_another_revision_is_refused(project: Project) -> None:
     for folder in (project.folder, as_host(project, "a")):
         git(folder, "init", "-q")
