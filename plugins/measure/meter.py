@@ -193,9 +193,10 @@ class Meter(StepMeter):
         clock = self.device.clock
         items = facts.items * step.counted_processes
         per_round = items * step.batches_per_step
-        clean = rounds.disturbance.clean(seconds)
-        enough = is_enough(clean, len(seconds), rounds.limits.budget)
-        kept = rounds.disturbance.kept(len(seconds)) if enough else [True] * len(seconds)
+        kept = rounds.disturbance.kept(len(seconds))
+        enough = is_enough(of_rounds(seconds, kept), len(seconds), rounds.limits.budget)
+        if not enough:
+            kept = [True] * len(seconds)
         throughput = describe_throughput(of_rounds(seconds, kept), per_round, facts.unit)
         self.phase("latency", "measuring latency")
         latency = describe_latency(
