@@ -72,7 +72,9 @@ class Project(execnet.RSync):
 
 def _files_of_git(root: Path) -> Optional[FrozenSet[str]]:
     """Return the project's files and their folders; None where git knows nothing of it."""
-    names = git_says(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    tracked = git_says(root, "ls-files", "-z", "--cached", "--recurse-submodules")
+    others = git_says(root, "ls-files", "-z", "--others", "--exclude-standard")
+    names = (tracked or b"") + (others or b"")
     if not names:
         return None
     found = set()

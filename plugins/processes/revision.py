@@ -15,7 +15,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence
+from typing import Iterator, Optional, Sequence
 
 import pytest
 
@@ -117,7 +117,7 @@ def _resolve(given: str, name: str, root: Path) -> str:
 
 def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -> Path:
     """Return the folder of a worktree of a commit, made and set up where there is none."""
-    from filelock import FileLock
+    from filelock import FileLock, Timeout  # here, because most runs need no other revision
 
     try:
         folder = cache_dir() / "worktrees"
@@ -129,10 +129,19 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
         folder.mkdir(mode=0o700, exist_ok=True)
         for place in (folder.parent, folder):
             require_private(place, "IPUBENCH_CACHE_DIR")
-        with FileLock(str(folder / "lock")):
-            for old in _unused(folder):
-                remove(old)
-            if not _is_sound(given, tree, commit):
+        for stamp in folder.glob("*.used"):
+            old = stamp.with_suffix("")
+            with contextlib.suppress(Timeout, FileNotFoundError), FileLock(
+                f"{old}.lock", timeout=0
+            ):
+                if stamp.stat().st_mtime < time.time() - KEPT_DAYS * 24 * 3600:
+                    remove(old)
+        with FileLock(
+            f"{tree}.lock"
+        ):  # of this one alone: another commit's may be set up for an hour
+            if _is_sound(given, tree, commit):
+                update_submodules(given, tree)
+            else:
                 remove(tree)
                 with _removed_on_failure(tree):
                     add(given, repository, tree, commit)
@@ -206,12 +215,6 @@ def _is_sound(given: str, tree: Path, commit: str) -> bool:
         return head == commit and not _git(given, tree, "status", "--porcelain", "-uno")
     except pytest.UsageError:
         return False
-
-
-def _unused(folder: Path) -> List[Path]:
-    oldest = time.time() - KEPT_DAYS * 24 * 3600
-    stamps = [path for path in folder.glob("*.used") if path.stat().st_mtime < oldest]
-    return [path.with_suffix("") for path in stamps]
 
 
 def _run_setup(setup: str, tree: Path) -> None:

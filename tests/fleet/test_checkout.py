@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -10,7 +12,35 @@ import execnet
 import pytest
 
 from ipubench.plugins.fleet import connection
-from ipubench.plugins.fleet.checkout import bring
+from ipubench.plugins.fleet.checkout import CHECKOUT, bring
+from tests.support.repository import IDENTITY
+
+
+def test_the_files_of_submodules_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
+    own, library = tmp_path / "own", tmp_path / "library"
+    for folder in (library, own):
+        folder.mkdir()
+        git(folder, "init", "-q")
+        (folder / "tracked.py").write_text(folder.name)
+        git(folder, "add", "tracked.py")
+        git(folder, "commit", "-q", "-m", "first")
+    git(own, "submodule", "--quiet", "add", str(library), "vendor")
+    (own / "untracked.py").write_text("own")
+    group = execnet.Group()
+    try:
+        place = bring(group.makegateway(f"popen//env:HOME={tmp_path}"), own)
+    finally:
+        group.terminate(10.0)
+    there = Path(place) / CHECKOUT
+    assert (there / "vendor" / "tracked.py").read_text() == "library"
+    assert (there / "tracked.py").read_text() == (there / "untracked.py").read_text() == "own"
+    assert not (there / ".git").exists()
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *IDENTITY, *words], cwd=str(folder), check=True)
 
 
 @pytest.fixture

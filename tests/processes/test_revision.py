@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import List, Sequence, Tuple
 
 import pytest
+from filelock import FileLock
 
-from ipubench.plugins.processes import bisection
+from ipubench.plugins.processes import bisection, revision
 from ipubench.plugins.processes.revision import check_out
 from tests.support.repository import IDENTITY
 
@@ -60,6 +62,34 @@ def test_a_worktree_has_the_submodules_of_its_revision(own: Path) -> None:
     assert (there / "vendor" / "inner" / "inner.py").read_text() == "inner"
     assert (own / ".git" / "config").read_text() == before
     assert not list((own / "vendor").iterdir())
+    for name in (there / "vendor").iterdir():  # a worktree from before submodules were had
+        shutil.rmtree(str(name)) if name.is_dir() else name.unlink()
+    assert check_out("git:HEAD~1", own).root == there
+    assert (there / "vendor" / "inner" / "inner.py").read_text() == "inner"
+
+
+def test_a_commit_does_not_wait_for_the_setup_of_another(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other: List[Path] = []
+    monkeypatch.setattr(
+        revision, "_run_setup", lambda *_: other.append(check_out("git:HEAD~1", own).root)
+    )
+    tree = check_out("git:HEAD", own, setup="make").root
+    assert tree.is_dir()
+    assert other[0].is_dir()
+    assert other[0] != tree
+
+
+def test_a_worktree_that_nobody_has_used_for_long_goes_unless_somebody_has_it(own: Path) -> None:
+    tree = check_out("git:HEAD~1", own).root
+    os.utime(str(tree.with_name(f"{tree.name}.used")), (0, 0))
+    with FileLock(f"{tree}.lock"):
+        check_out("git:HEAD", own)
+        assert tree.is_dir()
+    check_out("git:HEAD", own)
+    assert not tree.exists()
+    assert len(git(own, "worktree", "list").splitlines()) == 2
 
 
 def test_a_submodule_that_is_not_to_be_had_is_named_and_may_be_left_out(own: Path) -> None:
@@ -83,7 +113,7 @@ def test_each_step_of_a_bisection_has_the_submodules_of_its_commit(
 
     monkeypatch.setattr(bisection, "_measure", measure)
     monkeypatch.chdir(own)
-    for revision in ("HEAD~1", "HEAD@{1}"):
-        git(own, "checkout", "-q", "--detach", revision)
-        bisection.step([str(own), str(own), revision, "-k", "any"])
+    for commit_name in ("HEAD~1", "HEAD@{1}"):
+        git(own, "checkout", "-q", "--detach", commit_name)
+        bisection.step([str(own), str(own), commit_name, "-k", "any"])
     assert found == ["first", "second"]
