@@ -261,5 +261,6 @@ def reason_of(said: str) -> str:
     if TRACEBACK in said:
         lines = [line.strip() for line in last.splitlines()]
         place = next((line for line in reversed(lines) if line.startswith("File ")), "")
-        return f"pytest or a plugin fails there: {lines[-1]} ({place})"
+        who = "pytest or a plugin (-p no:NAME leaves one out)"
+        return f"{who} fails there: {lines[-1]} ({place})"
     return last[len(ERROR) :] if last.startswith(ERROR) else last

@@ -288,7 +288,7 @@ def test_a_plugin_that_fails_on_a_host_is_named_with_its_error(project: Project)
         "        config.workerinput['what no host has']\n"
     )
     outcome = project.run(hosts_file(project, a="")).assert_code(4)
-    outcome.line("a: pytest or a plugin fails there: KeyError: 'what no host has' (File ")
+    outcome.line("a: pytest or a plugin (-p no:NAME leaves one out) fails there: KeyError: 'what ")
     assert "Traceback" not in outcome.text
 
 
