@@ -1,9 +1,10 @@
 """A stand-in for the part of the SDK's TensorFlow that the project uses, over any TensorFlow 2.
 
-It offers the names and signatures of the SDK and nothing else (``test_tensorflow_contract.py``
-checks them against the SDK's published API), records every call, and runs programs on the CPU. It
-is as strict as the SDK about what the project can get wrong: names and types of options, flags, the
-life of a queue and of a device, the parameters of a loop's body.
+It offers the names and signatures of the SDK and nothing else
+(tests/runtimes/tensorflow/test_contract.py checks them against the SDK's published API), records
+every call, and runs programs on the CPU. It is as strict as the SDK about what the project can get
+wrong: names and types of options, flags, the life of a queue and of a device, the parameters of a
+loop's body.
 
 Tests put :func:`modules` into ``sys.modules`` and steer it through :data:`recorder`.
 """
