@@ -39,11 +39,12 @@ class LstmMulti(TensorFlowKernel):
         """Return the FLOP of the matrix products for one sequence: T timesteps, I to H features.
 
         Each timestep of a layer multiplies its input, of I features in the first layer and H in
-        the others, and its state with 4H columns. Training adds the gradients of all weights, of
-        the states, and of every layer's input but the first one's.
+        the others, and after the first one, at which it is zero, its state with 4H columns.
+        Training adds the gradients of all weights, of the states, and of every layer's input but
+        the first one's.
         """
         first = 8.0 * self.timesteps * self.input_size * self.hidden_size
-        states = 8.0 * self.timesteps * self.hidden_size**2 * self.num_layers
+        states = 8.0 * (self.timesteps - 1) * self.hidden_size**2 * self.num_layers
         later = 8.0 * self.timesteps * self.hidden_size**2 * (self.num_layers - 1)
         dense = 2.0 * self.hidden_size
         if self.mode == "training":

@@ -32,13 +32,14 @@ class RecurrentKernel(TensorFlowKernel):
     def flops_per_item(self) -> float:
         """Return the FLOP of the matrix products for one sequence.
 
-        Each of T timesteps multiplies F features with [F, G H] and the H of the state with
-        [H, G H], G being the gates: 2 G T F H + 2 G T H^2. Training adds the gradients of both
-        weights and that of the state, not that of the inputs: twice the first and three times the
-        second.
+        Each of T timesteps multiplies F features with [F, G H], G being the gates, and each but
+        the first, whose state is zero, the H of the state with [H, G H]:
+        2 G T F H + 2 G (T - 1) H^2. Training adds the gradients of both weights and that of the
+        state, not that of the inputs: twice the first and three times the second.
         """
-        inputs = 2.0 * self.gates * self.timesteps * self.features * self.hidden_size
-        state = 2.0 * self.gates * self.timesteps * self.hidden_size**2
+        columns = 2.0 * self.gates * self.hidden_size
+        inputs = columns * self.timesteps * self.features
+        state = columns * (self.timesteps - 1) * self.hidden_size
         return 2 * inputs + 3 * state if self.mode == "training" else inputs + state
 
     def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:

@@ -89,19 +89,21 @@ def test_zero_values_are_asked_for(config: Any) -> None:
     ("config", "inference", "training"),
     [
         (Dense(size=10), 200, 400),
-        # Each timestep: [1, 3] x [3, 12] for the inputs and for the state; in training the
-        # gradients of both weights and of the state.
-        (Lstm(timesteps=2, hidden_size=3), 2 * 2 * 72, 2 * 5 * 72),
+        # Each timestep: [1, 3] x [3, 12] for the inputs, and from the second on for the state; in
+        # training the gradients of both weights and of the state.
+        (Lstm(timesteps=1, hidden_size=3), 72, 2 * 72),
+        (Lstm(timesteps=2, hidden_size=3), 3 * 72, (2 * 2 + 3) * 72),
         # [1, 4] x [4, 12] for the inputs.
-        (Lstm(timesteps=2, hidden_size=3, input_size=4), 2 * (96 + 72), 2 * (2 * 96 + 3 * 72)),
-        (Rnn(timesteps=2, hidden_size=3), 2 * 2 * 18, 2 * 5 * 18),
+        (Lstm(timesteps=2, hidden_size=3, input_size=4), 2 * 96 + 72, 4 * 96 + 3 * 72),
+        (Rnn(timesteps=2, hidden_size=3), 3 * 18, (2 * 2 + 3) * 18),
         # [1, 4] x [4, 9] for the inputs, [1, 3] x [3, 9] for the state.
-        (Gru(timesteps=2, hidden_size=3, input_size=4), 2 * (72 + 54), 2 * (144 + 162)),
-        # Layer 1: [1, 4] x [4, 12] and [1, 3] x [3, 12]; layer 2: twice the latter; [1, 3] x [3].
+        (Gru(timesteps=2, hidden_size=3, input_size=4), 2 * 72 + 54, 4 * 72 + 3 * 54),
+        # Layer 1: [1, 4] x [4, 12] and [1, 3] x [3, 12]; layer 2: the latter for its inputs and
+        # for its state; [1, 3] x [3].
         (
             LstmMulti(timesteps=2, input_size=4, hidden_size=3),
-            2 * (96 + 72 + 144) + 6,
-            2 * (2 * 96 + 3 * 72 + 3 * 144) + 18,
+            2 * 96 + 72 + 3 * 72 + 6,
+            4 * 96 + 3 * 72 + 3 * 3 * 72 + 18,
         ),
     ],
     ids=lambda value: value.name if hasattr(value, "name") else "",
