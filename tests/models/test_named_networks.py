@@ -229,6 +229,19 @@ def test_moving_variances_take_the_unbiased_one(tf: Any) -> None:
     assert error(norm.moving_variance, expected) < 1e-5
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_moving_averages_reach_what_they_average(tf: Any, dtype: str) -> None:
+    """One that is bfloat16 stops where a twentieth is missing: its moves are rounded away."""
+    network = NamedNetwork("toy_model_bn", CLASSES, (32, 32, 3), norm_momentum=0.97)
+    norm = build_named(tf, network, tf.as_dtype(dtype)).units[2].layers[0]
+    assert norm.gamma.dtype == dtype
+    mean, variance = tf.fill(norm.gamma.shape, -0.27), tf.fill(norm.gamma.shape, 2.2)
+    for _ in range(300):
+        norm.update_moving_averages(mean, variance)
+    assert error(norm.moving_mean, mean) < 0.02
+    assert error(norm.moving_variance, variance) < 0.02
+
+
 # In bfloat16 other pixels are the maxima of their windows, and other values below zero.
 @pytest.mark.numeric
 @pytest.mark.parametrize(
