@@ -82,14 +82,14 @@ def test_group_norm_of_images_far_from_zero(tf: Any, mean: float, size: int) -> 
 def numpy_group_norm_slopes(values: Any, gamma: Any, slopes: Any, groups: int) -> List[Any]:
     """Return the gradients of values, gamma and beta, of a group norm with epsilon 1e-5."""
     n, h, w, c = values.shape
-    grouped = (n, h * w, groups, c // groups)
+    grouped = (n, h * w, c // groups, groups)
     unscaled = numpy_group_norm(values, np.ones(c), np.zeros(c), groups, 1e-5)
     slopes = slopes.astype(np.float64)
     along, one = (slopes * gamma).reshape(grouped), unscaled.reshape(grouped)
     deviation = np.sqrt(
-        values.astype(np.float64).reshape(grouped).var((1, 3), keepdims=True) + 1e-5
+        values.astype(np.float64).reshape(grouped).var((1, 2), keepdims=True) + 1e-5
     )
-    parts = [(along * part).mean((1, 3), keepdims=True) * part for part in (np.ones(grouped), one)]
+    parts = [(along * part).mean((1, 2), keepdims=True) * part for part in (np.ones(grouped), one)]
     of_values = ((along - parts[0] - parts[1]) / deviation).reshape(values.shape)
     return [of_values, (slopes * unscaled).sum((0, 1, 2)), slopes.sum((0, 1, 2))]
 

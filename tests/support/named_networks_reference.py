@@ -25,7 +25,7 @@ def batch_norm(tf: Any) -> Norm:
 
 
 def group_norm(tf: Any, groups: Callable[[int], int]) -> Norm:
-    """Norms over ``groups(channels)`` groups of adjacent channels; Keras 2.6 has none."""
+    """Norms over ``groups(channels)`` groups of channels a stride apart, as the SDK's layer."""
 
     class GroupNorm(tf.keras.layers.Layer):  # type: ignore[misc, name-defined, unused-ignore]
         def build(self, shape: Any) -> None:
@@ -36,8 +36,8 @@ def group_norm(tf: Any, groups: Callable[[int], int]) -> Norm:
         def call(self, images: Any) -> Any:
             _, height, width, channels = images.shape
             count = groups(channels)
-            split = tf.reshape(images, [-1, height, width, count, channels // count])
-            mean, variance = tf.nn.moments(split, [1, 2, 4], keepdims=True)
+            split = tf.reshape(images, [-1, height, width, channels // count, count])
+            mean, variance = tf.nn.moments(split, [1, 2, 3], keepdims=True)
             scaled = tf.reshape((split - mean) / tf.sqrt(variance + EPSILON), tf.shape(images))
             return scaled * self.gamma + self.beta
 

@@ -76,8 +76,10 @@ def without_weights(torch: Any, build: Callable[[], Any]) -> Any:
 
 def copy_to_torch(torch: Any, classifier: Any, network: Any) -> None:
     """Copy all variables to ``network``, whose layers stand in the order of their use."""
+    from ipubench.models.torch.norms import StridedGroupNorm
+
     nn = torch.nn
-    norms = (nn.BatchNorm2d, nn.GroupNorm)
+    norms = (nn.BatchNorm2d, StridedGroupNorm)
     targets: List[Any] = [
         layer for layer in network.modules() if isinstance(layer, (nn.Conv2d, nn.Linear, *norms))
     ]
@@ -119,9 +121,9 @@ def compiler(tf: Any) -> Any:
 
 
 def numpy_group_norm(values: Any, gamma: Any, beta: Any, groups: int, epsilon: float) -> Any:
-    """Return the group norm of images (N, H, W, C), in float64."""
+    """Return the group norm of images (N, H, W, C), in float64; group g has g, g + groups, ..."""
     n, h, w, c = values.shape
-    grouped = values.astype(np.float64).reshape(n, h * w, groups, c // groups)
-    mean = grouped.mean((1, 3), keepdims=True)
-    variance = grouped.var((1, 3), keepdims=True)
+    grouped = values.astype(np.float64).reshape(n, h * w, c // groups, groups)
+    mean = grouped.mean((1, 2), keepdims=True)
+    variance = grouped.var((1, 2), keepdims=True)
     return ((grouped - mean) / np.sqrt(variance + epsilon)).reshape(n, h, w, c) * gamma + beta
