@@ -324,12 +324,17 @@ def test_a_folder_and_a_random_network_are_validated_alone(
     step.batches_per_step = 2 * step.feed.batches_per_epoch
     step()
     assert step.correct == 2 * round(trained[1]["accuracy"] * trained[1]["images"])
-    assert step.finish()["validation"] == trained
+    facts = step.finish()
+    assert facts["validation"] == trained
+    (line,) = step.summary(facts)
+    assert f"{trained[1]['images']} validation images (checkpoint-00000008.npz, the last" in line
     step.close()
 
     config, data = real_run(str(dataset), training=False)
     step = step_of(config, data)
-    (random,) = step.finish()["validation"]
+    facts = step.finish()
+    (random,) = facts["validation"]
+    assert step.summary(facts) == []  # its accuracy means nothing
     network = config.classifier()(tf, dtype=tf.float32)
     assert (random["accuracy"], random["images"]) == accuracy_of(network, config, data)
     assert (random["weights"], step.describe()["weights"]) == ("random weights",) * 2

@@ -213,7 +213,11 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     resumed.close()
     of = replace(config, training=False, checkpoint_input_dir=str(tmp_path / "ipu"))
     host_validation = on_host(of)
-    assert host_validation.finish()["validation"] == validated
+    facts = host_validation.finish()
+    assert facts["validation"] == validated
+    validation = step_of(of)
+    assert validation.summary(validation.finish()) == host_validation.summary(facts) != []
+    validation.close()
     host_validation.close()
 
 
