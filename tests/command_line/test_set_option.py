@@ -132,6 +132,13 @@ def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
         ("hostside-image-mixing", "mixed on the device"),
         ("sharding_exclude_filter", "pipeline_splits"),
         ("num_io_tiles", "cases in PyTorch"),
+        ("use_generated_data", "--data=generated"),
+        ("train", "-k training"),
+        ("no-train", "-k inference"),
+        ("report", "--profile=DIR"),
+        ("save_graph", "--save-graph=DIR"),
+        ("simulation", "--device=ipu-model"),
+        ("device-id", "--device-id=N"),
     ],
 )
 def test_options_of_the_original_programs_say_what_to_use(key: str, instead: str) -> None:
