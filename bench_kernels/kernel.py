@@ -62,6 +62,11 @@ class TensorFlowKernel(LoopOptions, Kernel):
         if self.system == "ipu" and self.xla == "off":
             raise ValueError("xla off: an IPU runs programs compiled by XLA only")
 
+    def idle(self) -> Dict[str, str]:
+        """Generated batches have their numbers as values."""
+        zeros = {"use_zero_values": f"it is of data=synthetic, and this is {self.data}"}
+        return {**super().idle(), **({} if self.data == "synthetic" else zeros)}
+
     def arrays(self, data: Data, *specs: TensorSpec) -> ArrayFeed:
         """Return the feed of these tensors; generated batches repeat as in the original driver."""
         period = (self.steps + 2) * self.batches_per_step

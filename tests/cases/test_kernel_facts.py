@@ -85,6 +85,16 @@ def test_zero_values_are_asked_for(config: Any) -> None:
     assert dataclasses.replace(config, use_zero_values=True).feed(DATA).zero_values
 
 
+@pytest.mark.parametrize("config", KERNELS, ids=name)
+def test_zero_values_are_refused_for_batches_that_have_their_numbers(config: Any) -> None:
+    words = {"use_zero_values": ["true"]}
+    family = Family.of(config, {})
+    (synthetic,) = expand(family, words, data="synthetic")
+    (generated,) = expand(family, words, data="generated")
+    assert not synthetic.error and "use_zero_values" in synthetic.overrides
+    assert "use_zero_values=True would change nothing: it is of data=synthetic" in generated.error
+
+
 @pytest.mark.parametrize(
     ("config", "inference", "training"),
     [
