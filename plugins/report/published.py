@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
+from ipubench.fixtures.schedule.batches import Batches
 from ipubench.plugins.record.record import record_of
 
 DATA_FILE = Path(__file__).with_name("published.json")
@@ -27,7 +28,8 @@ FRAMEWORKS = {
 #: Begins each line, so that nobody takes it for a judgement.
 HEADING = "published by others, for orientation only"
 MOST_LINES = 12
-# Of a difference, in halvings or doublings of a batch: another number of IPUs says most.
+# Of a difference, in halvings or doublings of a batch: another number of IPUs says most. A batch of
+# another scope is as a word, whatever its number.
 OF_IPUS, OF_A_WORD = 4.0, 2.0
 
 
@@ -45,7 +47,9 @@ class Conditions:
 
     def distance(self, other: Conditions) -> float:
         """Return how far apart two are: 0 where nothing is known to differ."""
-        apart = OF_IPUS * _doublings(self.ipus, other.ipus) + _doublings(self.batch, other.batch)
+        same_scope = self.batch_scope == other.batch_scope
+        apart = OF_IPUS * _doublings(self.ipus, other.ipus)
+        apart += _doublings(self.batch, other.batch) if same_scope else OF_A_WORD
         for name in ("framework", "data", "precision", "variant", "batch_scope"):
             apart += OF_A_WORD * (getattr(self, name) != getattr(other, name))
         return apart
@@ -116,12 +120,9 @@ def conditions_of(record: Dict[str, Any]) -> Conditions:
     """Return what a case's own throughput holds for."""
     config = record.get("config", {})
     micro = _count(config, "micro_batch_size")
-    batch, scope = micro, "of one IPU"
+    batch, scope = _count(config, "validation_micro_batch_size") or micro, "of one IPU"
     if config.get("mode") == "training" and micro is not None:
-        accumulated = _count(config, "gradient_accumulation_count") or 1
-        replicas = _count(config, "replicas") or 1
-        batch = _count(config, "global_batch_size") or micro * accumulated * replicas
-        scope = "global"
+        batch, scope = _global_batch(config, micro), "global"
     elif "request_batch_size" in config or "request_type" in config:
         batch, scope = _count(config, "request_batch_size") or micro, "of a request"
     group = _count(config, "efficientnet_group_dim") or _count(config, "group_dim") or 1
@@ -134,6 +135,14 @@ def conditions_of(record: Dict[str, Any]) -> Conditions:
         precision=config.get("precision"),
         variant=f"G{group}" if group > 1 else None,
     )
+
+
+def _global_batch(config: Dict[str, Any], micro: int) -> int:
+    """Return the images of a weight update; a global batch that was asked for may be rounded."""
+    whole = _count(config, "global_batch_size")
+    accumulated = None if whole else _count(config, "gradient_accumulation_count") or 1
+    replicas = _count(config, "replicas") or 1
+    return Batches.of(micro, replicas, accumulated, whole).global_batch_size
 
 
 def _count(values: Dict[str, Any], name: str) -> Optional[int]:

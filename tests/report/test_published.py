@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import IPU, POD4
-from ipubench.bench_training.bench_cnn_tensorflow import POD16
+from ipubench.bench_training.bench_application import POD16 as APPLICATION
+from ipubench.bench_training.bench_cnn_tensorflow import M2000, POD16
 from ipubench.fixtures.case.options import CaseConfig, plain_options
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
-from ipubench.plugins.report.published import HEADING, figures, last_lines, line_of, nearest
+from ipubench.plugins.report.published import (
+    HEADING,
+    conditions_of,
+    figures,
+    last_lines,
+    line_of,
+    nearest,
+)
 from tests.support.reports import benchmark, document
 
 
@@ -57,6 +66,25 @@ def test_training_is_compared_by_the_global_batch() -> None:
     assert found is not None
     assert (found.mode, found.conditions.ipus) == ("training", 16)
     assert found.conditions.batch_scope == "global"
+
+
+def test_a_figure_for_as_many_ipus_is_nearer_than_one_for_four_times_as_many() -> None:
+    case = measured(M2000["resnet50"], "tensorflow", 4)
+    found = nearest(record_of(case))
+    assert found is not None and found.conditions.ipus == 4
+
+
+def test_a_resnet50_is_of_no_other_variant_and_has_the_batch_that_it_trains() -> None:
+    line = line_of(record_of(measured(APPLICATION["resnet50_mlperf_pod16_bs20"], "tensorflow", 16)))
+    assert "batch 1920 global" in line and line.endswith("TensorFlow 1, here TensorFlow 2")
+    # 3520 are asked for, which 16 replicas of 18 images do not make.
+    lars = record_of(measured(APPLICATION["resnet50_mlperf_pod16_lars"], "tensorflow", 16))
+    assert conditions_of(lars).batch_text() == "3456 global"
+
+
+def test_validation_has_its_own_batch() -> None:
+    config = dataclasses.replace(APPLICATION["resnet50_mlperf_pod16_bs20"], training=False)
+    assert conditions_of(record_of(measured(config, "tensorflow", 16))).batch == 115
 
 
 def test_the_modified_network_finds_its_own_figure() -> None:
