@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
 import shlex
@@ -10,6 +11,7 @@ from typing import Iterator, List, Set, Tuple
 
 import pytest
 
+from ipubench.fixtures.runtimes.torch.options import InferenceOptions
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 # The changelog also names what is gone.
@@ -91,8 +93,15 @@ def test_the_rows_of_published_entries_select_all_of_them(project: Project) -> N
     (layers,) = rows("python3 lstm_multi.py")
     names = re.findall(r"\[(.*)\]$", selects(project, layers).text, re.MULTILINE)
     assert names and all("-synthetic" in name for name in names)
+
+
+def test_a_line_without_a_preset_has_the_programs_defaults(project: Project) -> None:
     (image,) = rows("--model resnet18 --device-iteration 1")
-    assert "[resnet18-ipu-bs1-real-bps1]" in selects(project, image).text
+    found = selects(project, f"{image} --describe")
+    assert found.text.count("::bench_cnn_torch[resnet18-ipu-bs1-real-bps1-") == 1
+    for field in dataclasses.fields(InferenceOptions):
+        if field.name not in ("name", "system", "mode"):
+            found.line(f"  {field.name}={field.default} (")
 
 
 def test_the_rows_of_logs_give_the_numbers_of_the_text(project: Project) -> None:
