@@ -153,6 +153,7 @@ def test_options_change_an_efficientnet(built: Callable[[Network], Any]) -> None
 def test_image_sizes() -> None:
     found = [Network("efficientnet", str(size)).image_size for size in range(8)]
     assert found == [224, 240, 260, 300, 380, 456, 528, 600]
+    assert [Network("efficientnet", size).image_size for size in ("b4", "B4")] == [380, 380]
     assert RESNET50.image_size == RESNEXT101.image_size == 224
 
 

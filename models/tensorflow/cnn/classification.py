@@ -107,9 +107,10 @@ class Network:
     @property
     def size(self) -> str:
         """``model_size`` as in MODELS."""
-        if self.model == "efficientnet" and not self.model_size.startswith("B"):
-            return f"B{self.model_size}"
-        return self.model_size
+        if self.model != "efficientnet":
+            return self.model_size
+        word = self.model_size.upper()
+        return word if word.startswith("B") else f"B{word}"
 
     @property
     def image_size(self) -> int:
