@@ -15,9 +15,11 @@ from ipubench.bench_inference.bench_cnn_torch import (
     POD4,
     Direct,
 )
+from ipubench.bench_inference.bench_triton import HOST as TRITON
 from ipubench.bench_inference.classifier import Classifier
-from ipubench.fixtures.case.cases import Sweep
+from ipubench.fixtures.case.cases import Family, Sweep
 from ipubench.fixtures.case.presets import Presets
+from ipubench.plugins.selection.expand import expand
 
 # micro batch, device iterations, samples per host call
 PRESETS = {
@@ -168,3 +170,12 @@ def test_an_ipu_runs_the_published_batch_sizes_and_always_the_presets_own() -> N
 def test_what_has_no_meaning_is_refused(changes: Dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(Classifier(), **changes).check()
+
+
+def test_inference_in_pytorch_has_no_master_weights() -> None:
+    """The original program has 16.16 and 32.32 alone."""
+    for config in (HOST["resnet50"], IPU["resnet50"], TRITON["resnet50"]):
+        (case,) = expand(Family.of(config, {}), {}, precision="16.32")
+        assert (case.excluded, case.error) == ("--precision=16.32", "")
+        (case,) = expand(Family.of(config, {}), {}, precision="32.32")
+        assert not case.excluded and case.config.precision == "32.32"

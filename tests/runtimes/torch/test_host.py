@@ -127,7 +127,6 @@ def test_an_engine_of_another_device_is_refused(torch: Any) -> None:
     ("kind", "fast", "precision", "dtype"),
     [
         ("cpu", True, "16.16", "bfloat16"),
-        ("cpu", True, "16.32", "bfloat16"),
         ("cpu", False, "16.16", "float32"),
         ("cpu", True, "32.32", "float32"),
         ("cuda", True, "16.16", "float16"),

@@ -231,7 +231,6 @@ def test_an_option_that_is_not_needed_is_not_given(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"precision": "16.32"}, "precision 16.32 is for training"),
         ({"normalization_location": "none"}, "eight_bit_io .* normalization_location=device"),
         (
             {"pipeline_splits": ("conv1", "bn1", "relu")},

@@ -96,7 +96,6 @@ def test_full_precision_answers_in_full_precision(poptorch: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"precision": "16.32"}, "precision 16.32 is for training"),
         (
             {"pipeline_splits": ("layer2/0/conv1",), "popef_iterations": 1},
             "popef_iterations is 1: a pipeline of 2 stages needs at least 2 batches",
