@@ -194,6 +194,9 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         lines.append(f"{cases[0]}{more}: {warning}")
     lines += _float32(selection.device, [case_of(item) for item in items])
-    if not items and config.option.keyword and selection.names:
-        lines.append(_what_would_match(selection, config.option.keyword))
+    keyword = config.option.keyword
+    if not items and keyword and selection.left_out:
+        lines.append(f"no case is selected: all that -k {keyword!r} finds are left out, see above")
+    elif not items and keyword and selection.names:
+        lines.append(_what_would_match(selection, keyword))
     return lines

@@ -287,6 +287,16 @@ def test_an_empty_selection_says_what_would_match(project: Project) -> None:
     assert {"resnet18", "lstm"} <= set(names)
 
 
+def test_an_empty_selection_of_names_that_are_right_says_that_others_left_it_out(
+    project: Project,
+) -> None:
+    words = ("--device=cpu", "-k", "hmc", "--data=real")
+    outcome = suite(project, "bench_kernels", *words).assert_code(5)
+    outcome.line("cases left out by --data=real")
+    outcome.line("no case is selected: all that -k 'hmc' finds are left out, see above")
+    assert "nearest names" not in outcome.text
+
+
 NEIGHBOURS = """
 from ipubench import CaseConfig, cases
 from ipubench.fixtures.data.feeds import ArrayFeed
