@@ -85,11 +85,15 @@ def terminal_width() -> int:
 def table(rows: Sequence[Sequence[str]], width: int) -> List[str]:
     """Align rows, the first of them the headings: the first column to the left, others right.
 
-    The first column is cut in its middle, where names differ least, to fit into ``width``.
+    The first column is cut in its middle, where names differ least, to fit into ``width``, and no
+    further than the names stay different.
     """
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths[1:]) + len(GAP) * (len(widths) - 1)
     widths[0] = max(NARROWEST, min(widths[0], width - others))
+    names = {row[0] for row in rows}
+    while len({cut_middle(name, widths[0]) for name in names}) < len(names):
+        widths[0] += 1
     return [aligned(row, widths, GAP) for row in rows]
 
 
