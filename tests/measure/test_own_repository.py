@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -153,6 +154,23 @@ def own(tmp_path: Path) -> OwnProject:
 
 
 FEW = ("--budget=0.1", "--target-precision=50%")
+
+# What the page on a repository of one's own leaves to its reader.
+READERS = """
+LINE = TEXT = "a line"
+count = parse = len
+"""
+
+
+def test_the_pages_files_are_cases_as_they_are_written(own: OwnProject) -> None:
+    page = (ROOT / "docs" / "how-to" / "own-repository.md").read_text(encoding="utf-8")
+    settings = re.findall(r"```ini\n(.*?)```", page, re.DOTALL)
+    (own.folder / "pytest.ini").write_text("".join(settings))
+    written = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (own.folder / "tests" / "bench_page.py").write_text("".join([READERS, *written]))
+    own.run("tests/bench_page.py", *FEW).assert_code(0)
+    names = {"test_sort", "test_parse", "text-lines10-synthetic", "text-lines1000-synthetic"}
+    assert set(own.records()) == names
 
 
 @pytest.mark.entry_point
