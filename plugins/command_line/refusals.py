@@ -9,7 +9,8 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.hosts import OPTION, launcher_words, named_hosts
-from ipubench.plugins.command_line.words import PATH_OPTIONS
+from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
+from ipubench.plugins.command_line.words import PATH_OPTIONS, is_worker, only_lists
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,6 +32,24 @@ def pytest_configure(config: pytest.Config) -> None:
     kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
     if config.option.profile is not None and kept:
         raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
+    if not only_lists(config) and not is_worker(config):
+        _check_folders(config)
+
+
+def _check_folders(config: pytest.Config) -> None:
+    """Refuse folders that nothing can be written into: each case would be built to fail for it."""
+    for flag in ("--profile", "--save-graph"):
+        root = config.getoption(flag)
+        try:
+            if root is not None:
+                folder = user_path(root)
+                folder.mkdir(parents=True, exist_ok=True)
+                check_files_can_be_made(folder)
+        except OSError as error:
+            raise pytest.UsageError(
+                f"{flag}={root}: nothing can be written there ({error.strerror or error}); name "
+                "another folder"
+            ) from None
 
 
 def _check_hosts(config: pytest.Config) -> None:

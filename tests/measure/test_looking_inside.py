@@ -26,18 +26,21 @@ def test_a_profile_excludes_baselines(project: Project, option: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["--profile", "--save-graph"])
-def test_a_folder_that_cannot_be_made_fails_with_one_message(project: Project, option: str) -> None:
+@pytest.mark.parametrize(
+    ("root", "why"),
+    [
+        ("taken", "File exists"),
+        ("taken/below", "Not a directory"),
+        ("~nobody2/x", "there is no home folder for ~nobody2"),
+    ],
+)
+def test_a_folder_that_cannot_be_made_ends_the_run_before_it_measures(
+    project: Project, option: str, root: str, why: str
+) -> None:
     (project.folder / "taken").write_text("a file")
-    outcome = project.run(f"{option}=taken", "-k", "beta-synthetic").assert_code(1)
-    outcome.line(f"{option}=taken: ")
-    assert "cannot be made (Not a directory)" in outcome.text
-    assert "Traceback" not in outcome.text
-
-
-def test_a_folder_of_nobody_fails_with_one_message(project: Project) -> None:
-    outcome = project.run("--profile=~nobody2/x", "-k", "beta-synthetic").assert_code(1)
-    assert "cannot be made (there is no home folder for ~nobody2)" in outcome.text
-    assert "Traceback" not in outcome.text
+    outcome = project.run(f"{option}={root}", "-k", "beta").assert_code(4)
+    outcome.line(f"{option}={root}: nothing can be written there ({why}); name another folder")
+    assert not project.journals()
 
 
 @pytest.mark.parametrize("option", ["--profile=", "--save-graph="])
