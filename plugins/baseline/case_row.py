@@ -189,9 +189,13 @@ def load_points(load: Any) -> List[Dict[str, Any]]:
 
 
 def framework_name(function: str, record: Dict[str, Any]) -> str:
-    """Return the record's framework; older records have none, and the function's name says it."""
-    words = [word for word in FRAMEWORK_WORDS if word in function]
-    return str(record.get("framework") or (words[0] if words else "tensorflow"))
+    """Return the record's framework, or what the function's name says: older records have none.
+
+    A case that asks for no framework is Python's.
+    """
+    named = next((word for word in FRAMEWORK_WORDS if word in function), "")
+    unnamed = "python" if "framework" in record else "tensorflow"
+    return str(record.get("framework") or named or unnamed)
 
 
 def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:

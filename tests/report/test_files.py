@@ -405,6 +405,8 @@ def test_the_framework_is_the_records_or_the_functions() -> None:
     assert framework_name("bench_cnn_torch", {}) == "torch"
     assert framework_name("bench_dense", {}) == "tensorflow"
     assert framework_name("bench_dense", {"framework": "popart"}) == "popart"
+    assert framework_name("bench_tensorflow_serving", {"framework": None}) == "tensorflow"
+    assert framework_name("bench_count", {"framework": None}) == "python"
 
 
 def test_a_report_is_written_and_written_again(report: Report, tmp_path: Path) -> None:
