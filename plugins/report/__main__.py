@@ -1,6 +1,6 @@
 """Makes one report of stored results: of a run, or of all shards of one.
 
-python -m ipubench.plugins.report RUN... --out=DIR [--baseline=BEFORE.json] [--gate=2%]
+python -m ipubench.plugins.report RUN... --out=DIR [--baseline=NAME] [--gate=2%]
 
 Exit codes: 0; 1, a case regressed, failed, is missing or was not run, or a run ended early; 4, the
 command line or a file cannot be used; 6, a gate was asked for and nothing was compared.
@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
 
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import differences, find, key_of, newest
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
@@ -43,9 +45,10 @@ def main(words: Optional[List[str]] = None) -> int:
     parser.add_argument("--out", type=_path, required=True, metavar="DIR", help="where to write")
     parser.add_argument(
         "--baseline",
-        type=_path,
-        metavar="FILE",
-        help="compare with this baseline; only for runs that were compared with nothing",
+        type=_baseline,
+        metavar="NAME",
+        help="compare with this baseline, baselines/NAME.json or a path; only for runs that were "
+        "compared with nothing",
     )
     parser.add_argument(
         "--gate",
@@ -55,7 +58,7 @@ def main(words: Optional[List[str]] = None) -> int:
     )
     given = parser.parse_args(words)
     if given.gate is not None and given.baseline is None:
-        parser.error("--gate needs something to compare with: add --baseline=FILE")
+        parser.error("--gate needs something to compare with: add --baseline=NAME")
     gate = DEFAULT_GATE if given.gate is None else given.gate
     try:
         check(given.out)
@@ -125,6 +128,14 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
     )
     report.keep_compared(lambda benchmark: find(stored, *key_of(benchmark)))
     return report
+
+
+def _baseline(text: str) -> Path:
+    """Return the file of a baseline, which is named as for pytest, or a file in this folder."""
+    path = _path(text)
+    if path.suffix or os.path.exists(path):
+        return path
+    return store.baseline_path(text, suite_root())
 
 
 def _path(text: str) -> Path:
