@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if reason:
             selection.left_out[reason] += 1
         (dropped if reason else kept).append(item)
-    kept, lacking = _judge_overrides(selection, kept, config.option.dry_run)
+    kept, lacking = _judge_overrides(selection, kept, config.option)
     dropped += lacking
     if dropped:
         config.hook.pytest_deselected(items=dropped)
@@ -109,15 +109,18 @@ def _unfit(case: Case, device: str) -> str:
 
 
 def _judge_overrides(
-    selection: Selection, items: List[pytest.Item], dry_run: bool
+    selection: Selection, items: List[pytest.Item], option: Any
 ) -> Tuple[List[pytest.Item], List[pytest.Item]]:
     """Return (kept, left out). Of a contradiction a dry run tells where it shows the case."""
+    dry_run = option.dry_run
     found = [(item, case_of(item)) for item in items]
     selected = [case for _, case in found if case is not None]
     if not selected:
         return items, []
     for key in selection.assignments:
         if all(key in case.lacks for case in selected):
+            if key == "use_zero_values" and option.zero_values:
+                raise pytest.UsageError("--zero-values: kernels have it, and no selected case does")
             classes = {type(case.config) for case in selected}
             raise pytest.UsageError(unknown_key_message(key, classes))
     if not dry_run:
