@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -170,6 +172,22 @@ def test_no_link_in_the_folder_leads_to_what_it_overwrites(
         with pytest.raises(DeviceError, match=r"dev\.lock cannot be used"), lease(["dev"], 0.1):
             pass
     assert (precious.read_text() if there else precious.exists()) == ("mine" if there else False)
+
+
+def test_a_folder_in_which_no_lock_can_be_made_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def of_another_user(path: str, flags: int, *more: Any, **named: Any) -> int:
+        if flags & os.O_CREAT:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path, flags, *more, **named)
+
+    monkeypatch.setattr(os, "open", of_another_user)
+    said = f"the folder of device locks, {folder}, cannot be used: Permission denied"
+    with pytest.raises(DeviceError, match=re.escape(said)), lease(["dev"], 0.1):
+        pass
 
 
 def test_a_lock_that_is_a_pipe_is_one_message(folder: Path) -> None:
