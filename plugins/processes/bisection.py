@@ -93,8 +93,8 @@ def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
     if first >= ABORT:
         return INTERRUPTED[0]
     if first != BAD:
-        how = "is not slower" if first == GOOD else "could not be compared"
-        print(f"nothing to search for: {bad[:12]} {how} than {good[:12]} in this measurement")
+        how = "is not slower than" if first == GOOD else "could not be compared with"
+        print(f"nothing to search for: {bad[:12]} {how} {good[:12]} in this measurement")
         return EXIT_NOTHING_COMPARED
     git = ["git", "-c", "core.hooksPath=/dev/null", "bisect"]
     started = subprocess.run(

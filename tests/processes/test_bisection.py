@@ -96,7 +96,7 @@ def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> List[str]:
 
 
 @pytest.mark.parametrize(
-    ("code", "how"), [(GOOD, "is not slower"), (SKIP, "could not be compared")]
+    ("code", "how"), [(GOOD, "is not slower than"), (SKIP, "could not be compared with")]
 )
 def test_where_nothing_is_slower_nothing_is_searched_for(
     code: int,
@@ -109,7 +109,7 @@ def test_where_nothing_is_slower_nothing_is_searched_for(
     monkeypatch.setattr(bisection, "PROGRAM", f"import sys; sys.exit({code})")
     assert bisection.main(["HEAD~1", "HEAD", *WORDS]) == 6
     good, bad = commits
-    said = f"nothing to search for: {bad[:12]} {how} than {good[:12]} in this measurement\n"
+    said = f"nothing to search for: {bad[:12]} {how} {good[:12]} in this measurement\n"
     assert capsys.readouterr().out == said
 
 
