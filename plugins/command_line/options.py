@@ -159,7 +159,7 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--target-precision",
         type=percentage,
-        default=0.01,
+        default="1%",
         metavar="PERCENT",
         help="stop when the 95%% interval of the median is this narrow (1%%)",
     )
