@@ -43,8 +43,9 @@ class Disturbance:
 
     @classmethod
     def of(cls, device: Device) -> Disturbance:
-        """Watch the host of a device."""
-        return cls(device.contention(), device.look())
+        """Watch the host of a device; not at all where it counts nothing, as the record says."""
+        contention = device.contention()
+        return cls(contention, None if contention is None else device.look())
 
     def read(self) -> None:
         """Read the counters: before the first round and after each."""

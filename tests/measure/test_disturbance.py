@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Callable, List
 
 import pytest
 
@@ -83,6 +83,24 @@ def test_a_system_that_tells_nothing_says_so() -> None:
     nothing.read()
     assert nothing.clean([1.0, 2.0]) == [1.0, 2.0]
     assert "does not count" in nothing.describe([1.0, 2.0], True)["unknown"]
+
+
+class Uncounted(FakeDevice):
+    """A host that does not count how long threads wait, as some containers."""
+
+    def contention(self) -> None:
+        return None
+
+    def look(self) -> Callable[[], float]:
+        return iter([0.5, 0.5, 1.0, 1.0]).__next__
+
+
+def test_where_nothing_is_counted_no_round_is_left_out() -> None:
+    """The record could not say which: its table would have other rounds than its comparisons."""
+    watching = Disturbance.of(Uncounted(0))
+    for _ in range(4):
+        watching.read()
+    assert watching.kept(3) == [True] * 3
 
 
 class Neighbour(FakeDevice):
