@@ -90,7 +90,8 @@ class Peaks:
     def _store(self, name: str, rate: float) -> float:
         known = self._read()
         device = known.setdefault(self.fingerprint, {})
-        kept = device.get(name, 0.0)
+        # A folder that cannot be written keeps nothing; this session has seen what it has seen.
+        kept = max(device.get(name, 0.0), self._session.get(name, 0.0))
         # What a device is said to do many times faster than it does would excuse any result.
         best = max(rate, kept) if kept <= MOST_ABOVE * rate else rate
         if self.path is not None and best != device.get(name):

@@ -101,6 +101,7 @@ def test_without_a_cache_the_value_serves_the_session(tmp_path: Path) -> None:
     for path in (None, tmp_path / "file" / "peaks.json"):
         bench = Bench(path)
         assert bench.rate(0.5) == bench.rate(0.1) == pytest.approx(20)
+        assert bench.rate(1.0, again=True) == pytest.approx(20)  # a busy moment lowers nothing
 
 
 def test_a_device_without_such_work_has_no_ceiling(path: Path) -> None:
