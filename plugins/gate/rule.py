@@ -76,7 +76,12 @@ class Rule:
 
     thresholds: Mapping[str, float]  # metric -> relative worsening that is allowed
     cases: int = 1  # compared in this run
-    cap: int = 16  # fresh processes at most
+    cap: int = 16  # fresh processes at most, or the fewest that decide where those are more
+
+    @property
+    def most_fresh(self) -> int:
+        """The most fresh processes that measure a suspect."""
+        return max(self.cap, LEAST_FRESH)
 
     @property
     def level(self) -> float:
@@ -146,8 +151,9 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
     if not costs or not math.isfinite(threshold):
         return None
     metric = MetricRule(THROUGHPUT, costs, threshold, rule.level)
-    allowed = metric.allowed([0.0] * rule.cap)
-    return math.expm1(least_change(costs, rule.cap, ASSUMED[THROUGHPUT], allowed, rule.level))
+    most = rule.most_fresh
+    allowed = metric.allowed([0.0] * most)
+    return math.expm1(least_change(costs, most, ASSUMED[THROUGHPUT], allowed, rule.level))
 
 
 def _unjudged(
@@ -212,8 +218,7 @@ class _Comparison:
 
     def _decide(self, metrics: Sequence[str], measure: Measure) -> None:
         """Measure fresh processes until every metric has a verdict, or no more may follow."""
-        cap = max(self.rule.cap, LEAST_FRESH)
-        while not all(self.kinds.values()) and len(self.fresh) < cap:
+        while not all(self.kinds.values()) and len(self.fresh) < self.rule.most_fresh:
             if given_up(list(map(self._counts, self.fresh))):
                 return
             measured = measure(len(self.fresh) + 1)
