@@ -49,6 +49,7 @@ from ipubench.plugins.gate.metric_verdict import (
 )
 from ipubench.plugins.record.record import (
     METRICS,
+    REUSED,
     THROUGHPUT,
     differences,
     processes_of,
@@ -194,6 +195,10 @@ class _Comparison:
             self._screen(metrics)
         if measure is not None:
             self._decide(metrics, measure)
+        if self.now:
+            for metric in [name for name in self.kinds if not self._log_costs(self.now, name)]:
+                del self.kinds[metric]
+                self._leave_out(metric)
         if not (self.now and all(self.kinds.values())):
             self.reasons += self._why_not_more()
 
@@ -252,15 +257,19 @@ class _Comparison:
         clean = self._counts(self.own)
         for metric in metrics:
             rule = self._metric_rule(metric, self._screening_side(metric))
-            passes = rule.decide(self._log_costs([self.own], metric)) == PASS
-            self.kinds[metric] = PASS if passes and clean and metric != "compile_time" else ""
+            clears = clean and metric != "compile_time"
+            passes = clears and rule.decide(self._log_costs([self.own], metric)) == PASS
+            self.kinds[metric] = PASS if passes else ""
         if self.kinds and all(self.kinds.values()):
             self.now = [self.own]
 
     def _can_judge(self, metric: str) -> bool:
         if not math.isfinite(self.rule.thresholds.get(metric, math.inf)):
             return False
-        sides = (decisive(self.before), [self.own])
+        sides = [decisive(self.before)]
+        # What an earlier case of the session has compiled, a fresh process compiles itself.
+        if metric != "compile_time" or self.own["compile"] != REUSED:
+            sides.append([self.own])
         there = all(self._log_costs(side, metric) for side in sides)
         if not there:
             self._leave_out(metric)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.inference import noise_floor
-from ipubench.plugins.gate.metric_verdict import CANARY_SHARE
+from ipubench.plugins.gate.metric_verdict import CANARY_SHARE, left_out
 from ipubench.plugins.gate.rule import Rule
 from ipubench.plugins.record.record import THROUGHPUT, with_processes
 from ipubench.plugins.record.verdict import (
@@ -415,6 +415,17 @@ def test_the_time_to_compile_is_not_cleared_by_a_session_that_compiled_before() 
     warm, slower = (benchmark([0.1] * 9, compile_seconds=taken) for taken in (8.0, 20.0))
     verdict = gate.judge(warm, before, rule, lambda number: slower)
     assert (verdict.kind, verdict.metric) == (REGRESSED, "compile_time")
+
+
+def test_what_the_session_reused_is_compiled_by_fresh_processes() -> None:
+    """An earlier case of the run had the same network."""
+    rule, before = Rule({**LIMIT, "compile_time": 0.5}), stored(CALM)
+    reused, slower = benchmark([0.1] * 9, compile="reused"), benchmark([0.1] * 9, compile_seconds=9)
+    verdict = gate.judge(reused, before, rule, lambda number: slower)
+    assert (verdict.kind, verdict.metric) == (REGRESSED, "compile_time")
+    over = gate.judge(reused, before, rule, lambda number: None)
+    assert (over.kind, over.also) == (PASS, ())
+    assert over.reasons == (gate.TIME_OVER, left_out("compile_time"))
 
 
 def test_a_session_that_clears_a_case_alone_is_what_the_verdict_shows() -> None:
