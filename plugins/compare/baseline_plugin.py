@@ -141,7 +141,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
 class Noise(NamedTuple):
     """How noisy a case is: slow-downs as fractions."""
 
-    least: float  # that the gate finds in 95% of comparisons
+    least: float  # that the gate finds in most comparisons
     goal: float  # that it is meant to find
     name: str
 

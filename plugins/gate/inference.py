@@ -117,10 +117,10 @@ def noise_floor(costs: Sequence[float], others: int) -> float:
 def least_change(
     before: Sequence[float], others: int, assumed: float, allowed: float, level: float
 ) -> float:
-    """Return the change that the gate finds in 95% of comparisons with ``others`` processes.
+    """Return the change that the gate finds in most comparisons with ``others`` processes.
 
-    They are taken to differ as much as those ``before``. ``allowed`` and ``level`` are those of
-    :func:`decide`; all changes are logarithms.
+    It would be 95% of them, did processes differ exactly as much as those ``before``. ``allowed``
+    and ``level`` are those of :func:`decide`; all changes are logarithms.
     """
     noise = effect(before, [before[number % len(before)] for number in range(others)], assumed)
     certain = noise.error * student_quantile(1 - level, noise.degrees)

@@ -141,7 +141,7 @@ def judge(
 
 
 def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
-    """Return the slow-down that is found in 95% of comparisons with a baseline, as a fraction.
+    """Return the slow-down that is found in most comparisons with a baseline, as a fraction.
 
     It follows from how much the baseline's processes differ, and the most fresh processes that the
     rule has. None where throughput is not judged, or no process of the baseline may be judged by.
