@@ -156,7 +156,7 @@ def noise_of(entry: Dict[str, Any], rule: Rule) -> Optional[Noise]:
 
 
 def too_noisy(cases: Sequence[Noise]) -> str:
-    """Say which cases differ too much between processes; '' where none does."""
+    """Say which cases have too few or too different processes; '' where none has."""
     noisy = sorted((one for one in cases if one.least > one.goal), reverse=True)
     if not noisy:
         return ""
@@ -164,8 +164,8 @@ def too_noisy(cases: Sequence[Noise]) -> str:
     what = percent(goals.pop(), 0) if len(goals) == 1 else "twice their threshold"
     shown = some_of([f"{one.name} from {percent(one.least)}" for one in noisy], 3)
     return (
-        f"{len(noisy)} of {len(cases)} cases differ too much between processes for a slow-down of "
-        f"{what} to be found for certain: {shown}"
+        f"{len(noisy)} of {len(cases)} cases have too few processes in the baseline, or too "
+        f"different ones, for a slow-down of {what} to be found for certain: {shown}"
     )
 
 

@@ -62,7 +62,10 @@ def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) 
 
 def test_a_baseline_that_is_too_noisy_is_named_before_anything_is_measured(stored: Project) -> None:
     """Its three processes take equally long, or times that differ by a fifth."""
-    noisy = "1 of 1 cases differ too much between processes for a slow-down of 10%"
+    noisy = (
+        "1 of 1 cases have too few processes in the baseline, or too different ones, for a "
+        "slow-down of 10%"
+    )
     assert noisy not in " ".join(stored.run(*GATE).assert_code(0).text.split())
     path = stored.folder / "baselines" / "main.json"
     document = json.loads(path.read_text())
