@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from ipubench.plugins.gate import inference
 from ipubench.plugins.gate.inference import (
+    Effect,
     corrected,
     decide,
     effect,
@@ -20,7 +22,7 @@ from ipubench.plugins.gate.inference import (
     noise_floor,
     student_quantile,
 )
-from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 
 costs = st.lists(st.floats(-1, 1), min_size=2, max_size=9)
 NONE_ASSUMED = 0.0
@@ -117,16 +119,37 @@ def test_one_disturbed_process_does_not_decide() -> None:
 
 
 def test_the_floor_is_the_median_difference_of_halves() -> None:
-    values = [0.0, 0.01, 0.05, 0.02]
-    splits = [((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))]
+    values = [0.03, 0.0, 0.9, 0.05, 0.01, 0.02, -0.4]
+    kept = [0.03, 0.0, 0.05, 0.05, 0.01, 0.02, 0.0]  # winsorised
     halves = [
-        abs(statistics.fmean(values[i] for i in one) - statistics.fmean(values[i] for i in other))
-        for one, other in splits
+        abs(statistics.fmean(kept[i] for i in one) - statistics.fmean(kept[i] for i in other))
+        for one in itertools.combinations(range(7), 3)
+        for other in [sorted({*range(7)} - {*one})]
     ]
-    # Four processes against four are twice the halves, which were two against two.
-    assert noise_floor(values, 4) == pytest.approx(statistics.median(halves) / math.sqrt(2))
-    assert noise_floor(values[:3], 4) == 0.0
+    scale = math.sqrt((1 / 7 + 1 / 16) / (1 / 3 + 1 / 4))
+    assert noise_floor(values, 16) == pytest.approx(statistics.median(halves) * scale)
+    assert noise_floor(values[:4], 16) > noise_floor(values[:3], 16) == 0.0
     assert noise_floor([0.3] * 20, 4) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "kind"),
+    [
+        (0.03, 0.005, REGRESSED),
+        (0.03, 0.02, ""),  # perhaps there is no change
+        (0.02, 0.001, PASS),  # certain, and as much as is allowed
+        (-0.02, 0.001, PASS),
+        (0.0, 0.03, ""),  # perhaps it is one that the gate looks for
+        (-0.03, 0.005, IMPROVED),
+        (-0.03, 0.02, PASS),
+    ],
+)
+def test_a_verdict_needs_the_estimate_and_the_certainty(
+    change: float, error: float, kind: str
+) -> None:
+    """Of ten degrees of freedom: 99% are within 2.76 errors on one side, 95% within 2.23 on two."""
+    found = Effect(change, error, 10)
+    assert decide(found, allowed=0.02, detectable_change=0.05, level=0.01) == kind
 
 
 def test_the_level_is_shared_among_the_cases() -> None:

@@ -223,6 +223,7 @@ def test_another_metric_can_decide() -> None:
     (latency,) = found.also
     assert (latency["before"], latency["now"]) == (pytest.approx(1), pytest.approx(2))
     assert latency["change"] == pytest.approx(1)
+    assert (latency["low"], latency["high"]) == (pytest.approx(1), pytest.approx(1))
 
 
 def test_a_faster_case_has_improved_where_another_metric_only_passes() -> None:
