@@ -87,8 +87,7 @@ class Rule:
     @property
     def level(self) -> float:
         """The level of one look at one metric of one case."""
-        judged = [value for value in self.thresholds.values() if math.isfinite(value)]
-        return min(LEVEL, corrected(LEVEL_OF_ALL, self.cases * len(judged)))
+        return min(LEVEL, corrected(LEVEL_OF_ALL, self.cases * len(self.thresholds)))
 
 
 @dataclass(frozen=True)
@@ -146,10 +145,10 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
     It follows from how much the baseline's processes differ, and the most fresh processes that the
     rule has. None where throughput is not judged, or no process of the baseline may be judged by.
     """
-    threshold = rule.thresholds.get(THROUGHPUT, math.inf)
+    threshold = rule.thresholds.get(THROUGHPUT)
     stored = decisive(comparable(processes_of(before)))
     costs = _log_costs(stored, THROUGHPUT)
-    if not costs or not math.isfinite(threshold):
+    if not costs or threshold is None:
         return None
     metric = MetricRule(THROUGHPUT, costs, threshold, rule.level)
     most = rule.most_fresh
@@ -264,7 +263,7 @@ class _Comparison:
             self.now = [self.own]
 
     def _can_judge(self, metric: str) -> bool:
-        if not math.isfinite(self.rule.thresholds.get(metric, math.inf)):
+        if metric not in self.rule.thresholds:
             return False
         sides = [decisive(self.before)]
         # What an earlier case of the session has compiled, a fresh process compiles itself.
