@@ -38,7 +38,7 @@ from ipubench.plugins.measure.rounds import (
     warm_up,
 )
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.record import describe_throughput
+from ipubench.plugins.record.record import BEFORE_ROUNDS, describe_throughput
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 
@@ -225,7 +225,7 @@ class Meter(StepMeter):
             "canary": {
                 "kind": self.device.canary_kind,
                 "seconds": rounds.canaries,
-                "when": "before the rounds" if step.prefetched_batches else "before each round",
+                "when": BEFORE_ROUNDS if step.prefetched_batches else "before each round",
             },
             "contention": rounds.disturbance.describe(seconds, enough),
             "items_per_round": per_round,

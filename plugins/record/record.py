@@ -26,6 +26,8 @@ PLAIN_ENGINES = ("", "eager", "tensorflow", "poptorch", "popart", "tensorflow-ip
 COMPILED = ("fresh", "cached")
 # The same of what an earlier case of the run had compiled.
 REUSED = "reused"
+# When canaries are timed that are not one for each round.
+BEFORE_ROUNDS = "before the rounds"
 # A case that claims more than this share of the measured peak did not do its work.
 LARGEST_CREDIBLE_SHARE = 1.25
 
@@ -181,7 +183,8 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     record = record_of(benchmark)
     kept = clean_rounds(benchmark)
     canaries = record["canary"]["seconds"]
-    if len(canaries) == len(kept):  # one before each round
+    one_each = record["canary"].get("when") != BEFORE_ROUNDS
+    if one_each and len(canaries) == len(kept):
         canaries = [seconds for seconds, clean in zip(canaries, kept) if clean]
     others = {}
     if record.get("contention", {}).get("lost"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.record.record import ran_by
+from ipubench.plugins.record.record import ran_by, sample_of
+from tests.support.reports import benchmark
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,23 @@ def test_an_engine_and_a_replaced_precision_are_named(
 
 def test_of_a_benchmark_without_a_record_nothing_is_said() -> None:
     assert ran_by({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("when", "kept"), [("before each round", [0, 2]), ("before the rounds", [0, 1, 2, 3])]
+)
+def test_canaries_of_disturbed_rounds_are_left_out_and_no_others(
+    when: str, kept: List[int]
+) -> None:
+    """As many canaries before all rounds as there are rounds are none of theirs."""
+    measured = benchmark("alpha", rounds=4)
+    record = measured["extra_info"]["ipubench"]
+    record["canary"] = {"seconds": [1.0, 2.0, 3.0, 4.0], "when": when}
+    record["contention"] = {
+        "lost": [0.0, 0.5, 0.0, 0.5],
+        "kept": [True, False, True, False],
+        "enough": True,
+    }
+    sample = sample_of(measured, fresh=True)
+    assert sample["canaries"] == [record["canary"]["seconds"][number] for number in kept]
+    assert len(sample["seconds"]) == 2
