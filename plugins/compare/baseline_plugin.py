@@ -50,7 +50,7 @@ SELDOM = (
     "fewer processes with --processes"
 )
 DISTURBED = (
-    "other programs disturbed the processes: save it on a quiet machine, wait with "
+    "too few of the processes were left alone: save it on a quiet machine, wait with "
     "--wait-for-quiet=2min, or keep what was measured with --keep-disturbed"
 )
 

@@ -14,7 +14,13 @@ from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.processes.fresh import measure_again
 from ipubench.plugins.processes.worker import workers_in_turns
-from ipubench.plugins.record.record import record_of, rounds_of, was_disturbed
+from ipubench.plugins.record.record import (
+    in_changing_states,
+    mean_lost,
+    record_of,
+    rounds_of,
+    was_disturbed,
+)
 from ipubench.plugins.record.text import counted, short_number
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
@@ -160,7 +166,11 @@ class FreshProcesses:
         config.stash[run_key].add({"type": "fresh", "benchmark": found})
         throughput = record_of(found)["throughput"]
         rate = f"{short_number(throughput['median'])} {throughput['unit']}"
-        note = ", disturbed by other programs" if was_disturbed(record_of(found)) else ""
+        note = ""
+        if was_disturbed(record_of(found)):
+            note = ", disturbed by other programs"
+            if in_changing_states(mean_lost(record_of(found))):
+                note = ", on a machine that changed its state"
         name = record_of(found)["name"]
         took = f"{self._expected:.0f} s"
         self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({took})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.machine.state import same_state, usual
+from ipubench.plugins.record.record import in_changing_states
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import percent
 
@@ -53,10 +54,10 @@ def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
     """Say how much others took from the disturbed ones of some processes."""
     disturbed = [sample for sample in processes if not is_clean(sample)]
     share = median([sample["lost"] for sample in disturbed])
-    return (
-        f"other programs disturbed {len(disturbed)} of {len(processes)} processes, which waited "
-        f"for {percent(share, 0)} of their time"
-    )
+    which = f"{len(disturbed)} of {len(processes)} processes"
+    if in_changing_states(share):
+        return f"other machines of its host changed the machine's state during {which}"
+    return f"other programs disturbed {which}, which waited for {percent(share, 0)} of their time"
 
 
 def given_up(clean: Sequence[bool]) -> bool:

@@ -32,6 +32,7 @@ from ipubench.plugins.record.record import (
     THROUGHPUT,
     at_once,
     differences,
+    in_changing_states,
     record_of,
     sample_of,
 )
@@ -83,7 +84,7 @@ class Sides(NamedTuple):
         """Whether it is the state of the machine that leaves too little to compare."""
         if self.rounds is not None:
             return self.rounds.in_two_states
-        return self._clean and not self.usable
+        return not self.usable and (self._clean or in_changing_states(self.lost))
 
     @property
     def why_unusable(self) -> str:

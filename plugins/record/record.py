@@ -28,6 +28,8 @@ COMPILED = ("fresh", "cached")
 REUSED = "reused"
 # When canaries are timed that are not one for each round.
 BEFORE_ROUNDS = "before the rounds"
+# The least mean share of the time with which other programs can leave too few rounds alone.
+LEAST_TAKEN = 0.006
 # A case that claims more than this share of the measured peak did not do its work.
 LARGEST_CREDIBLE_SHARE = 1.25
 
@@ -143,6 +145,20 @@ def was_disturbed(record: Dict[str, Any]) -> bool:
     return contention.get("enough") is False and bool(contention["lost"])
 
 
+def mean_lost(record: Dict[str, Any]) -> float:
+    """Return the mean share of its rounds' time that other programs took from a case."""
+    return statistics.fmean(record["contention"]["lost"])
+
+
+def in_changing_states(lost: float) -> bool:
+    """Tell whether too few rounds of a process are clean because the machine changed its state.
+
+    ``lost`` is the mean share that others took. Where they are the cause, it is more than 2% of one
+    round in three.
+    """
+    return lost < LEAST_TAKEN
+
+
 def clean_rounds(benchmark: Dict[str, Any]) -> List[bool]:
     """Tell of each round whether figures are made of it.
 
@@ -189,7 +205,7 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     others = {}
     if record.get("contention", {}).get("lost"):
         contention = record["contention"]
-        others = {"clean": contention["enough"], "lost": statistics.fmean(contention["lost"])}
+        others = {"clean": contention["enough"], "lost": mean_lost(record)}
         if "copy_ms" in contention:
             others["copy_ms"] = contention["copy_ms"]
     return {

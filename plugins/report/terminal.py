@@ -15,7 +15,13 @@ from ipubench.plugins.baseline.rows import CHANGED, interval_text, own_noise, re
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import record_of, rounds_of, was_disturbed
+from ipubench.plugins.record.record import (
+    in_changing_states,
+    mean_lost,
+    record_of,
+    rounds_of,
+    was_disturbed,
+)
 from ipubench.plugins.record.text import counted, percent, short_number
 from ipubench.plugins.record.verdict import COMPARED, MISSING, REGRESSED
 from ipubench.plugins.report import published
@@ -99,7 +105,7 @@ def _notes(run: Run) -> List[str]:
     if imprecise:
         lines.append(_imprecise(imprecise))
     if disturbed:
-        lines.append(_disturbed(disturbed))
+        lines += _disturbed(disturbed)
     lines += _shortened(records)
     if cold:
         lines.append(_cold(cold))
@@ -171,18 +177,29 @@ def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:
     )
 
 
-def _disturbed(records: List[Dict[str, Any]]) -> str:
-    """Say how much other programs took from cases that they left too few rounds of."""
-    shares = [statistics.fmean(record["contention"]["lost"]) for record in records]
-    few = len(records) == 1
-    name = records[0]["name"] if few else f"{len(records)} cases"
-    taken = (
-        percent(shares[0], 0) if few else f"{percent(min(shares), 0)} to {percent(max(shares), 0)}"
-    )
-    return (
-        f"{name}: disturbed, other programs took {taken} of the time; "
-        "--wait-for-quiet=2min waits for a quiet machine"
-    )
+def _disturbed(records: List[Dict[str, Any]]) -> List[str]:
+    """Say of which cases too few rounds are clean, and how much other programs took from them."""
+    lines = []
+    taken = [record for record in records if not in_changing_states(mean_lost(record))]
+    if taken:
+        shares = [percent(share, 0) for share in sorted(map(mean_lost, taken))]
+        share = shares[0] if len(taken) == 1 else f"{shares[0]} to {shares[-1]}"
+        lines.append(
+            f"{_which(taken)}: disturbed, other programs took {share} of the time; "
+            "--wait-for-quiet=2min waits for a quiet machine"
+        )
+    changing = [record for record in records if in_changing_states(mean_lost(record))]
+    if changing:
+        lines.append(
+            f"{_which(changing)}: too few rounds found the machine in one state, which other "
+            "machines of its host change: try again later"
+        )
+    return lines
+
+
+def _which(records: List[Dict[str, Any]]) -> str:
+    """Return the name of a case, or how many there are."""
+    return str(records[0]["name"]) if len(records) == 1 else f"{len(records)} cases"
 
 
 def _shortened(records: List[Dict[str, Any]]) -> List[str]:
@@ -207,7 +224,7 @@ def _was_cold(benchmark: Dict[str, Any]) -> bool:
 
 def _cold(records: List[Dict[str, Any]]) -> str:
     """Say whose rounds still got faster when the warm-up had taken its share of the budget."""
-    name = records[0]["name"] if len(records) == 1 else f"{len(records)} cases"
+    name = _which(records)
     return f"{name}: warm-up ended by the budget, and the first round was slower; --budget helps"
 
 

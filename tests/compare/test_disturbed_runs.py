@@ -60,6 +60,29 @@ def test_a_run_beside_other_machines_is_not_compared_with_one_that_was_not(
     stored.run(*again).assert_code(0).line("1 inconclusive")
 
 
+CHANGING = """
+from itertools import cycle
+
+from ipubench.fixtures.devices.fake import FakeDevice
+
+states = cycle([1, 1, 2, 1])
+FakeDevice.look = lambda self: lambda: 0.5 * next(states)
+"""
+
+
+def test_a_machine_that_changes_its_state_is_no_other_programs_doing(stored: Project) -> None:
+    """One of three rounds finds another state, and no program took anything."""
+    with (stored.folder / "conftest.py").open("a") as conftest:
+        conftest.write(CHANGING)
+    outcome = stored.run(*GATE, "--budget=0.01").assert_code(0)
+    outcome.line("1 inconclusive")
+    outcome.line("fresh process 3: 4,000 items/s, on a machine that changed its state")
+    outcome.line("beta-synthetic: too few rounds found the machine in one state, which other")
+    said = " ".join(outcome.text.split())
+    assert "other machines of its host changed the machine's state during 4 of 4 processes" in said
+    assert "other programs" not in said
+
+
 def test_rounds_between_the_neighbours_turns_are_judged(stored: Project) -> None:
     stored.run(*GATE, env=ON_OFF).assert_code(0).line("1 pass")
     (record,) = stored.records().values()
