@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -23,7 +24,7 @@ from ipubench.plugins.gate.paired import (
     verdict_on_pairs,
 )
 from ipubench.plugins.record.record import THROUGHPUT
-from ipubench.plugins.record.verdict import Verdict
+from ipubench.plugins.record.verdict import INCONCLUSIVE, Verdict
 from tests.gate.test_paired import benchmark
 
 
@@ -91,6 +92,7 @@ def test_a_disturbed_round_does_not_decide() -> None:
     """Each order keeps three of its five differences."""
     made = rounds([0.1] * 4 + [0.9] + [0.1] * 5, [0.1] * 10)
     assert made.effect().change == pytest.approx(0)
+    assert made.effect().degrees == 4
 
 
 def test_rounds_that_are_no_comparison_are_left_out() -> None:
@@ -173,7 +175,8 @@ def test_what_others_took_from_both_sides_alike_is_no_obstacle_and_is_said() -> 
     def verdict(lost: float, here: float = 0.1) -> Verdict:
         made = rounds([here] * 8, [0.1] * 8, lost=[lost] * 8)
         made.there.lost = [lost + 0.02] * 8
-        pairs = [Sides(benchmark(here), benchmark(0.1), k % 2 == 0, made) for k in range(4)]
+        # Their rounds decide, not what each side's record has as its own.
+        pairs = [Sides(benchmark(0.1), benchmark(0.1), k % 2 == 0, made) for k in range(4)]
         assert all(sides.usable for sides in pairs)
         found = compare(pairs, {THROUGHPUT: 0.02}, level=0.01)
         return verdict_on_pairs(pairs, found)
@@ -219,10 +222,17 @@ def test_an_open_answer_says_how_the_cpu_time_changed() -> None:
         return Sides(benchmark(0.1), benchmark(0.1), number % 2 == 0, made)
 
     pairs = [pair(number) for number in range(4)]
-    assert undecided(pairs, []).reasons[1:] == (
-        "the CPU time of an item changed by +5.0% (+5.0% to +5.0%)",
-    )
+    said = "the CPU time of an item changed by +5.0% (+5.0% to +5.0%)"
+    assert undecided(pairs, []).reasons[1:] == (said,)
     assert len(undecided(pairs[:2], []).reasons) == 1
+    assert len(undecided([pair(0), pair(2), pair(4)], []).reasons) == 1
+    for sides in pairs:
+        assert sides.rounds is not None
+        sides.rounds.there.lost = sides.rounds.here.lost
+    (passed,) = compare(pairs, {THROUGHPUT: 0.02}, level=0.01)
+    assert said not in verdict_on_pairs(pairs, [passed]).reasons
+    unclear = dataclasses.replace(passed, kind=INCONCLUSIVE)
+    assert verdict_on_pairs(pairs, [unclear]).reasons[0] == said
     assert pairs[0].rounds is not None
     pairs[0].rounds.here.cpu_seconds[0] = None
     assert pairs[0].rounds.cpu_effect() is None

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ipubench.plugins.gate.inference import decide
+from ipubench.plugins.gate.inference import Effect, decide
+from ipubench.plugins.gate.metric_verdict import MetricVerdict
 from ipubench.plugins.gate.paired import (
     FALSE_ALARMS,
     Pair,
     Sides,
+    can_compare,
     compare,
+    given_up,
     incomparable,
+    is_clear,
+    kind_of,
     level_of_a_look,
     looks,
     not_judged,
@@ -25,6 +30,8 @@ from ipubench.plugins.gate.paired import (
     verdict_on_pairs,
 )
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
+from ipubench.plugins.record.record import THROUGHPUT
+from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, UNJUDGED
 
 DIFFERENCES = st.lists(st.floats(-1, 1), min_size=4, max_size=14)
 quick = settings(database=None)
@@ -120,9 +127,56 @@ def test_the_level_is_corrected_for_looks_and_tests() -> None:
     assert level_of_a_look(4, 1) == pytest.approx(FALSE_ALARMS)
 
 
+NARROW, WIDE = Effect(0.1, 0.0089, 10), Effect(0.1, 0.0091, 10)  # 2.0 and 2.03% each way
+
+
 def test_precise_means_narrow() -> None:
-    assert precise(paired_effect(pairs([0.1] * 4)))
-    assert not precise(paired_effect(pairs([0.1, 0.3, -0.2, 0.0])))
+    assert precise(NARROW) and not precise(WIDE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "effect", "threshold", "clear"),
+    [
+        (UNJUDGED, NARROW, None, True),
+        (UNJUDGED, WIDE, None, False),
+        (PASS, WIDE, 0.02, True),
+        (INCONCLUSIVE, NARROW, 0.02, False),
+    ],
+)
+def test_no_more_pairs_are_wanted_where_the_answer_is_clear(
+    kind: str, effect: Effect, threshold: Optional[float], clear: bool
+) -> None:
+    assert is_clear(MetricVerdict(THROUGHPUT, kind, effect, 1.0, 1.0, threshold)) is clear
+
+
+@pytest.mark.parametrize(
+    ("effect", "threshold", "kind"),
+    [
+        (Effect(0.0, 0.02, 10), 0.02, PASS),  # 4.5% excluded
+        (Effect(0.0, 0.03, 10), 0.02, INCONCLUSIVE),
+        (Effect(0.05, 0.05, 10), 0.1, PASS),  # 17% excluded, and twice the threshold
+        (Effect(0.05, 0.08, 10), 0.1, INCONCLUSIVE),
+    ],
+)
+def test_a_pass_excludes_five_percent_or_twice_the_threshold(
+    effect: Effect, threshold: float, kind: str
+) -> None:
+    assert kind_of(effect, threshold, level=0.01) == kind
+
+
+@pytest.mark.parametrize(
+    ("usable", "measured", "given"),
+    [(0, 3, False), (0, 4, True), (4, 8, False), (4, 9, True), (1, 4, False)],
+)
+def test_a_case_is_given_up_after_four_disturbed_pairs_and_more_of_them_than_others(
+    usable: int, measured: int, given: bool
+) -> None:
+    assert given_up(usable, measured) is given
+
+
+def test_three_pairs_of_both_orders_say_something() -> None:
+    made = in_order([(benchmark(0.1), benchmark(0.1))] * 5)
+    assert can_compare(made[:3]) and not can_compare(made[:2]) and not can_compare(made[::2])
 
 
 THRESHOLD, NOISE, CAP = 0.02, 0.02, 16
@@ -198,7 +252,8 @@ def test_a_slower_case_has_regressed() -> None:
     assert found.change == pytest.approx(-0.0985, abs=0.001)
     assert found.low < found.change < found.high < -0.05
     assert judged([(b, a) for a, b in noisy], {"throughput": 0.05}).kind == "improved"
-    assert judged(noisy, {"throughput": 0.2}).kind == "pass"
+    passed = judged(noisy, {"throughput": 0.2})
+    assert (passed.kind, passed.threshold, passed.allowed) == ("pass", 0.2, 0.2)
     assert judged(noisy, {"throughput": 0.11}).kind == "pass"
 
 
@@ -213,6 +268,7 @@ def test_what_the_pairs_leave_open_is_inconclusive() -> None:
 def test_without_a_threshold_the_change_is_shown() -> None:
     found = judged([(benchmark(0.2), benchmark(0.1))] * 4, {})
     assert (found.kind, found.change) == ("not judged", pytest.approx(-0.5))
+    assert math.isnan(found.threshold) and math.isnan(found.allowed)
 
 
 def test_another_metric_can_decide() -> None:
