@@ -36,6 +36,35 @@ def test_a_calibrated_round_is_a_tenth_of_a_second_or_one_batch(batch_seconds: f
         assert step.batches_per_step == 1
 
 
+@pytest.mark.parametrize(
+    ("batch_seconds", "calls", "chosen"),
+    [
+        (1e-4, [1, 10, 100, 1000, 1000], 1000),  # ten times as many at most
+        (0.03, [1, 4, 4], 3),
+        (0.045, [1, 3, 3], 2),
+        (0.2, [1, 1], 1),
+        (1.0, [1], 1),  # no disturbance makes a call as long
+    ],
+)
+def test_calibration_grows_and_repeats_what_a_disturbance_may_have_made_long(
+    batch_seconds: float, calls: List[int], chosen: int
+) -> None:
+    step = fake_step(batch_seconds)
+    measure.calibrate(step, step.device.clock)
+    assert (step.batches, step.batches_per_step) == (calls, chosen)
+
+
+def test_one_disturbed_call_ends_calibration_with_no_shorter_rounds() -> None:
+    class Disturbed(FakeStep):
+        def __call__(self) -> None:
+            super().__call__()
+            self.device.clock.advance(0.2 if len(self.batches) == 2 else 0.0)
+
+    step = Disturbed(FakeDevice(0), ArrayFeed("synthetic", ()), 0.01)
+    measure.calibrate(step, step.device.clock)
+    assert step.batches_per_step == 10
+
+
 @given(st.floats(1e-5, 1), st.integers(2, 32))
 def test_calibration_keeps_whole_bursts(batch_seconds: float, burst: int) -> None:
     step = fake_step(batch_seconds)
@@ -73,7 +102,7 @@ def test_a_round_is_a_part_of_a_slow_burst_where_no_part_waits(
     waits: bool, seconds: float, batches: int
 ) -> None:
     step = Burst(waits, seconds)
-    found = measure.calibrate(step, step.device.clock, most_seconds=1.0)
+    found = measure.calibrate(step, step.device.clock, most_seconds=0.9)
     assert step.batches_per_step == batches
     assert found.batches == sum(step.batches)
     assert math.fsum(found.seconds) == pytest.approx(seconds)
@@ -209,10 +238,32 @@ def test_warm_up_uses_up_what_workers_prepared() -> None:
         ([10.0, 11.0, 12.0], Limits(budget=5), "budget"),
         ([0.1] * 20, Limits(steps=21), ""),
         ([0.1] * 21, Limits(budget=0.1, steps=21), "steps"),
+        ([0.1] * 2, Limits(budget=0.1, most=3), ""),
+        ([0.1] * 3, Limits(budget=100, most=3), "end"),
+        ([], Limits(most=0), ""),  # one round in any case
+        # Of many rounds only every twentieth part is looked at.
+        ([0.1] * 1000, Limits(budget=1000), "precision"),
+        ([0.1] * 1001, Limits(budget=1000), ""),
     ],
 )
 def test_the_stop_rule(seconds: List[float], limits: Limits, reason: str) -> None:
     assert stop_reason(seconds, limits) == reason
+
+
+def test_canaries_take_a_part_of_the_budget() -> None:
+    unequal = [0.1, 0.2] * 10
+    assert stop_reason(unequal, Limits(budget=3.5), canary_seconds=0.4) == ""
+    assert stop_reason(unequal, Limits(budget=3.5), canary_seconds=0.6) == "budget"
+
+
+def test_the_first_calls_double_until_the_next_would_take_too_long() -> None:
+    step = fake_step(0.1)
+    lengths = [2, 4, 8, 16, 32]
+    seconds, used = measure.first_calls(step, step.device.clock, lengths, most_seconds=1.0)
+    assert seconds == pytest.approx([0.2, 0.4, 0.8])
+    assert used == 14
+    assert step.batches_per_step == 8
+    assert measure.first_calls(step, step.device.clock, lengths, 100.0)[1] == sum(lengths)
 
 
 def test_a_canary_is_timed_before_each_round_and_not_after_the_last() -> None:
@@ -224,6 +275,7 @@ def test_a_canary_is_timed_before_each_round_and_not_after_the_last() -> None:
             rounds.before_round(seconds)
             seconds.append(0.1)
     assert rounds.canaries == pytest.approx([0.001] * 3)
+    assert rounds.canary_seconds == pytest.approx(0.003)
     assert rounds.stopped_by == "steps"
 
 
@@ -240,7 +292,7 @@ def test_latency_samples_follow_the_budget(batch_seconds: float, samples: int) -
     found = measure.batch_latencies(step, step.device.clock, budget=5.1)
     assert found == pytest.approx([batch_seconds] * samples)
     assert step.batches_per_step == 7
-    assert set(step.batches) == {1}
+    assert step.batches == [1] * (samples + 1)  # the first one is dropped
 
 
 def test_the_best_rate_drops_the_first_run() -> None:
