@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 import pytest
 
+from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.runtimes.fake import FakeStep
-from ipubench.plugins.measure.latency_and_input import describe_latency, of_rounds
+from ipubench.plugins.measure.latency_and_input import (
+    describe_input,
+    describe_latency,
+    of_rounds,
+)
 
 QUIET, DISTURBED = [0.010] * 4, [0.500] * 4
 
@@ -43,6 +49,36 @@ def test_values_of_disturbed_rounds_do_not_count(step: Reporting) -> None:
 def test_rounds_of_one_batch_are_their_own_latencies(step: Reporting) -> None:
     found = described(step, [True, False, True], 1)
     assert (found["source"], found["p99_ms"], found["samples"]) == ("rounds", 40.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "from_throughput", "source", "p50_ms", "samples"),
+    [
+        ({}, False, "single-batch calls", 20.0, 26),
+        ({}, True, "rounds over batches per step", 40.0, 3),
+        ({"calibrated": False}, False, "rounds over batches per step", 40.0, 3),
+        ({"prefetched_batches": 2}, False, "rounds over batches per step", 40.0, 3),
+    ],
+)
+def test_batches_are_timed_alone_where_a_call_may_run_one(
+    change: Dict[str, Any], from_throughput: bool, source: str, p50_ms: float, samples: int
+) -> None:
+    step = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.02)
+    vars(step).update(batches_per_step=5, **change)
+    clock, rounds = step.device.clock, [0.2, 0.2, 0.2]
+    found = describe_latency(step, rounds, [True] * 3, 0, from_throughput, clock, 5.1)
+    assert (found["source"], found["samples"]) == (source, samples)
+    assert found["p50_ms"] == pytest.approx(p50_ms)
+
+
+@pytest.mark.parametrize(("loading", "limit"), [(0.01, "model"), (0.1, "loader")])
+def test_the_slower_of_loader_and_model_limits(loading: float, limit: str) -> None:
+    step = FakeStep(FakeDevice(0), ArrayFeed("real", ()), 0.02, loader_seconds=loading)
+    found = describe_input(step, 8, "images", step.device.clock)
+    assert found is not None
+    assert (found["unit"], found["limit"]) == ("images/s", limit)
+    assert found["loader"] == pytest.approx(8 / loading)
+    assert found["model"] == pytest.approx(400)
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,21 @@ def test_a_ceiling_beside_other_programs_accuses_nobody(
     assert len(made) == 1 + (1 if implausible else TRIES)
 
 
+@pytest.mark.parametrize(("exact", "implausible"), [(True, True), (False, False)])
+def test_work_with_shortcuts_may_exceed_the_ceiling(exact: bool, implausible: bool) -> None:
+    class Counted(FakeStep):
+        exact_flops = exact
+
+        def weight_traffic(self) -> float:
+            return 400.0
+
+    step = Counted(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1, peak=10.0)
+    peaks = Peaks(None, "cpu/x", step.device.clock)
+    facts, found = describe_compute(peaks, step, 20.0, 1.0, 8.0)
+    assert found is implausible
+    assert (facts["peak"], facts["share"], facts["weight_bytes_per_item"]) == (10.0, 2.0, 50.0)
+
+
 def test_a_pipe_in_place_of_the_cache_is_replaced(path: Path) -> None:
     os.mkfifo(path)
     assert Bench(path).rate(0.5) == pytest.approx(20)
