@@ -41,6 +41,7 @@ def test_ranks_of_the_median_match_published_tables(n: int, ranks: Tuple[int, in
 def test_five_values_have_no_95_percent_interval() -> None:
     assert quantile_ranks(5, 0.5) is None
     assert quantile_interval([5.0, 1.0, 3.0]) == (1.0, 5.0)
+    assert quantile_ranks(30, 0.01) is None  # no value is surely below
 
 
 @pytest.mark.parametrize("q", [0.25, 0.5])
@@ -100,3 +101,9 @@ def test_falling_means_a_new_minimum_by_two_percent() -> None:
 
 def test_half_width_of_equal_rounds_is_zero() -> None:
     assert relative_half_width([0.1] * 20) == 0
+
+
+def test_half_widths_are_shares_of_the_median() -> None:
+    unequal = [0.1, 0.2] * 10  # the interval is from one to the other
+    assert relative_half_width(unequal) == pytest.approx(0.05 / 0.15)
+    assert Throughput.of(unequal, 1).spread == pytest.approx(2.5 * 0.15)
