@@ -6,8 +6,8 @@ import math
 from typing import Any, Dict, List, Optional, Tuple
 
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
-from ipubench.plugins.gate.countable import comparable, decisive
-from ipubench.plugins.gate.metric_verdict import log_cost, typical
+from ipubench.plugins.gate.metric_verdict import log_cost
+from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record.record import (
     COMPILED,
     REUSED,
@@ -17,9 +17,8 @@ from ipubench.plugins.record.record import (
     ran_by,
     record_of,
     rounds_of,
-    spread_of,
 )
-from ipubench.plugins.record.statistics import Throughput, median, quantile_interval
+from ipubench.plugins.record.statistics import median
 
 #: A point of a latency over the load.
 LOAD_POINT: Dict[str, Any] = {
@@ -96,8 +95,11 @@ def dig(value: Any, *keys: str) -> Any:
     return value
 
 
-def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the key figures of a benchmark, None where it has none: rates in items per second."""
+def row_of(benchmark: Dict[str, Any], verdict: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+    """Return the key figures of a benchmark, None where it has none: rates in items per second.
+
+    The throughput is the one that its verdict compared, where there is one.
+    """
     record = record_of(benchmark)
     nodeid = str(benchmark["fullname"])
     path, _, rest = nodeid.partition("::")
@@ -107,7 +109,7 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     name = str(record.get("name") or identifier.rstrip("]") or nodeid)
     processes = processes_of(benchmark) if record else []
     canaries = [value for process in processes for value in process["canaries"]]
-    shown = {**record, "throughput": throughput_of(benchmark)}
+    shown = {**record, "throughput": shown_throughput(benchmark, verdict)}
     return {
         "id": nodeid,
         "name": name,
@@ -126,34 +128,6 @@ def row_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         "implausible": bool(record.get("implausible")),
         "load": load_points(dig(record, "finish", "load")),
     }
-
-
-def throughput_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the throughput of a case with its interval and spread, as a record holds it.
-
-    Of one process it is the record's own. Of several it is what a comparison shows of those that
-    decide, with the 95% interval between them; mean, min and max are of all their rounds.
-    """
-    record = record_of(benchmark)
-    processes = processes_of(benchmark) if record else []
-    own = dig(record, "throughput") or {}
-    if len(processes) < 2:
-        return {**own, "spread": spread_of(record)}
-    deciding = decisive(comparable(processes) or processes)
-    each = [Throughput.of(one["seconds"], one["items_per_round"]) for one in deciding]
-    rates = [one["items_per_round"] / value for one in deciding for value in one["seconds"]]
-    low, high = each[0].low, each[0].high
-    if len(each) > 1:
-        low, high = quantile_interval([one.median for one in each])
-    whole = Throughput(
-        median=typical(deciding, THROUGHPUT),
-        low=low,
-        high=high,
-        mean=math.fsum(rates) / len(rates),
-        min=min(rates),
-        max=max(rates),
-    )
-    return {**own, **vars(whole), "spread": whole.spread}
 
 
 def compilation_of(record: Dict[str, Any]) -> Dict[str, Optional[float]]:

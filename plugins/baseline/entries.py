@@ -112,7 +112,7 @@ def measured(results: SessionResults) -> List[Benchmark]:
     found = []
     for nodeid, benchmark in results.benchmarks.items():
         if not record_of(benchmark).get("implausible"):
-            whole = with_processes(benchmark, results.fresh.get(nodeid, ()))
+            whole = results.whole(nodeid)
             operations = results.profiles.get(nodeid, {}).get("here")
             if operations:
                 record_of(whole)["operations"] = operations

@@ -14,7 +14,7 @@ import collections
 import csv
 import io
 import json
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
 
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.plugins.baseline.case_row import COLUMNS, row_of
@@ -39,6 +39,7 @@ VERDICT_COLUMNS: Tuple[Tuple[str, str], ...] = (
     ("processes before", "processes_before"),
     ("reasons", "reasons"),
 )
+Row = Dict[str, Any]
 # What a spreadsheet takes for the start of a formula.
 FORMULA = ("=", "+", "-", "@")
 
@@ -91,22 +92,22 @@ def _one_process(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: record}}
 
 
-def _named(document: Dict[str, Any]) -> List[Tuple[str, Dict[str, Any]]]:
-    """Return each case with a name of its own: of several machines or configurations with these."""
+def _named(document: Dict[str, Any]) -> List[Row]:
+    """Return a row per case with an id of its own: of several machines with their names."""
     benchmarks = document["benchmarks"]
     names = names_of(map(place_of, benchmarks))
     called = [names[place_of(benchmark)] for benchmark in benchmarks]
     twice = {name for name, count in collections.Counter(called).items() if count > 1}
     return [
-        (f"{name} {row['config_hash']}" if name in twice else name, row)
+        {**row, "id": f"{name} {row['config_hash']}" if name in twice else name}
         for name, row in zip(called, map(row_of, benchmarks))
     ]
 
 
-def github_action_benchmark(document: Dict[str, Any]) -> str:
+def github_action_benchmark(rows: Iterable[Row]) -> str:
     """Return the list that the tool ``customBiggerIsBetter`` reads: throughput by case."""
     entries = []
-    for name, row in _named(document):
+    for row in rows:
         half = (row["high"] - row["low"]) / 2 if None not in (row["low"], row["high"]) else None
         facts = {
             "latency p50 (ms)": row["p50_ms"],
@@ -119,7 +120,7 @@ def github_action_benchmark(document: Dict[str, Any]) -> str:
         if row["share"] is not None:
             lines.append(f"share of peak: {percent(row['share'])}")
         entry = {
-            "name": name,
+            "name": row["id"],
             "unit": row["unit"],
             "value": row["throughput"],
             "extra": "\n".join([*lines, f"device: {row['fingerprint']}"]),
@@ -130,10 +131,10 @@ def github_action_benchmark(document: Dict[str, Any]) -> str:
     return json.dumps(entries, indent=1, sort_keys=True) + "\n"
 
 
-def bencher(document: Dict[str, Any]) -> str:
+def bencher(rows: Iterable[Row]) -> str:
     """Return Bencher Metric Format; a compilation that was reused has no time of its own."""
     metrics: Dict[str, Dict[str, Dict[str, float]]] = {}
-    for name, row in _named(document):
+    for row in rows:
         measures = {"throughput": {"value": row["throughput"]}}
         if None not in (row["low"], row["high"]):
             measures["throughput"].update(lower_value=row["low"], upper_value=row["high"])
@@ -145,13 +146,13 @@ def bencher(document: Dict[str, Any]) -> str:
             measures["build-time"] = {"value": row["compile_seconds"]}
         if row["host_memory_bytes"] is not None:
             measures["host-memory"] = {"value": row["host_memory_bytes"]}
-        metrics[name] = measures
+        metrics[row["id"]] = measures
     return json.dumps(metrics, indent=1, sort_keys=True) + "\n"
 
 
 EXPORTS: Dict[str, Callable[[Dict[str, Any]], str]] = {
     "pytest-benchmark": pytest_benchmark,
-    "github-action-benchmark": github_action_benchmark,
-    "bencher": bencher,
+    "github-action-benchmark": lambda document: github_action_benchmark(_named(document)),
+    "bencher": lambda document: bencher(_named(document)),
     "csv": csv_text,
 }

@@ -24,8 +24,6 @@ from ipubench.plugins.record.text import counted, cut_middle, percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, MISSING, noisier
 
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
-#: What a row says of the throughput.
-THROUGHPUT_KEYS = ("throughput", "low", "high", "mean", "min", "max", "spread")
 MOST_NOISY = 5  # cases named
 MOST_JOINED = 300  # characters of what many shards were compared with
 EXIT_UNUSABLE = 4
@@ -161,14 +159,10 @@ class Report:
             reasons = [*filter(None, [self.reasons.get(name, "")]), *reasons]
         elif name in self.not_run:
             kind, reasons = NOT_RUN, ["its run ended before its test", *reasons]
-        row = row_of(benchmark)
+        row = row_of(benchmark, verdict)
         # What tells the case of one machine from that of another.
         machine = name[len(benchmark["fullname"]) :]
         row.update(id=name, name=row["name"] + machine, series=row["series"] + machine)
-        now = verdict.get("now") if verdict.get("in_turns") else None
-        if row["throughput"] is not None and now is not None:
-            # Pairs were compared, which the document does not have: their interval is not known.
-            row.update(dict.fromkeys(THROUGHPUT_KEYS), throughput=now)
         return {
             **row,
             "kind": kind,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from ipubench.plugins.baseline.case_row import throughput_of
 from ipubench.plugins.baseline.entries import Benchmark, function_of, key_of, short_names
+from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import COMPILED, processes_of, record_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.machine.state import same_state, usual
-from ipubench.plugins.record.record import in_changing_states
+from ipubench.plugins.record.record import in_changing_states, processes_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import percent
 
@@ -32,6 +32,12 @@ def decisive(processes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """
     fresh = [sample for sample in processes if sample["fresh"]]
     return fresh if len(fresh) >= LEAST_FRESH else processes
+
+
+def deciding(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return the processes of a benchmark whose figure is shown; all where others disturbed all."""
+    processes = processes_of(benchmark)
+    return decisive(comparable(processes) or processes)
 
 
 def usual_copy(processes: Sequence[Dict[str, Any]]) -> Optional[float]:

@@ -25,6 +25,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from ipubench.plugins.gate.countable import (
     LEAST_FRESH,
     comparable,
+    deciding,
     decisive,
     given_up,
     is_clean,
@@ -162,8 +163,8 @@ def _unjudged(
     """Return the verdict on a case that cannot be judged, with its figures."""
     return Verdict(
         kind,
-        before=typical(processes_of(before), THROUGHPUT),
-        now=typical(processes_of(now), THROUGHPUT),
+        before=typical(deciding(before), THROUGHPUT),
+        now=typical(deciding(now), THROUGHPUT),
         unit=record_of(now)["throughput"]["unit"],
         reasons=tuple(reasons),
     )

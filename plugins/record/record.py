@@ -175,17 +175,6 @@ def clean_rounds(benchmark: Dict[str, Any]) -> List[bool]:
     return [lost <= contention["limit"] for lost in contention["lost"]]  # an older record
 
 
-def shown_throughput(benchmark: Dict[str, Any], verdict: Optional[Dict[str, Any]]) -> float:
-    """Return the items per second that a table shows of a case.
-
-    Where the case was judged that is the figure that was compared, of all processes that decided;
-    else it is the median of this process's clean rounds.
-    """
-    judged = (verdict or {}).get("now")
-    median: float = record_of(benchmark)["throughput"]["median"]
-    return median if judged is None else float(judged)
-
-
 def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     """Return what a baseline keeps of the process that measured a benchmark.
 

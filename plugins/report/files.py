@@ -11,7 +11,12 @@ from typing import Any, Callable, Dict, Iterator, List
 from ipubench.fixtures.machine.files import check_files_can_be_made, write_atomically
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import complete
-from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
+from ipubench.plugins.baseline.exports import (
+    bencher,
+    csv_with_verdicts,
+    github_action_benchmark,
+    pytest_benchmark,
+)
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
@@ -49,9 +54,9 @@ def write(report: Report, folder: Path) -> List[str]:
         "report.html": lambda: page(report),
         "summary.md": lambda: markdown(report),
         "results.csv": lambda: csv_with_verdicts(report),
-        "pytest-benchmark.json": lambda: EXPORTS["pytest-benchmark"](report.document),
-        "github-action-benchmark.json": lambda: EXPORTS["github-action-benchmark"](report.document),
-        "bencher.json": lambda: EXPORTS["bencher"](report.document),
+        "pytest-benchmark.json": lambda: pytest_benchmark(report.document),
+        "github-action-benchmark.json": lambda: github_action_benchmark(_measured(report)),
+        "bencher.json": lambda: bencher(_measured(report)),
     }
     problems: List[str] = []
     with _noted(problems, "baseline.json"):
@@ -62,6 +67,10 @@ def write(report: Report, folder: Path) -> List[str]:
     if problems:
         raise ReportError(f"the report in {folder} is not complete: {'; '.join(problems)}")
     return ["baseline.json", *texts]
+
+
+def _measured(report: Report) -> List[Dict[str, Any]]:
+    return [row for row in report.rows() if row["throughput"] is not None]
 
 
 @contextlib.contextmanager

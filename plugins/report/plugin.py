@@ -15,8 +15,8 @@ from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
 from ipubench.plugins.command_line.words import is_worker, only_lists
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
+from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import with_processes
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
 from ipubench.plugins.run.results import Run, run_key
@@ -54,12 +54,12 @@ def pytest_runtest_makereport(
     run = item.config.stash.get(run_key, None)
     # JUnit takes the properties that the last phase reports.
     if run is not None and call.when == "teardown" and item.nodeid in run.results.benchmarks:
-        record = run.results.benchmarks[item.nodeid]["extra_info"]["ipubench"]
-        item.user_properties += [
-            ("throughput", record["throughput"]["median"]),
-            ("unit", record["throughput"]["unit"]),
-        ]
         verdict = run.results.verdicts.get(item.nodeid, {})
+        throughput = shown_throughput(run.results.whole(item.nodeid), verdict)
+        item.user_properties += [
+            ("throughput", throughput["median"]),
+            ("unit", throughput["unit"]),
+        ]
         item.user_properties += [
             (name, verdict[key])
             for name, key in (("verdict", "kind"), ("change", "change"))
@@ -116,10 +116,7 @@ def _end_of(session: pytest.Session) -> Dict[str, Any]:
 def report_of(config: pytest.Config, run: Run) -> Report:
     """Return what a report says of this run, which has ended."""
     results = run.results
-    benchmarks = [
-        with_processes(benchmark, results.fresh.get(nodeid, ()))
-        for nodeid, benchmark in results.benchmarks.items()
-    ]
+    benchmarks = list(map(results.whole, results.benchmarks))
     words = mask_words([str(word) for word in config.invocation_params.args])
     facts = facts_of(results, run.journal.path.name, " ".join(map(shlex.quote, ["pytest", *words])))
     facts.started = config.stash.get(started_key, None)

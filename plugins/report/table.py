@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
+from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record.record import (
     compile_text,
     ran_by,
     record_of,
-    shown_throughput,
-    spread_of,
 )
 from ipubench.plugins.record.text import aligned, cut_middle, percent, share_text, short_number
 
@@ -71,14 +70,14 @@ def table_rows(
 
 def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
     record = record_of(benchmark)
-    latency = record["latency"]
+    latency, rate = record["latency"], shown_throughput(benchmark, verdict)
     share = (record.get("compute") or {}).get("share")
     kind = "" if verdict is None else str(verdict["kind"])
     cells = (
         f"  {record['name']}",
-        short_number(shown_throughput(benchmark, verdict)),
+        short_number(rate["median"]),
         ran_by(record) or "-",
-        share_text(spread_of(record)) or "-",
+        share_text(rate["spread"]) or "-",
         short_number(latency["p50_ms"]),
         short_number(latency["p99_ms"]),
         compile_text(record) or "-",

@@ -72,7 +72,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def summary(run: Run, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
-    benchmarks = list(run.results.benchmarks.values())
+    benchmarks = list(map(run.results.whole, run.results.benchmarks))
     notes = [*_notes(run), *published.last_lines(benchmarks)]
     return layout(table_rows(benchmarks, run.results.verdicts), width) + [Row((n,)) for n in notes]
 

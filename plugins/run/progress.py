@@ -15,7 +15,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
-from ipubench.plugins.record.record import record_of, shown_throughput, spread_of
+from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record.text import cut_middle, name_of_test, share_text, short_number
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of
@@ -178,12 +178,10 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
     run = config.stash.get(run_key, None)
     if run is None or report.nodeid not in run.results.benchmarks:
         return "ran, not measured", {}
-    benchmark = run.results.benchmarks[report.nodeid]
-    record = record_of(benchmark)
-    throughput = record["throughput"]
-    shown = shown_throughput(benchmark, run.results.verdicts.get(report.nodeid))
-    rate = f"{short_number(shown)} {throughput['unit']}"
-    spread = share_text(spread_of(record))
+    verdict = run.results.verdicts.get(report.nodeid)
+    throughput = shown_throughput(run.results.whole(report.nodeid), verdict)
+    rate = f"{short_number(throughput['median'])} {throughput['unit']}"
+    spread = share_text(throughput["spread"])
     return f"{rate} ±{spread}" if spread else rate, {}
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from ipubench.fixtures.case.untrusted import has_fields
 from ipubench.plugins.record.files import JsonLinesFile, finite
+from ipubench.plugins.record.record import with_processes
 
 #: Type of a journal's line -> the parts that it is read for.
 PARTS: Dict[str, Dict[str, Any]] = {
@@ -117,6 +118,10 @@ class SessionResults:
             if nodeid in ours:
                 its[nodeid] = ours[nodeid]
         return found
+
+    def whole(self, nodeid: str) -> Dict[str, Any]:
+        """Return the benchmark of a case with all the processes that measured it."""
+        return with_processes(self.benchmarks[nodeid], self.fresh.get(nodeid, ()))
 
     def arrange(self, nodeids: List[str]) -> None:
         """Put the cases into an order; those that it does not name come first."""

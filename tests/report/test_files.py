@@ -22,11 +22,13 @@ from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts, headline
 from ipubench.plugins.baseline.show import details, overview
 from ipubench.plugins.record.record import record_of, with_processes
+from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.report import files
 from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
 from ipubench.plugins.report.markdown import LARGEST, markdown
 from ipubench.plugins.report.page import page
+from ipubench.plugins.report.table import table_rows
 from ipubench.plugins.web.templates import escape_markdown, plotly_is_there
 from tests.support.harness import Project, run_pytest
 from tests.support.reports import benchmark, document, large_report, verdict
@@ -41,6 +43,18 @@ FILES = {
     "github-action-benchmark.json",
     "bencher.json",
 }
+
+
+# Tells every process but the first that it is not the first.
+WAS_THERE = """
+
+def _was_there() -> bool:
+    try:
+        open("once", "x").close()
+    except FileExistsError:
+        return True
+    return False
+"""
 
 
 @pytest.fixture(scope="module")
@@ -207,15 +221,35 @@ def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> N
     assert float(listed["range"][2:]) == pytest.approx((high - low) / 2, rel=1e-3)
     cells = list(overview([case]))[-1].split()
     assert cells[1:4] == [f"{now:.2f}", "images/s", f"{(high - low) / 2 / now:.1%}"]
+    (_, line) = table_rows([case], report.verdicts)
+    assert (line.cells[1], line.cells[3]) == (cells[1], cells[3])
+    # The session's own process may have been compared alone.
+    own = record_of(case)["throughput"]
+    alone = {case["fullname"]: {**verdict("inconclusive", own["median"]), "processes": 1}}
+    (one,) = Report(document([case]), alone).rows()
+    assert [one[key] for key in ("throughput", "low", "high")] == [
+        own[key] for key in ("median", "low", "high")
+    ]
     assert f"({low:.2f} to {high:.2f})" in "\n".join(details(case))
 
 
-def test_where_pairs_were_compared_no_other_interval_stands_beside_their_figure() -> None:
+def test_where_pairs_were_compared_no_other_interval_stands_beside_their_figure(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
     case = benchmark("a", rate=100)
     pairs = {**verdict("regressed", 80, -0.2), "in_turns": True}
-    (row,) = Report(document([case]), {case["fullname"]: pairs}).rows()
+    report = Report(document([case]), {case["fullname"]: pairs}, outcomes={"b": "failed"})
+    row, _ = report.rows()
     assert row["throughput"] == 80
     assert [row[key] for key in ("low", "high", "mean", "min", "max", "spread")] == 6 * [None]
+    write(report, tmp_path)
+    metrics = json.loads((tmp_path / "bencher.json").read_text())
+    assert metrics[case["fullname"]]["throughput"] == {"value": 80} and len(metrics) == 1
+    (listed,) = json.loads((tmp_path / "github-action-benchmark.json").read_text())
+    assert listed["value"] == 80 and "range" not in listed
+    (_, line) = table_rows([case], report.verdicts)
+    assert (line.cells[1], line.cells[3]) == ("80.00", "-")
 
 
 def test_a_reused_compilation_has_no_time_of_its_own() -> None:
@@ -475,6 +509,26 @@ def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
     properties = {p.get("name"): p.get("value") for p in case.iter("property")}
     assert float(str(properties["throughput"])) == median
     assert properties["unit"] == "items/s"
+
+
+def test_every_output_of_a_run_shows_the_processes_that_decided(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    source = (project.folder / "bench_fake.py").read_text()
+    # The first process, which is the session's own, is the slow one.
+    once = source.replace("config.batch_seconds,", "config.batch_seconds * (2 - _was_there()),")
+    (project.folder / "bench_fake.py").write_text(once + WAS_THERE)
+    words = ["-k", "beta-synthetic", "--set=noise=0.3", "--processes=4", "--budget=0.3"]
+    outcome = project.run(*words, "--report=out", "--junitxml=junit.xml").assert_code(0)
+    (row,) = csv.DictReader((project.folder / "out" / "results.csv").open(encoding="utf-8"))
+    rate, low, high = (float(row[f"throughput{end} (items/s)"]) for end in ("", " low", " high"))
+    (record,) = project.records().values()
+    assert rate > 1.5 * record["throughput"]["median"]
+    shown = [short_number(rate), percent((high - low) / 2 / rate)]
+    outcome.line(f"[1/1] bench_fake[beta-synthetic-noise0.3] {shown[0]} items/s ±{shown[1]} (")
+    assert outcome.table[0].split()[1:3] == shown
+    junit = ElementTree.parse(project.folder / "junit.xml")  # noqa: S314  our own file
+    properties = {p.get("name"): p.get("value") for p in junit.iter("property")}
+    assert float(str(properties["throughput"])) == rate
 
 
 @pytest.mark.entry_point
