@@ -13,8 +13,9 @@ import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import Benchmark, Key, key_of
+from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import processes_of, record_of
-from ipubench.plugins.record.statistics import median, quantile_interval
+from ipubench.plugins.record.statistics import median
 
 REVISION = re.compile("([0-9a-f]+)((?:-dirty)?)")
 REVISION_LENGTH = 7
@@ -83,21 +84,18 @@ def short_revision(revision: Optional[str]) -> str:
 
 def _point(benchmark: Benchmark) -> Point:
     record = record_of(benchmark)
-    processes = processes_of(benchmark)
-    rates = [float(p["items_per_round"]) / median(p["seconds"]) for p in processes]
     # Of several slow-downs that an entry remembers, the last is this run's own.
     reasons = [f"accepted: {one['reason']}" for one in record.get("accepted", ())][-1:]
-    one = record["throughput"]
-    low, high = quantile_interval(rates) if len(rates) > 1 else (one.get("low"), one.get("high"))
+    throughput = throughput_of(benchmark)
     return Point(
         record["time"],
         short_revision(record.get("git")),
-        median(rates),
-        len(processes),
+        float(throughput["median"]),
+        len(processes_of(benchmark)),
         "".join(reasons),
         str(record.get("promoted", "")),
-        low,
-        high,
+        throughput.get("low"),
+        throughput.get("high"),
     )
 
 

@@ -25,6 +25,7 @@ from ipubench.plugins.baseline.trends import (
     noise,
     short_revision,
 )
+from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.text import name_of_test
 from tests.baseline.test_command import Shell
 from tests.support.baselines import A, document, entry
@@ -144,12 +145,16 @@ def test_equal_configuration_and_machine_make_one_trend_in_order_of_time() -> No
     assert both.points[0].revision == "0123456"
 
 
-def test_a_run_counts_with_the_median_of_its_processes() -> None:
-    run = entry(processes=3)
-    for process, slower in zip(run["extra_info"]["ipubench"]["processes"], (1.0, 5.0, 2.0)):
-        process["seconds"] = [0.1 * slower] * 5
-    (trend,) = trends.trends_of([run])
-    assert trend.points[0].throughput == pytest.approx(80 / 0.2)
+def test_a_run_counts_with_the_processes_that_decide() -> None:
+    run = entry(processes=5)
+    own, disturbed, *others = run["extra_info"]["ipubench"]["processes"]
+    own["seconds"] = disturbed["seconds"] = [0.5] * 5
+    disturbed.update(clean=False, lost=0.5)
+    for process, seconds in zip(others, (0.1, 0.11, 0.12)):
+        process["seconds"] = [seconds] * 5
+    (point,) = trends.trends_of([run])[0].points
+    assert point.throughput == throughput_of(run)["median"] == pytest.approx(80 / 0.11, rel=0.01)
+    assert (point.low, point.high) == pytest.approx((80 / 0.12, 80 / 0.1))
 
 
 def test_the_change_of_a_level_is_that_of_medians() -> None:
