@@ -60,7 +60,7 @@ COLUMNS: Tuple[Tuple[str, str, Optional[Tuple[str, ...]]], ...] = (
     ("build (s)", "build_seconds", None),
     ("compile (s)", "compile_seconds", None),
     ("compile", "compile", ("compile",)),
-    ("first step (s)", "first_step_seconds", ("first_step_seconds",)),
+    ("first step (s)", "first_step_seconds", None),
     ("rounds", "rounds", ("rounds", "count")),
     ("batches per step", "batches_per_step", ("rounds", "batches_per_step")),
     ("stopped by", "stopped_by", ("rounds", "stopped_by")),
@@ -131,7 +131,7 @@ def row_of(benchmark: Dict[str, Any], verdict: Optional[Dict[str, Any]] = None) 
 
 
 def compilation_of(record: Dict[str, Any]) -> Dict[str, Optional[float]]:
-    """Return the seconds of building and compiling, None where a record's 0 s mean nobody knows.
+    """Return the seconds until the first step, None where a record's 0 s mean nobody knows.
 
     So it is of a network that was compiled before, and of code that builds and compiles by itself.
     """
@@ -139,6 +139,7 @@ def compilation_of(record: Dict[str, Any]) -> Dict[str, Optional[float]]:
     return {
         "build_seconds": record.get("build_seconds") if how in (*COMPILED, REUSED) else None,
         "compile_seconds": record.get("compile_seconds") if how in COMPILED else None,
+        "first_step_seconds": record.get("first_step_seconds") or None,
     }
 
 
