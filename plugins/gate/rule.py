@@ -160,12 +160,14 @@ def least_slowdown(before: Dict[str, Any], rule: Rule) -> Optional[float]:
 def _unjudged(
     kind: str, now: Dict[str, Any], before: Dict[str, Any], reasons: Sequence[str]
 ) -> Verdict:
-    """Return the verdict on a case that cannot be judged, with its figures."""
+    """Return the verdict on a case that cannot be judged, with its figures of one unit."""
+    unit = record_of(now)["throughput"]["unit"]
+    alike = record_of(before)["throughput"]["unit"] == unit
     return Verdict(
         kind,
-        before=typical(deciding(before), THROUGHPUT),
+        before=typical(deciding(before), THROUGHPUT) if alike else math.nan,
         now=typical(deciding(now), THROUGHPUT),
-        unit=record_of(now)["throughput"]["unit"],
+        unit=unit,
         reasons=tuple(reasons),
     )
 

@@ -481,12 +481,27 @@ def test_a_session_that_clears_a_case_alone_is_what_the_verdict_shows() -> None:
             "other data (mode real, source a, now mode real, source b)",
         ),
         ({"throughput": {"unit": "images/s", "median": 1.0}}, "unit items/s -> images/s"),
+        (
+            {"effective": {"request_type": "async"}, "rounds": {"shortened": 0.25}},
+            "requests sent at once (1.0 of those configured, now 0.25)",
+        ),
+        ({"canary": {"seconds": []}}, "canaries on one side only"),
     ],
 )
 def test_what_may_not_be_compared_says_why(change: Dict[str, Any], reason: str) -> None:
-    verdict = compare(benchmark([9.0] * 9, **change), benchmark([0.1] * 9), 0.05)
+    now = benchmark([9.0] * 9)
+    now["extra_info"]["ipubench"].update(change)
+    verdict = compare(now, benchmark([0.1] * 9), 0.05)
     assert verdict.kind == INCOMPARABLE
     assert reason in verdict.reasons
+    # A figure of another unit would stand there in this one.
+    assert math.isnan(verdict.before) == reason.startswith("unit")
+
+
+def test_what_is_not_judged_has_the_figures_of_the_processes_that_decide() -> None:
+    before = stored([9.0, 0.1, 0.1, 0.1])
+    verdict = compare(benchmark([0.2] * 9, config_hash="g"), before, 0.05)
+    assert (verdict.before, verdict.now) == pytest.approx((100, 50))
 
 
 def test_comparing_changes_neither_side() -> None:
