@@ -28,9 +28,9 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import KINDS, RunFacts, in_time, superseded, worst_run
-from ipubench.plugins.baseline.runs import read_run
+from ipubench.plugins.baseline.runs import StoredRun, read_run
 from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
-from ipubench.plugins.record.record import NAMESPACE, record_of
+from ipubench.plugins.record.record import NAMESPACE, record_of, unnamed
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
     counted,
@@ -143,7 +143,10 @@ def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchma
 def merge(args: Namespace) -> int:
     """Join files and journals into one file, which takes part if it exists."""
     out = path_of(args.out)
-    stored = [read_run(input_path(name)) for name in args.inputs]
+    paths = list(map(input_path, args.inputs))
+    stored = list(map(read_run, paths))
+    for path, one in zip(paths, stored):
+        refuse_each_host(path, one)
     count = twice = 0
 
     def join(old: List[Benchmark]) -> List[Benchmark]:
@@ -175,6 +178,17 @@ def merge(args: Namespace) -> int:
     print(f"{out} has {count} entries now{note}")
     print_lines(words_of(runs))
     return 0
+
+
+def refuse_each_host(path: Path, stored: StoredRun) -> None:
+    """Raise BaselineError for a run that has cases on each host, called by the host's name too."""
+    for benchmark in stored.benchmarks:
+        name, host = benchmark["fullname"], record_of(benchmark).get("host")
+        if isinstance(host, str) and unnamed(name, host) != name:
+            raise BaselineError(
+                f"the run {path} has a result of a case for each host, and a baseline has room for "
+                "one: give a run without --each-host"
+            )
 
 
 def words_of(runs: Sequence[RunFacts]) -> Iterator[str]:

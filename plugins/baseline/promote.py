@@ -17,7 +17,13 @@ from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import history, store
-from ipubench.plugins.baseline.commands import path_of, print_lines, run_path, suite_root
+from ipubench.plugins.baseline.commands import (
+    path_of,
+    print_lines,
+    refuse_each_host,
+    run_path,
+    suite_root,
+)
 from ipubench.plugins.baseline.entries import (
     MOST_NAMES,
     Benchmark,
@@ -33,7 +39,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, RunFacts, worst_run
 from ipubench.plugins.baseline.runs import StoredRun, read_run
 from ipubench.plugins.record.host_process import git_says
-from ipubench.plugins.record.record import record_of, unnamed
+from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import counted, matches, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
@@ -149,11 +155,7 @@ def promote(args: Namespace) -> int:
     stored = read_run(path)
     if not stored.benchmarks:
         raise BaselineError(f"the run {path} measured no case")
-    if any(map(_is_of_each_host, stored.benchmarks)):
-        raise BaselineError(
-            f"the run {path} has a result of a case for each host, and a baseline has room for "
-            "one: promote a run without --each-host"
-        )
+    refuse_each_host(path, stored)
     target = path_of(args.name)
     given = [*([ALL] if args.accept_regressed else []), *args.accept]
     messages = CommitMessages(target) if args.accept_commits else None
@@ -182,12 +184,6 @@ def promote(args: Namespace) -> int:
     subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
     print(f"{subject} the baseline {target} now")
     return _say_the_rest(stored, found, [*given, *(messages.all() if messages else ())])
-
-
-def _is_of_each_host(benchmark: Benchmark) -> bool:
-    """Tell whether a case was measured on each host and is called by its name."""
-    name, host = benchmark["fullname"], record_of(benchmark).get("host")
-    return isinstance(host, str) and unnamed(name, host) != name
 
 
 class CommitMessages:

@@ -138,19 +138,20 @@ def test_each_host_measures_each_case_and_a_slow_one_is_named(project: Project) 
 
 
 def test_a_run_of_each_host_becomes_no_baseline(project: Project) -> None:
-    def promote(run: str) -> Outcome:
-        words = ("ipubench.plugins.baseline", "promote", run, "main", "--history")
-        return run_command(project.folder, project.environment, *words)
+    def command(*words: str) -> Outcome:
+        module = "ipubench.plugins.baseline"
+        return run_command(project.folder, project.environment, module, *words)
 
     hosts = hosts_file(project, a="", b="")
     project.run("-k", "beta", "--each-host", hosts, "--report=out").assert_code(0)
     for run in (project.journals()[-1].name, "./out"):
-        said = promote(run).assert_code(4)
-        said.line("and a baseline has room for one: promote a run without --each-host")
+        for words in (("promote", run, "main", "--history"), ("merge", "main", run)):
+            said = command(*words).assert_code(4)
+            said.line("and a baseline has room for one: give a run without --each-host")
     assert not (project.folder / "baselines").exists()
     # Hosts that share the cases make one.
     project.run("-k", "beta", hosts).assert_code(0)
-    promote(project.journals()[-1].name).assert_code(0)
+    command("promote", project.journals()[-1].name, "main").assert_code(0)
 
 
 def test_a_host_that_dies_costs_its_case_which_another_measures(project: Project) -> None:
