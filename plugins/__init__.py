@@ -29,7 +29,6 @@ MODULES = (
     "plugins.processes.worker",
     "plugins.processes.controller",
     "plugins.fleet.plugin",
-    "plugins.run.within",
     "plugins.run.journal",
     "plugins.compare.policy",
     "plugins.compare.baseline_plugin",
@@ -47,6 +46,7 @@ MODULES = (
     "plugins.measure.memory",
     "plugins.measure.instance",
     "plugins.measure.apart",
+    "plugins.run.within",
     "fixtures.pytest_fixtures",
 )
 

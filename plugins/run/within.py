@@ -148,10 +148,14 @@ def _known(config: pytest.Config) -> Dict[str, Expected]:
     return known
 
 
-# After plugins/selection/deselect.py and before plugins/run/journal.py, all of them trylast.
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
-    """Leave out the cases for which there is no time."""
+# Before plugins/run/journal.py, which notes what the run is about: this module is registered last.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave out the cases for which there is no time, of those that are to run.
+
+    ``--lf`` selects after all hooks that change the selection, and a resumed run has done some.
+    """
+    config, items = session.config, session.items
     limit = config.stash.get(limit_key, None)
     if limit is None:
         return
@@ -164,13 +168,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         config.stash[selection_key].left_out[reason] += len(dropped)
         config.hook.pytest_deselected(items=dropped)
         items[:] = [item for item in items if item not in dropped]
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Plan for the cases that are to run: a resumed run has done some."""
-    limit = session.config.stash.get(limit_key, None)
-    if limit is not None:
-        limit.waiting = [item.nodeid for item in session.items if case_of(item) is not None]
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:

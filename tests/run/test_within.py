@@ -92,7 +92,7 @@ def test_a_benchmark_without_a_record_says_nothing(extra: Any) -> None:
 def known(project: Project, overhead: float) -> None:
     """Leave a journal by which each case of the project takes so long beside its rounds."""
     project.run("-q").assert_code(0)
-    (path,) = project.journals()
+    path = project.journals()[-1]
     lines: List[Dict[str, Any]] = project.journal()
     for line in lines:
         if line["type"] == "case":
@@ -108,6 +108,18 @@ def test_a_run_says_what_it_leaves_out(project: Project) -> None:
     assert set(project.records()) == {"alpha-bs1-synthetic", "delta-synthetic"}
     outcome = project.run("--within=1h").assert_code(0)
     assert "--within" not in outcome.text.split("=== benchmarks")[0].split("collected")[1]
+
+
+def test_time_is_planned_for_what_is_selected_last(project: Project) -> None:
+    path = project.folder / "bench_fake.py"
+    source = path.read_text()
+    path.write_text(source.replace('config.trouble == "raise"', '"beta-gen" in str(meter.case)'))
+    project.run("-p", "cacheprovider").assert_code(1)
+    path.write_text(source)
+    known(project, overhead=100.0)
+    outcome = project.run("--within=3.5min", "-p", "cacheprovider", "--lf").assert_code(0)
+    assert "has no time" not in outcome.text
+    assert set(project.records()) == {"beta-generated"}
 
 
 def test_a_run_with_too_little_time_learns_what_its_first_case_takes(project: Project) -> None:
