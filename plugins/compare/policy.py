@@ -129,11 +129,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _whole_suite(config: pytest.Config) -> bool:
-    """Whether every bench file was collected: a pattern may mean cases of one that was not."""
-    collected = {nodeid.split("::")[0] for nodeid in config.stash[selection_key].nodeids}
+    """Whether every file and class was collected: a pattern may mean cases of one that was not."""
+    selection = config.stash[selection_key]
+    if any("::" in nodeid for nodeid in selection.unknown):
+        return False
     folders = [config.rootpath / name for name in config.getini("testpaths")]
+    if not folders:
+        return not config.option.file_or_dir and config.invocation_params.dir == config.rootpath
     return all(
-        path.relative_to(config.rootpath).as_posix() in collected
+        path.relative_to(config.rootpath).as_posix() in selection.collected
         for folder in folders
-        for path in folder.rglob("bench_*.py")
+        for pattern in config.getini("python_files")
+        for path in folder.rglob(pattern)
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ipubench.plugins.compare.policy_file import Policy, PolicyError
 from ipubench.plugins.record.record import METRICS, value_of
 from ipubench.plugins.record.text import fraction, matches
-from tests.support.harness import Project
+from tests.support.harness import Project, run_pytest
 
 RESNET = "bench_inference/bench_cnn.py::bench_cnn[resnet50-bs16]"
 LSTM = "bench_kernels/bench_lstm.py::bench_lstm[lstm-bs16]"
@@ -290,6 +290,28 @@ def test_a_pattern_that_no_case_has_is_named_at_the_end(stored: Project) -> None
     # A file that was not collected may have the cases that a pattern means.
     (stored.folder / "bench_kernels").mkdir()
     (stored.folder / "bench_kernels" / "bench_more.py").write_text("")
+    assert "no case matches" not in stored.run("-k", "beta", "--baseline=main").text
+
+
+def test_a_pattern_may_mean_cases_of_what_was_not_collected(stored: Project) -> None:
+    text = 'default: {throughput: 5%}\ncases: {"*three*": ignore, "*beat*": ignore}'
+    (stored.folder / "gate.yml").write_text(text)
+    settings = stored.folder / "pytest.ini"
+    settings.write_text(
+        "[pytest]\npython_files = bench_*.py test_*.py\npython_functions = bench_*\n"
+    )
+    more = "\n\nclass TestMore:\n    def bench_three(self, meter):\n        pass\n"
+    path = stored.folder / "bench_fake.py"
+    path.write_text(path.read_text() + more)
+    words = ("--device=fake", "-k", "beta", "--baseline=main")
+    whole = run_pytest(stored.folder, stored.environment, *words).assert_code(0)
+    whole.line("gate.yml: no case matches '*beat*'")
+    assert "*three*" not in whole.text
+    for named in ("bench_fake.py::bench_fake", "bench_fake.py"):
+        outcome = run_pytest(stored.folder, stored.environment, named, *words).assert_code(0)
+        assert "no case matches" not in outcome.text
+    settings.write_text(settings.read_text() + "testpaths = .\n")
+    (stored.folder / "test_more.py").write_text("")
     assert "no case matches" not in stored.run("-k", "beta", "--baseline=main").text
 
 
