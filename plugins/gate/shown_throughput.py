@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 from ipubench.plugins.gate.countable import deciding
 from ipubench.plugins.gate.metric_verdict import typical
 from ipubench.plugins.record.record import THROUGHPUT, processes_of, record_of, spread_of
-from ipubench.plugins.record.statistics import Throughput, quantile_interval
+from ipubench.plugins.record.statistics import Throughput, median_interval
 
 #: Figures of the same processes differ by what floating-point numbers are rounded.
 ROUNDING = 1e-9
@@ -27,7 +27,7 @@ def throughput_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     rates = [one["items_per_round"] / value for one in processes for value in one["seconds"]]
     low, high = each[0].low, each[0].high
     if len(each) > 1:
-        low, high = quantile_interval([one.median for one in each])
+        low, high = median_interval([one.median for one in each])
     whole = Throughput(
         median=typical(processes, THROUGHPUT),
         low=low,

@@ -25,45 +25,35 @@ def median(values: Sequence[float]) -> float:
     return quantile(values, 0.5)
 
 
-def quantile_ranks(n: int, q: float) -> Optional[Tuple[int, int]]:
-    """Return the ranks (from 0) of the order statistics that enclose the q-quantile.
+def median_ranks(n: int) -> Optional[Tuple[int, int]]:
+    """Return the ranks (from 0) of the order statistics that enclose the median.
 
-    Distribution-free: the number of values below the quantile is binomial(n, q); each tail keeps
+    Distribution-free: the number of values below the median is binomial(n, 1/2); each tail keeps
     at most (1 - CONFIDENCE) / 2 (Conover, Practical Nonparametric Statistics, 3.2). None where n
-    is too small for any such pair (below 6 for a median at 95%).
+    is too small for any such pair (below 6 at 95%).
     """
-    tail = (1 - CONFIDENCE) / 2
-    low, high = -1, n
-    cumulative = 0.0
-    for k in range(n + 1):
-        cumulative += _binomial(n, k, q)
-        if cumulative <= tail:
-            low = k
-        if cumulative >= 1 - tail:
-            high = k
-            break
-    if low < 0 or high > n - 1:
-        return None
-    return low, high
+    low, below = -1, _binomial(n, 0)
+    while below <= (1 - CONFIDENCE) / 2:
+        low += 1
+        below += _binomial(n, low + 1)
+    return None if low < 0 else (low, n - 1 - low)
 
 
-def _binomial(n: int, k: int, q: float) -> float:
+def _binomial(n: int, k: int) -> float:
     log = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-    return math.exp(log + k * math.log(q) + (n - k) * math.log1p(-q))
+    return math.exp(log - n * math.log(2))
 
 
-def quantile_interval(values: Sequence[float], q: float = 0.5) -> Tuple[float, float]:
-    """Return a confidence interval of the q-quantile; smallest and largest where n is too small."""
+def median_interval(values: Sequence[float]) -> Tuple[float, float]:
+    """Return a confidence interval of the median; smallest and largest where n is too small."""
     ordered = sorted(values)
-    ranks = quantile_ranks(len(ordered), q)
-    if ranks is None:
-        return ordered[0], ordered[-1]
-    return ordered[ranks[0]], ordered[ranks[1]]
+    low, high = median_ranks(len(ordered)) or (0, -1)
+    return ordered[low], ordered[high]
 
 
 def relative_half_width(values: Sequence[float]) -> float:
     """Return half the width of the median's interval over the median."""
-    low, high = quantile_interval(values)
+    low, high = median_interval(values)
     return (high - low) / 2 / median(values)
 
 
@@ -85,7 +75,7 @@ class Throughput:
         ``mean`` is the arithmetic mean of the rounds' rates, as the original programs print it;
         ``low`` and ``high`` are the 95% interval of the median.
         """
-        fastest, slowest = quantile_interval(seconds)
+        fastest, slowest = median_interval(seconds)
         rates = [items / value for value in seconds]
         return cls(
             median=items / median(seconds),

@@ -12,7 +12,7 @@ from typing import Callable, Dict, List, Mapping, Sequence
 
 from ipubench.fixtures.machine.contention import Contention
 from ipubench.plugins.measure.disturbance import Disturbance
-from ipubench.plugins.record.statistics import median, quantile_interval
+from ipubench.plugins.record.statistics import median, median_interval
 from scripts.compare_peers.case import Program
 
 #: Below, no pair of rounds encloses the median with 95 % confidence.
@@ -43,7 +43,7 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
             f"{len(ours)} and {len(theirs)} rounds: a ratio needs {LEAST_ROUNDS} pairs or more"
         )
     ratios = [other / own for own, other in zip(ours, theirs)]
-    return Ratio(median(ratios), *quantile_interval(ratios))
+    return Ratio(median(ratios), *median_interval(ratios))
 
 
 def alternate(
