@@ -116,7 +116,7 @@ def github_action_benchmark(rows: Iterable[Row]) -> str:
             "rounds": row["rounds"],
             "processes": row["processes"],
         }
-        lines = [f"{key}: {short_number(value)}" for key, value in facts.items() if value]
+        lines = [f"{key}: {_shown(value)}" for key, value in facts.items() if value]
         if row["share"] is not None:
             lines.append(f"share of peak: {percent(row['share'])}")
         entry = {
@@ -129,6 +129,10 @@ def github_action_benchmark(rows: Iterable[Row]) -> str:
             entry["range"] = f"± {short_number(half)}"
         entries.append(entry)
     return json.dumps(entries, indent=1, sort_keys=True) + "\n"
+
+
+def _shown(value: Any) -> str:
+    return short_number(value) if isinstance(value, float) else str(value)
 
 
 def bencher(rows: Iterable[Row]) -> str:

@@ -119,8 +119,8 @@ def _run_of(path: Path, lines: List[Dict[str, Any]]) -> StoredRun:
     try:
         benchmarks = measured(results)
         revision = record_of(benchmarks[-1]).get("git") if benchmarks else None
-        command = mask_words(list(map(str, lines[0].get("command", ()))))
-        run = facts_of(results, str(path), " ".join(command))
+        words = mask_words(list(map(str, lines[0].get("command", ()))))
+        run = facts_of(results, str(path), journal.shown_command(words))
         run.started = lines[0].get("started")
     except DAMAGE as error:
         raise BaselineError(

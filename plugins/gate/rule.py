@@ -163,11 +163,14 @@ def _unjudged(
     """Return the verdict on a case that cannot be judged, with its figures of one unit."""
     unit = record_of(now)["throughput"]["unit"]
     alike = record_of(before)["throughput"]["unit"] == unit
+    here, there = deciding(now), deciding(before)
     return Verdict(
         kind,
-        before=typical(deciding(before), THROUGHPUT) if alike else math.nan,
-        now=typical(deciding(now), THROUGHPUT),
+        before=typical(there, THROUGHPUT) if alike else math.nan,
+        now=typical(here, THROUGHPUT),
         unit=unit,
+        processes=len(here),
+        processes_before=len(there),
         reasons=tuple(reasons),
     )
 

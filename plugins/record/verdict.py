@@ -38,8 +38,8 @@ class Verdict:
     high: float = math.nan
     threshold: float = math.nan
     allowed: float = math.nan  # the threshold, or the case's A/A floor where that is larger
-    processes: int = 1
-    processes_before: int = 1
+    processes: int = 0  # whose figures these are
+    processes_before: int = 0
     in_turns: bool = False  # the two sides were measured in turns, not at two times
     metric: str = THROUGHPUT
     also: Tuple[Dict[str, Any], ...] = field(default_factory=tuple)

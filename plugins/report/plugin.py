@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import Any, Dict, Generator
 
 import pytest
 
-from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.machine.files import check_writable, user_path
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.runs import facts_of
@@ -19,6 +17,7 @@ from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
+from ipubench.plugins.run.journal import command_line, shown_command
 from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import spent_key
 
@@ -117,8 +116,7 @@ def report_of(config: pytest.Config, run: Run) -> Report:
     """Return what a report says of this run, which has ended."""
     results = run.results
     benchmarks = list(map(results.whole, results.benchmarks))
-    words = mask_words([str(word) for word in config.invocation_params.args])
-    facts = facts_of(results, run.journal.path.name, " ".join(map(shlex.quote, ["pytest", *words])))
+    facts = facts_of(results, run.journal.path.name, shown_command(command_line(config)))
     facts.started = config.stash.get(started_key, None)
     report = Report.of(pytest_benchmark_adapter.document(config, benchmarks), [facts])
     comparison = config.stash.get(comparison_key, None)

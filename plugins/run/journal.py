@@ -28,10 +28,12 @@ Format history: 1 (first); 2: ``circumstances``, ``kept``, ``pair``.
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 import time
 from pathlib import Path
-from typing import Any, Generator, List, Tuple
+from typing import Any, Generator, List, Sequence, Tuple
 
 import pytest
 
@@ -50,17 +52,23 @@ from ipubench.plugins.run.results import Run, SessionResults, run_key
 from ipubench.plugins.selection.expand import case_of
 
 FORMAT = 2
+#: They are a part of the command line.
+VARIABLES = ("PYTEST_ADDOPTS", "DATASETS_DIR")
 
 
 def command_line(config: pytest.Config) -> List[str]:
     """Return the words that decide what this run measures, without ``--resume`` and secrets."""
-    added = [
-        f"{name}={os.environ[name]}"
-        for name in ("PYTEST_ADDOPTS", "DATASETS_DIR")
-        if os.environ.get(name)
-    ]
+    added = [f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name)]
     given = [str(word) for word in config.invocation_params.args if word != "--resume"]
     return mask_words(added + given)
+
+
+def shown_command(words: Sequence[str]) -> str:
+    """Return what :func:`command_line` returned as a shell takes it."""
+    added = list(itertools.takewhile(lambda word: word.partition("=")[0] in VARIABLES, words))
+    variables = (word.partition("=") for word in added)
+    assigned = [f"{name}={shlex.quote(value)}" for name, _, value in variables]
+    return " ".join([*assigned, "pytest", *map(shlex.quote, words[len(added) :])])
 
 
 def journals(folder: Path) -> List[Path]:

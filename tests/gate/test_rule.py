@@ -502,6 +502,7 @@ def test_what_is_not_judged_has_the_figures_of_the_processes_that_decide() -> No
     before = stored([9.0, 0.1, 0.1, 0.1])
     verdict = compare(benchmark([0.2] * 9, config_hash="g"), before, 0.05)
     assert (verdict.before, verdict.now) == pytest.approx((100, 50))
+    assert (verdict.processes, verdict.processes_before) == (1, 3)
 
 
 def test_comparing_changes_neither_side() -> None:

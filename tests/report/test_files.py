@@ -30,7 +30,7 @@ from ipubench.plugins.report.markdown import LARGEST, markdown
 from ipubench.plugins.report.page import page
 from ipubench.plugins.report.table import table_rows
 from ipubench.plugins.web.templates import escape_markdown, plotly_is_there
-from tests.support.harness import Project, run_pytest
+from tests.support.harness import Project, run_command, run_pytest
 from tests.support.reports import benchmark, document, large_report, verdict
 
 NASTY = "<script>alert(1)</script>|`*@someone*`\n</td>"
@@ -172,6 +172,7 @@ def test_github_action_benchmark_reads_a_list(report: Report) -> None:
     half = (throughput["high"] - throughput["low"]) / 2
     assert float(entries[0]["range"][2:]) == pytest.approx(half, rel=1e-3)
     assert "latency p50 (ms): " in entries[0]["extra"]
+    assert "\nrounds: 25\nprocesses: 1\n" in entries[0]["extra"]
     for entry in entries:
         assert {key: type(value) for key, value in entry.items()} == {
             "name": str, "unit": str, "value": float, "range": str, "extra": str,
@@ -531,6 +532,24 @@ def test_every_output_of_a_run_shows_the_processes_that_decided(project: Project
     junit = ElementTree.parse(project.folder / "junit.xml")  # noqa: S314  our own file
     properties = {p.get("name"): p.get("value") for p in junit.iter("property")}
     assert float(str(properties["throughput"])) == rate
+
+
+def test_a_report_that_is_made_later_says_what_the_runs_own_said(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    project.run("-k", "alpha-bs8-synthetic", "--baseline-save=main", "--processes=3").assert_code(0)
+    words = ("-k", "alpha-bs8 and not generated or beta", "--baseline=main", "--gate=5%")
+    project.run(*words, "--report=out", env={"DATASETS_DIR": "/a b"}).assert_code(0)
+    later = ("ipubench.plugins.report", str(project.journals()[-1]), "--out=later")
+    run_command(project.folder, project.environment, *later).assert_code(0)
+    own, made = project.folder / "out", project.folder / "later"
+    for name in ("results.csv", "summary.md", "github-action-benchmark.json", "bencher.json"):
+        assert (own / name).read_text() == (made / name).read_text()
+    text = html.unescape((made / "summary.md").read_text())
+    assert "DATASETS_DIR='/a b' pytest -p" in text and f"-k '{words[1]}'" in text
+    rows = {row["name"]: row for row in csv.DictReader((made / "results.csv").open())}
+    counts = {name: (row["processes now"], row["processes before"]) for name, row in rows.items()}
+    assert counts["beta-synthetic"] == ("", "")  # it is new
+    assert counts["alpha-bs8-synthetic"] == ("1", "3")
 
 
 @pytest.mark.entry_point
