@@ -47,11 +47,11 @@ def shown_throughput(
     With the interval of the processes that it is of. It may be of none of the benchmark's: of
     pairs, which have processes of their own. Then nothing but the figure is known.
     """
-    found = throughput_of(benchmark)
-    now = (verdict or {}).get("now")
+    found, compared = throughput_of(benchmark), verdict or {}
+    now = compared.get("now")
     if now is None or not found:
         return found
-    for one in (found, _of_own_process(benchmark)):
+    for one in () if compared.get("in_turns") else (found, _of_own_process(benchmark)):
         if math.isclose(one["median"], now, rel_tol=ROUNDING):
             return one
     return {**dict.fromkeys(found), "unit": found["unit"], "median": now}
