@@ -231,7 +231,7 @@ def _told(change: Optional[float]) -> Dict[str, str]:
 def _names(nodeid: str) -> Tuple[str, str]:
     """Return the function and the name of a case."""
     function, _, rest = name_of_test(nodeid).partition("[")
-    return function, rest.rstrip("]") or function
+    return function, rest[:-1] or function
 
 
 def _interval(low: Optional[float], high: Optional[float]) -> str:

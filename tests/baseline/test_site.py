@@ -86,14 +86,14 @@ def test_a_cases_page_has_its_runs_on_each_machine_and_what_was_decided(site: Pa
     assert text.count("accepted: accepted because &lt;/td&gt; &amp; &#39;so&#39;") == 2
 
 
-def test_an_identifier_with_colons_is_a_name_like_any_other(shell: Shell) -> None:
+def test_an_identifier_with_colons_or_brackets_is_a_name_like_any_other(shell: Shell) -> None:
     folder = shell.folder / history.FOLDER / "machine"
-    save(folder / "20260201T000000Z-x.json", document(entry("std::sort")))
+    save(folder / "20260201T000000Z-x.json", document(entry("std::sort[int]")))
     shell("site", "pages").assert_code(0)
     text = (shell.folder / "pages" / "index.html").read_text(encoding="utf-8")
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
     (row,) = data["rows"]
-    assert (row["function"], row["name"]) == ("bench_x", "std::sort")
+    assert (row["function"], row["name"]) == ("bench_x", "std::sort[int]")
 
 
 def test_no_name_becomes_markup(site: Path) -> None:

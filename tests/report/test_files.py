@@ -78,6 +78,12 @@ def test_a_report_has_a_row_for_every_case(report: Report) -> None:
     assert conclusion(report, rows) == "6 regressed, 1 failed, 1 missing of 62 cases"
 
 
+def test_a_case_that_is_missing_has_its_whole_name() -> None:
+    gone = dict.fromkeys(("x.py::test_x[list[int]]", "x.py::test_y"), verdict("missing", 0))
+    names = [(row["name"], row["function"]) for row in Report(document([]), gone).rows()]
+    assert names == [("list[int]", "test_x"), ("x.py::test_y", "test_y")]
+
+
 def test_the_conclusion_says_when_nothing_is_wrong() -> None:
     report = Report(document([benchmark("a")]))
     assert conclusion(report, report.rows()) == "1 case measured"
