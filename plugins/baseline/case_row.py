@@ -118,7 +118,7 @@ def row_of(benchmark: Dict[str, Any], verdict: Optional[Dict[str, Any]] = None) 
         "framework": framework_name(function, record) if record else None,
         "batch_size": batch_size,
         "engine": ran_by(record),
-        "instances": config.get("instances", 1) if record else None,
+        "instances": _instances(record) if record else None,
         "series": "-".join(word for word in name.split("-") if word != f"bs{batch_size}"),
         **{key: dig(shown, *place) for _, key, place in COLUMNS if place is not None},
         **compilation_of(record),
@@ -128,6 +128,12 @@ def row_of(benchmark: Dict[str, Any], verdict: Optional[Dict[str, Any]] = None) 
         "implausible": bool(record.get("implausible")),
         "load": load_points(dig(record, "finish", "load")),
     }
+
+
+def _instances(record: Dict[str, Any]) -> Any:
+    """Return how many instances a figure is of: a host with few cores runs fewer than asked."""
+    ran = dig(record, "effective", "instances", "ran")
+    return (dig(record, "config") or {}).get("instances", 1) if ran is None else ran
 
 
 def compilation_of(record: Dict[str, Any]) -> Dict[str, Optional[float]]:

@@ -152,6 +152,16 @@ def test_the_csv_holds_the_records(report: Report) -> None:
         assert int(row["batch size"]) == record["config"]["batch_size"]
 
 
+def test_the_csv_says_how_many_instances_ran() -> None:
+    cases = [benchmark(name) for name in "abc"]
+    for case, ran in zip(cases[1:], (None, 2)):
+        record_of(case)["config"]["instances"] = 4
+        if ran is not None:
+            record_of(case)["effective"]["instances"] = {"asked": 4, "ran": ran}
+    rows = csv.DictReader(io.StringIO(EXPORTS["csv"](document(cases))))
+    assert [row["instances"] for row in rows] == ["1", "4", "2"]
+
+
 def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
     case = benchmark("=HYPERLINK(1)")
     (row,) = csv.DictReader(io.StringIO(EXPORTS["csv"](document([case]))))
