@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.plugins.gate.metric_verdict import log_cost
-from ipubench.plugins.gate.shown_throughput import shown_throughput
+from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
 from ipubench.plugins.record.record import (
     COMPILED,
     REUSED,
@@ -109,7 +109,9 @@ def row_of(benchmark: Dict[str, Any], verdict: Optional[Dict[str, Any]] = None) 
     name = str(record.get("name") or identifier[:-1] or nodeid)
     processes = processes_of(benchmark) if record else []
     canaries = [value for process in processes for value in process["canaries"]]
-    shown = {**record, "throughput": shown_throughput(benchmark, verdict)}
+    throughput = shown_throughput(benchmark, verdict)
+    compute = {**(dig(record, "compute") or {}), **shown_compute(benchmark, throughput)}
+    shown = {**record, "throughput": throughput, "compute": compute}
     return {
         "id": nodeid,
         "name": name,

@@ -57,6 +57,18 @@ def shown_throughput(
     return {**dict.fromkeys(found), "unit": found["unit"], "median": now}
 
 
+def shown_compute(benchmark: Dict[str, Any], throughput: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the FLOP/s and the share of the peak that a shown throughput means, None if unknown.
+
+    The record has those of the session's own process.
+    """
+    record = record_of(benchmark)
+    compute = record.get("compute") or {}
+    known = {key: compute[key] for key in ("achieved", "share") if compute.get(key) is not None}
+    factor = throughput["median"] / record["throughput"]["median"] if known else 1.0
+    return {"achieved": None, "share": None, **{key: factor * known[key] for key in known}}
+
+
 def _of_own_process(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     """Return what the process of the session found."""
     record = record_of(benchmark)

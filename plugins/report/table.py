@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
-from ipubench.plugins.gate.shown_throughput import shown_throughput
+from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
 from ipubench.plugins.record.record import (
     compile_text,
     ran_by,
@@ -71,7 +71,7 @@ def table_rows(
 def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
     record = record_of(benchmark)
     latency, rate = record["latency"], shown_throughput(benchmark, verdict)
-    share = (record.get("compute") or {}).get("share")
+    share = shown_compute(benchmark, rate)["share"]
     kind = "" if verdict is None else str(verdict["kind"])
     cells = (
         f"  {record['name']}",

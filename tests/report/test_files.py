@@ -240,8 +240,12 @@ def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> N
     assert cells[1:4] == [f"{now:.2f}", "images/s", f"{(high - low) / 2 / now:.1%}"]
     (_, line) = table_rows([case], report.verdicts)
     assert (line.cells[1], line.cells[3]) == (cells[1], cells[3])
+    own, compute = record_of(case)["throughput"], record_of(case)["compute"]
+    achieved, share = (compute[key] * now / own["median"] for key in ("achieved", "share"))
+    assert float(row["achieved (FLOP/s)"]) == pytest.approx(achieved)
+    assert float(row["share of peak (1)"]) == pytest.approx(share)
+    assert line.cells[7] == percent(share, 0) != percent(compute["share"], 0)
     # The session's own process may have been compared alone.
-    own = record_of(case)["throughput"]
     alone = {case["fullname"]: {**verdict("inconclusive", own["median"]), "processes": 1}}
     (one,) = Report(document([case]), alone).rows()
     assert [one[key] for key in ("throughput", "low", "high")] == [
