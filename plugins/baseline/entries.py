@@ -156,22 +156,30 @@ def complete(benchmark: Benchmark) -> Benchmark:
     return benchmark if record_of(benchmark).get("processes") else with_processes(benchmark)
 
 
+def by_case(benchmarks: Iterable[Benchmark]) -> Dict[str, List[Benchmark]]:
+    """Return the entries of each case, by its node id."""
+    found: Dict[str, List[Benchmark]] = {}
+    for benchmark in benchmarks:
+        found.setdefault(benchmark["fullname"], []).append(benchmark)
+    return found
+
+
 def find(
-    benchmarks: Sequence[Benchmark], nodeid: str, config_hash: str, fingerprint: str
+    entries: Mapping[str, Sequence[Benchmark]], nodeid: str, config_hash: str, fingerprint: str
 ) -> Optional[Benchmark]:
     """Return the entry that a case is compared with, or None where the case is new.
 
     The exact one; else the entry of this case that has most in common: this machine before this
     configuration, and the newest among equals. A comparison with it then says what differs.
+    ``entries`` as :func:`by_case` returns them.
     """
-    of_case = [benchmark for benchmark in benchmarks if benchmark["fullname"] == nodeid]
 
     def likeness(benchmark: Benchmark) -> Any:
         key = key_of(benchmark)
         same = (key.fingerprint == fingerprint, key.config_hash == config_hash)
         return same, record_of(benchmark)["time"]
 
-    return max(of_case, key=likeness, default=None)
+    return max(entries.get(nodeid, ()), key=likeness, default=None)
 
 
 def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Benchmark]:
@@ -274,7 +282,8 @@ def differences(
     A case that options of the command line made is missing only when its bench function is. Without
     a threshold the change is shown and judged by nothing.
     """
-    stored = [find(before, *key_of(benchmark)) for benchmark in now]
+    entries = by_case(before)
+    stored = [find(entries, *key_of(benchmark)) for benchmark in now]
     thresholds = {} if threshold is None else {THROUGHPUT: threshold}
     rule = Rule(thresholds, cases=max(1, sum(entry is not None for entry in stored)))
     found = []

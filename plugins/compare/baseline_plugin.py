@@ -16,6 +16,7 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import kind_of
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import (
+    by_case,
     find,
     gone,
     key_of,
@@ -65,12 +66,13 @@ class Comparison:
     stored: Set[str] = field(init=False)  # the cases that it has
 
     def __post_init__(self) -> None:
-        self.stored = {benchmark["fullname"] for benchmark in self.entries}
+        self._by_case = by_case(self.entries)
+        self.stored = set(self._by_case)
 
     def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """Return the entry that a measured case is compared with; None where it is new."""
         key = key_of(benchmark)
-        return find(self.entries, key.nodeid, key.config_hash, key.fingerprint)
+        return find(self._by_case, key.nodeid, key.config_hash, key.fingerprint)
 
     def missing(self, selection: Selection, root: Path) -> List[str]:
         """Return stored cases that no longer exist, given all that were collected before ``-k``.

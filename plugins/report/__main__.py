@@ -18,7 +18,7 @@ from typing import List, Optional, Sequence
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import suite_root
-from ipubench.plugins.baseline.entries import differences, find, key_of, newest
+from ipubench.plugins.baseline.entries import by_case, differences, find, key_of, newest
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
 from ipubench.plugins.baseline.run_facts import lost
@@ -126,7 +126,8 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
             for one in differences(stored, now, threshold)
         }
     )
-    report.keep_compared(lambda benchmark: find(stored, *key_of(benchmark)))
+    entries = by_case(stored)
+    report.keep_compared(lambda benchmark: find(entries, *key_of(benchmark)))
     return report
 
 

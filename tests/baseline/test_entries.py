@@ -7,7 +7,17 @@ from typing import Any, Dict, FrozenSet, Iterator
 
 import pytest
 
-from ipubench.plugins.baseline.entries import Key, find, gone, key_of, measured, unproven
+from ipubench.plugins.baseline.entries import (
+    Key,
+    by_case,
+    find,
+    gone,
+    key_of,
+    measured,
+    newest,
+    replaced,
+    unproven,
+)
 from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.baseline.store import save
 from ipubench.plugins.record.record import record_of
@@ -31,12 +41,31 @@ def test_the_exact_entry_is_found_or_the_most_alike(wanted: Key, found: Any) -> 
         entry(machine="cpu/y", config_hash="g"),
         entry("b", config_hash="other", machine="cpu/z"),
     ]
-    benchmark = find(benchmarks, *wanted)
+    benchmark = find(by_case(benchmarks), *wanted)
     assert benchmark is not None and key_of(benchmark) == Key(A, *found)
 
 
 def test_a_case_that_is_not_there_is_new() -> None:
-    assert find([entry()], B, "h", "cpu/x") is None
+    assert find(by_case([entry()]), B, "h", "cpu/x") is None
+
+
+def test_the_newest_entry_of_a_case_is_the_latest_in_time() -> None:
+    late, early = entry(time="2026-02-01T00:00:00Z", config_hash="g"), entry()
+    other = entry(machine="cpu/y")
+    assert newest([late, other, early]) == [other, late]
+
+
+def test_an_entry_remembers_what_was_accepted_before_it_in_order_of_time() -> None:
+    def accepted(month: int) -> Dict[str, Any]:
+        return {"reason": "x", "time": f"2026-{month:02}-01T00:00:00Z"}
+
+    old, new, other = entry(), entry(slower=2), entry(machine="cpu/y")
+    record_of(old)["accepted"] = [accepted(3), accepted(1)]
+    record_of(new)["accepted"] = [accepted(2), accepted(3)]
+    kept, untouched = replaced([other, old], [new])
+    assert record_of(kept)["accepted"] == [accepted(1), accepted(2), accepted(3)]
+    assert record_of(kept)["throughput"] == record_of(new)["throughput"]
+    assert untouched == other
 
 
 def test_load_returns_the_newest_entry_of_each_case(path: Path) -> None:

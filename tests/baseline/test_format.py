@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.baseline import format as form
 from ipubench.plugins.baseline import show, store
-from ipubench.plugins.baseline.entries import differences, find, key_of, why_disturbed
+from ipubench.plugins.baseline.entries import by_case, differences, find, key_of, why_disturbed
 from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report
@@ -247,7 +247,7 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     for text in (*exported, markdown(report), page(report) if plotly_is_there() else ""):
         write_atomically(path.with_name("export"), text)
     for benchmark in loaded:
-        assert find(loaded, *key_of(benchmark)) is not None
+        assert find(by_case(loaded), *key_of(benchmark)) is not None
         assert gate.judge(benchmark, benchmark, rule).kind in COMPARED
         assert list(show.details(benchmark))
         assert processes_of(benchmark) and why_disturbed(benchmark) is not None

@@ -166,7 +166,8 @@ def test_a_verdict_has_its_numbers_and_its_reasons() -> None:
     text = verdict_text(verdict("inconclusive", 100, -0.04))
     assert text.startswith("-4.0% (-5.2% to -2.5%) in 5 processes; ±6.1% after 12 processes")
     latency = {"metric": "latency_p99", "kind": "regressed", "change": 0.2, "low": 0.1, "high": 0.3}
-    slower = {"kind": "regressed", "change": -0.01, "also": [latency]}
+    memory = {**latency, "metric": "peak_memory", "kind": "pass"}
+    slower = {"kind": "regressed", "change": -0.01, "also": [memory, latency]}
     assert verdict_text(slower) == "-1.0%; latency_p99: +20.0% (+10.0% to +30.0%)"
     assert verdict_text({"kind": "missing"}) == ""
 
