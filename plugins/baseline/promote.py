@@ -36,7 +36,7 @@ from ipubench.plugins.baseline.entries import (
     place_of,
 )
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, RunFacts, worst_run
+from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
 from ipubench.plugins.baseline.runs import StoredRun, read_run
 from ipubench.plugins.record.host_process import git_says
 from ipubench.plugins.record.record import record_of
@@ -49,8 +49,6 @@ EXIT_INCOMPLETE = 1
 TRAILER = "Benchmark-accept"
 FORMAT_OF_TRAILERS = f"--format=%(trailers:key={TRAILER},valueonly,unfold)"
 COMMIT = re.compile("[0-9a-f]{7,64}")
-#: Of a test that ended so, or never did, nobody knows whether the result is right.
-UNPROVEN = (FAILED, NOT_RUN, "skipped")
 #: What a verdict says of the change, in the words of the entry that keeps it.
 KEPT = ("kind", "change", "low", "high", "before", "now", "unit", "metric")
 

@@ -30,6 +30,8 @@ KINDS = (
     MEASURED,
 )
 BAD = ("regressed", FAILED, "missing", NOT_RUN)
+#: Of a test that ended so, or never did, nobody knows whether the result is right.
+UNPROVEN = (FAILED, NOT_RUN, "skipped")
 #: pytest's for Ctrl-C, and a shell's for SIGTERM.
 EXITS_OF_INTERRUPTED = (2, 143)
 NO_GATE = "no gate"

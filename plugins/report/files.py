@@ -19,6 +19,7 @@ from ipubench.plugins.baseline.exports import (
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.run_facts import UNPROVEN
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.report.markdown import markdown
 from ipubench.plugins.report.page import page
@@ -55,8 +56,8 @@ def write(report: Report, folder: Path) -> List[str]:
         "summary.md": lambda: markdown(report),
         "results.csv": lambda: csv_with_verdicts(report),
         "pytest-benchmark.json": lambda: pytest_benchmark(report.document),
-        "github-action-benchmark.json": lambda: github_action_benchmark(_measured(report)),
-        "bencher.json": lambda: bencher(_measured(report)),
+        "github-action-benchmark.json": lambda: github_action_benchmark(_sound(report)),
+        "bencher.json": lambda: bencher(_sound(report)),
     }
     problems: List[str] = []
     with _noted(problems, "baseline.json"):
@@ -69,8 +70,16 @@ def write(report: Report, folder: Path) -> List[str]:
     return ["baseline.json", *texts]
 
 
-def _measured(report: Report) -> List[Dict[str, Any]]:
-    return [row for row in report.rows() if row["throughput"] is not None]
+def _sound(report: Report) -> List[Dict[str, Any]]:
+    """Return the rows of credible results: other tools' files cannot say that one may be wrong."""
+    return [
+        row
+        for row in report.rows()
+        if row["throughput"] is not None
+        and not row["implausible"]
+        and row["kind"] not in UNPROVEN
+        and report.outcomes.get(row["id"]) != "skipped"
+    ]
 
 
 @contextlib.contextmanager

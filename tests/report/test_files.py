@@ -277,6 +277,19 @@ def test_where_pairs_were_compared_no_other_interval_stands_beside_their_figure(
     assert (line.cells[1], line.cells[3]) == ("80.00", "-")
 
 
+def test_other_tools_are_given_no_result_that_may_be_wrong(tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    cases = {name: benchmark(name) for name in ("right", "slower", "wrong", "skipped", "too-fast")}
+    record_of(cases["too-fast"])["implausible"] = True
+    right, slower, wrong, skipped, _ = (case["fullname"] for case in cases.values())
+    outcomes = {right: "passed", slower: "failed", wrong: "failed", skipped: "skipped"}
+    found = {slower: verdict("regressed", 100, -0.2)}
+    write(Report(document(list(cases.values())), found, outcomes), tmp_path)
+    listed = json.loads((tmp_path / "github-action-benchmark.json").read_text())
+    assert [entry["name"] for entry in listed] == [right, slower]
+    assert set(json.loads((tmp_path / "bencher.json").read_text())) == {right, slower}
+
+
 def test_a_reused_compilation_has_no_time_of_its_own() -> None:
     (measures,) = json.loads(
         EXPORTS["bencher"](document([benchmark("a", compile="reused")]))
