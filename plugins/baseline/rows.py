@@ -20,6 +20,7 @@ from ipubench.plugins.baseline.run_facts import (
     in_time,
     worst_run,
 )
+from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.text import counted, cut_middle, percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, MISSING, noisier
 
@@ -172,7 +173,7 @@ class Report:
             "change_low": verdict.get("low"),
             "change_high": verdict.get("high"),
             "threshold": verdict.get("threshold"),
-            "metric": verdict.get("metric", "throughput") if verdict else None,
+            "metric": verdict.get("metric", THROUGHPUT) if kind in COMPARED else None,
             "processes_now": verdict.get("processes") or None,
             "processes_before": verdict.get("processes_before") or None,
             "allowed": verdict.get("allowed"),
@@ -271,8 +272,7 @@ def own_noise(verdicts: Iterable[Tuple[str, Dict[str, Any]]]) -> str:
     found = [
         (verdict["allowed"], name)
         for name, verdict in verdicts
-        if verdict.get("kind") in COMPARED
-        and noisier(verdict.get("threshold"), verdict.get("allowed"))
+        if noisier(verdict.get("threshold"), verdict.get("allowed"))
     ]
     if not found:
         return ""

@@ -584,9 +584,10 @@ def test_a_report_that_is_made_later_says_what_the_runs_own_said(project: Projec
     text = html.unescape((made / "summary.md").read_text())
     assert "DATASETS_DIR='/a b' pytest -p" in text and f"-k '{words[1]}'" in text
     rows = {row["name"]: row for row in csv.DictReader((made / "results.csv").open())}
-    counts = {name: (row["processes now"], row["processes before"]) for name, row in rows.items()}
-    assert counts["beta-synthetic"] == ("", "")  # it is new
-    assert counts["alpha-bs8-synthetic"] == ("1", "3")
+    columns = ("processes now", "processes before", "decided by")
+    said = {name: [row[column] for column in columns] for name, row in rows.items()}
+    assert said["beta-synthetic"] == ["", "", ""]  # it is new
+    assert said["alpha-bs8-synthetic"] == ["1", "3", "throughput"]
 
 
 @pytest.mark.entry_point
