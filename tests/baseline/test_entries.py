@@ -9,6 +9,7 @@ import pytest
 
 from ipubench.plugins.baseline.entries import (
     Key,
+    as_promoted,
     by_case,
     find,
     gone,
@@ -62,7 +63,9 @@ def test_an_entry_remembers_what_was_accepted_before_it_in_order_of_time() -> No
     old, new, other = entry(), entry(slower=2), entry(machine="cpu/y")
     record_of(old)["accepted"] = [accepted(3), accepted(1)]
     record_of(new)["accepted"] = [accepted(2), accepted(3)]
+    new["extra_info"]["own"] = old["extra_info"]["own"] = "a test's"
     kept, untouched = replaced([other, old], [new])
+    assert as_promoted(kept, "main")["extra_info"]["own"] == "a test's"
     assert record_of(kept)["accepted"] == [accepted(1), accepted(2), accepted(3)]
     assert record_of(kept)["throughput"] == record_of(new)["throughput"]
     assert untouched == other
@@ -81,7 +84,9 @@ def test_a_run_keeps_its_credible_cases_with_all_their_processes() -> None:
         del record_of(benchmark)["processes"]
         results.benchmarks[benchmark["fullname"]] = benchmark
     results.fresh[A] = [entry(slower=2)]
+    results.benchmarks[A]["extra_info"]["own"] = "a test's"
     (kept,) = measured(results)
+    assert kept["extra_info"]["own"] == "a test's"
     assert kept["fullname"] == A
     assert [process["fresh"] for process in record_of(kept)["processes"]] == [False, True]
 
