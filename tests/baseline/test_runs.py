@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -333,6 +333,54 @@ def test_what_a_run_says_of_itself_decides_the_exit_code(
     rows = report.rows()
     assert exit_code(report, rows) == code
     assert words in " ".join([headline(report, rows), *report.problems])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict", "kind"),
+    [
+        (None, None, "not run"),
+        ("passed", None, "measured"),
+        ("skipped", None, "skipped"),
+        ("passed", "pass", "pass"),
+        ("failed", None, "failed"),
+        ("failed", "pass", "failed"),
+        ("failed", "regressed", "regressed"),
+        ("failed", "missing", "missing"),
+        (None, "missing", "missing"),
+    ],
+)
+def test_how_a_case_ended_is_its_verdict_unless_its_test_failed_for_another_reason(
+    outcome: Optional[str], verdict: Optional[str], kind: str
+) -> None:
+    run = facts(
+        selected=["a"],
+        outcomes={} if outcome is None else {"a": outcome},
+        verdicts={} if verdict is None else {"a": {"kind": verdict}},
+    )
+    assert run.kind_of("a") == kind
+    assert worst_run([run]) == {"a": run}
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "selected", "trouble"),
+    [
+        (0, "ab", ""),
+        (6, "ab", ""),
+        (1, "ab", ""),  # b was not run
+        (1, "a", "the run ended with exit code 1; 1 of 1 cases had ended"),
+        (3, "ab", "the run ended with exit code 3; 1 of 2 cases had ended"),
+        (2, "ab", "the run was interrupted; 1 of 2 cases had ended"),
+        (None, "ab", "the run has no end: its process was killed; 1 of 2 cases had ended"),
+        (None, "", ""),  # an older journal
+    ],
+)
+def test_what_is_wrong_with_a_run_itself_is_said_with_how_far_it_came(
+    exit_code: Optional[int], selected: str, trouble: str
+) -> None:
+    run = facts(selected=list(selected), outcomes={"a": "passed"}, exit_code=exit_code)
+    assert run.trouble() == trouble
+    gone = lost("shard", "it is gone")
+    assert (gone.name, gone.trouble()) == ("shard", "it is gone")
 
 
 def test_a_run_that_is_read_twice_is_one(project: Project) -> None:
