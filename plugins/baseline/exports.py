@@ -68,8 +68,6 @@ def csv_cell(value: Any) -> Any:
 
     Control characters become escapes: a carriage return would open a row of its own.
     """
-    if value is None:
-        return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, (list, tuple)):

@@ -96,13 +96,12 @@ class Report:
 
     def _describe(self) -> None:
         """Say of the runs together what a report says of one."""
-        known = [run for run in self.runs if not run.problem]
-        self.baseline = _joined(run.baseline for run in known)
-        self.gate = _joined(run.gate for run in known if run.baseline) or NO_GATE
-        self.command = _joined(run.command for run in known)
-        self.started = min((run.started for run in known if run.started), default=None)
-        self.ended = max((run.ended for run in known if run.ended), default=None)
-        self.interrupted = any(run.interrupted for run in known)
+        self.baseline = _joined(run.baseline for run in self.runs)
+        self.gate = _joined(run.gate for run in self.runs if run.baseline) or NO_GATE
+        self.command = _joined(run.command for run in self.runs)
+        self.started = min((run.started for run in self.runs if run.started), default=None)
+        self.ended = max((run.ended for run in self.runs if run.ended), default=None)
+        self.interrupted = any(run.interrupted for run in self.runs)
         for run in self.runs:
             trouble = run.trouble()
             # Of one run alone the headline says that it was interrupted.
