@@ -322,6 +322,8 @@ def test_a_later_run_replaces_what_it_measured_again() -> None:
         (facts(exit_code=1, outcomes={"a": "passed"}), 1, "ended with exit code 1"),
         (facts(exit_code=3), 1, "ended with exit code 3"),
         (facts(exit_code=143, selected=["a"]), 1, "was interrupted"),
+        (facts(exit_code=2, selected=["a"], outcomes={"a": "passed"}), 1, "was interrupted"),
+        (facts(baseline="x", gate="gate 2%", verdicts={"a": {"kind": "pass"}}), 0, "1 pass"),
         (facts(exit_code=None, selected=["a"]), 1, "has no end"),
         (lost("shard", "it is gone"), 4, "did not end well"),
     ],

@@ -137,8 +137,10 @@ def test_a_report_that_fails_keeps_the_baseline_of_the_one_before(tmp_path: Path
 
 
 def test_the_csv_holds_the_records(report: Report) -> None:
-    rows = list(csv.DictReader(io.StringIO(EXPORTS["csv"](report.document))))
-    assert len(rows) == 60
+    text = EXPORTS["csv"](report.document)
+    assert "\r" not in text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == 60 and {row["implausible"] for row in rows} == {"no"}
     for row, case in zip(rows, report.document["benchmarks"]):
         record = record_of(case)
         assert row["case"] == case["fullname"]
@@ -238,6 +240,8 @@ def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> N
     assert float(listed["range"][2:]) == pytest.approx((high - low) / 2, rel=1e-3)
     cells = list(overview([case]))[-1].split()
     assert cells[1:4] == [f"{now:.2f}", "images/s", f"{(high - low) / 2 / now:.1%}"]
+    (plain,) = json.loads(EXPORTS["pytest-benchmark"](report.document))["benchmarks"]
+    assert record_of(plain)["throughput"] and "processes" not in record_of(plain)
     (_, line) = table_rows([case], report.verdicts)
     assert (line.cells[1], line.cells[3]) == (cells[1], cells[3])
     own, compute = record_of(case)["throughput"], record_of(case)["compute"]
