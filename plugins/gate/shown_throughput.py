@@ -10,9 +10,6 @@ from ipubench.plugins.gate.metric_verdict import typical
 from ipubench.plugins.record.record import THROUGHPUT, processes_of, record_of, spread_of
 from ipubench.plugins.record.statistics import Throughput, median_interval
 
-#: Figures of the same processes differ by what floating-point numbers are rounded.
-ROUNDING = 1e-9
-
 
 def throughput_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     """Return the throughput of a case with its interval and spread, as a record holds it.
@@ -52,7 +49,7 @@ def shown_throughput(
     if now is None or not found:
         return found
     for one in () if compared.get("in_turns") else (found, _of_own_process(benchmark)):
-        if math.isclose(one["median"], now, rel_tol=ROUNDING):
+        if math.isclose(one["median"], now):  # but for what logarithms are rounded by
             return one
     return {**dict.fromkeys(found), "unit": found["unit"], "median": now}
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -21,6 +22,7 @@ from ipubench.plugins.baseline.entries import differences
 from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report, by_change, conclusion, counts, headline
 from ipubench.plugins.baseline.show import details, overview
+from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import record_of, with_processes
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.report import files
@@ -229,8 +231,10 @@ def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> N
     assert float(row["throughput (items/s)"]) == now == pytest.approx(81, rel=0.02)
     medians = sorted(record_of(one)["throughput"]["median"] for one in fresh)
     assert [low, high] == pytest.approx([medians[0], medians[-1]])
-    for figure in ("mean", "min", "max"):
-        assert float(row[f"throughput {figure} (items/s)"]) < 90
+    rates = [record_of(one)["throughput"] for one in fresh]
+    for figure, of_all in (("mean", statistics.fmean), ("min", min), ("max", max)):
+        expected = of_all([rate[figure] for rate in rates])
+        assert float(row[f"throughput {figure} (items/s)"]) == pytest.approx(expected)
     (stored,) = csv.DictReader(io.StringIO(EXPORTS["csv"](report.document)))
     assert stored["throughput (items/s)"] == row["throughput (items/s)"]
     (measures,) = json.loads(EXPORTS["bencher"](report.document)).values()
@@ -256,6 +260,18 @@ def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> N
         own[key] for key in ("median", "low", "high")
     ]
     assert f"({low:.2f} to {high:.2f})" in "\n".join(details(case))
+
+
+def test_two_processes_decide_together_and_one_that_others_disturbed_does_not() -> None:
+    both = [benchmark("a", rate=100), benchmark("a", rate=50, seed=1)]
+    case = with_processes(both[0], both[1:])
+    own, other = (record_of(one)["throughput"] for one in both)
+    shown = throughput_of(case)
+    assert (shown["low"], shown["high"]) == pytest.approx((other["median"], own["median"]))
+    record_of(case)["processes"][0].update(clean=False, lost=0.5)
+    shown = throughput_of(case)
+    for figure in ("median", "low", "high", "spread"):
+        assert shown[figure] == pytest.approx(other[figure])
 
 
 def test_where_pairs_were_compared_no_other_interval_stands_beside_their_figure(
