@@ -103,6 +103,6 @@ def test_half_width_is_that_of_the_interval_over_the_median() -> None:
     assert relative_half_width([8.0, 9.0, 10.0, 10.0, 11.0, 12.0]) == pytest.approx(0.2)
 
 
-def test_the_spread_is_the_width_of_the_rates_interval() -> None:
+def test_the_spread_is_half_the_interval_of_the_rates_over_the_median() -> None:
     unequal = [0.1, 0.2] * 10  # the interval is from one to the other
     assert Throughput.of(unequal, 1).spread == pytest.approx(2.5 * 0.15)
