@@ -1,4 +1,4 @@
-"""The stored baseline that tests of this folder read and change."""
+"""What tests of this folder read and change: a stored baseline, and the commands of baselines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ipubench.plugins.baseline.store import save
-from tests.support.baselines import document, entry
+from tests.support.baselines import Shell, document, entry
+from tests.support.harness import Project
 
 
 @pytest.fixture
@@ -15,3 +16,9 @@ def path(tmp_path: Path) -> Path:
     """Return the file of a baseline with the case "a"."""
     save(tmp_path / "baselines" / "main.json", document(entry()))
     return tmp_path / "baselines" / "main.json"
+
+
+@pytest.fixture
+def shell(project: Project) -> Shell:
+    """Return the commands of baselines in a project of fake cases."""
+    return Shell(project)

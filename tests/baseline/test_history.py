@@ -27,8 +27,7 @@ from ipubench.plugins.baseline.trends import (
 )
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.text import name_of_test
-from tests.baseline.test_command import Shell
-from tests.support.baselines import A, document, entry
+from tests.support.baselines import A, Shell, document, entry
 from tests.support.harness import Project
 
 

@@ -16,8 +16,7 @@ from ipubench.plugins.baseline import site as site_module
 from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.baseline.site import file_of
 from ipubench.plugins.baseline.store import save
-from tests.baseline.test_command import Shell
-from tests.support.baselines import A, document, entry
+from tests.support.baselines import A, Shell, document, entry
 from tests.support.browser import Browser, chromium
 from tests.support.harness import Project
 
@@ -50,11 +49,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Shell:
             others = [entry(case, slower=noisy[1], **where) for case in ("b", NASTY)]
             folder = project.folder / history.FOLDER / history.slug(machine)
             save(folder / f"202602{number + 1:02}T000000Z-x.json", document(a, *others))
-    return Shell(project)
-
-
-@pytest.fixture
-def shell(project: Project) -> Shell:
     return Shell(project)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Dict
 
 from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.store import load_all
+from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.record.record import record_of
+from tests.support.harness import Outcome, Project, run_command
 
 # The identifiers of entry("a") and entry("b").
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
@@ -64,3 +65,27 @@ def document(*benchmarks: Benchmark) -> Dict[str, Any]:
     """Return a document around entries, as a run hands it to ``save``."""
     around = {key: value for key, value in old_document().items() if key != "ipubench"}
     return {**around, "benchmarks": list(benchmarks)}
+
+
+class Shell:
+    """Runs ``python -m ipubench.plugins.baseline`` in a project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.folder = project.folder
+
+    def __call__(self, *words: str) -> Outcome:
+        outcome = run_command(
+            self.folder, self.project.environment, "ipubench.plugins.baseline", *words
+        )
+        assert "Traceback" not in outcome.text, outcome.text
+        return outcome
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(*words, "--json").assert_code(0).text)
+
+    def store(self, name: str, *benchmarks: Benchmark) -> None:
+        save(self.path(name), document(*benchmarks))
+
+    def path(self, name: str) -> Path:
+        return self.folder / "baselines" / f"{name}.json"

@@ -1,0 +1,347 @@
+"""Runs that become a baseline: what is taken, refused, kept and accepted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict
+
+import pytest
+
+from ipubench.plugins.baseline.run_facts import RunFacts
+from ipubench.plugins.baseline.store import load_all, load_document, save, write
+from ipubench.plugins.record.record import record_of
+from tests.support.baselines import A, B, Shell, document, entry, load
+from tests.support.harness import Outcome, Project
+from tests.support.reports import verdict
+from tests.support.repository import IDENTITY
+
+SYNTHETIC = "bench_fake.py::bench_fake[beta-synthetic]"
+GENERATED = "bench_fake.py::bench_fake[beta-generated]"
+
+
+def run(project: Project, *words: str, **env: str) -> None:
+    project.run("-k", "beta", "--budget=0.3", "--processes=1", *words, env=env)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline and with a journal of its cases, measured again and slower."""
+    project = Project(tmp_path_factory.mktemp("measured"))
+    run(project, "--baseline-save=main")
+    run(project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.2")
+    return project.folder
+
+
+@pytest.fixture
+def regressed(shell: Shell, measured: Path) -> str:
+    """The name of such a journal, in the shell's project."""
+    for name in ("baselines", "results"):
+        shutil.copytree(measured / name, shell.folder / name)
+    return shell.project.journals()[-1].name
+
+
+@pytest.mark.entry_point
+def test_promote_makes_a_journal_the_baseline(shell: Shell) -> None:
+    run(shell.project, "--baseline-save=saved")
+    (journal,) = shell.project.journals()
+    for word in (journal.name, journal.stem, str(journal)):
+        shell("promote", word, "main").assert_code(0).line("2 cases of")
+    saved = load(shell.path("saved"))
+    promoted = load(shell.path("main"))
+    assert promoted == saved
+    program = str(Path(sys.executable).with_name("pytest-benchmark"))
+    answer = subprocess.run(
+        [program, "compare", str(shell.path("main"))],
+        cwd=str(shell.folder / "baselines"),
+        env=shell.project.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert b"bench_fake[beta-synthetic]" in answer.stdout
+
+
+def test_promote_takes_a_reports_document(shell: Shell) -> None:
+    shell.store("main", entry("b"), entry("a", machine="cpu/y"))
+    report = shell.folder / "report" / "baseline.json"
+    save(report, document(entry("a", slower=2)))
+    shell("promote", "report/baseline.json", "main").assert_code(0)
+    assert len(load_all(shell.path("main"))) == 3
+
+
+def test_promote_refuses_a_regressed_run_unless_told_otherwise(
+    shell: Shell, regressed: str
+) -> None:
+    outcome = shell("promote", regressed, "main").assert_code(4)
+    outcome.line("regressed (bench_fake.py::bench_fake[beta-synthetic], bench_fake.py::bench_fake[")
+    before = load(shell.path("main"))
+    shell("promote", regressed, "main", "--accept-regressed").assert_code(0)
+    after = load(shell.path("main"))
+    for nodeid, benchmark in before.items():
+        ratio = record_of(after[nodeid])["throughput"]["median"]
+        assert ratio < 0.9 * record_of(benchmark)["throughput"]["median"]
+
+
+def test_promote_takes_a_regressed_case_that_is_accepted_by_name(
+    shell: Shell, regressed: str
+) -> None:
+    # Each of them needs its own word.
+    one = ["--accept", "*synthetic*=the result was wrong = too fast"]
+    shell("promote", regressed, "main", *one).assert_code(4).line("1 case of")
+    both = [*one, "--accept", "bench_fake.py::bench_fake[beta-generated]=checked input"]
+    unknown = ["--accept", "*nobody*=nothing"]
+    outcome = shell("promote", regressed, "main", *both, *unknown).assert_code(0)
+    outcome.line("--accept: no case of the run matches *nobody*")
+    stored = load(shell.path("main"))
+    (accepted,) = record_of(stored["bench_fake.py::bench_fake[beta-synthetic]"])["accepted"]
+    assert accepted["reason"] == "the result was wrong = too fast"
+    assert (accepted["pattern"], accepted["kind"]) == ("*synthetic*", "regressed")
+    assert -0.2 < accepted["change"] < -0.1
+    shell("show", "main", "beta-synthetic").line("-16.7%, the result was wrong = too fast")
+    # It stays when the case is measured anew, and the newer slow-down comes after it.
+    run(shell.project, "--baseline-save=main", IPUBENCH_FAKE_SLOWDOWN="1.2")
+    assert record_of(load(shell.path("main"))[SYNTHETIC])["accepted"] == [accepted]
+    run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.5")
+    newer = shell.project.journals()[-1].name
+    shell("promote", newer, "main", "--accept", "*=again").assert_code(0)
+    reasons = [one["reason"] for one in record_of(load(shell.path("main"))[SYNTHETIC])["accepted"]]
+    assert reasons == ["the result was wrong = too fast", "again"]
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"), [("assert not", "failed"), ("if data: pytest.skip()  #", "skipped")]
+)
+def test_a_wrong_result_is_no_reference_however_fast_it_was(
+    shell: Shell, how: str, kind: str
+) -> None:
+    run(shell.project, "--baseline-save=main")
+    before = load(shell.path("main"))
+    bench = shell.folder / "bench_fake.py"
+    last = "flops=config.flops or None)\n"
+    judged = f'{last}    data = "generated" in str(meter.case)\n    {how} data, "wrong"\n'
+    text = bench.read_text().replace(last, judged)
+    bench.write_text(text.replace("import os\n", "import os\nimport pytest\n"))
+    words = ("-k", "beta", "--budget=0.3", "--processes=1", "--baseline-save=main", "--history")
+    outcome = shell.project.run(*words, env={"IPUBENCH_FAKE_SLOWDOWN": "0.5"})
+    outcome.assert_code(1 if kind == "failed" else 0)
+    outcome.line("baseline with 1 case written")
+    outcome.line(f"1 {kind}, whose entries stay as they were: {GENERATED}")
+    outcome.line(f"1 {kind}, which the history does not keep: {GENERATED}")
+    after = load(shell.path("main"))
+    assert after[GENERATED] == before[GENERATED] and after[SYNTHETIC] != before[SYNTHETIC]
+    # Promoting the same run leaves the same case out.
+    promoted = ("promote", shell.project.journals()[-1].name, "promoted", "--history=kept")
+    outcome = shell(*promoted).assert_code(1 if kind == "failed" else 0)
+    outcome.line(f"1 {kind}, whose entries stay as they were: {GENERATED}")
+    history = shell.folder / "baselines" / "history"
+    kept = [*history.glob("*/*.json"), *(shell.folder / "kept").glob("*/*.json")]
+    assert [list(load(path)) for path in (*kept, shell.path("promoted"))] == [[SYNTHETIC]] * 3
+    # Where no other is left, nothing is written.
+    words = ("-k", "beta-generated", *words[2:])
+    outcome = shell.project.run(*words)
+    outcome.line("no baseline was written: no case was left")
+    outcome.line("nothing was kept for the history: no case was left")
+
+
+@pytest.mark.parametrize("word", ["*synthetic*", "=reason", "pattern=", " = "])
+def test_an_acceptance_without_a_reason_is_one_message(shell: Shell, word: str) -> None:
+    shell("promote", "x.jsonl", "main", "--accept", word).assert_code(4).line(
+        "is no PATTERN=REASON"
+    )
+
+
+def test_promote_keeps_a_run_for_the_history_also_where_it_refuses_it(
+    shell: Shell, regressed: str
+) -> None:
+    for _ in range(2):  # once, however often it is tried
+        outcome = shell("promote", regressed, "main", "--history=kept").assert_code(4)
+        outcome.line("kept for the history in ")
+        (file,) = (shell.folder / "kept").glob("*/*.json")
+    assert file.name.endswith("-unversioned-promoted.json")
+    assert len(load(file)) == 2 and record_of(load(file)[SYNTHETIC]).get("accepted") is None
+    accept = ["--accept", "*=a better result"]
+    shell("promote", regressed, "main", "--history=kept", *accept).assert_code(0)
+    trends = shell("history", "beta-synthetic", "--folder=kept").assert_code(0)
+    trends.line("accepted: a better result")
+    shell("promote", regressed, "main", "--history", *accept).assert_code(0)
+    assert shell.json("history")[0]["runs"][0]["accepted"] == "accepted: a better result"
+
+
+def test_a_run_that_the_history_has_is_kept_once(shell: Shell) -> None:
+    def kept() -> Dict[Path, Dict[str, Any]]:
+        return {path: load_document(path) for path in folder.glob("*/*.json")}
+
+    folder = shell.folder / "baselines" / "history"
+    run(shell.project, "--history")
+    run(shell.project, "-k", "bs8", "--history")
+    before = kept()
+    names = [journal.name for journal in shell.project.journals()]
+    for name in (*names, names[0]):
+        shell("promote", name, "main", "--history").assert_code(0)
+    after = kept()
+    assert set(after) == set(before) and len(after) == 2
+    for path, document_ in after.items():
+        assert [record_of(one)["promoted"] for one in document_["benchmarks"]] == ["main", "main"]
+        assert document_["machine_info"] == before[path]["machine_info"] != {}
+        times = [record_of(one)["time"] for one in document_["benchmarks"]]
+        assert times == [record_of(one)["time"] for one in before[path]["benchmarks"]]
+
+
+def git(folder: Path, *words: str) -> str:
+    command = ["git", *IDENTITY, *words]
+    return subprocess.check_output(command, cwd=str(folder), text=True).strip()
+
+
+def committed(folder: Path, message: str) -> str:
+    """Make a commit and return its number."""
+    git(folder, "commit", "-q", "--allow-empty", "-m", message)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def test_promote_accepts_what_the_commits_since_the_last_promotion_say(
+    shell: Shell, regressed: str
+) -> None:
+    def commit(message: str) -> str:
+        return committed(shell.folder, message)
+
+    words = ["promote", regressed, "main", "--accept-commits"]
+    shell(*words).assert_code(4).line("--accept-commits: ")
+    git(shell.folder, "init", "-q")
+    commit("long ago\n\nBenchmark-accept: *=not for this one")
+    promoted = commit("the promoted one")
+    stored = json.loads(shell.path("main").read_text())
+    stored["commit_info"] = {"id": f"{promoted}-dirty"}
+    shell.path("main").write_text(json.dumps(stored))
+    # Without a word since then, with a useless one, and with those of two commits.
+    shell(*words).assert_code(4).line("nothing was promoted: 2 cases")
+    commit("careless\n\nBenchmark-accept: everything")
+    outcome = shell(*words).assert_code(4)
+    outcome.line("Benchmark-accept: 'everything' is no PATTERN=REASON")
+    commit("one\n\nBenchmark-accept: *synthetic*=right now\nSigned-off-by: me")
+    commit("two\n\nBenchmark-accept: *generated*=$(touch harm); `touch harm`")
+    # A commit that this clone does not have: the newest one alone is asked.
+    stored["commit_info"] = {"id": 40 * "1"}
+    shell.path("main").write_text(json.dumps(stored))
+    shell(*words).assert_code(4).line("nothing was promoted: 1 case")
+    stored["commit_info"] = {"id": promoted}
+    shell.path("main").write_text(json.dumps(stored))
+    shell(*words).assert_code(0)
+    after = load(shell.path("main"))
+    (accepted,) = record_of(after[GENERATED])["accepted"]
+    assert accepted["reason"] == "$(touch harm); `touch harm`"
+    assert not (shell.folder / "harm").exists()
+
+
+def test_what_a_commit_accepts_is_for_the_entries_before_it(shell: Shell) -> None:
+    """One case fails in the run that the commit is for; the other one is promoted then."""
+
+    def judged(commit: str, a: str, b: str) -> Outcome:
+        kinds = {A: a, B: b}
+        facts = RunFacts(
+            selected=[A, B],
+            outcomes={
+                case: "failed" if kind == "failed" else "passed" for case, kind in kinds.items()
+            },
+            verdicts={
+                case: verdict(kind, 100, -0.5) for case, kind in kinds.items() if kind != "failed"
+            },
+            exit_code=1,
+        )
+        cases = [entry(name, slower=2, git=commit) for name in ("a", "b")]
+        ours = {"ipubench": {"runs": [facts.as_dict()]}, "commit_info": {"id": commit}}
+        write(shell.folder / "run.json", {**document(*cases), **ours})
+        return shell("promote", "./run.json", "main", "--accept-commits")
+
+    git(shell.folder, "init", "-q")
+    first = committed(shell.folder, "the baseline's")
+    shell.store("main", entry("a", git=first), entry("b", git=first))
+    second = committed(shell.folder, "slower\n\nBenchmark-accept: *=mask needed")
+    judged(second, "failed", "regressed").assert_code(1).line(
+        f"1 failed, whose entries stay as they were: {A}"
+    )
+    third = committed(shell.folder, "mends a")
+    refused = judged(third, "regressed", "regressed").assert_code(4)
+    refused.line(f"nothing was promoted: 1 case of run.json regressed ({B})")
+    assert record_of(load(shell.path("main"))[A]).get("accepted") is None
+    judged(third, "regressed", "pass").assert_code(0)
+    (accepted,) = record_of(load(shell.path("main"))[A])["accepted"]
+    assert accepted["reason"] == "mask needed"
+    assert record_of(load(shell.path("main"))[A])["git"] == third
+
+
+def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(shell: Shell) -> None:
+    """A verdict that leaves the speed open makes no baseline; a person may take it all the same."""
+    run(shell.project, "--baseline-save=main")
+    before = load(shell.path("main"))
+    run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.01")
+    journal = shell.project.journals()[-1]
+    text = journal.read_text()
+    assert '"kind": "pass"' in text
+    open_ = "".join(
+        line.replace('"kind": "pass"', '"kind": "inconclusive"') if SYNTHETIC in line else line
+        for line in text.splitlines(True)
+    )
+    journal.write_text(open_)
+    outcome = shell("promote", journal.name, "main").assert_code(0)
+    outcome.line(f"1 inconclusive, whose entries stay as they were: {SYNTHETIC}")
+    after = load(shell.path("main"))
+    assert after[SYNTHETIC] == before[SYNTHETIC] and after[GENERATED] != before[GENERATED]
+    shell("promote", journal.name, "main", "--accept", "*=as good as it gets").assert_code(0)
+    assert load(shell.path("main"))[SYNTHETIC] != before[SYNTHETIC]
+
+
+def test_promote_takes_out_a_case_that_is_gone_on_purpose(shell: Shell) -> None:
+    run(shell.project, "--baseline-save=main")
+    bench = shell.folder / "bench_fake.py"
+    bench.write_text(bench.read_text().replace('"beta"', '"renamed"'))
+    words = ["-k", "renamed", "--budget=0.3", "--baseline=main", "--gate=5%"]
+    # All are new: the gate says 6, which is less than that two are missing.
+    shell.project.run(*words).assert_code(1)
+    journal = shell.project.journals()[-1].name
+    outcome = shell("promote", journal, "main").assert_code(1)
+    outcome.line("2 missing, whose entries stay as they were: ")
+    assert len(load(shell.path("main"))) == 4
+    outcome = shell("promote", journal, "main", "--accept", "*beta*=renamed").assert_code(0)
+    outcome.line(f"taken out: {SYNTHETIC}")
+    assert all("renamed" in nodeid for nodeid in load(shell.path("main")))
+
+
+def test_promote_takes_out_no_case_that_was_skipped(shell: Shell) -> None:
+    run(shell.project, "--baseline-save=main")
+    before = load(shell.path("main"))
+    bench = shell.folder / "bench_fake.py"
+    skip = 'import pytest\n    if "beta-generated" in str(meter.case): pytest.skip()\n    '
+    first = 'if config.trouble == "error":'
+    bench.write_text(bench.read_text().replace(first, skip + first))
+    run(shell.project, "--baseline=main", "--gate=5%")
+    journal = shell.project.journals()[-1].name
+    for accept in ("--accept-regressed", "--accept=*=whatever it is"):
+        outcome = shell("promote", journal, "main", accept).assert_code(1)
+        outcome.line(f"1 missing, whose entries stay as they were: {GENERATED}")
+        assert "taken out" not in outcome.text
+        assert load(shell.path("main"))[GENERATED] == before[GENERATED]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read"),
+        ("nothing\n", "is not the journal of a run"),
+        ('{"type": "run", "format": 99}\n', "has format 99, this version reads up to"),
+        ('{"type": "run", "format": 1}\n', "measured no case"),
+        (
+            '{"type": "run", "format": 1}\n'
+            '{"type": "case", "benchmark": {"fullname": "x", "extra_info": {}}}\n',
+            "is damaged",
+        ),
+    ],
+)
+def test_promote_what_is_no_run_is_one_message(shell: Shell, content: Any, message: str) -> None:
+    if content is not None:
+        (shell.folder / "run.jsonl").write_text(content)
+    shell("promote", "./run.jsonl", "main").assert_code(4).line(message)
