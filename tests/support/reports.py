@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any, Dict, List
 
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.record import NAMESPACE
+from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.record.statistics import Throughput, latency, median
 
 NETWORKS = ("resnet50", "mobilenet", "efficientnet-b0")
 BATCH_SIZES = (1, 2, 4, 8, 16)
+#: What a report consists of.
+FILES = {
+    "baseline.json",
+    "report.html",
+    "summary.md",
+    "results.csv",
+    "pytest-benchmark.json",
+    "github-action-benchmark.json",
+    "bencher.json",
+}
+#: The name of a case that is text, whatever shows it.
+NASTY = "<script>alert(1)</script>|`*@someone*`\n</td>"
 KINDS = ("pass", "regressed", "improved", "inconclusive", "incomparable", "new")
 
 
@@ -195,3 +208,16 @@ def large_report() -> Report:
         started=1.79e9,
         ended=1.79e9 + 4000,
     )
+
+
+def nasty() -> Report:
+    """Return a report of a case whose texts would do harm if anything took them for code."""
+    case = benchmark(NASTY)
+    record_of(case)["versions"][NASTY] = NASTY
+    found = {**verdict("incomparable", 100), "reasons": [NASTY]}
+    return Report(document([case]), {case["fullname"]: found}, command=NASTY, baseline=NASTY)
+
+
+def visible(folder: Path) -> List[str]:
+    """Return the names in a folder, without hidden ones."""
+    return [path.name for path in folder.iterdir() if not path.name.startswith(".")]

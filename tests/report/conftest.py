@@ -1,0 +1,14 @@
+"""What tests of this folder read."""
+
+from __future__ import annotations
+
+import pytest
+
+from ipubench.plugins.baseline.rows import Report
+from tests.support.reports import large_report
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """Return a report with cases of every kind."""
+    return large_report()

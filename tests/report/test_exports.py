@@ -1,0 +1,234 @@
+"""The files for other programs: spreadsheets, other trackers and pytest-benchmark."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipubench.plugins.baseline.case_row import process_rows, row_of
+from ipubench.plugins.baseline.entries import differences
+from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.show import details, overview
+from ipubench.plugins.gate.shown_throughput import throughput_of
+from ipubench.plugins.record.record import record_of, with_processes
+from ipubench.plugins.record.text import percent
+from ipubench.plugins.report.files import write
+from ipubench.plugins.report.table import table_rows
+from tests.support.reports import benchmark, document, verdict
+
+
+def test_the_csv_holds_the_records(report: Report) -> None:
+    text = EXPORTS["csv"](report.document)
+    assert "\r" not in text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert len(rows) == 60 and {row["implausible"] for row in rows} == {"no"}
+    for row, case in zip(rows, report.document["benchmarks"]):
+        record = record_of(case)
+        assert row["case"] == case["fullname"]
+        assert float(row["throughput (items/s)"]) == record["throughput"]["median"]
+        assert float(row["latency p99 (ms)"]) == record["latency"]["p99_ms"]
+        fresh = record["compile"] == "fresh"
+        assert row["compile (s)"] == (str(record["compile_seconds"]) if fresh else "")
+        assert float(row["build (s)"]) == record["build_seconds"]
+        assert float(row["share of peak (1)"]) == record["compute"]["share"]
+        assert row["unit"] == record["throughput"]["unit"]
+        assert int(row["batch size"]) == record["config"]["batch_size"]
+
+
+def test_the_csv_says_how_many_instances_ran() -> None:
+    cases = [benchmark(name) for name in "abc"]
+    for case, ran in zip(cases[1:], (None, 2)):
+        record_of(case)["config"]["instances"] = 4
+        if ran is not None:
+            record_of(case)["effective"]["instances"] = {"asked": 4, "ran": ran}
+    rows = csv.DictReader(io.StringIO(EXPORTS["csv"](document(cases))))
+    assert [row["instances"] for row in rows] == ["1", "4", "2"]
+
+
+def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
+    case = benchmark("=HYPERLINK(1)")
+    (row,) = csv.DictReader(io.StringIO(EXPORTS["csv"](document([case]))))
+    assert row["name"] == "'=HYPERLINK(1)"
+
+
+@pytest.mark.parametrize("name", ["a\r=HYPERLINK(1)", "a\n=1", "\t=1", "\x00\x1b[2J", "a\u2028=1"])
+def test_a_name_opens_no_row_of_its_own(name: str) -> None:
+    text = EXPORTS["csv"](document([benchmark(name)]))
+    assert len(text.splitlines()) == 2 and text.count("\n") == 2
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["name"].isprintable()
+
+
+def test_github_action_benchmark_reads_a_list(report: Report) -> None:
+    entries = json.loads(EXPORTS["github-action-benchmark"](report.document))
+    assert [entry["name"] for entry in entries] == [
+        case["fullname"] for case in report.document["benchmarks"]
+    ]
+    record = record_of(report.document["benchmarks"][0])
+    throughput = record["throughput"]
+    assert entries[0]["value"] == throughput["median"]
+    assert entries[0]["unit"] == "images/s"
+    half = (throughput["high"] - throughput["low"]) / 2
+    assert float(entries[0]["range"][2:]) == pytest.approx(half, rel=1e-3)
+    assert "latency p50 (ms): " in entries[0]["extra"]
+    assert "\nrounds: 25\nprocesses: 1\n" in entries[0]["extra"]
+    for entry in entries:
+        assert {key: type(value) for key, value in entry.items()} == {
+            "name": str, "unit": str, "value": float, "range": str, "extra": str,
+        }  # fmt: skip
+
+
+def test_bencher_metric_format(report: Report) -> None:
+    metrics = json.loads(EXPORTS["bencher"](report.document))
+    case = report.document["benchmarks"][0]
+    record = record_of(case)
+    measures = metrics[case["fullname"]]
+    assert measures["throughput"] == {
+        "value": record["throughput"]["median"],
+        "lower_value": record["throughput"]["low"],
+        "upper_value": record["throughput"]["high"],
+    }
+    # Bencher's own measure of latency is in nanoseconds.
+    assert measures["latency"] == {"value": 1e6 * record["latency"]["p50_ms"]}
+    assert measures["build-time"] == {"value": record["compile_seconds"]}
+    for measured in metrics.values():
+        for name, metric in measured.items():
+            assert len(name) <= 64
+            assert "value" in metric and set(metric) <= {"value", "lower_value", "upper_value"}
+            assert all(isinstance(value, (int, float)) for value in metric.values())
+
+
+def test_all_files_show_the_processes_that_decide_with_their_own_interval() -> None:
+    fresh = [benchmark("a", seed=seed, rate=80 + seed) for seed in range(3)]
+    case = with_processes(benchmark("a", rate=100), fresh)
+    before = with_processes(benchmark("a", rate=100))
+    (found,) = differences([before], [case], 0.05)
+    report = Report(document([case]), {case["fullname"]: found.verdict.as_dict()})
+    (row,) = csv.DictReader(io.StringIO(csv_with_verdicts(report)))
+    now = float(row["now (items/s)"])
+    low, high = (float(row[f"throughput {end} (items/s)"]) for end in ("low", "high"))
+    assert float(row["throughput (items/s)"]) == now == pytest.approx(81, rel=0.02)
+    medians = sorted(record_of(one)["throughput"]["median"] for one in fresh)
+    assert [low, high] == pytest.approx([medians[0], medians[-1]])
+    rates = [record_of(one)["throughput"] for one in fresh]
+    for figure, of_all in (("mean", statistics.fmean), ("min", min), ("max", max)):
+        expected = of_all([rate[figure] for rate in rates])
+        assert float(row[f"throughput {figure} (items/s)"]) == pytest.approx(expected)
+    (stored,) = csv.DictReader(io.StringIO(EXPORTS["csv"](report.document)))
+    assert stored["throughput (items/s)"] == row["throughput (items/s)"]
+    (measures,) = json.loads(EXPORTS["bencher"](report.document)).values()
+    assert measures["throughput"] == {"value": now, "lower_value": low, "upper_value": high}
+    (listed,) = json.loads(EXPORTS["github-action-benchmark"](report.document))
+    assert listed["value"] == now
+    assert float(listed["range"][2:]) == pytest.approx((high - low) / 2, rel=1e-3)
+    cells = list(overview([case]))[-1].split()
+    assert cells[1:4] == [f"{now:.2f}", "images/s", f"{(high - low) / 2 / now:.1%}"]
+    (plain,) = json.loads(EXPORTS["pytest-benchmark"](report.document))["benchmarks"]
+    assert record_of(plain)["throughput"] and "processes" not in record_of(plain)
+    (_, line) = table_rows([case], report.verdicts)
+    assert (line.cells[1], line.cells[3]) == (cells[1], cells[3])
+    own, compute = record_of(case)["throughput"], record_of(case)["compute"]
+    achieved, share = (compute[key] * now / own["median"] for key in ("achieved", "share"))
+    assert float(row["achieved (FLOP/s)"]) == pytest.approx(achieved)
+    assert float(row["share of peak (1)"]) == pytest.approx(share)
+    assert line.cells[7] == percent(share, 0) != percent(compute["share"], 0)
+    # The session's own process may have been compared alone.
+    alone = {case["fullname"]: {**verdict("inconclusive", own["median"]), "processes": 1}}
+    (one,) = Report(document([case]), alone).rows()
+    assert [one[key] for key in ("throughput", "low", "high")] == [
+        own[key] for key in ("median", "low", "high")
+    ]
+    assert f"({low:.2f} to {high:.2f})" in "\n".join(details(case))
+
+
+def test_two_processes_decide_together_and_one_that_others_disturbed_does_not() -> None:
+    both = [benchmark("a", rate=100), benchmark("a", rate=50, seed=1)]
+    case = with_processes(both[0], both[1:])
+    own, other = (record_of(one)["throughput"] for one in both)
+    shown = throughput_of(case)
+    assert (shown["low"], shown["high"]) == pytest.approx((other["median"], own["median"]))
+    record_of(case)["processes"][0].update(clean=False, lost=0.5)
+    shown = throughput_of(case)
+    for figure in ("median", "low", "high", "spread"):
+        assert shown[figure] == pytest.approx(other[figure])
+
+
+def test_where_pairs_were_compared_no_other_interval_stands_beside_their_figure(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    case = benchmark("a", rate=100)
+    own = record_of(case)["throughput"]["median"]
+    pairs = {**verdict("regressed", own, -0.2), "in_turns": True}
+    report = Report(document([case]), {case["fullname"]: pairs}, outcomes={"b": "failed"})
+    row, _ = report.rows()
+    assert (row["throughput"], row["low"]) == (own, None)  # as it may happen to be
+    pairs["now"] = 80
+    row, _ = report.rows()
+    assert row["throughput"] == 80
+    assert [row[key] for key in ("low", "high", "mean", "min", "max", "spread")] == 6 * [None]
+    write(report, tmp_path)
+    metrics = json.loads((tmp_path / "bencher.json").read_text())
+    assert metrics[case["fullname"]]["throughput"] == {"value": 80} and len(metrics) == 1
+    (listed,) = json.loads((tmp_path / "github-action-benchmark.json").read_text())
+    assert listed["value"] == 80 and "range" not in listed
+    (_, line) = table_rows([case], report.verdicts)
+    assert (line.cells[1], line.cells[3]) == ("80.00", "-")
+
+
+def test_other_tools_are_given_no_result_that_may_be_wrong(tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    cases = {name: benchmark(name) for name in ("right", "slower", "wrong", "skipped", "too-fast")}
+    record_of(cases["too-fast"])["implausible"] = True
+    right, slower, wrong, skipped, _ = (case["fullname"] for case in cases.values())
+    outcomes = {right: "passed", slower: "failed", wrong: "failed", skipped: "skipped"}
+    found = {slower: verdict("regressed", 100, -0.2)}
+    write(Report(document(list(cases.values())), found, outcomes), tmp_path)
+    listed = json.loads((tmp_path / "github-action-benchmark.json").read_text())
+    assert [entry["name"] for entry in listed] == [right, slower]
+    assert set(json.loads((tmp_path / "bencher.json").read_text())) == {right, slower}
+
+
+def test_a_reused_compilation_has_no_time_of_its_own() -> None:
+    (measures,) = json.loads(
+        EXPORTS["bencher"](document([benchmark("a", compile="reused")]))
+    ).values()
+    assert "build-time" not in measures
+
+
+@pytest.mark.parametrize("how", ["none", "within the command"])
+def test_no_time_to_compile_is_shown_where_nobody_knows_it(how: str) -> None:
+    case = with_processes(benchmark("a", compile=how))
+    record_of(case)["first_step_seconds"] = 0.0
+    row = row_of(case)
+    assert {row[f"{part}_seconds"] for part in ("build", "compile", "first_step")} == {None}
+    (process,) = process_rows(case)
+    assert process["compile_seconds"] is None
+    (cells,) = csv.DictReader(io.StringIO(EXPORTS["csv"](document([case]))))
+    assert [cells[f"{part} (s)"] for part in ("build", "compile", "first step")] == 3 * [""]
+    assert cells["compile"] == how
+    assert [line.split()[1:] for line in details(case) if "compilation" in line] == [how.split()]
+
+
+def test_pytest_benchmark_reads_its_own_format(report: Report, tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    path.write_text(EXPORTS["pytest-benchmark"](report.document), encoding="utf-8")
+    program = str(Path(sys.executable).with_name("pytest-benchmark"))
+    answer = subprocess.run(
+        [program, "compare", str(path)],
+        cwd=str(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout
+    assert b"bench_cnn_torch[resnet50-bs1-synthetic]" in answer.stdout
+    assert "ipubench" not in json.loads(path.read_text())

@@ -1,0 +1,220 @@
+"""The report that a run leaves, whatever happens to it."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import os
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.record.text import percent, short_number
+from ipubench.plugins.report import files
+from ipubench.plugins.report.__main__ import main
+from ipubench.plugins.report.files import ReportError, write
+from tests.support.harness import Project, run_command, run_pytest
+from tests.support.reports import FILES, benchmark, document, visible
+
+# Tells every process but the first that it is not the first.
+WAS_THERE = """
+
+def _was_there() -> bool:
+    try:
+        open("once", "x").close()
+    except FileExistsError:
+        return True
+    return False
+"""
+
+
+@pytest.mark.entry_point
+def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    source = (project.folder / "bench_fake.py").read_text()
+    broken = source.replace('config.trouble == "error"', '"beta-generated" in str(meter.case)')
+    (project.folder / "bench_fake.py").write_text(broken)
+    summary = project.folder / "step.md"
+    summary.write_text("before\n")
+    words = ["-k", "beta", "--report=out", "--junitxml=out/junit.xml"]
+    outcome = project.run(*words, env={"GITHUB_STEP_SUMMARY": str(summary)}).assert_code(1)
+    outcome.line("report: out/report.html")
+    out = project.folder / "out"
+    assert set(visible(out)) == FILES | {"junit.xml"}
+    rows = list(csv.DictReader((out / "results.csv").open(encoding="utf-8")))
+    assert {row["name"]: row["verdict"] for row in rows} == {
+        "beta-synthetic": "measured",
+        "beta-generated": "failed",
+    }
+    median = project.records()["beta-synthetic"]["throughput"]["median"]
+    assert float(rows[0]["throughput (items/s)"]) == median
+    assert summary.read_text().startswith("before\n**🔴 2 cases: 1 failed, 1 measured")
+    (case,) = [
+        case
+        for case in ElementTree.parse(out / "junit.xml").getroot().iter("testcase")  # noqa: S314  our own file
+        if case.get("name") == "bench_fake[beta-synthetic]"
+    ]
+    properties = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert float(str(properties["throughput"])) == median
+    assert properties["unit"] == "items/s"
+
+
+def test_every_output_of_a_run_shows_the_processes_that_decided(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    source = (project.folder / "bench_fake.py").read_text()
+    # The first process, which is the session's own, is the slow one.
+    once = source.replace("config.batch_seconds,", "config.batch_seconds * (2 - _was_there()),")
+    (project.folder / "bench_fake.py").write_text(once + WAS_THERE)
+    words = ["-k", "beta-synthetic", "--set=noise=0.3", "--processes=4", "--budget=0.3"]
+    outcome = project.run(*words, "--report=out", "--junitxml=junit.xml").assert_code(0)
+    (row,) = csv.DictReader((project.folder / "out" / "results.csv").open(encoding="utf-8"))
+    rate, low, high = (float(row[f"throughput{end} (items/s)"]) for end in ("", " low", " high"))
+    (record,) = project.records().values()
+    assert rate > 1.5 * record["throughput"]["median"]
+    shown = [short_number(rate), percent((high - low) / 2 / rate)]
+    outcome.line(f"[1/1] bench_fake[beta-synthetic-noise0.3] {shown[0]} items/s ±{shown[1]} (")
+    assert outcome.table[0].split()[1:3] == shown
+    junit = ElementTree.parse(project.folder / "junit.xml")  # noqa: S314  our own file
+    properties = {p.get("name"): p.get("value") for p in junit.iter("property")}
+    assert float(str(properties["throughput"])) == rate
+
+
+def test_a_report_that_is_made_later_says_what_the_runs_own_said(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    project.run("-k", "alpha-bs8-synthetic", "--baseline-save=main", "--processes=3").assert_code(0)
+    words = ("-k", "alpha-bs8 and not generated or beta", "--baseline=main", "--gate=5%")
+    project.run(*words, "--report=out", env={"DATASETS_DIR": "/a b"}).assert_code(0)
+    later = ("ipubench.plugins.report", str(project.journals()[-1]), "--out=later")
+    run_command(project.folder, project.environment, *later).assert_code(0)
+    own, made = project.folder / "out", project.folder / "later"
+    for name in ("results.csv", "summary.md", "github-action-benchmark.json", "bencher.json"):
+        assert (own / name).read_text() == (made / name).read_text()
+    text = html.unescape((made / "summary.md").read_text())
+    assert "DATASETS_DIR='/a b' pytest -p" in text and f"-k '{words[1]}'" in text
+    rows = {row["name"]: row for row in csv.DictReader((made / "results.csv").open())}
+    columns = ("processes now", "processes before", "decided by")
+    said = {name: [row[column] for column in columns] for name, row in rows.items()}
+    assert said["beta-synthetic"] == ["", "", ""]  # it is new
+    assert said["alpha-bs8-synthetic"] == ["1", "3", "throughput"]
+
+
+@pytest.mark.entry_point
+def test_a_file_whose_name_is_no_text_is_reported(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    named = os.fsdecode(b"bench_\xff.py")
+    (project.folder / "bench_fake.py").rename(project.folder / named)
+    words = [".", "--device=fake", "-k", "beta-synthetic", "--budget=0.3", "--report=out"]
+    outcome = run_pytest(project.folder, project.environment, *words).assert_code(0)
+    outcome.line("report: out/report.html")
+    assert set(visible(project.folder / "out")) == FILES
+    text = (project.folder / "out" / "report.html").read_text()
+    assert 'href="#case=bench_%5Cudcff.py%3A%3Abench_fake%5Bbeta-synthetic%5D' in text
+
+
+def test_a_file_that_cannot_be_made_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+
+    def broken(report: Report) -> str:
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr(files, "page", broken)
+    monkeypatch.setattr(files, "_save", broken)
+    with pytest.raises(ReportError) as error:
+        write(Report(document([benchmark("a")])), tmp_path)
+    assert "is not complete: baseline.json could not be made: " in str(error.value)
+    assert "report.html could not be made: KeyError('unforeseen') in " in str(error.value)
+    assert set(visible(tmp_path)) == FILES - {"report.html", "baseline.json"}
+
+
+def test_a_report_that_cannot_be_made_costs_neither_the_table_nor_the_summary(
+    project: Project,
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    (project.folder / "broken_page.py").write_text(
+        "from ipubench.plugins.report import files\nfiles.page = None\n"
+    )
+    words = ["-p", "broken_page", "-k", "beta-synthetic", "--budget=0.3", "--report=out"]
+    path = f"{project.environment['PYTHONPATH']}:{project.folder}"
+    summary = {"PYTHONPATH": path, "GITHUB_STEP_SUMMARY": str(project.folder / "step.md")}
+    outcome = project.run(*words, env=summary).assert_code(4)
+    outcome.line("the report in out is not complete: report.html could not be made: TypeError(")
+    assert outcome.table and "Traceback" not in outcome.text
+    assert "1 case: 1 measured" in (project.folder / "step.md").read_text()
+
+
+def test_an_interrupted_run_leaves_a_report(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    source = (project.folder / "bench_fake.py").read_text()
+    broken = source.replace(
+        'if config.trouble == "error":\n        raise CaseError(',
+        'if "beta-generated" in str(meter.case):\n        raise KeyboardInterrupt(',
+    )
+    (project.folder / "bench_fake.py").write_text(broken)
+    project.run("-k", "beta", "--report=out").assert_code(2)
+    text = (project.folder / "out" / "summary.md").read_text()
+    assert "the run was interrupted" in text and "beta-synthetic" in text
+    # What a killed run measured is in its journal.
+    later = project.folder / "later"
+    assert main([str(project.journals()[-1]), f"--out={later}"]) == 1
+    assert "beta-synthetic" in (later / "summary.md").read_text()
+
+
+def test_a_folder_that_cannot_be_written_costs_no_measurement(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    (project.folder / "file").write_text("in the way")
+    outcome = project.run("-k", "beta", "--report=file/out").assert_code(4)
+    assert "--report=file/out: " in outcome.text and "cannot be written there" in outcome.text
+    assert "Traceback" not in outcome.text and not project.journals()
+
+
+@pytest.mark.parametrize("name", ["nowhere/out.json", ".", "bench_fake.py/out.json"])
+def test_a_document_that_cannot_be_written_costs_no_measurement(
+    project: Project, name: str
+) -> None:
+    outcome = project.run("-k", "beta", f"--benchmark-json={name}").assert_code(4)
+    outcome.line(f"--benchmark-json={name}: it cannot be written there (")
+    assert "Traceback" not in outcome.text and not project.journals()
+
+
+def test_a_document_that_is_there_is_written_anew(project: Project) -> None:
+    (project.folder / "out.json").write_text("old")
+    project.run("-k", "beta-synthetic", "--benchmark-json=out.json").assert_code(0)
+    assert len(json.loads((project.folder / "out.json").read_text())["benchmarks"]) == 1
+
+
+@pytest.mark.parametrize("folder", ["~nobody2/out", "x" * 300])
+def test_a_folder_that_cannot_be_looked_at_costs_no_measurement(
+    project: Project, folder: str
+) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    outcome = project.run("-k", "beta", f"--report={folder}").assert_code(4)
+    assert f"--report={folder}: " in outcome.text
+    assert "Traceback" not in outcome.text and not project.journals()
+
+
+def test_without_plotly_nothing_is_measured(project: Project) -> None:
+    hidden = project.folder / "hidden"
+    hidden.mkdir()
+    (hidden / "without_plotly.py").write_text(
+        "import importlib.util\n"
+        "find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'plotly' "
+        "else find(name, *rest)\n"
+    )
+    path = f"{hidden}:{project.environment['PYTHONPATH']}"
+    words = ["-p", "without_plotly", "-k", "beta", "--report=out"]
+    outcome = project.run(*words, env={"PYTHONPATH": path}).assert_code(4)
+    assert "report.html needs plotly: pip install" in outcome.text
+    assert not project.journals()
+
+
+def test_a_run_that_measures_nothing_writes_no_report(project: Project) -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    outcome = project.run("-k", "beta", "--benchmark-disable", "--report=out").assert_code(0)
+    outcome.line("no report was written to out: no case was measured")
+    assert not visible(project.folder / "out")

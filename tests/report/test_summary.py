@@ -1,0 +1,83 @@
+"""The summary in Markdown: what it says first, what it fits into, texts that stay texts."""
+
+from __future__ import annotations
+
+import html
+import re
+
+from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.report.markdown import LARGEST, markdown
+from ipubench.plugins.web.templates import escape_markdown
+from tests.support.reports import benchmark, document, nasty, verdict
+
+
+def test_the_summary_says_first_how_the_run_ended(report: Report) -> None:
+    text = markdown(report)
+    first, *rest = text.splitlines()
+    assert first.startswith("**🔴 62 cases: 6 regressed, 1 failed, 1 missing")
+    table = [line for line in rest if line.startswith("|")]
+    assert "regressed" in table[2] and "<code>efficientnet-b0-bs" in table[2]
+    assert re.search(r"\| -9\.\d% \(-1\d\.\d% to -\d\.\d%\) \|", table[2])
+    assert text.count("<details>") == text.count("</details>") == 2
+    assert "- torch: 2.13.0" in text
+
+
+def test_the_summary_of_any_run_fits_a_comment() -> None:
+    cases = [benchmark(f"case-{number}-" + 80 * "x", rounds=5) for number in range(1500)]
+    verdicts = {
+        case["fullname"]: {**verdict("incomparable", 100), "reasons": [200 * "y"]} for case in cases
+    }
+    text = markdown(Report(document(cases), verdicts=verdicts))
+    assert 30_000 < len(text.encode()) <= LARGEST
+    assert "more are in results.csv and report.html" in text
+    assert text.count("<details>") == text.count("</details>")
+
+
+def test_the_summary_shows_what_changed_beside_a_long_command_line_and_many_baselines() -> None:
+    case = benchmark("a")
+    report = Report(
+        document([case]),
+        {case["fullname"]: verdict("regressed", 100, -0.2)},
+        command="pytest " + " ".join(f"bench_x.py::bench_x[case-{n:04d}]" for n in range(3000)),
+        baseline=" | ".join(f"shards/{n:04d}/baselines/main.json" for n in range(3000)),
+        gate=" | ".join(f"gate {n}.0%" for n in range(3000)),
+    )
+    text = markdown(report)
+    assert len(text.encode()) <= 10_000
+    assert text.count("<code>a</code>") == 2  # in the table of changes, and in that of all cases
+    assert "- command: <code>pytest bench" in text and "case-2999" in text
+    assert "shards/0000" in text and "2999/baselines/main.json" in text
+
+
+def test_the_summary_names_the_function_of_cases_of_one_name() -> None:
+    training = "bench_training/bench_cnn_torch.py::bench_cnn_torch"
+    cases = [
+        benchmark("a"),
+        benchmark("b"),
+        benchmark("b", "bench_inference/bench_cnn_tensorflow.py::bench_cnn_tensorflow"),
+        benchmark("c"),
+        benchmark("c", training),
+    ]
+    found = {case["fullname"]: verdict("regressed", 100, -0.2) for case in cases}
+    text = html.unescape(markdown(Report(document(cases), found)))
+    assert re.findall("regressed [|] <code>(.*?)</code>", text) == [
+        "a",
+        "bench_cnn_torch b",
+        "bench_cnn_tensorflow b",
+        cases[3]["fullname"],
+        f"{training}[c]",
+    ]
+    assert text.count("<code>bench_cnn_torch b</code>") == 2
+
+
+def test_markdown_of_a_nasty_name_is_inert() -> None:
+    text = markdown(nasty())
+    assert "<script" not in text and "@someone" not in text and "`" not in text
+    rows = [line for line in text.splitlines() if line.startswith("| 🟡")]
+    assert len(rows) == 1 and rows[0].count("|") == 7
+
+
+def test_markdown_of_underscores_is_text() -> None:
+    assert escape_markdown("aten::_foreach_add_") == "aten::&#95;foreach&#95;add&#95;"
+    case = benchmark("_x_-bs1")
+    assert "<code>&#95;x&#95;-bs1</code>" in markdown(Report(document([case])))
