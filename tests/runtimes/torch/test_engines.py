@@ -196,10 +196,16 @@ def test_torch_compile_takes_every_kind_of_layer_and_keeps_kernels_that_were_gon
     paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """One network for both: to compile the C++ kernels anew takes most of the time."""
+    from torch._inductor import config
+
     from ipubench.fixtures.runtimes.model_cache import ModelCache
     from ipubench.fixtures.runtimes.torch.engines import build_engine
     from ipubench.fixtures.runtimes.torch.inductor_cache import kept_by_inductor
 
+    # Compiled for an empty folder alone: six programs that ask which instructions the compiler and
+    # the CPU have, and a header that saves time from the second kernel on.
+    monkeypatch.setattr(config.cpp, "vec_isa_ok", True)
+    monkeypatch.setattr(config, "cpp_cache_precompile_headers", False)
     network, raw = of_every_kind(torch, monkeypatch), images(paths[:1], 96, torch)
     dtype = getattr(torch, DTYPE)
 
