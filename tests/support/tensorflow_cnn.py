@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Iterator, List
 
 import numpy as np
+import pytest
 
 CLASSES = 10  # that the small network tells apart
 
@@ -39,6 +40,21 @@ def network(norm: str = "group", keep: float = 1.0, classes: int = CLASSES) -> C
         )
 
     return build
+
+
+class _Undrawn:
+    """One number in place of the weights of a layer."""
+
+    def standard_normal(self, shape: Any, dtype: Any) -> Any:
+        return np.zeros(1, dtype)
+
+    def uniform(self, low: float, high: float, shape: Any) -> Any:
+        return np.zeros(1)
+
+
+def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let networks that are built and do not run have one number in place of each kernel."""
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: _Undrawn())
 
 
 def vary_norms(classifier: Any, seed: int = 3) -> None:

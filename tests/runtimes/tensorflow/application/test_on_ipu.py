@@ -40,6 +40,7 @@ from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
 from tests.runtimes.tensorflow.test_contract import differences
 from tests.support.sdk_api import description
+from tests.support.tensorflow_cnn import draw_nothing
 from tests.support.tensorflow_ipu import HARDWARE, SYNTHETIC, given, install, start_instance, values
 
 pytestmark = pytest.mark.framework
@@ -440,7 +441,10 @@ def test_rounding_that_is_the_same_in_all_replicas_has_one_seed() -> None:
     assert not {"experimental.enable_prng_stability", "floating_point_behaviour.esr"} & set(found)
 
 
-def test_the_seven_stages_of_a_preset_share_one_ipu(tf: Any) -> None:
+def test_the_seven_stages_of_a_preset_share_one_ipu(
+    monkeypatch: pytest.MonkeyPatch, tf: Any
+) -> None:
+    draw_nothing(monkeypatch)  # the network never runs
     config = replace(POD4["resnet50_mlperf_pod4_bs20"], data="generated")
     recorder.only_arguments = True
     step = TensorFlowIpu(HARDWARE).application(

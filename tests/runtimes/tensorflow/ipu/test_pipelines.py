@@ -10,6 +10,7 @@ import pytest
 from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.bench_application import POD4
 from ipubench.bench_training.bench_cnn_tensorflow import POD16
+from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.tensorflow.pipelines import at_once, check_training
 from tests.doubles.tensorflow_ipu import recorder
@@ -63,18 +64,27 @@ def test_a_pipeline_has_as_many_micro_batches_at_once_as_its_schedule_says(
 def test_training_refuses_what_would_be_refused_once_the_ipus_are_attached(
     schedule: str, least: int
 ) -> None:
+    recorder.only_arguments = True
     config = training.options(2, pipeline_schedule=schedule, gradient_accumulation_count=least)
     check_training(schedule, (0, 1), least)
-    training.ready(config).close()
+    run_once(config)
     if least == 1:
         return
     with pytest.raises(ValueError, match=f"give --set=gradient_accumulation_count={2 * least}$"):
         check_training(schedule, (0, 1), least + 1)
-    made = training.step(replace(config, gradient_accumulation_count=least + 1))
-    made.build()
     with pytest.raises(CaseError, match=f"multiple of {least}"):
-        made.compile()
-    made.close()
+        run_once(replace(config, gradient_accumulation_count=least + 1))
+
+
+def run_once(config: Training) -> None:
+    """Attach to the IPUs and run the program, whatever comes of it."""
+    made = training.step(config)
+    made.build()
+    made._run = made._tf.function(made._program, autograph=False, jit_compile=True)
+    try:
+        made._execute()
+    finally:
+        made.close()
 
 
 def test_a_published_configuration_is_refused_with_another_number() -> None:
