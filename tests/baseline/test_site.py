@@ -20,14 +20,18 @@ from tests.support.baselines import A, Shell, document, entry
 from tests.support.browser import Browser, chromium
 from tests.support.harness import Project
 
-pytest.importorskip("plotly", reason="pip install 'ipubench[report]' brings plotly")
-pytest.importorskip("ruptures", reason="pip install 'ipubench[report]' brings ruptures")
-
 # It runs the suite, though no test of it has a project of its own.
 pytestmark = pytest.mark.suite
 
 NASTY = "<img src=x onerror=alert(1)>"
 REASON = "accepted because </td> & 'so'"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def needs_the_report() -> None:
+    """Skip without them; what they import takes seconds, of those who run these tests alone."""
+    for name in ("plotly", "ruptures"):
+        pytest.importorskip(name, reason=f"pip install 'ipubench[report]' brings {name}")
 
 
 @pytest.fixture(scope="module")
