@@ -33,7 +33,7 @@ def run(tmp_path: Path, *words: str, framework: str = "torch") -> Outcome:
         environment,
         "bench_inference/bench_triton.py",
         "--device=cpu",
-        "--set=model=resnet18",
+        "--set=model=mobilenet-v3-small",
         "--steps=3",
         f"--results-dir={tmp_path / 'results'}",
         *words,
