@@ -270,11 +270,13 @@ def test_sigterm_at_the_end_of_a_whole_run_keeps_what_it_writes(project: Project
 AT_AN_IMPORT = """
 import os, signal, sys
 
-def watch(event, arguments):
-    if event == "import" and arguments[0] == "ipubench.plugins.run.journal":
-        os.kill(os.getpid(), signal.SIGINT)
+class Watch:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "ipubench.plugins.run.journal":
+            os.kill(os.getpid(), signal.SIGINT)
 
-sys.addaudithook(watch)
+sys.meta_path.insert(0, Watch)
 """
 
 
