@@ -11,6 +11,7 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
+from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.selection.expand import FRAMEWORKS, Selection, case_of, selection_key
@@ -160,9 +161,7 @@ def _what_would_match(selection: Selection, keyword: str) -> str:
         near += difflib.get_close_matches(word, selection.functions, n=1)
         near += [name for name in selection.names if word.lower() in name.lower()]
         near += difflib.get_close_matches(word, selection.names, n=3)
-    shown = (
-        ", ".join(list(dict.fromkeys(near))[:NEAR]) or f"{', '.join(selection.names[:NEAR])}, ..."
-    )
+    shown = ", ".join(list(dict.fromkeys(near))[:NEAR]) or some_of(selection.names, NEAR)
     nearest = "the nearest names" if near else "some names"
     return (
         f"no case is selected by -k {keyword!r}; {nearest} of --device={selection.device} are: "
