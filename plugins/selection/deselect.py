@@ -51,6 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     if dropped:
         config.hook.pytest_deselected(items=dropped)
     items[:] = kept
+    selection.empty = not kept
     for case in filter(None, map(case_of, kept)):
         for warning in case.config.warnings if not case.error else ():
             selection.warnings.setdefault(warning, []).append(case.id)
@@ -197,8 +198,8 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         lines.append(f"{cases[0]}{more}: {warning}")
     lines += _float32(selection.device, [case_of(item) for item in items])
     keyword = config.option.keyword
-    if not items and keyword and selection.left_out:
+    if selection.empty and keyword and selection.left_out:
         lines.append(f"no case is selected: all that -k {keyword!r} finds are left out, see above")
-    elif not items and keyword and selection.names:
+    elif selection.empty and keyword and selection.names:
         lines.append(_what_would_match(selection, keyword))
     return lines

@@ -67,6 +67,12 @@ def test_another_device_is_measured_anew(ended: Project) -> None:
     assert {r["device"]["fingerprint"] for r in ended.records().values()} == {"fake/other"}
 
 
+def test_a_selection_that_is_done_is_not_empty(ended: Project) -> None:
+    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
+    outcome.line("2 cases are done")
+    assert "no case is selected" not in outcome.text
+
+
 def test_an_empty_variable_is_no_other_command_line(ended: Project) -> None:
     outcome = ended.run("-k", "beta", "--resume", env={"DATASETS_DIR": ""}).assert_code(0)
     outcome.line("2 cases are done")
