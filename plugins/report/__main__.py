@@ -132,11 +132,10 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
 
 
 def _baseline(text: str) -> Path:
-    """Return the file of a baseline, which is named as for pytest, or a file in this folder."""
+    """Return the file of a baseline, which is named as for pytest, else a file in this folder."""
     path = _path(text)
-    if path.suffix or os.path.exists(path):
-        return path
-    return store.baseline_path(text, suite_root())
+    named = store.baseline_path(text, suite_root())
+    return path if os.path.isfile(path) and not os.path.exists(named) else named
 
 
 def _path(text: str) -> Path:
