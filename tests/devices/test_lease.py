@@ -174,18 +174,19 @@ def test_no_link_in_the_folder_leads_to_what_it_overwrites(
     assert (precious.read_text() if there else precious.exists()) == ("mine" if there else False)
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
 def test_a_folder_in_which_no_lock_can_be_made_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     opened = os.open
 
-    def of_another_user(path: str, flags: int, *more: Any, **named: Any) -> int:
+    def that_makes_nothing(path: str, flags: int, *more: Any, **named: Any) -> int:
         if flags & os.O_CREAT:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            raise OSError(number, os.strerror(number))
         return opened(path, flags, *more, **named)
 
-    monkeypatch.setattr(os, "open", of_another_user)
-    said = f"the folder of device locks, {folder}, cannot be used: Permission denied"
+    monkeypatch.setattr(os, "open", that_makes_nothing)
+    said = f"the folder of device locks, {folder}, cannot be used: {os.strerror(number)}"
     with pytest.raises(DeviceError, match=re.escape(said)), lease(["dev"], 0.1):
         pass
 
