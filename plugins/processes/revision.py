@@ -136,9 +136,8 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
             ):
                 if stamp.stat().st_mtime < time.time() - KEPT_DAYS * 24 * 3600:
                     remove(old)
-        with FileLock(
-            f"{tree}.lock"
-        ):  # of this one alone: another commit's may be set up for an hour
+        # Of this one alone: another commit's may be set up for an hour.
+        with FileLock(f"{tree}.lock"):
             if _is_sound(given, tree, commit):
                 update_submodules(given, tree)
             else:
