@@ -131,7 +131,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _whole_suite(config: pytest.Config) -> bool:
     """Whether every file and class was collected: a pattern may mean cases of one that was not."""
     selection = config.stash[selection_key]
-    if any("::" in nodeid for nodeid in selection.unknown):
+    skips_files = config.getoption("lf", False)  # those in which nothing failed
+    if skips_files or any("::" in nodeid for nodeid in selection.unknown):
         return False
     folders = [config.rootpath / name for name in config.getini("testpaths")]
     if not folders:

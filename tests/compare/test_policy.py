@@ -311,8 +311,13 @@ def test_a_pattern_may_mean_cases_of_what_was_not_collected(stored: Project) -> 
         outcome = run_pytest(stored.folder, stored.environment, named, *words).assert_code(0)
         assert "no case matches" not in outcome.text
     settings.write_text(settings.read_text() + "testpaths = .\n")
-    (stored.folder / "test_more.py").write_text("")
+    (stored.folder / "test_more.py").write_text("def bench_bad(meter):\n    assert False\n")
     assert "no case matches" not in stored.run("-k", "beta", "--baseline=main").text
+    kept = ("--device=fake", "-k", "beta or bad", "--baseline=main", "-p", "cacheprovider")
+    run_pytest(stored.folder, stored.environment, *kept).assert_code(1).line("'*beat*'")
+    failed = run_pytest(stored.folder, stored.environment, *kept, "--lf").assert_code(1)
+    failed.line("(skipped 1 file)")
+    assert "no case matches" not in failed.text
 
 
 @pytest.mark.parametrize(
