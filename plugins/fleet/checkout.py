@@ -71,12 +71,12 @@ class Project(execnet.RSync):
 
 
 def _files_of_git(root: Path) -> Optional[FrozenSet[str]]:
-    """Return the project's files and their folders; None where git knows nothing of it."""
+    """Return the project's files and their folders; None where git does not tell them all."""
     tracked = git_says(root, "ls-files", "-z", "--cached", "--recurse-submodules")
     others = git_says(root, "ls-files", "-z", "--others", "--exclude-standard")
-    names = (tracked or b"") + (others or b"")
-    if not names:
+    if tracked is None or others is None or not tracked + others:
         return None
+    names = tracked + others
     found = set()
     for name in os.fsdecode(names).split("\0"):
         path = root / name

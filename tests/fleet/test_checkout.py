@@ -28,15 +28,20 @@ def test_the_files_of_submodules_go_along(tmp_path: Path, monkeypatch: pytest.Mo
         git(folder, "commit", "-q", "-m", "first")
     git(own, "submodule", "--quiet", "add", str(library), "vendor")
     (own / "untracked.py").write_text("own")
+    index = own / ".git" / "modules" / "vendor" / "index"
     group = execnet.Group()
     try:
-        place = bring(group.makegateway(f"popen//env:HOME={tmp_path}"), own)
+        for is_damaged in (False, True):  # then git names no file that it tracks
+            if is_damaged:
+                index.write_text("damaged")
+            place = bring(group.makegateway(f"popen//env:HOME={tmp_path}"), own)
+            there = Path(place) / CHECKOUT
+            assert (there / "vendor" / "tracked.py").read_text() == "library"
+            assert (there / "tracked.py").read_text() == "own"
+            assert (there / "untracked.py").read_text() == "own"
+            assert not (there / ".git").exists()
     finally:
         group.terminate(10.0)
-    there = Path(place) / CHECKOUT
-    assert (there / "vendor" / "tracked.py").read_text() == "library"
-    assert (there / "tracked.py").read_text() == (there / "untracked.py").read_text() == "own"
-    assert not (there / ".git").exists()
 
 
 def git(folder: Path, *words: str) -> None:
