@@ -19,7 +19,14 @@ from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.entry import Entry, Variant, variant_name
 from ipubench.plugins.benchmarks_yml.figures import word_read
-from ipubench.plugins.benchmarks_yml.metrics import ORDER, SKIPS, VALUE
+from ipubench.plugins.benchmarks_yml.metrics import (
+    DERIVED,
+    LATENCY,
+    ORDER,
+    SKIPS,
+    THROUGHPUT,
+    VALUE,
+)
 from ipubench.plugins.command_line.set_option import convert
 from ipubench.plugins.selection.expand import case_of
 
@@ -45,7 +52,7 @@ class SpecConfig(CaseConfig):
     )
     environment: Tuple[Tuple[str, str], ...] = option((), "variables of its own")
     metrics: Tuple[Tuple[str, str, int, str], ...] = option(
-        (), "name, regular expression, skip, reduction"
+        (), "name, regular expression or what it is derived from, skip, reduction"
     )
     ipus_in_name: int = option(1, "N of podN")
     skip_by: str = option(
@@ -145,7 +152,15 @@ def _config(entry: Entry, variant: Mapping[str, str], device: str) -> SpecConfig
         command=template.fill(entry.command, variant),
         parameters=tuple(variant.items()),
         environment=tuple(sorted(entry.environment.items())),
-        metrics=tuple((m.name, m.regexp, m.skip, m.reduction) for m in entry.metrics),
+        metrics=tuple(
+            [(m.name, m.regexp, m.skip, m.reduction) for m in entry.metrics]
+            # What the case's rate and latency are made of is a part of the case.
+            + [
+                (name, entry.derived[name].text, 0, DERIVED)
+                for name in (THROUGHPUT, LATENCY)
+                if name in entry.derived
+            ]
+        ),
         ipus_in_name=entry.ipus,
         allow_wandb=entry.allow_wandb,
         timeout=entry.timeout or 0.0,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 import warnings
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple, Type
 
 LONGEST = 500  # characters
+#: A name as the original runner writes it, which fills in its value.
+BRACED = re.compile(r"\{([A-Za-z_]\w*)\}")
 FORM = "numbers, names, + - * / // % **, brackets, abs, min, max, round, int and float"
 
 
@@ -58,7 +61,7 @@ class Expression:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                tree = ast.parse(self.text, mode="eval")
+                tree = ast.parse(BRACED.sub(r"(\1)", self.text), mode="eval")
             self._body = tree.body
             #: What it reads.
             self.names: FrozenSet[str] = frozenset(_names(self._body))

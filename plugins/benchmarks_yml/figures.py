@@ -10,7 +10,7 @@ from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.case.yaml_reader import Fields, Value
 from ipubench.plugins.benchmarks_yml.entry import ROW, Variant
-from ipubench.plugins.benchmarks_yml.expression import Expression
+from ipubench.plugins.benchmarks_yml.expression import BRACED, Expression
 from ipubench.plugins.benchmarks_yml.metrics import REDUCTIONS, Metric
 
 
@@ -82,7 +82,9 @@ def derived_of(
             if name in others:
                 raise fields.error(lines[name], f"{what}: a {kind} has this name")
         inner = fields.keys(value, what, ("expr", "reduction_type"))
-        _reduction(fields, inner, what)
+        if "reduction_type" in inner:
+            # The original's name for the result, such as p99: nothing is reduced.
+            fields.scalar(inner["reduction_type"], f"{what}: reduction_type")
         if "expr" not in inner:
             raise fields.error(value.line, f"{what} needs an expr")
         text, line = fields.scalar(inner["expr"], f"{what}: expr"), inner["expr"].line
@@ -105,12 +107,13 @@ def derived_of(
 def word_read(expression: Expression, variant: Variant, metrics: Sequence[str]) -> str:
     """Return which parameter of a variant an expression reads though it is no number, or ''."""
     for name in sorted(expression.names - set(metrics)):
-        if name in variant and not _is_number(variant[name]):
+        if name in variant and not is_number(variant[name]):
             return f"{name} is {shortened(variant[name])}, which is no number"
     return ""
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Tell whether a text is a finite number."""
     try:
         return math.isfinite(float(text))
     except ValueError:
@@ -139,7 +142,7 @@ def _in_order(
 def output_of(
     fields: Fields, found: Mapping[str, Value], figures: Sequence[str]
 ) -> List[Tuple[int, str, str]]:
-    """Return (line, title, name) of each column. Raises YamlError.
+    """Return (line, title, name) of each column; a name may be a number. Raises YamlError.
 
     ``figures`` are the metrics and derived values of the entry. What a name stands for is not
     looked at: a shared block may name what only some of its entries have.
@@ -154,6 +157,8 @@ def output_of(
     columns: List[Tuple[int, str, str]] = []
     for pair in pairs:
         title, name = (fields.scalar(part, "a pair of output") for part in pair.data)
+        braced = BRACED.fullmatch(name)
+        name = braced.group(1) if braced else name
         problem = _problem_of(title, name, [known for _, known, _ in columns], figures)
         if problem:
             raise fields.error(pair.line, f"output: {problem}; write another title")
@@ -177,7 +182,7 @@ def unknown_column(
 ) -> None:
     """Raise YamlError for a column of what no entry of the file has."""
     for line, _, name in columns:
-        if name not in known:
+        if name not in known and not is_number(name):
             raise fields.error(
                 line,
                 f"output: no entry has a metric, parameter or derived value {shortened(name)}"

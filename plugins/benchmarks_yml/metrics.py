@@ -12,6 +12,8 @@ from ipubench.plugins.record.text import counted
 
 REDUCTIONS = ("mean", "final", "min", "value")
 THROUGHPUT, LATENCY = "throughput", "latency"
+#: In place of a reduction, of a throughput or latency that is no metric.
+DERIVED = "derived"
 #: How ``skip`` drops values: the first ones, or as the original runner, which sorts them before.
 ORDER, VALUE = "order", "value"
 SKIPS = (ORDER, VALUE)

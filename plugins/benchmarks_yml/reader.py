@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ipubench.fixtures.case import yaml_reader
 from ipubench.fixtures.case.errors import shortened
@@ -36,10 +36,12 @@ def read_entries(path: Path, name: str) -> List[Entry]:
 def entries_of(root: Value, name: str, folder: Path) -> List[Entry]:
     """Return the benchmarks of a document, whose paths begin in ``folder``. Raises YamlError."""
     reader = _Reader(Fields(name), folder)
+    given = reader.fields.mapping(root, "a benchmarks.yml")
+    blocks = _merged_blocks(root)
     entries = [
         reader.entry(key, root.lines[key], value)
-        for key, value in reader.fields.mapping(root, "a benchmarks.yml").items()
-        if SHARED not in key
+        for key, value in given.items()
+        if SHARED not in key and key not in blocks
     ]
     if not entries:
         raise YamlError(
@@ -55,6 +57,21 @@ def entries_of(root: Value, name: str, folder: Path) -> List[Entry]:
     shown = [known for entry in entries for known in (*entry.figures, *entry.variants[0])]
     figures.unknown_column(reader.fields, reader.columns, shown)
     return entries
+
+
+def _merged_blocks(root: Value) -> Set[str]:
+    """Return the names of what runs nothing itself and what entries below it merge."""
+    blocks = {key: value for key, value in root.data.items() if isinstance(value.data, dict)}
+    own: Dict[str, Set[int]] = {}
+    merged: Set[int] = set()
+    for key, block in blocks.items():
+        # What is merged stands above, and is one value wherever it is merged.
+        ours = {name for name, line in block.lines.items() if line >= root.lines[key]}
+        own[key] = {id(block.data[name]) for name in ours}
+        merged |= {id(value) for name, value in block.data.items() if name not in ours}
+    return {
+        key for key in own if not {"cmd", "notebook"} & set(blocks[key].data) and own[key] & merged
+    }
 
 
 class _Reader:

@@ -13,6 +13,7 @@ from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
 from ipubench.plugins.benchmarks_yml.command import Ran
 from ipubench.plugins.benchmarks_yml.entry import ROW, Entry
+from ipubench.plugins.benchmarks_yml.figures import is_number
 from ipubench.plugins.benchmarks_yml.metrics import (
     LATENCY,
     THROUGHPUT,
@@ -60,6 +61,8 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
             figures[metric.name] = mean(kept[metric.name])
         except OverflowError:
             raise MetricError(f"{metric.name}: the values that matched have no mean") from None
+    derived = _derived(entry, config, figures)
+    kept.update({name: [derived[name]] for name in (THROUGHPUT, LATENCY) if name in derived})
     rounds, unit = _rounds(entry, kept, ran)
     latencies, source = rounds, "seconds of one of what the throughput counts"
     if LATENCY in kept:
@@ -72,7 +75,7 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
         latencies,
         figures,
         values,
-        _derived(entry, config, figures),
+        derived,
         copies,
     )
 
@@ -80,11 +83,12 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
 def _rounds(entry: Entry, kept: Dict[str, List[float]], ran: Ran) -> Tuple[List[float], str]:
     """Return the seconds that the gate compares, and the plural of what each is the time of."""
     for name in (THROUGHPUT, LATENCY):
+        found = "was derived" if name in entry.derived else "matched"
         for value in kept.get(name, ()):
             if value <= 0:
-                raise MetricError(f"{name}: {value} matched, and it is above zero")
+                raise MetricError(f"{name}: {value} {found}, and it is above zero")
             if not LEAST <= value <= MOST:
-                raise MetricError(f"{name}: {value} matched, which no {name} can be")
+                raise MetricError(f"{name}: {value} {found}, which no {name} can be")
     if THROUGHPUT in kept:
         return [1 / value for value in kept[THROUGHPUT]], entry.unit
     if LATENCY in kept:
@@ -115,7 +119,7 @@ def columns(entry: Entry, config: SpecConfig, results: CommandResults) -> List[T
     wanted: Sequence[Tuple[str, str]] = entry.output or [
         (name, name) for name in [*results.figures, *results.derived]
     ]
-    return [(title, known.get(name)) for title, name in wanted]
+    return [(title, known.get(name, name if is_number(name) else None)) for title, name in wanted]
 
 
 def described(metric: Metric, results: CommandResults) -> Dict[str, Any]:
