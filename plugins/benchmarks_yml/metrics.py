@@ -104,15 +104,14 @@ def mean(values: Sequence[float]) -> float:
 
 
 def search(metrics: Iterable[Metric], streams: Iterable[Path]) -> Dict[str, List[str]]:
-    """Return metric -> every match of every line, stream after stream."""
-    patterns = {metric.name: re.compile(metric.regexp) for metric in metrics}
+    """Return metric -> every match, stream after stream; a match may hold ends of lines."""
+    patterns = {metric.name: re.compile(metric.regexp, re.MULTILINE) for metric in metrics}
     found: Dict[str, List[str]] = {name: [] for name in patterns}
     for stream in streams:
         # Carriage returns of progress bars end lines too.
-        with stream.open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                for name, pattern in patterns.items():
-                    found[name] += pattern.findall(line.rstrip("\n"))
+        text = stream.read_text(encoding="utf-8", errors="replace")
+        for name, pattern in patterns.items():
+            found[name] += pattern.findall(text)
     return found
 
 
@@ -126,20 +125,15 @@ def unit_counted(titles: Sequence[str], regexps: Sequence[str]) -> str:
 def seconds_of(titles: Sequence[str], regexps: Sequence[str]) -> float:
     """Return the seconds of one unit of a time: of a millisecond where nobody says another one.
 
-    A title says it in its brackets or else anywhere; a regular expression after its group, or else
-    as the last word before it.
+    The brackets of a title come first, then what a regular expression has after its group, which
+    the command prints, then the rest of a title, and the last word before the group.
     """
-    for title in titles:
-        words = [word for inner in BRACKETS.findall(title) for word in _times(inner)]
-        words += _times(title)
-        if words:
-            return SECONDS[words[0]]
-    for regexp in regexps:
-        before, after = _sides(regexp)
-        words = [*_times(after), *reversed(_times(before))]
-        if words:
-            return SECONDS[words[0]]
-    return MILLISECOND
+    sides = list(map(_sides, regexps))
+    texts = [inner for title in titles for inner in BRACKETS.findall(title)]
+    texts += [after for _, after in sides]
+    words = [word for text in (*texts, *titles) for word in _times(text)]
+    words += [word for before, _ in sides for word in reversed(_times(before))]
+    return SECONDS[words[0]] if words else MILLISECOND
 
 
 def _times(text: str) -> List[str]:

@@ -169,7 +169,7 @@ def test_reductions_and_both_ways_to_skip() -> None:
         assert Metric("a", "x", 2, reduction).kept(values, "order") == [figure]
 
 
-def test_what_matches_is_of_both_streams_line_by_line(tmp_path: Path) -> None:
+def test_what_matches_is_of_both_streams(tmp_path: Path) -> None:
     out, err = tmp_path / "out", tmp_path / "err"
     out.write_bytes(b"rate: 1 rate: 2\r\nbar 1%\rrate: 3\nbad \xff rate: 4\n")
     err.write_bytes(b"rate: 5\n")
@@ -207,7 +207,8 @@ def test_what_matches_is_of_both_streams_line_by_line(tmp_path: Path) -> None:
         ([], "took (.*?) (?:micro)?seconds", 1e-3),
         (["latency (us)"], "took (.*?) s", 1e-6),
         (["images/sec of s [ns]"], "took (.*?) s", 1e-9),
-        (["latency s"], "took (.*?) ms", 1),
+        (["latency s"], "took (.*?) ms", 1e-3),
+        (["latency s"], "ms: (.*?), bytes", 1),
         (["samples/sec"], "took (.*?) us", 1e-6),
         (["latency"], "(.*)", 1e-3),
     ],

@@ -99,6 +99,16 @@ def test_a_derived_throughput_is_the_rate_of_the_case(tmp_path: Path) -> None:
         results("vae_train_synth_pod4", output.replace("10\n", "-10\n"), tmp_path)
 
 
+def test_a_match_may_hold_the_ends_of_lines(tmp_path: Path) -> None:
+    found = results("vae_train_synth_pod4", "rate\n 7\nrate 8\n| Time taken: 5", tmp_path)
+    assert found.values["rate"] == [7.0, 8.0]
+    assert found.values["time_per_iters"] == [5.0]
+
+
+def test_what_the_command_prints_behind_a_time_is_its_unit() -> None:
+    assert ENTRIES["detection_infer_gen_pod4"].latency_seconds == 1e-3
+
+
 def test_braces_hold_one_name() -> None:
     assert Expression("{a} * 2 - {b}").value({"a": 3.0, "b": 1.0}) == 5.0
     assert Expression("{a} / {b}").names == {"a", "b"}

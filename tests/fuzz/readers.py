@@ -379,6 +379,7 @@ TRUSTED: Dict[str, str] = {
     "plugins/baseline/collected.py": "the list that our own child wrote",
     "plugins/baseline/format.py": "our own schema",
     "plugins/benchmarks_yml/command.py": "the user's own list of requirements",
+    "plugins/benchmarks_yml/metrics.py": "what the user's own command printed",
     "plugins/command_line/set_option.py": "our own table",
     "plugins/compare/operations.py": "traces that this run wrote",
     "plugins/fleet/connection.py": "what a member that we started says; ssh has let us in there",
