@@ -217,8 +217,8 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
 
 
 def anchor_of(trend: Trend) -> str:
-    """Return the name of a trend on its case's page: machine and configuration."""
-    return slug(json.dumps([trend.key.fingerprint, trend.key.config_hash]))[-8:]
+    """Return the name of a trend on its case's page: machine, configuration and unit."""
+    return slug(json.dumps([trend.key.fingerprint, trend.key.config_hash, trend.unit]))[-8:]
 
 
 def _told(change: Optional[float]) -> Dict[str, str]:

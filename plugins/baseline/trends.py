@@ -49,7 +49,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True)
 class Trend:
-    """The runs of one case in one configuration on one machine, oldest first."""
+    """The runs of one case in one configuration and unit on one machine, oldest first."""
 
     key: Key
     unit: str
@@ -61,16 +61,16 @@ class Trend:
 
 
 def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
-    """Return the trends, by machine and case; equal configuration and device form one."""
-    groups: Dict[Key, List[Benchmark]] = {}
+    """Return the trends, by machine and case; equal configuration, device and unit form one."""
+    groups: Dict[Tuple[Key, str], List[Benchmark]] = {}
     for benchmark in benchmarks:
-        groups.setdefault(key_of(benchmark), []).append(benchmark)
+        unit = record_of(benchmark)["throughput"]["unit"]
+        groups.setdefault((key_of(benchmark), unit), []).append(benchmark)
     found = []
-    for key, runs in groups.items():
+    for (key, unit), runs in groups.items():
         runs.sort(key=lambda run: str(record_of(run)["time"]))
-        unit = record_of(runs[-1])["throughput"]["unit"]
         found.append(Trend(key, unit, tuple(map(_point, runs))))
-    return sorted(found, key=lambda trend: (trend.key.fingerprint, trend.key))
+    return sorted(found, key=lambda trend: (trend.key.fingerprint, trend.key, trend.unit))
 
 
 def short_revision(revision: Optional[str]) -> str:

@@ -14,8 +14,10 @@ import pytest
 from ipubench.plugins.baseline import history
 from ipubench.plugins.baseline import site as site_module
 from ipubench.plugins.baseline.__main__ import main
-from ipubench.plugins.baseline.site import file_of
+from ipubench.plugins.baseline.site import anchor_of, file_of
 from ipubench.plugins.baseline.store import save
+from ipubench.plugins.baseline.trends import trends_of
+from ipubench.plugins.record.record import record_of
 from tests.support.baselines import A, Shell, document, entry
 from tests.support.browser import Browser, chromium
 from tests.support.harness import Project
@@ -92,6 +94,14 @@ def test_an_identifier_with_colons_or_brackets_is_a_name_like_any_other(shell: S
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
     (row,) = data["rows"]
     assert (row["function"], row["name"]) == ("bench_x", "std::sort[int]")
+
+
+def test_runs_in_another_unit_are_a_trend_of_their_own() -> None:
+    runs = [entry(time=f"2026-01-0{day}T00:00:00Z") for day in (1, 2, 3)]
+    record_of(runs[1])["throughput"]["unit"] = "batches/s"
+    found = trends_of(runs)
+    assert [(one.unit, len(one.points)) for one in found] == [("batches/s", 1), ("items/s", 2)]
+    assert len(set(map(anchor_of, found))) == 2
 
 
 def test_no_name_becomes_markup(site: Path) -> None:
