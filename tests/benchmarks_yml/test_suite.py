@@ -114,6 +114,12 @@ def collected(outcome: Outcome) -> List[str]:
     return [line for line in outcome.lines if re.fullmatch(r"\S+::\S+", line)]
 
 
+def test_entries_are_cases_whatever_functions_the_project_collects(specs: Specs) -> None:
+    words = ("--collect-only", "-q", "-k", "plain", "-o", "python_functions=test_*")
+    outcome = specs.run(*words).assert_code(0)
+    assert collected(outcome) == ["vision/benchmarks.yml::bench_spec[plain_gen]"]
+
+
 def test_entries_are_cases_whose_identifiers_begin_with_the_file(specs: Specs) -> None:
     outcome = specs.run("--collect-only", "-q", "-k", "net or notebook").assert_code(0)
     assert collected(outcome) == [
