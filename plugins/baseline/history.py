@@ -175,8 +175,12 @@ def history(args: Namespace) -> int:
         print(note, file=sys.stderr)
     found = trends_of(kept.benchmarks)
     if not found:
-        what = f"no case with {part!r} in its name" if part else "nothing"
-        raise BaselineError(f"{folder} holds {what}; runs with --history are kept there")
+        if part:
+            raise BaselineError(
+                f"{folder} holds no case with {part!r} in its name in the last {args.last} runs of "
+                "each machine; --last=N looks at more"
+            )
+        raise BaselineError(f"{folder} holds nothing; runs with --history are kept there")
     marked = with_changes(found)
     if args.json:
         print_json([as_dict(trend, changes) for trend, changes in marked])

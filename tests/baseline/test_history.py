@@ -325,6 +325,11 @@ def test_a_folder_of_the_history_that_cannot_be_read_is_named(
 
 def test_a_history_without_the_case_is_one_message(kept: Shell) -> None:
     kept("history", "zzz").assert_code(4).line("holds no case with 'zzz' in its name")
+    # One that older runs have is not said to be in none.
+    old = entry("old", time="2026-01-01T00:00:00Z")
+    save(kept.folder / history.FOLDER / "machine" / "20260101T000000Z-x.json", document(old))
+    none = kept("history", "x[old]", "--last=2").assert_code(4)
+    none.line("in the last 2 runs of each machine; --last=N looks at more")
     kept("history", "--last=0").assert_code(4).line("'0' is not a whole number from 1 up")
 
 
