@@ -31,6 +31,7 @@ from ipubench.plugins.baseline.trends import (
     Trend,
     as_dict,
     level_changes,
+    names_of_cases,
     short_revision,
     trends_of,
 )
@@ -39,7 +40,6 @@ from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import (
     cut_middle,
-    name_of_test,
     percent,
     short_number,
     table,
@@ -203,6 +203,7 @@ def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[int]]]:
 def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[str]:
     """Yield one line per trend, by machine: its level now, and when it last moved."""
     machines: Dict[str, List[Tuple[Trend, Sequence[int]]]] = {}
+    names = names_of_cases([trend for trend, _ in trends])
     for trend, changes in trends:
         machines.setdefault(trend.key.fingerprint, []).append((trend, changes))
     for machine, entries in machines.items():
@@ -216,7 +217,7 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
                 point = trend.points[start]
                 change = percent(level_changes(trend, changes)[start], sign=True)
                 last = f"{change} at {point.revision or when(point.time)}"
-            name = "  " + name_of_test(trend.key.nodeid)
+            name = "  " + names[trend.key.nodeid]
             runs = str(len(trend.points))
             rows.append((name, runs, short_number(level), trend.unit, last))
         yield from table(rows, terminal_width())

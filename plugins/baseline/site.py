@@ -12,14 +12,14 @@ import dataclasses
 import json
 import sys
 from argparse import Namespace
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import FOLDER, read, slug, with_changes
 from ipubench.plugins.baseline.show import HASH_LENGTH, when
-from ipubench.plugins.baseline.trends import Trend, level_changes, levels, trends_of
+from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names_of_cases, trends_of
 from ipubench.plugins.record.text import counted, name_of_test, number_text, percent
 from ipubench.plugins.web.templates import plotly_is_there, plotly_script, render, script
 
@@ -100,10 +100,11 @@ def file_of(nodeid: str) -> str:
 
 
 def _index(found: Sequence[Marked], runs: int, commits: str) -> str:
-    rows = [_row(trend, changes) for trend, changes in found]
+    names = names_of_cases([trend for trend, _ in found])
+    rows = [_row(trend, changes, names) for trend, changes in found]
     machines = sorted({row["machine"] for row in rows})
     newest = max(point.time for trend, _ in found for point in trend.points)
-    events = sorted(_events(found, commits), key=lambda event: event["time"], reverse=True)
+    events = sorted(_events(found, commits, names), key=lambda event: event["time"], reverse=True)
     facts = {
         "machines": str(len(machines)),
         "cases": str(len({row["id"] for row in rows})),
@@ -127,7 +128,7 @@ def _index(found: Sequence[Marked], runs: int, commits: str) -> str:
     return render("site.html", values)
 
 
-def _row(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:
+def _row(trend: Trend, changes: Sequence[int], names: Mapping[str, str]) -> Dict[str, Any]:
     """Return a trend's line on the front page."""
     function, name = _names(trend.key.nodeid)
     change = level_changes(trend, changes)[changes[-1]] if changes else None
@@ -136,6 +137,7 @@ def _row(trend: Trend, changes: Sequence[int]) -> Dict[str, Any]:
     return {
         "id": trend.key.nodeid,
         "function": function,
+        "where": _where(names[trend.key.nodeid]),
         "name": name,
         "file": file_of(trend.key.nodeid),
         "anchor": anchor_of(trend),
@@ -162,12 +164,14 @@ def _filtered(row: Dict[str, Any]) -> Dict[str, Any]:
     return {key: row[key] for key in ("id", "function", "name", "machine", "kind")}
 
 
-def _events(found: Sequence[Marked], commits: str) -> Iterator[Dict[str, Any]]:
+def _events(
+    found: Sequence[Marked], commits: str, names: Mapping[str, str]
+) -> Iterator[Dict[str, Any]]:
     """Yield what happened: changes of level, and slow-downs that somebody accepted."""
     for trend, changes in found:
-        function, name = _names(trend.key.nodeid)
+        _, name = _names(trend.key.nodeid)
         common = {
-            "case": f"{function} {name}",
+            "case": f"{_where(names[trend.key.nodeid])} {name}",
             "link": f"{file_of(trend.key.nodeid)}#{anchor_of(trend)}",
             "machine": trend.key.fingerprint,
         }
@@ -188,7 +192,7 @@ def _events(found: Sequence[Marked], commits: str) -> Iterator[Dict[str, Any]]:
 
 
 def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
-    function, name = _names(nodeid)
+    _, name = _names(nodeid)
     trends = []
     for trend, changes in ours:
         marks = level_changes(trend, changes)
@@ -213,7 +217,7 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
                 "levels": levels(trend, changes),
             }
         )
-    return render("case.html", {"function": function, "name": name, "trends": trends})
+    return render("case.html", {"where": _where(nodeid), "name": name, "trends": trends})
 
 
 def anchor_of(trend: Trend) -> str:
@@ -232,6 +236,11 @@ def _names(nodeid: str) -> Tuple[str, str]:
     """Return the function and the name of a case."""
     function, _, rest = name_of_test(nodeid).partition("[")
     return function, rest[:-1] or function
+
+
+def _where(name: str) -> str:
+    """Return what stands before the name of a case: its function, and its file where it is said."""
+    return name.partition("[")[0]
 
 
 def _interval(low: Optional[float], high: Optional[float]) -> str:

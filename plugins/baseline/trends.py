@@ -12,10 +12,11 @@ import math
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.entries import Benchmark, Key, key_of
+from ipubench.plugins.baseline.entries import Benchmark, Key, function_of, key_of, short_names
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import processes_of, record_of
 from ipubench.plugins.record.statistics import median
+from ipubench.plugins.record.text import name_of_test
 
 REVISION = re.compile("([0-9a-f]+)((?:-dirty)?)")
 REVISION_LENGTH = 7
@@ -71,6 +72,12 @@ def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
         runs.sort(key=lambda run: str(record_of(run)["time"]))
         found.append(Trend(key, unit, tuple(map(_point, runs))))
     return sorted(found, key=lambda trend: (trend.key.fingerprint, trend.key, trend.unit))
+
+
+def names_of_cases(trends: Sequence[Trend]) -> Dict[str, str]:
+    """Return what to call each case: its test, or its node id where two files have such a test."""
+    nodeids = list(dict.fromkeys(trend.key.nodeid for trend in trends))
+    return dict(zip(nodeids, short_names((name_of_test(n), function_of(n), n) for n in nodeids)))
 
 
 def short_revision(revision: Optional[str]) -> str:

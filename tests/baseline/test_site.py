@@ -104,6 +104,20 @@ def test_runs_in_another_unit_are_a_trend_of_their_own() -> None:
     assert len(set(map(anchor_of, found))) == 2
 
 
+def test_cases_of_one_name_in_two_files_are_told_apart(shell: Shell) -> None:
+    runs = [entry("a"), entry("a"), entry("b")]
+    runs[1]["fullname"] = A.replace("bench_x.py", "other.py")
+    save(shell.folder / history.FOLDER / "machine" / "20260201T000000Z-x.json", document(*runs))
+    shown = shell("history").assert_code(0)
+    assert [line.split()[0] for line in shown.lines[2:5]] == [A, "bench_x[b]", runs[1]["fullname"]]
+    shell("site", "pages").assert_code(0)
+    text = (shell.folder / "pages" / "index.html").read_text(encoding="utf-8")
+    found = re.findall("<small>([^<]*) · configuration", text)
+    assert found == ["bench_x.py::bench_x", "bench_x", "other.py::bench_x"]
+    page = (shell.folder / "pages" / file_of(runs[1]["fullname"])).read_text(encoding="utf-8")
+    assert "<p>other.py::bench_x</p>" in page
+
+
 def test_no_name_becomes_markup(site: Path) -> None:
     for path in site.glob("*.html"):
         assert "<img" not in path.read_text(encoding="utf-8")
