@@ -22,6 +22,7 @@ from ipubench.plugins.benchmarks_yml.figures import word_read
 from ipubench.plugins.benchmarks_yml.metrics import (
     DERIVED,
     LATENCY,
+    MILLISECOND,
     ORDER,
     SKIPS,
     THROUGHPUT,
@@ -53,6 +54,9 @@ class SpecConfig(CaseConfig):
     environment: Tuple[Tuple[str, str], ...] = option((), "variables of its own")
     metrics: Tuple[Tuple[str, str, int, str], ...] = option(
         (), "name, regular expression or what it is derived from, skip, reduction"
+    )
+    latency_seconds: float = option(
+        MILLISECOND, "seconds of one unit of the latency that the command prints", later=True
     )
     ipus_in_name: int = option(1, "N of podN")
     skip_by: str = option(
@@ -161,6 +165,7 @@ def _config(entry: Entry, variant: Mapping[str, str], device: str) -> SpecConfig
                 if name in entry.derived
             ]
         ),
+        latency_seconds=entry.latency_seconds,
         ipus_in_name=entry.ipus,
         allow_wandb=entry.allow_wandb,
         timeout=entry.timeout or 0.0,

@@ -63,10 +63,10 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
             raise MetricError(f"{metric.name}: the values that matched have no mean") from None
     derived = _derived(entry, config, figures)
     kept.update({name: [derived[name]] for name in (THROUGHPUT, LATENCY) if name in derived})
-    rounds, unit = _rounds(entry, kept, ran)
+    rounds, unit = _rounds(entry, config, kept, ran)
     latencies, source = rounds, "seconds of one of what the throughput counts"
     if LATENCY in kept:
-        latencies = [value * entry.latency_seconds for value in kept[LATENCY]]
+        latencies = [value * config.latency_seconds for value in kept[LATENCY]]
         source = "the command"
     return CommandResults(
         rounds,
@@ -80,7 +80,9 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
     )
 
 
-def _rounds(entry: Entry, kept: Dict[str, List[float]], ran: Ran) -> Tuple[List[float], str]:
+def _rounds(
+    entry: Entry, config: SpecConfig, kept: Dict[str, List[float]], ran: Ran
+) -> Tuple[List[float], str]:
     """Return the seconds that the gate compares, and the plural of what each is the time of."""
     for name in (THROUGHPUT, LATENCY):
         found = "was derived" if name in entry.derived else "matched"
@@ -92,7 +94,7 @@ def _rounds(entry: Entry, kept: Dict[str, List[float]], ran: Ran) -> Tuple[List[
     if THROUGHPUT in kept:
         return [1 / value for value in kept[THROUGHPUT]], entry.unit
     if LATENCY in kept:
-        return [value * entry.latency_seconds for value in kept[LATENCY]], "calls"
+        return [value * config.latency_seconds for value in kept[LATENCY]], "calls"
     return [ran.seconds], "runs"
 
 

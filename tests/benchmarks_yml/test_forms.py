@@ -10,6 +10,7 @@ from typing import Dict, List
 
 import pytest
 
+from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.yaml_reader import parse
 from ipubench.fixtures.machine.process import ServerProcess
 from ipubench.plugins.benchmarks_yml import template
@@ -215,6 +216,19 @@ def test_what_matches_is_of_both_streams(tmp_path: Path) -> None:
 )
 def test_the_unit_of_a_time(titles: List[str], regexp: str, seconds: float) -> None:
     assert seconds_of(titles, [regexp]) == seconds
+
+
+def test_a_latency_in_another_unit_is_another_configuration(tmp_path: Path) -> None:
+    def digest(unit: str) -> str:
+        text = (
+            f"a: {{cmd: x, data: {{latency: {{regexp: 'l (.*)'}}}}, output: [[{unit}, latency]]}}"
+        )
+        (entry,) = entries_of(parse(text, "f"), "f", tmp_path)
+        (case,) = cases_of(entry, Wanted({}, "cpu"))
+        return config_hash(case.config, case.overrides)
+
+    assert digest("l(ms)") == digest("time")  # of which nothing is said
+    assert digest("l(us)") != digest("l(ms)")
 
 
 def test_values_beyond_what_a_float_can_hold_are_refused(tmp_path: Path) -> None:
