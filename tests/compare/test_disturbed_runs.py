@@ -72,8 +72,7 @@ FakeDevice.look = lambda self: lambda: 0.5 * next(states)
 
 def test_a_machine_that_changes_its_state_is_no_other_programs_doing(stored: Project) -> None:
     """One of three rounds finds another state, and no program took anything."""
-    with (stored.folder / "conftest.py").open("a") as conftest:
-        conftest.write(CHANGING)
+    stored.add_to_conftest(CHANGING)
     outcome = stored.run(*GATE, "--budget=0.01").assert_code(0)
     outcome.line("1 inconclusive")
     outcome.line("fresh process 3: 4,000 items/s, on a machine that changed its state")

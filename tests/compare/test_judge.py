@@ -115,8 +115,7 @@ def pytest_runtest_call(item):
 
 def test_the_cases_that_are_still_to_come_share_the_gates_time(project: Project) -> None:
     """A case that failed leaves its share to the others; what a resumed run has done has none."""
-    with (project.folder / "conftest.py").open("a") as conftest:
-        conftest.write(SHARES)
+    project.add_to_conftest(SHARES)
     path = project.folder / "bench_fake.py"
     source = path.read_text()
     broken = 'config.name == "alpha" and config.data == "generated"'

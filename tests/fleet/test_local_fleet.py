@@ -281,9 +281,7 @@ def test_mistakes_end_in_one_message(project: Project, words: Any, message: str)
 
 
 def test_a_plugin_that_fails_on_a_host_is_named_with_its_error(project: Project) -> None:
-    conftest = project.folder / "conftest.py"
-    conftest.write_text(
-        f"{conftest.read_text()}\n\n"
+    project.add_to_conftest(
         "def pytest_configure(config):\n"
         "    if hasattr(config, 'workerinput'):\n"
         "        config.workerinput['what no host has']\n"

@@ -64,8 +64,7 @@ def test_what_the_machine_has_not_fails_one_case(project: Project) -> None:
         "memory.available = lambda: 0\n"
         "memory.UNUSED = 256 << 20\n"
     )
-    with (project.folder / "conftest.py").open("a") as conftest:
-        conftest.write(small)
+    project.add_to_conftest(small)
     outcome = project.run("-k", "beta-synthetic", "--set=trouble=greed,none").assert_code(1)
     assert "1 failed, 1 passed" in outcome.text
     text = " ".join(outcome.text.split())

@@ -345,8 +345,7 @@ def test_nothing_is_lost_where_the_temporary_folder_is_removed_while_workers_sta
         "def pytest_sessionstart(): pytest_configure(None)\n"
         "def pytest_collection_modifyitems(): pytest_configure(None)\n"
     )
-    with (project.folder / "conftest.py").open("a") as conftest:
-        conftest.write("\npytest_plugins.append('clean_up')\n")
+    project.add_to_conftest("pytest_plugins.append('clean_up')\n")
     outcome = project.run("-k", "beta", "-n", "2", env={"TMPDIR": str(folder)}).assert_code(0)
     outcome.line("2 passed")
     assert len(project.records()) == 2
@@ -373,13 +372,12 @@ def test_ordinary_tests_may_run_in_workers(project: Project) -> None:
 
 def test_a_worker_whose_run_has_ended_says_so_in_a_line(project: Project) -> None:
     """Where the controller was, its files are no more."""
-    with (project.folder / "conftest.py").open("a") as conftest:
-        conftest.write(
-            "import pytest\n"
-            "@pytest.hookimpl(trylast=True)\n"
-            "def pytest_configure_node(node):\n"
-            "    node.workerinput['ipubench']['host'] = '/proc/0/fd/1'\n"
-        )
+    project.add_to_conftest(
+        "import pytest\n"
+        "@pytest.hookimpl(trylast=True)\n"
+        "def pytest_configure_node(node):\n"
+        "    node.workerinput['ipubench']['host'] = '/proc/0/fd/1'\n"
+    )
     outcome = project.run("-k", "beta", "-n", "2")
     assert "the run that this worker belongs to has ended" in outcome.text
     assert "INTERNALERROR" not in outcome.text and "Traceback" not in outcome.text

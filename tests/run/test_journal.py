@@ -134,8 +134,7 @@ def test_a_case_that_is_left_out_last_is_none_of_the_run(
 ) -> None:
     if workers:
         pytest.importorskip("xdist", reason="pytest-xdist is not installed")
-    with (project.folder / "conftest.py").open("a") as conftest:
-        conftest.write(SHARD)
+    project.add_to_conftest(SHARD)
     outcome = project.run(*SAVE, *workers).assert_code(0)
     outcome.line("baseline with 1 case written")
     (run,) = read_run(project.journals()[-1]).runs

@@ -227,9 +227,7 @@ def test_a_run_that_is_still_going_keeps_its_journal(ended: Project, older: int)
 
 
 def test_a_journal_that_another_user_alone_can_write_is_left_to_him(ended: Project) -> None:
-    conftest = ended.folder / "conftest.py"
-    conftest.write_text(
-        f"{conftest.read_text()}\n"
+    ended.add_to_conftest(
         "from ipubench.plugins.record.files import JsonLinesFile\n\n"
         "def refused(journal):\n    raise PermissionError(13, 'Permission denied')\n\n"
         "JsonLinesFile.claim = refused\n"

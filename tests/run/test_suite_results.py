@@ -373,8 +373,7 @@ def test_a_run_that_saves_no_baseline_does_not_succeed(project: Project) -> None
     outcome = project.run(*words, "--benchmark-disable").assert_code(1)
     outcome.line("no baseline was written: no case was measured")
     hidden = "\n\ndef pytest_runtest_protocol(item):\n    return 'generated' in item.name or None\n"
-    with (project.folder / "conftest.py").open("a") as conftest:
-        conftest.write(hidden)
+    project.add_to_conftest(hidden)
     outcome = project.run(*words).assert_code(1)
     outcome.line("no baseline was written: the run ended before its last case")
 

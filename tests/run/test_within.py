@@ -144,8 +144,7 @@ def pytest_runtest_teardown(item):
 @pytest.fixture
 def slow(project: Project) -> Project:
     """A project in which only the first case of a run with ``--within`` has time."""
-    with (project.folder / "conftest.py").open("a") as conftest:
-        conftest.write(LONGER)
+    project.add_to_conftest(LONGER)
     return project
 
 

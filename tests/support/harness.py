@@ -253,6 +253,11 @@ class Project:
         environment = {**self.environment, **(env or {})}
         return run_pytest(self.folder, environment, "bench_fake.py", "--device=fake", *words)
 
+    def add_to_conftest(self, text: str) -> None:
+        """Put code at the end of the project's conftest.py."""
+        with (self.folder / "conftest.py").open("a", encoding="utf-8") as file:
+            file.write(f"\n\n{text}")
+
     def journals(self) -> List[Path]:
         """Return the journals, oldest first."""
         return journals(self.folder / "results")
