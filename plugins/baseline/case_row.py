@@ -6,6 +6,7 @@ import math
 from typing import Any, Dict, List, Optional, Tuple
 
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
+from ipubench.plugins.baseline.entries import parts_of
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
 from ipubench.plugins.record.record import (
@@ -102,11 +103,10 @@ def row_of(benchmark: Dict[str, Any], verdict: Optional[Dict[str, Any]] = None) 
     """
     record = record_of(benchmark)
     nodeid = str(benchmark["fullname"])
-    path, _, rest = nodeid.partition("::")
-    function, _, identifier = rest.partition("[")
+    path, function, identifier = parts_of(nodeid)
     config = dig(record, "config") or {}
     batch_size = config.get("batch_size", config.get("micro_batch_size"))
-    name = str(record.get("name") or identifier[:-1] or nodeid)
+    name = str(record.get("name") or identifier or nodeid)
     processes = processes_of(benchmark) if record else []
     canaries = [value for process in processes for value in process["canaries"]]
     throughput = shown_throughput(benchmark, verdict)

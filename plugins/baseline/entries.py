@@ -86,9 +86,16 @@ def names_of(places: Iterable[Place]) -> Dict[Place, str]:
     }
 
 
+def parts_of(nodeid: str) -> Tuple[str, str, str]:
+    """Return the file, the bench function and the identifier of a case."""
+    path, _, rest = nodeid.partition("::")
+    function, _, identifier = rest.partition("[")
+    return path, function, identifier[:-1]
+
+
 def function_of(nodeid: str) -> str:
     """Return the name of a case's bench function."""
-    return nodeid.partition("::")[2].partition("[")[0]
+    return parts_of(nodeid)[1]
 
 
 def short_names(cases: Iterable[Tuple[str, str, str]]) -> List[str]:

@@ -30,6 +30,7 @@ from ipubench.plugins.baseline.entries import (
     Place,
     accepting,
     as_promoted,
+    by_case,
     key_of,
     left_out,
     names_of,
@@ -194,7 +195,7 @@ class CommitMessages:
 
     def __init__(self, target: Path) -> None:
         document = store.load_document(target) if store.exists(target) else {"benchmarks": []}
-        self._entries: List[Benchmark] = document["benchmarks"]
+        self._entries = by_case(document["benchmarks"])
         self._of_file = _number(document.get("commit_info", {}).get("id"))
         self._root = suite_root()
         #: Commits of an entry and of the file -> what is accepted since.
@@ -205,9 +206,7 @@ class CommitMessages:
         """Return what is accepted of a case on a machine; '' is any. Raises BaselineError."""
         nodeid, machine = place
         entries = [
-            entry
-            for entry in self._entries
-            if entry["fullname"] == nodeid and machine in ("", place_of(entry)[1])
+            entry for entry in self._entries.get(nodeid, ()) if machine in ("", place_of(entry)[1])
         ]
         oldest = min(map(record_of, entries), key=lambda record: str(record["time"]), default={})
         commits = (_number(oldest.get("git")), self._of_file)

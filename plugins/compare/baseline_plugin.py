@@ -71,8 +71,7 @@ class Comparison:
 
     def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """Return the entry that a measured case is compared with; None where it is new."""
-        key = key_of(benchmark)
-        return find(self._by_case, key.nodeid, key.config_hash, key.fingerprint)
+        return find(self._by_case, *key_of(benchmark))
 
     def missing(self, selection: Selection, root: Path) -> List[str]:
         """Return stored cases that no longer exist, given all that were collected before ``-k``.
