@@ -37,17 +37,21 @@ class PopartKernel(GraphOptions, Kernel):
             raise ValueError("precision 16.32: PopART's layers take weights of their inputs' type")
         if self.engine != "auto":
             raise ValueError(f"engine {self.engine}: it is for a host, an IPU runs PopART")
+        if self.shards > 1 and self.mode == "inference":
+            # PopART would leave the second IPU idle, and refuse more of them
+            # (graphcore/popart, willow/src/transforms/auto_virtual_graph.cpp).
+            raise ValueError(
+                f"shards={self.shards}: inference is one operation, which is not split over IPUs: "
+                "use shards=1, or replicas for more IPUs"
+            )
         if self.pipeline and self.batches_per_step < self._stages:
             back = ", forward and back," if self._stages > self.shards else ""
             raise ValueError(
                 f"pipeline: {self._stages} stages{back} need batches_per_step of {self._stages} or "
                 "more"
             )
-        if not self.auto_sharding and self.shards > 1:
-            if self.mode == "inference":
-                raise ValueError("auto_sharding off: inference is one operation, use shards=1")
-            if self.shards > 2:
-                raise ValueError("auto_sharding off: there are two places, use shards=2")
+        if not self.auto_sharding and self.shards > 2:
+            raise ValueError("auto_sharding off: there are two places, use shards=2")
 
     @property
     def _stages(self) -> int:

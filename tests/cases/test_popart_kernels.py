@@ -73,7 +73,10 @@ def test_the_default_cases_are_the_original_programs() -> None:
         ({"convolution_options": '{"partialsType": "half"}'}, "partialsType .* needs an IPU"),
         ({"data": "real"}, "data real: kernels have none"),
         (
-            {"pipeline": True, "shards": 4, "batches_per_step": 3, "system": "ipu"},
+            {
+                **{"pipeline": True, "shards": 4, "batches_per_step": 3},
+                **{"mode": "evaluation", "system": "ipu"},
+            },
             "pipeline: 4 stages need batches_per_step of 4 or more",
         ),
         (
@@ -83,9 +86,10 @@ def test_the_default_cases_are_the_original_programs() -> None:
             },
             "pipeline: 7 stages, forward and back, need batches_per_step of 7 or more",
         ),
+        ({"shards": 2, "system": "ipu"}, "shards=2: inference is one operation"),
         (
             {"auto_sharding": False, "shards": 2, "system": "ipu"},
-            "auto_sharding off: inference is one operation",
+            "shards=2: inference is one operation",
         ),
         (
             {"auto_sharding": False, "shards": 4, "mode": "training", "system": "ipu"},
@@ -105,7 +109,7 @@ def test_what_cannot_be_is_refused(config: Any, changes: Dict[str, Any], message
         {"auto_sharding": False},
         {"recompute": True, "mode": "training"},
         {"convolution_options": '{"availableMemoryProportion": "0.2"}'},
-        {"shards": 2, "pipeline": True, "system": "ipu"},
+        {"shards": 2, "pipeline": True, "mode": "evaluation", "system": "ipu"},
         {"shards": 2, "auto_sharding": False, "mode": "evaluation", "system": "ipu"},
         {"replicas": 4, "system": "ipu"},
     ],

@@ -332,7 +332,7 @@ def test_a_pipeline_runs_on_its_shards() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "shards", "fewest"), [("inference", 2, 2), ("training", 2, 3), ("training", 4, 7)]
+    ("mode", "shards", "fewest"), [("evaluation", 2, 2), ("training", 2, 3), ("training", 4, 7)]
 )
 def test_a_pipeline_has_the_batches_that_popart_needs_to_fill_it(
     monkeypatch: pytest.MonkeyPatch, mode: str, shards: int, fewest: int
