@@ -77,6 +77,7 @@ def test_a_cpu_that_imitates_a_smaller_one_has_its_instructions(
         ("0::/own", {"own/cpu.max": "250000 100000"}, 2.5),
         ("0::/own", {"own/cpu.max": "max 100000"}, None),
         ("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "50000 100000"}, 0.5),
+        ("0::/slice/session", {"slice/cpu.max": "400000 100000"}, 4.0),
         (
             "2:cpu,cpuacct:/own",
             {

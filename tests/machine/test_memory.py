@@ -65,6 +65,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         ("0::/own/group", {"own/group": V2}, 5_000_100),
         ("0::/own/group", {"own/group": {**V2, "memory.max": "max"}}, 8_000 * 1024),
         ("0::/own/group", {"own/group": {**V2, "memory.max": "max"}, "own": V2}, 5_000_100),
+        ("0::/own/group", {"own": V2}, 5_000_100),
         ("0::/own/group", {"own/group": {**V2, "memory.current": "9500000"}}, 0),
         ("4:memory:/own\n0::/", {"memory/own": V1}, 1_000_035),
         ("4:memory:/of/the/host\n0::/", {"memory": V1}, 1_000_035),
