@@ -19,7 +19,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.imagenet.shards import ShardSet
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.data.sources import source
+from ipubench.fixtures.data.sources import named, source
 from ipubench.fixtures.data.tfds import download
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
@@ -250,6 +250,13 @@ def test_without_a_network_or_the_package(
     monkeypatch.setattr(download, "PACKAGE", "no_such_package")
     with pytest.raises(DataError, match="`pip install tensorflow-datasets .*` lets it be"):
         source(("prepared", "cifar10", "train"), str(tmp_path), {})
+
+
+def test_a_folder_that_cannot_be_looked_into(tmp_path: Path) -> None:
+    too_long = str(tmp_path / ("x" * 300))
+    with pytest.raises(DataError, match="cannot look into .*: File name too long; name a data set"):
+        source(("prepared", "cifar10", "train"), too_long, {})
+    assert named(("prepared", "cifar10", "train"), None, {"TFDS_DATA_DIR": too_long}) is None
 
 
 def test_the_folder_of_the_package_needs_no_name(tmp_path: Path) -> None:
