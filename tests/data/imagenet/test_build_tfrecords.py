@@ -229,6 +229,10 @@ def test_another_source_or_number_of_shards_is_refused(
     shutil.rmtree(other / "n00")
     assert "lists other classes" in refused(other, target, "--split=validation")
     assert contents(target) == before
+    labels = (target / "labels.txt").read_bytes()
+    (target / "labels.txt").write_bytes(b"caf\xe9\n")
+    assert "cannot read" in refused(other, target, "--split=validation")
+    (target / "labels.txt").write_bytes(labels)
     # The same classes may be added, from elsewhere, with the labels that are there.
     added = (other, target, "--split=validation", f"--labels={target / 'labels.txt'}")
     assert run(*added) == 0
@@ -250,7 +254,8 @@ def test_corrupt_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     error = capsys.readouterr().err
     assert len(error.strip().splitlines()) == 1
     assert str(cut) in error or str(text) in error
-    assert "--skip-corrupt" in error
+    assert "--skip-corrupt leaves such images out" in error
+    assert "replace the file and name another TARGET" in error
     assert run(*words, "--skip-corrupt") == 0
     out = capsys.readouterr().out
     assert "2 corrupt images were left out" in out
@@ -300,8 +305,8 @@ def test_a_target_that_cannot_be_written(
     tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert run(tree / "train", tmp_path / "file" / "target", "--split=train") == 1
-    assert "Not a directory" in capsys.readouterr().err
+    assert run(tree / "train", tmp_path / "file" / "target", "--split=train") == 4
+    assert "Not a directory; name another TARGET" in capsys.readouterr().err
 
 
 class Terminal(io.StringIO):

@@ -280,6 +280,7 @@ def test_challenge_layout_with_its_table_of_validation_classes(tmp_path: Path) -
         (["train/a/1.jpg", "val/1.jpg"], "both", r"1 images lie in it .*--validation-labels"),
         (["train/a/notes.txt"], "train", r"no image found in class folders of .*train"),
         (["1.jpg"], "train", r"has no class folders"),
+        ([os.fsdecode(b"train/\xe9/1.jpg")], "train", r"'\\udce9' of .*train has a name .* UTF-8"),
     ],
 )
 def test_sources_that_cannot_be_built(
