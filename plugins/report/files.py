@@ -87,8 +87,10 @@ def _noted(problems: List[str], name: str) -> Iterator[None]:
     """Note why a file could not be written, so that none costs the others or the run's table."""
     try:
         yield
-    except (OSError, BaselineError) as error:
+    except BaselineError as error:
         problems.append(str(error))
+    except OSError as error:
+        problems.append(f"{name} cannot be written: {error.strerror or error}")
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{last.filename}, line {last.lineno}"

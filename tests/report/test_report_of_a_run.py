@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import html
 import json
 import os
@@ -122,13 +123,18 @@ def test_a_file_that_cannot_be_made_costs_no_other(
     def broken(report: Report) -> str:
         raise KeyError("unforeseen")
 
+    def full(report: Report) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")  # as a file's write says it
+
     monkeypatch.setattr(files, "page", broken)
     monkeypatch.setattr(files, "_save", broken)
+    monkeypatch.setattr(files, "csv_with_verdicts", full)
     with pytest.raises(ReportError) as error:
         write(Report(document([benchmark("a")])), tmp_path)
     assert "is not complete: baseline.json could not be made: " in str(error.value)
     assert "report.html could not be made: KeyError('unforeseen') in " in str(error.value)
-    assert set(visible(tmp_path)) == FILES - {"report.html", "baseline.json"}
+    assert "; results.csv cannot be written: No space left on device" in str(error.value)
+    assert set(visible(tmp_path)) == FILES - {"report.html", "baseline.json", "results.csv"}
 
 
 def test_a_report_that_cannot_be_made_costs_neither_the_table_nor_the_summary(
