@@ -18,6 +18,7 @@ from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.entries import (
     Benchmark,
     complete,
+    configurations_of,
     differences,
     exit_code,
     function_of,
@@ -251,11 +252,12 @@ def diff(args: Namespace) -> int:
         print_json([difference.as_dict() for difference in found])
         return code
     rows = [("case", "before", "now", "change", "interval", "verdict")]
-    called = names_of(one.place for one in found)
-    machines = [called[one.place][len(one.nodeid) :] for one in found]
+    places = names_of(one.place for one in found)
+    which = configurations_of([one.key for one in found])
+    called = [places[one.place] + configuration for one, configuration in zip(found, which)]
     names = short_names(
-        (one.name + machine, function_of(one.nodeid), called[one.place])
-        for one, machine in zip(found, machines)
+        (one.name + full[len(one.nodeid) :], function_of(one.nodeid), full)
+        for one, full in zip(found, called)
     )
     for name, difference in zip(names, found):
         verdict = difference.verdict
@@ -276,10 +278,10 @@ def diff(args: Namespace) -> int:
     counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
     rule = "no gate" if args.gate is None else f"gate {percent(args.gate)}"
     print(f"{args.before} against {args.now} ({rule}): {counts or 'nothing to compare'}")
-    for difference in found:
+    for full, difference in zip(called, found):
         if difference.verdict.reasons:
             reasons = "; ".join(difference.verdict.reasons)
-            print(f"  {difference.verdict.kind}: {called[difference.place]}: {reasons}")
+            print(f"  {difference.verdict.kind}: {full}: {reasons}")
     if code == EXIT_NOTHING_COMPARED:
         print("  nothing was compared, so the gate says nothing (exit code 6)")
     return code

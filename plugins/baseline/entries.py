@@ -42,6 +42,7 @@ EXIT_CHANGED = 1
 #: Accepted slow-downs that an entry remembers; the history has them all.
 MOST_ACCEPTED = 20
 MOST_NAMES = 3  # in a message
+HASH_LENGTH = 8  # of a configuration, where it is shown
 
 #: A finished benchmark in pytest-benchmark's format, with our record in it.
 Benchmark = Dict[str, Any]
@@ -84,6 +85,18 @@ def names_of(places: Iterable[Place]) -> Dict[Place, str]:
         else nodeid
         for nodeid, machine in known
     }
+
+
+def configurations_of(keys: Sequence[Key]) -> List[str]:
+    """Return what follows the name of each entry: of several of a case on one machine, which it is.
+
+    Of others ''.
+    """
+    counts = collections.Counter((key.nodeid, key.fingerprint) for key in set(keys))
+    return [
+        f" {key.config_hash[:HASH_LENGTH]}" if counts[key.nodeid, key.fingerprint] > 1 else ""
+        for key in keys
+    ]
 
 
 def parts_of(nodeid: str) -> Tuple[str, str, str]:
@@ -270,15 +283,22 @@ class Difference:
     name: str
     verdict: Verdict
     machine: str = ""  # on which the case was measured; '' of one that is missing
+    config_hash: str = ""  # of its configuration, likewise
 
     @property
     def place(self) -> Place:
         """Which case it is, and on which machine."""
         return self.nodeid, self.machine
 
+    @property
+    def key(self) -> Key:
+        """Which entry it is of."""
+        return Key(self.nodeid, self.config_hash, self.machine)
+
     def as_dict(self) -> Dict[str, Any]:
         """Return JSON values."""
-        return {"case": self.nodeid, "machine": self.machine, **self.verdict.as_dict()}
+        key = {"case": self.nodeid, "machine": self.machine, "config_hash": self.config_hash}
+        return {**key, **self.verdict.as_dict()}
 
 
 def differences(
@@ -296,8 +316,9 @@ def differences(
     found = []
     for benchmark, entry in zip(now, stored):
         verdict = Verdict(NEW) if entry is None else judge(benchmark, entry, rule)
-        nodeid, machine = place_of(benchmark)
-        found.append(Difference(nodeid, record_of(benchmark)["name"], verdict, machine))
+        key = key_of(benchmark)
+        name = record_of(benchmark)["name"]
+        found.append(Difference(key.nodeid, name, verdict, key.fingerprint, key.config_hash))
     there = {benchmark["fullname"] for benchmark in now}
     lost = {b["fullname"]: record_of(b)["name"] for b in gone(before, there)}
     found += [Difference(nodeid, name, Verdict(MISSING)) for nodeid, name in lost.items()]

@@ -16,15 +16,17 @@ from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
 from ipubench.plugins.baseline.entries import (
+    HASH_LENGTH,
     Benchmark,
     Key,
+    configurations_of,
     key_of,
     left_out,
     measured,
     unproven,
 )
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.show import HASH_LENGTH, when
+from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import (
     ChangesUnavailable,
     Point,
@@ -209,7 +211,8 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
     for machine, entries in machines.items():
         yield cut_middle(f"{machine} ({len(entries)} trends)", terminal_width())
         rows: List[Tuple[str, ...]] = [("  case", "runs", "level", "unit", "last change")]
-        for trend, changes in entries:
+        which = configurations_of([trend.key for trend, _ in entries])
+        for (trend, changes), configuration in zip(entries, which):
             start = changes[-1] if changes else 0
             level = median([point.throughput for point in trend.points[start:]])
             last = "-"
@@ -217,7 +220,7 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
                 point = trend.points[start]
                 change = percent(level_changes(trend, changes)[start], sign=True)
                 last = f"{change} at {point.revision or when(point.time)}"
-            name = "  " + names[trend.key.nodeid]
+            name = f"  {names[trend.key.nodeid]}{configuration}"
             runs = str(len(trend.points))
             rows.append((name, runs, short_number(level), trend.unit, last))
         yield from table(rows, terminal_width())

@@ -5,7 +5,13 @@ from __future__ import annotations
 import textwrap
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
-from ipubench.plugins.baseline.entries import Benchmark, function_of, key_of, short_names
+from ipubench.plugins.baseline.entries import (
+    Benchmark,
+    configurations_of,
+    function_of,
+    key_of,
+    short_names,
+)
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import COMPILED, processes_of, record_of
 from ipubench.plugins.record.statistics import median
@@ -17,8 +23,6 @@ from ipubench.plugins.record.text import (
     table,
     terminal_width,
 )
-
-HASH_LENGTH = 8
 
 
 def when(time: Any) -> str:
@@ -52,9 +56,10 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
         rows: List[Tuple[str, ...]] = [
             ("  case", "throughput", "unit", "±", "processes", "measured (UTC)")
         ]
-        nodeids = [benchmark["fullname"] for benchmark in entries]
-        names = [record_of(benchmark)["name"] for benchmark in entries]
-        names = short_names(zip(names, map(function_of, nodeids), nodeids))
+        names = short_names(
+            (record_of(entry)["name"] + which, function_of(entry["fullname"]), entry["fullname"])
+            for entry, which in zip(entries, configurations_of(list(map(key_of, entries))))
+        )
         for name, benchmark in zip(names, entries):
             record, rate = record_of(benchmark), throughput_of(benchmark)
             rows.append(

@@ -16,9 +16,10 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline.commands import suite_root
+from ipubench.plugins.baseline.entries import HASH_LENGTH
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import FOLDER, read, slug, with_changes
-from ipubench.plugins.baseline.show import HASH_LENGTH, when
+from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names_of_cases, trends_of
 from ipubench.plugins.record.text import counted, name_of_test, number_text, percent
 from ipubench.plugins.web.templates import plotly_is_there, plotly_script, render, script

@@ -12,9 +12,9 @@ import pytest
 
 from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import Benchmark, key_of
-from ipubench.plugins.baseline.store import load_all
+from ipubench.plugins.baseline.store import load_all, write
 from ipubench.plugins.record.record import record_of
-from tests.support.baselines import A, B, Shell, entry, load
+from tests.support.baselines import A, B, Shell, document, entry, load
 from tests.support.harness import run_command
 
 
@@ -308,17 +308,21 @@ def other(function: str, case: Benchmark) -> Benchmark:
     return {**case, "fullname": f"{function}.py::{function}[{name}]"}
 
 
-def test_cases_of_one_name_are_told_apart_by_their_functions_and_machines(shell: Shell) -> None:
+def test_entries_of_one_name_are_told_apart(shell: Shell) -> None:
+    """By their functions, machines and configurations."""
     cases = [entry("a"), entry("a", machine="cpu/y"), entry("b"), other("bench_z", entry("b"))]
-    shell.store("main", *cases, entry("c"))
+    configurations = [entry("c", config_hash=f"{which}{8 * '0'}") for which in "de"]
+    write(shell.path("main"), document(*cases, *configurations))
     rows = shell("diff", "main", "main").assert_code(0).lines
-    names = [row.rsplit(maxsplit=8)[0] for row in rows if " not judged" in row][:5]
-    assert names == ["a on cpu/x", "a on cpu/y", "bench_x b", "c", "bench_z b"]
-    found = [(one["case"], one["machine"]) for one in shell.json("diff", "main", "main")]
-    assert found.count((A, "cpu/x")) == found.count((A, "cpu/y")) == 1
+    names = [row.rsplit(maxsplit=8)[0] for row in rows if " not judged" in row][:6]
+    shorter = ["c d0000000", "c e0000000"]
+    assert names == ["a on cpu/x", "a on cpu/y", "bench_x b", *shorter, "bench_z b"]
+    keys = ("case", "config_hash", "machine")
+    found = [tuple(one[key] for key in keys) for one in shell.json("diff", "main", "main")]
+    assert sorted(found) == sorted(map(key_of, load_all(shell.path("main"))))
     shown = shell("show", "main").assert_code(0)
-    for name in ("  bench_x b ", "  bench_z b ", "  c "):
-        shown.line(name)
+    for name in ("bench_x b", "bench_z b", *shorter):
+        shown.line(f"  {name} ")
 
 
 # export

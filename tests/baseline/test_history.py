@@ -274,9 +274,18 @@ def test_all_trends_are_shown_with_their_last_change(kept: Shell) -> None:
     assert len(kept.json("history", "--last=5")[0]["runs"]) == 5
 
 
-def test_an_identifier_with_colons_is_a_whole_name(kept: Shell) -> None:
-    save(kept.folder / history.FOLDER / "machine" / "1.json", document(entry("std::sort")))
-    kept("history", "--last=20").assert_code(0).line("  bench_x[std::sort]")
+def test_trends_are_called_by_whole_names_and_their_configurations(kept: Shell) -> None:
+    """Where identifiers have colons, and where a case has several configurations."""
+    others = entry("std::sort"), entry("b", config_hash=f"other{8 * '0'}")
+    save(kept.folder / history.FOLDER / "machine" / "1.json", document(*others))
+    outcome = kept("history", "--last=20").assert_code(0)
+    names = [line.split(" items/s")[0].rsplit(maxsplit=2)[0] for line in outcome.lines[2:]]
+    assert names == [
+        "  bench_x[a]",
+        "  bench_x[b] h",
+        "  bench_x[b] other000",
+        "  bench_x[std::sort]",
+    ]
 
 
 @pytest.mark.parametrize(
