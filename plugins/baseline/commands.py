@@ -29,7 +29,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import KINDS, RunFacts, in_time, superseded, worst_run
-from ipubench.plugins.baseline.runs import StoredRun, read_run
+from ipubench.plugins.baseline.runs import StoredRun, read_run, runs_of
 from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
 from ipubench.plugins.record.record import NAMESPACE, record_of, unnamed
 from ipubench.plugins.record.text import (
@@ -148,6 +148,8 @@ def merge(args: Namespace) -> int:
     stored = list(map(read_run, paths))
     for path, one in zip(paths, stored):
         refuse_each_host(path, one)
+    newest = max(stored, key=lambda one: str(one.document.get("datetime", ""))).document
+    runs: List[RunFacts] = []
     count = twice = 0
 
     def join(old: List[Benchmark]) -> List[Benchmark]:
@@ -169,12 +171,13 @@ def merge(args: Namespace) -> int:
         count = len(found)
         return list(found.values())
 
-    before = read_run(out).runs if store.exists(out) else []
-    runs = in_time([*before, *(run for one in stored for run in one.runs)])
-    # What a newer run measured again says the newer run alone.
-    runs = superseded(runs) if args.newest else runs
-    newest = max(stored, key=lambda one: str(one.document.get("datetime", ""))).document
-    store.change(out, join, {**newest, NAMESPACE: {"runs": [run.as_dict() for run in runs]}})
+    def around(old: Dict[str, Any]) -> Dict[str, Any]:
+        # What a newer run measured again says the newer run alone.
+        kept = superseded if args.newest else in_time
+        runs.extend(kept([*runs_of(old), *(run for one in stored for run in one.runs)]))
+        return {**newest, NAMESPACE: {"runs": [run.as_dict() for run in runs]}}
+
+    store.change(out, join, around)
     note = f", {twice} measured twice: the newer kept" if twice else ""
     print(f"{out} has {count} entries now{note}")
     print_lines(words_of(runs))

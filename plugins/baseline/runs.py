@@ -54,9 +54,14 @@ def read_run(path: Path) -> StoredRun:
         return _read_folder(path)
     if path.suffix != ".jsonl":
         document = store.load_document(path)
-        runs = [RunFacts.of_dict(run) for run in document[NAMESPACE].get("runs", ())]
-        return StoredRun(document, [_placed(run, document["benchmarks"]) for run in runs])
+        return StoredRun(document, runs_of(document))
     return _run_of(path, _lines_of(path))
+
+
+def runs_of(document: Dict[str, Any]) -> List[RunFacts]:
+    """Return the runs that a document carries."""
+    runs = [RunFacts.of_dict(run) for run in document[NAMESPACE].get("runs", ())]
+    return [_placed(run, document["benchmarks"]) for run in runs]
 
 
 def _placed(run: RunFacts, benchmarks: Sequence[Benchmark]) -> RunFacts:

@@ -144,26 +144,26 @@ def save(path: Path, document: Dict[str, Any]) -> None:
     """
     new = document["benchmarks"]
     around = {key: value for key, value in document.items() if key != NAMESPACE}
-    change(path, lambda old: replaced(old, [complete(one) for one in new]), around)
+    change(path, lambda old: replaced(old, [complete(one) for one in new]), lambda old: around)
 
 
 def change(
     path: Path,
     rule: Callable[[List[Benchmark]], List[Benchmark]],
-    document: Optional[Dict[str, Any]] = None,
+    around: Optional[Callable[[Dict[str, Any]], Dict[str, Any]]] = None,
 ) -> None:
     """Replace a file's entries by ``rule(entries)`` while no other process changes it.
 
-    What surrounds the entries (machine_info and the like) is the file's own, or ``document``'s
-    where it is given; the file then need not exist. Numbers that JSON has not become null.
-    Raises BaselineError, also for entries that could not be read again.
+    What surrounds the entries (machine_info and the like) is the file's own, or what ``around``
+    makes of the whole document where it is given; the file then need not exist. Numbers that JSON
+    has not become null. Raises BaselineError, also for entries that could not be read again.
     """
     path = _target(path)
     with _locked(path):
-        there = document is None or exists(path)
-        old = load_document(path) if there else {"benchmarks": []}
-        around = old if document is None else document
-        write(path, {**around, "benchmarks": rule(old["benchmarks"])})
+        there = around is None or exists(path)
+        old = load_document(path) if there else {NAMESPACE: {}, "benchmarks": []}
+        entries = rule(old["benchmarks"])
+        write(path, {**(old if around is None else around(old)), "benchmarks": entries})
 
 
 def add(path: Path, document: Dict[str, Any]) -> Path:

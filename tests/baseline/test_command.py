@@ -10,8 +10,12 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipubench.plugins.baseline import store
+from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import Benchmark, key_of
+from ipubench.plugins.baseline.run_facts import RunFacts
+from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, write
 from ipubench.plugins.record.record import record_of
 from tests.support.baselines import A, B, Shell, document, entry, load
@@ -211,6 +215,26 @@ def test_commands_that_change_one_file_at_once_lose_nothing(shell: Shell) -> Non
     ]
     assert [process.wait(timeout=120) for process in running] == [0] * 4
     assert len(load(shell.path("all"))) == 4
+
+
+def test_what_another_merge_says_of_its_runs_stays(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where that one changes the file while this one is about to."""
+    for name in ("one", "two"):
+        says = {"runs": [RunFacts(name=name, outcomes={A: "passed"}).as_dict()]}
+        write(shell.path(name), {**document(entry(name)), "ipubench": says})
+    change = store.change
+
+    def after_another(*given: Any) -> None:
+        monkeypatch.setattr(store, "change", change)
+        assert main(["merge", "all", "two"]) == 0
+        change(*given)
+
+    monkeypatch.chdir(shell.folder)
+    monkeypatch.setattr(store, "change", after_another)
+    assert main(["merge", "all", "one"]) == 0
+    assert {run.name for run in read_run(shell.path("all")).runs} == {"one", "two"}
 
 
 # prune
