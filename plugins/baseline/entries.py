@@ -28,6 +28,7 @@ from ipubench.plugins.record.record import (
     record_of,
     with_processes,
 )
+from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -209,7 +210,7 @@ def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Bench
     bench function is. A command of a benchmarks.yml is collected only where its file was named:
     without another case of that file nothing is known of it.
     """
-    functions = {case.split("[")[0] for case in cases}
+    functions = set(map(without_identifier, cases))
     files = {case.split("::")[0] for case in cases}
 
     def is_gone(benchmark: Benchmark) -> bool:
@@ -217,7 +218,7 @@ def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Bench
         if "spec" in record and nodeid.split("::")[0] not in files:
             return False
         if record.get("overrides"):
-            return nodeid.split("[")[0] not in functions
+            return without_identifier(nodeid) not in functions
         return nodeid not in cases
 
     return list(filter(is_gone, benchmarks))

@@ -10,6 +10,7 @@ import pytest
 from ipubench.fixtures.case.masking import masked
 from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
+from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.selection.expand import case_of
 
 
@@ -34,7 +35,7 @@ def describe(items: List[pytest.Item]) -> List[str]:
     for item in items:
         case = case_of(item)
         if case is not None:
-            groups.setdefault(item.nodeid.split("[")[0], []).append(case.config)
+            groups.setdefault(without_identifier(item.nodeid), []).append(case.config)
     lines = []
     for function, configs in groups.items():
         lines += ["", f"{function}: {len(configs)} case{'s' if len(configs) > 1 else ''}"]

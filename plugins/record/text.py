@@ -195,6 +195,12 @@ def name_of_test(nodeid: str) -> str:
     return function.split("::")[-1] + bracket + identifier
 
 
+def without_identifier(nodeid: str) -> str:
+    """Return the node id of a case's bench function: brackets in the name of a folder stay."""
+    path, separator, rest = nodeid.partition("::")
+    return path + separator + rest.partition("[")[0]
+
+
 def matches(pattern: str, nodeid: str) -> bool:
     """Tell whether a pattern means a case: ``*`` is anything, ``?`` one character.
 

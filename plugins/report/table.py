@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
@@ -11,7 +12,15 @@ from ipubench.plugins.record.record import (
     ran_by,
     record_of,
 )
-from ipubench.plugins.record.text import aligned, cut_middle, percent, share_text, short_number
+from ipubench.plugins.record.text import (
+    aligned,
+    cut_middle,
+    name_of_test,
+    percent,
+    share_text,
+    short_number,
+    without_identifier,
+)
 
 HEADINGS = (
     "case",
@@ -50,31 +59,38 @@ def table_rows(
     """Return the rows, grouped by bench function, and by unit where a function has several.
 
     In the order of the run; where the run was compared, regressions first: both the groups and
-    their cases.
+    their cases. Of functions of one name each has its file, of cases of one name each its
+    identifier as pytest has it.
     """
     groups: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
     for benchmark in benchmarks:
         unit = record_of(benchmark)["throughput"]["unit"]
-        groups.setdefault((benchmark["fullname"].split("[")[0], unit), []).append(benchmark)
+        groups.setdefault((without_identifier(benchmark["fullname"]), unit), []).append(benchmark)
 
     def worst(benchmark: Dict[str, Any]) -> Tuple[int, float]:
         return place(verdicts.get(benchmark["fullname"], {}))
 
     ordered = sorted(groups.items(), key=lambda group: min(map(worst, group[1])))
+    functions = collections.Counter(map(name_of_test, {function for function, _ in groups}))
     rows = []
     for (function, unit), members in ordered:
-        rows.append(Row((f"{function.split('::')[-1]} ({unit})",)))
-        rows += [_row(one, verdicts.get(one["fullname"])) for one in sorted(members, key=worst)]
+        heading = name_of_test(function)
+        rows.append(Row((f"{heading if functions[heading] == 1 else function} ({unit})",)))
+        names = collections.Counter(record_of(one)["name"] for one in members)
+        for one in sorted(members, key=worst):
+            name = record_of(one)["name"]
+            name = name if names[name] == 1 else name_of_test(one["fullname"])
+            rows.append(_row(name, one, verdicts.get(one["fullname"])))
     return rows
 
 
-def _row(benchmark: Dict[str, Any], verdict: Any) -> Row:
+def _row(name: str, benchmark: Dict[str, Any], verdict: Any) -> Row:
     record = record_of(benchmark)
     latency, rate = record["latency"], shown_throughput(benchmark, verdict)
     share = shown_compute(benchmark, rate)["share"]
     kind = "" if verdict is None else str(verdict["kind"])
     cells = (
-        f"  {record['name']}",
+        f"  {name}",
         short_number(rate["median"]),
         ran_by(record) or "-",
         share_text(rate["spread"]) or "-",

@@ -19,7 +19,7 @@ from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.record import rounds_of, spent_of
-from ipubench.plugins.record.text import counted, duration_text
+from ipubench.plugins.record.text import counted, duration_text, without_identifier
 from ipubench.plugins.run.journal import journals
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import seconds_of_start
@@ -81,7 +81,7 @@ class TimeLimit:
         """Return the cases that fit; the others are left out."""
         cases = [self.expected(nodeid) for nodeid in nodeids]
         if fitting_budget(cases, self.left, self.budget) is None:
-            functions = [nodeid.split("[")[0] for nodeid in nodeids]
+            functions = list(map(without_identifier, nodeids))
             least = min(LEAST_BUDGET, self.budget)
             nodeids = [nodeids[i] for i in fitting_cases(cases, functions, self.left, least)]
         self.waiting = list(nodeids)
@@ -212,7 +212,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
         return
     found = expected_of(benchmark)
     for nodeid in limit.waiting:
-        if found is not None and nodeid.split("[")[0] == item.nodeid.split("[")[0]:
+        if found is not None and without_identifier(nodeid) == without_identifier(item.nodeid):
             limit.known.setdefault(nodeid, found)
 
 

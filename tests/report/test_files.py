@@ -135,6 +135,16 @@ def test_the_pages_table_and_data_hold_the_records(report: Report) -> None:
     assert text.count("<tr data-row=") == 62
 
 
+def test_cases_of_one_name_and_function_are_told_apart_on_the_page() -> None:
+    pytest.importorskip("plotly", reason="pip install plotly")
+    cases = [benchmark(name, "a.py::test_op") for name in ("+", "-")]
+    for case in cases:
+        record_of(case)["name"] = "test_op"
+    cases.append(benchmark("test_op", "b.py::test_other"))
+    found = re.findall('class="name"><a [^>]*>([^<]*)</a>', page(Report(document(cases))))
+    assert found == ["a.py::test_op[+]", "a.py::test_op[-]", "test_op"]
+
+
 def test_every_process_of_a_case_is_shown() -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
     fresh = [benchmark("a", seed=seed, rate=101, rounds=700) for seed in range(3)]

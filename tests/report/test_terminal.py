@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ipubench.plugins.baseline.rows import interval_text, own_noise
 from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.report.table import HEADINGS, Row, change_text, layout, table_rows
 from ipubench.plugins.report.terminal import summary, verdict_text
@@ -100,6 +101,18 @@ def test_without_a_comparison_the_table_keeps_the_order_of_the_run() -> None:
     names = ["c", "a", "b"]
     rows = table_rows([benchmark(name) for name in names], {})
     assert [row.cells[0].strip() for row in rows[1:]] == names
+
+
+def test_functions_and_cases_of_one_name_are_told_apart() -> None:
+    cases = [benchmark(name, "a[1]/test_a.py::test_op") for name in ("+", "<=")]
+    for case in cases:
+        record_of(case)["name"] = "test_op"
+    cases += [benchmark("c", f"test_b.py::{name}") for name in ("A::test_op", "test_sort")]
+    rows = table_rows(cases, {})
+    assert [row.cells[0].strip() for row in rows] == [
+        "a[1]/test_a.py::test_op (images/s)", "test_op[+]", "test_op[<=]",
+        "test_b.py::A::test_op (images/s)", "c", "test_sort (images/s)", "c",
+    ]  # fmt: skip
 
 
 def test_a_compared_table_has_regressions_first() -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
-from typing import List
+from types import SimpleNamespace
+from typing import Any, List
 
 import pytest
 
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.plugins.listing.describe import describe
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 
@@ -179,6 +183,14 @@ def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
     assert "; at least 1; needs an IPU" in line
     assert not project.journals()
     assert "[1/" not in outcome.text
+
+
+def test_a_function_in_a_folder_with_brackets_is_described_by_its_name() -> None:
+    case = Case(CaseConfig(name="a"), "a")
+    item: Any = SimpleNamespace(
+        nodeid="b[1]/bench_x.py::bench_x[a]", callspec=SimpleNamespace(params={"case": case})
+    )
+    assert describe([item])[1] == "b[1]/bench_x.py::bench_x: 1 case"
 
 
 def test_an_option_that_only_an_ipu_uses_is_recorded_and_the_header_says_so(
