@@ -69,13 +69,11 @@ class Policy:
         rules = [self.default, Rule(dict(given)), Rule(dict(markers))]
         rules += [rule for pattern, rule in self.cases if matches(pattern, nodeid)]
         thresholds: Dict[str, Optional[float]] = {}
-        ignore = False
         for rule in rules:
-            if rule.ignore or rule.thresholds:
-                ignore = rule.ignore
+            if rule.ignore:
+                thresholds.clear()
             thresholds.update(rule.thresholds)
-        found = {metric: value for metric, value in thresholds.items() if value is not None}
-        return {} if ignore else found
+        return {metric: value for metric, value in thresholds.items() if value is not None}
 
     def unused(self, nodeids: Iterable[str]) -> List[str]:
         """Return the patterns that match none of the cases."""

@@ -80,8 +80,10 @@ def test_an_ignored_case_has_no_thresholds() -> None:
 
 
 def test_a_later_pattern_judges_what_an_earlier_one_ignores() -> None:
-    limits = policy('cases: {"*": ignore, "*hmc*": {throughput: 7%}}').limits(HMC, {})
-    assert limits == {"throughput": 0.07}
+    text = 'default: {latency_p99: 9%}\ncases: {"*": ignore, "*hmc*": {throughput: 7%}}'
+    assert policy(text).limits(HMC, {"peak_memory": 0.6}) == {"throughput": 0.07}
+    text = 'default: {throughput: 2%}\ncases: {"*": ignore, "*hmc*": {latency_p99: ignore}}'
+    assert policy(text).limits(HMC, {}) == {}
 
 
 def test_one_metric_can_be_ignored() -> None:
