@@ -5,6 +5,7 @@ plugins/compare/policy_file.py has the file's form and which of the three wins.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Dict, Optional
 
@@ -99,7 +100,8 @@ def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
         except OSError as error:
             raise PolicyError(f"the policy {given} cannot be read: {error}") from None
     path = config.rootpath / FILE_NAME
-    return path if path.exists() else None
+    # A link that leads nowhere is a policy that cannot be read.
+    return path if os.path.lexists(path) else None
 
 
 # Before what the run says of its baseline, which takes them as they are.

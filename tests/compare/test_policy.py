@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from types import SimpleNamespace
+from typing import Any, Dict, Iterator, Optional, cast
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ipubench.plugins.compare.policy import policy_path
 from ipubench.plugins.compare.policy_file import Policy, PolicyError
 from ipubench.plugins.record.record import METRICS, value_of
 from ipubench.plugins.record.text import fraction, matches
@@ -164,6 +166,11 @@ def test_a_policy_that_cannot_be_used_is_explained(text: str, message: str) -> N
 def test_a_policy_that_cannot_be_read_is_explained(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="gate.yml cannot be read: .*No such file"):
         Policy.load(tmp_path / "gate.yml")
+    project = cast(pytest.Config, SimpleNamespace(rootpath=tmp_path))
+    assert policy_path(None, project) is None
+    (tmp_path / "gate.yml").symlink_to("nowhere")
+    assert policy_path(None, project) == tmp_path / "gate.yml"  # a link stands for its file
+    (tmp_path / "gate.yml").unlink()
     (tmp_path / "gate.yml").write_bytes(b"default: \xff")
     with pytest.raises(PolicyError, match="gate.yml, line 1: this is not UTF-8"):
         Policy.load(tmp_path / "gate.yml")
