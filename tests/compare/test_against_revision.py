@@ -290,6 +290,7 @@ def test_a_side_that_is_killed_ends_its_case_alone(repository: Repository) -> No
     outcome.line("1 incomparable")
     outcome.line("1 failed, 1 passed")
     assert "Traceback" not in outcome.text
+    assert "Its log is /" not in outcome.text  # it is gone with the processes
 
 
 def test_a_side_that_hangs_is_ended(repository: Repository) -> None:

@@ -238,3 +238,5 @@ def test_a_process_without_a_launcher_that_is_killed_says_so(tmp_path: Path) -> 
     assert caught.value.why == (
         f"the process there (process {pid}) was killed by SIGKILL while the case ran"
     )
+    # Who directs it removes its log.
+    assert str(caught.value) == f"{caught.value.why}. Its log is empty"
