@@ -11,6 +11,9 @@ from ipubench.plugins.record.text import percent
 
 #: So many disturbed processes one after the other: the machine is not ours, and no more follow.
 MOST_DISTURBED = 3
+#: What helps against other programs, and against other machines of the host.
+WAYS_OUT = "use a quiet machine, --wait-for-quiet=2min, or --against, which measures both in turns"
+LATER = "try again later, or use --against, which measures both in turns"
 #: Fresh processes that decide without the session's own.
 LEAST_FRESH = 3
 
@@ -59,11 +62,20 @@ def is_clean(sample: Dict[str, Any]) -> bool:
 def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
     """Say how much others took from the disturbed ones of some processes."""
     disturbed = [sample for sample in processes if not is_clean(sample)]
-    share = median([sample["lost"] for sample in disturbed])
+    share = _share_lost(processes)
     which = f"{len(disturbed)} of {len(processes)} processes"
     if in_changing_states(share):
         return f"other machines of its host changed the machine's state during {which}"
     return f"other programs disturbed {which}, which waited for {percent(share, 0)} of their time"
+
+
+def what_helps(processes: Sequence[Dict[str, Any]]) -> str:
+    """Say what to do about what :func:`lost_words` says."""
+    return LATER if in_changing_states(_share_lost(processes)) else WAYS_OUT
+
+
+def _share_lost(processes: Sequence[Dict[str, Any]]) -> float:
+    return median([sample["lost"] for sample in processes if not is_clean(sample)])
 
 
 def given_up(clean: Sequence[bool]) -> bool:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.plugins.gate.countable import (
+    LATER,
     LEAST_FRESH,
     comparable,
     deciding,
@@ -32,6 +33,7 @@ from ipubench.plugins.gate.countable import (
     lost_words,
     same_copy,
     usual_copy,
+    what_helps,
 )
 from ipubench.plugins.gate.inference import (
     Effect,
@@ -69,7 +71,6 @@ LEVEL, LEVEL_OF_ALL = 0.002, 0.025
 TIME_OVER = "its share of --gate-time was over before the answer was clear"
 #: Returns None where the time is over.
 Measure = Callable[[int], Optional[Dict[str, Any]]]
-WAYS_OUT = "use a quiet machine, --wait-for-quiet=2min, or --against, which measures both in turns"
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def judge(
         return _unjudged(INCOMPARABLE, now, before, reasons)
     stored = processes_of(before)
     if not any(map(is_clean, stored)):
-        why = f"in the baseline {lost_words(stored)}; {WAYS_OUT}"
+        why = f"in the baseline {lost_words(stored)}; {what_helps(stored)}"
         return _unjudged(INCONCLUSIVE, now, before, [why])
     comparison = _Comparison(now, before, rule)
     comparison.run(measure)
@@ -216,13 +217,13 @@ class _Comparison:
         everyone = [self.own, *self.fresh]
         reasons = []
         if not all(map(is_clean, everyone)):
-            reasons.append(f"{lost_words(everyone)}; {WAYS_OUT}")
+            reasons.append(f"{lost_words(everyone)}; {what_helps(everyone)}")
         others = [one for one in everyone if is_clean(one) and not self._counts(one)]
         if others:
             reasons.append(
                 f"{len(others)} of {len(everyone)} processes found the machine in another state: a "
                 f"copy in memory took {usual_copy(others):.2f} ms, and {self.copy:.2f} in the "
-                "baseline; other machines of its host do that: try again later, or use --against"
+                f"baseline; other machines of its host do that: {LATER}"
             )
         return reasons
 

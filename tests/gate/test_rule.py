@@ -304,6 +304,10 @@ def test_a_suspect_whose_fresh_processes_are_disturbed_stays_one_and_says_so() -
     verdict = gate.judge(slow, baseline_of(CALM), Rule(LIMIT), in_turns([lame], []))
     assert (verdict.kind, verdict.processes) == (INCONCLUSIVE, 1)
     assert verdict.reasons[0].startswith("other programs disturbed 3 of 4 processes, which waited")
+    # Too few rounds of theirs found the machine in one state, and nobody took any time.
+    lame["extra_info"]["ipubench"]["contention"]["lost"] = [0.0] * 9
+    verdict = gate.judge(slow, baseline_of(CALM), Rule(LIMIT), in_turns([lame], []))
+    assert "changed the machine's state during 3 of 4 processes; try again" in verdict.reasons[0]
 
 
 def test_processes_beside_other_machines_are_replaced_too() -> None:
