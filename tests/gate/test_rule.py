@@ -381,21 +381,34 @@ def test_another_metric_regresses_a_case_whose_speed_is_as_before() -> None:
     assert "has become slower" not in text
 
 
-@pytest.mark.parametrize("how", ["reused", "cached"])
-def test_a_metric_that_a_process_does_not_have_is_not_judged(how: str) -> None:
-    rule = Rule({**LIMIT, "compile_time": 0.1})
-    now = benchmark([0.1] * 9, compile=how, compile_seconds=50.0)
-    verdict = gate.judge(now, stored(CALM), rule, lambda number: now)
-    assert (verdict.kind, verdict.reasons) == (PASS, (left_out("compile_time"),))
+@pytest.mark.parametrize(
+    ("metric", "lacking", "fresh"),
+    [
+        ("compile_time", {"compile": "reused", "compile_seconds": 50.0}, 3),
+        ("compile_time", {"compile": "cached", "compile_seconds": 50.0}, 0),
+        ("latency_p99", {"latency": {"p99_ms": None}}, 0),
+    ],
+)
+def test_a_metric_that_a_process_does_not_have_is_not_judged(
+    metric: str, lacking: Dict[str, Any], fresh: int
+) -> None:
+    """Fresh processes compile for themselves what an earlier case of the session had compiled."""
+    asked: List[int] = []
+    now = benchmark([0.1] * 9, **lacking)
+    rule = Rule({**LIMIT, metric: 0.1})
+    verdict = gate.judge(now, stored(CALM), rule, in_turns([now], asked))
+    assert (verdict.kind, verdict.reasons) == (PASS, (left_out(metric),))
+    assert len(asked) == fresh
 
 
 def test_a_metric_that_fresh_processes_lack_is_left_out_and_named() -> None:
     """A model that is kept between processes is compiled by the first one only."""
+    asked: List[int] = []
     rule = Rule({**LIMIT, "compile_time": 0.1})
     kept = benchmark([0.1] * 9, compile="cached", compile_seconds=0.1)
     slow = benchmark([0.2] * 9, compile_seconds=9.0)
-    verdict = gate.judge(slow, stored(CALM), rule, lambda number: kept)
-    assert (verdict.kind, verdict.also) == (PASS, ())
+    verdict = gate.judge(slow, stored(CALM), rule, in_turns([kept], asked))
+    assert (verdict.kind, verdict.also, asked) == (PASS, (), [1, 2, 3])
     assert "compile_time is not judged" in verdict.reasons[0]
 
 
