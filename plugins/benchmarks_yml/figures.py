@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Dict, List, Mapping, Sequence, Tuple
 
@@ -12,6 +11,7 @@ from ipubench.fixtures.case.yaml_reader import Fields, Value
 from ipubench.plugins.benchmarks_yml.entry import ROW, Variant
 from ipubench.plugins.benchmarks_yml.expression import BRACED, Expression
 from ipubench.plugins.benchmarks_yml.metrics import REDUCTIONS, Metric
+from ipubench.plugins.record.text import finite_number
 
 
 def metrics_of(fields: Fields, found: Mapping[str, Value]) -> List[Metric]:
@@ -107,17 +107,9 @@ def derived_of(
 def word_read(expression: Expression, variant: Variant, metrics: Sequence[str]) -> str:
     """Return which parameter of a variant an expression reads though it is no number, or ''."""
     for name in sorted(expression.names - set(metrics)):
-        if name in variant and not is_number(variant[name]):
+        if name in variant and finite_number(variant[name]) is None:
             return f"{name} is {shortened(variant[name])}, which is no number"
     return ""
-
-
-def is_number(text: str) -> bool:
-    """Tell whether a text is a finite number."""
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _in_order(
@@ -182,7 +174,7 @@ def unknown_column(
 ) -> None:
     """Raise YamlError for a column of what no entry of the file has."""
     for line, _, name in columns:
-        if name not in known and not is_number(name):
+        if name not in known and finite_number(name) is None:
             raise fields.error(
                 line,
                 f"output: no entry has a metric, parameter or derived value {shortened(name)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, List, Match, Optional, Sequence, Tuple
 
-from ipubench.plugins.record.text import counted
+from ipubench.plugins.record.text import counted, finite_number
 
 REDUCTIONS = ("mean", "final", "min", "value")
 THROUGHPUT, LATENCY = "throughput", "latency"
@@ -64,11 +64,8 @@ class Metric:
         """Return the numbers that matched, times ``factor``. Raises MetricError."""
         found = []
         for word in words:
-            try:
-                value = float(word)
-            except ValueError:
-                value = math.nan
-            if not math.isfinite(value):
+            value = finite_number(word)
+            if value is None:
                 raise MetricError(f"{self.name}: {word[:60]!r} matched, which is no number")
             if not math.isfinite(value * factor):
                 raise MetricError(f"{self.name}: {word[:60]!r} matched, which is too large")
@@ -96,11 +93,6 @@ class Metric:
         if skip_by == VALUE:
             values = sorted(values, reverse=self.name == LATENCY)
         return list(values[self.skip :])
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the arithmetic mean."""
-    return math.fsum(values) / len(values)
 
 
 def search(metrics: Iterable[Metric], streams: Iterable[Path]) -> Dict[str, List[str]]:

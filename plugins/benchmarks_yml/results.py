@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ipubench.fixtures.case.masking import mask_value
@@ -13,17 +14,15 @@ from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
 from ipubench.plugins.benchmarks_yml.command import Ran
 from ipubench.plugins.benchmarks_yml.entry import ROW, Entry
-from ipubench.plugins.benchmarks_yml.figures import is_number
 from ipubench.plugins.benchmarks_yml.metrics import (
     LATENCY,
     THROUGHPUT,
     Metric,
     MetricError,
-    mean,
     search,
 )
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.text import short_number
+from ipubench.plugins.record.text import finite_number, short_number
 
 
 @dataclass
@@ -58,7 +57,7 @@ def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
         values[metric.name] = metric.values(found[metric.name], factor)
         kept[metric.name] = metric.kept(values[metric.name], config.skip_by)
         try:
-            figures[metric.name] = mean(kept[metric.name])
+            figures[metric.name] = fmean(kept[metric.name])
         except OverflowError:
             raise MetricError(f"{metric.name}: the values that matched have no mean") from None
     derived = _derived(entry, config, figures)
@@ -99,12 +98,10 @@ def _rounds(
 
 
 def _derived(entry: Entry, config: SpecConfig, figures: Dict[str, float]) -> Dict[str, float]:
-    known = dict(figures)
-    for name, text in config.parameters:
-        try:
-            known.setdefault(name, float(text))
-        except ValueError:
-            continue  # a word, which no expression can use
+    # Of the parameters: no expression can use a word.
+    numbers = {name: finite_number(text) for name, text in config.parameters}
+    known = {name: value for name, value in numbers.items() if value is not None}
+    known.update(figures)
     found: Dict[str, float] = {}
     for name, expression in entry.derived.items():
         try:
@@ -117,11 +114,11 @@ def _derived(entry: Entry, config: SpecConfig, figures: Dict[str, float]) -> Dic
 def columns(entry: Entry, config: SpecConfig, results: CommandResults) -> List[Tuple[str, Any]]:
     """Return the columns that the entry asks for as (title, value), without any all metrics."""
     parameters = {name: mask_value(name, text) for name, text in config.parameters}
-    known: Dict[str, Any] = {**parameters, **results.figures, **results.derived}
-    wanted: Sequence[Tuple[str, str]] = entry.output or [
-        (name, name) for name in [*results.figures, *results.derived]
-    ]
-    return [(title, known.get(name, name if is_number(name) else None)) for title, name in wanted]
+    figures = {**results.figures, **results.derived}
+    wanted: Sequence[Tuple[str, str]] = entry.output or [(name, name) for name in figures]
+    numbers = {name: name for _, name in wanted if finite_number(name) is not None}
+    known: Dict[str, Any] = {**numbers, **parameters, **figures}
+    return [(title, known.get(name)) for title, name in wanted]
 
 
 def described(metric: Metric, results: CommandResults) -> Dict[str, Any]:

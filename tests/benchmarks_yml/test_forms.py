@@ -6,6 +6,7 @@ The forms are in tests/stored/specs/forms.yml; each test names those that it cov
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 from typing import Dict, List
 
 import pytest
@@ -17,7 +18,7 @@ from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, safe_name
 from ipubench.plugins.benchmarks_yml.command import Ran, words_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, mean, search, seconds_of
+from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, search, seconds_of
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
 from ipubench.plugins.benchmarks_yml.results import CommandResults, results_of
 
@@ -162,10 +163,10 @@ def test_a_throughput_is_multiplied_by_the_processes_of_mpirun(command: str, fac
 def test_reductions_and_both_ways_to_skip() -> None:
     values = [3.0, 10.0, 8.0, 9.0, 7.0]
     by_mean = Metric("throughput", "x", skip=2)
-    assert mean(by_mean.kept(values, "order")) == 8.0  # the earliest are dropped
-    assert mean(by_mean.kept(values, "value")) == 9.0  # the lowest
+    assert fmean(by_mean.kept(values, "order")) == 8.0  # the earliest are dropped
+    assert fmean(by_mean.kept(values, "value")) == 9.0  # the lowest
     latency = Metric("latency", "x", skip=2)
-    assert mean(latency.kept(values, "value")) == 6.0  # the highest
+    assert fmean(latency.kept(values, "value")) == 6.0  # the highest
     for reduction, figure in (("final", 7.0), ("min", 3.0), ("value", 3.0)):
         assert Metric("a", "x", 2, reduction).kept(values, "order") == [figure]
 
