@@ -14,7 +14,7 @@ import collections
 import csv
 import io
 import json
-from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.plugins.baseline.case_row import COLUMNS, row_of
@@ -46,20 +46,21 @@ FORMULA = ("=", "+", "-", "@")
 
 def csv_text(document: Dict[str, Any]) -> str:
     """Return one row per case with all key figures."""
-    return _csv(CASE_COLUMNS, [row_of(benchmark) for benchmark in document["benchmarks"]])
+    return csv_table(CASE_COLUMNS, [row_of(benchmark) for benchmark in document["benchmarks"]])
 
 
 def csv_with_verdicts(report: Report) -> str:
     """Return the same, and what the gate said of each case."""
-    return _csv((*CASE_COLUMNS, *VERDICT_COLUMNS), report.rows())
+    return csv_table((*CASE_COLUMNS, *VERDICT_COLUMNS), report.rows())
 
 
-def _csv(columns: Sequence[Tuple[str, str]], rows: List[Dict[str, Any]]) -> str:
+def csv_table(columns: Iterable[Tuple[str, str]], rows: Iterable[Row]) -> str:
+    """Return rows under headings: ``columns`` are these and the keys of a row's values."""
+    headings, keys = zip(*columns)
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
-    writer.writerow([heading for heading, _ in columns])
-    for row in rows:
-        writer.writerow([csv_cell(row[key]) for _, key in columns])
+    writer.writerow(map(csv_cell, headings))
+    writer.writerows([csv_cell(row[key]) for key in keys] for row in rows)
     return output.getvalue()
 
 

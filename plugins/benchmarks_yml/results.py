@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ipubench.fixtures.case.masking import mask_value
-from ipubench.plugins.baseline.exports import csv_cell
+from ipubench.plugins.baseline.exports import csv_table
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig
 from ipubench.plugins.benchmarks_yml.command import Ran
@@ -163,12 +161,8 @@ def csv_text(benchmarks: Sequence[Dict[str, Any]]) -> str:
             rows.append({**dict(zip(ROW[:3], names)), **columns, **dict(zip(ROW[3:], last))})
     if not rows:
         return ""
-    headings = list(dict.fromkeys(name for row in rows for name in row))
-    output = io.StringIO()
-    writer = csv.writer(output, lineterminator="\n")
-    writer.writerow([csv_cell(name) for name in headings])
-    writer.writerows([csv_cell(row.get(name)) for name in headings] for row in rows)
-    return output.getvalue()
+    empty = dict.fromkeys(name for row in rows for name in row)
+    return csv_table(zip(empty, empty), [{**empty, **row} for row in rows])
 
 
 def _shown(value: Any) -> str:
