@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
 import textwrap
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Sequence
 
+from ipubench.fixtures.machine.packages import version_of
 from ipubench.plugins.record.text import aligned, cut_middle, short_number
 from scripts.compare_peers.case import Row
 from scripts.markdown_table import markdown_table
@@ -40,13 +40,8 @@ class Section:
 
 def versions() -> Dict[str, str]:
     """Return the versions of those packages that are installed."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {name: version_of(name) for name in PACKAGES}
+    return {name: version for name, version in found.items() if version}
 
 
 def ratio_text(value: float) -> str:
