@@ -6,8 +6,8 @@ from typing import Iterable, Sequence
 
 
 def markdown_row(cells: Sequence[str]) -> str:
-    """Return one row of a table."""
-    return f"| {' | '.join(cells)} |"
+    """Return one row of a table; a bar in a cell is a part of its text."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

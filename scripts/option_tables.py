@@ -13,13 +13,14 @@ import inspect
 import pkgutil
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterable, Iterator, List, Tuple, Type
+from typing import Any, Dict, Iterator, List, Tuple, Type
 
 from ipubench import bench_inference, bench_kernels, bench_training, plugins
 from ipubench.fixtures.case.cases import Sweep
 from ipubench.fixtures.case.options import CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
 from ipubench.plugins.listing.describe import meaning
+from scripts.markdown_table import markdown_table
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 PAGES = {
@@ -84,7 +85,7 @@ def _command_line() -> str:
     for group in parser.groups.values():
         title = group.title.split(": ", 1)[-1]
         lines += ["", f"## {title[0].upper()}{title[1:]}", ""]
-        lines += _table(("option", "values", "default", "meaning"), group.rows)
+        lines.append(markdown_table(("option", "values", "default", "meaning"), group.rows))
     return "\n".join(lines) + "\n"
 
 
@@ -105,7 +106,7 @@ def _options(title: str, package: ModuleType) -> str:
             if field.name != "name"
         ]
         lines += ["", f"## {function.__name__}", "", f"`{path}.py`", ""]
-        lines += _table(("option", "type", "default", "meaning"), rows)
+        lines.append(markdown_table(("option", "type", "default", "meaning"), rows))
     return "\n".join(lines) + "\n"
 
 
@@ -128,12 +129,6 @@ def _modules(package: ModuleType) -> Iterator[ModuleType]:
 def _code(value: Any) -> str:
     text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
     return f"`{text}`" if text else ""
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> List[str]:
-    head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines]
 
 
 if __name__ == "__main__":
