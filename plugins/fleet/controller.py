@@ -30,7 +30,7 @@ from ipubench.plugins.record import host_process
 from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
-from ipubench.plugins.run.resume import Machine, machines_key
+from ipubench.plugins.run.resume import machines_key
 from ipubench.plugins.run.time_spent import spent_key
 
 USAGE_ERROR = pytest.ExitCode.USAGE_ERROR
@@ -67,9 +67,7 @@ class Fleet:
         for name, place in self.members.places.items():
             _check(name, facts[name], place.host, self.config.rootpath)
         self.config.option.device = kinds.pop()
-        self.config.stash[machines_key] = [
-            Machine(one.fingerprint, one.conditions, one.versions) for one in facts.values()
-        ]
+        self.config.stash[machines_key] = list(facts.values())
 
     def pytest_report_header(self) -> List[str]:
         """Say who is there, and in what they differ."""

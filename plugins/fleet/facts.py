@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
 import pytest
 
@@ -14,7 +14,7 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.record import host_process
-from ipubench.plugins.run.conditions import apply_conditions
+from ipubench.plugins.run.resume import Machine
 from ipubench.plugins.selection.expand import selection_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -22,52 +22,31 @@ MOST = 3  # hosts that are named
 
 
 @dataclass(frozen=True)
-class HostFacts:
+class HostFacts(Machine):
     """A process of a host, as plain data: it travels."""
 
     name: str  # of the host itself
     machine: str  # equal for two names of one machine; '' where nothing tells
     device: str  # the kind
     devices: Optional[List[int]]  # those of the host that can work side by side; None: one, shared
-    fingerprint: str
-    description: str
-    conditions: Dict[str, Any] = field(default_factory=dict)
-    versions: Dict[str, str] = field(default_factory=dict)
-    revision: Optional[str] = None
-    root: str = ""  # the project's folder
-    code: str = ""  # that which holds the imported ipubench
-    leases: List[str] = field(default_factory=list)  # what nobody else may hold while it measures
+    revision: Optional[str]
+    root: str  # the project's folder
+    code: str  # that which holds the imported ipubench
 
     @classmethod
     def of(cls, config: pytest.Config) -> HostFacts:
-        """Look at this host. Raises DeviceError where it has no such device.
-
-        The device is looked at, not leased: another run may have it for now.
-        """
-        option = config.option
+        """Look at this host; UsageError where it has no such device."""
         kind = config.stash[selection_key].device
-        device = devices.make(kind, option.device_id, option.affinity == "cores")
-        info = device.attach()
-        conditions = apply_conditions(info.kind, option.affinity, option.allocator)
-        device.release()
         return cls(
+            **vars(Machine.here(config)),
             name=platform.node(),
             machine=_machine(),
             device=kind,
             devices=devices.device_ids(kind),
-            fingerprint=info.fingerprint,
-            description=info.name,
-            conditions=conditions,
-            versions=host_process.versions(),
             revision=host_process.git_revision(config.rootpath),
             root=os.path.realpath(str(config.rootpath)),
             code=str(IMPORT_ROOT),
-            leases=list(device.leases()),
         )
-
-    def as_dict(self) -> Dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
 
 
 def _machine() -> str:

@@ -15,12 +15,11 @@ import queue
 import signal
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
 
-from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -138,11 +137,7 @@ class Member:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Say what this host is, before anything is collected."""
-        try:
-            facts = HostFacts.of(session.config)
-        except DeviceError as error:
-            raise pytest.UsageError(str(error)) from None
-        self.send("hello", facts=facts.as_dict())
+        self.send("hello", facts=asdict(HostFacts.of(session.config)))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import pytest
 
@@ -51,6 +51,8 @@ class Machine:
     """Where cases may be measured: its device, the conditions that hold there, the versions."""
 
     fingerprint: str
+    description: str
+    leases: List[str]  # what nobody else may hold while it measures
     conditions: Dict[str, Any]
     versions: Dict[str, str]
 
@@ -70,7 +72,8 @@ class Machine:
             raise pytest.UsageError(str(error)) from None
         conditions = apply_conditions(info.kind, option.affinity, option.allocator)
         device.release()
-        return cls(info.fingerprint, conditions, host_process.versions())
+        leases = list(device.leases())
+        return cls(info.fingerprint, info.name, leases, conditions, host_process.versions())
 
     def changed(self, record: Dict[str, Any]) -> str:
         """Return what was another where a case was measured, on such a device, or ''."""
@@ -85,7 +88,7 @@ class Machine:
 
 
 #: The machines of a run that does not measure on this one.
-machines_key = pytest.StashKey[List[Machine]]()
+machines_key = pytest.StashKey[Sequence[Machine]]()
 
 
 @dataclass
@@ -94,7 +97,7 @@ class Since:
 
     files: List[str] = field(default_factory=list)
     note: str = ""
-    machines: List[Machine] = field(default_factory=list)
+    machines: Sequence[Machine] = ()
 
     @classmethod
     def of(cls, config: pytest.Config, before: Any) -> Since:
