@@ -180,6 +180,7 @@ def expand(
     wanted = {"data": data, "precision": precision}
     usual = [config for config, tier in family.points if tier == USUAL]
     last_swept = getattr(usual[-1], family.swept) if family.swept else None
+    settable = {key: name for key, name in keys.items() if name is not None}
     for config, tier in family.points:
         start, excluded = config, ""
         overrides: Set[str] = set()
@@ -211,12 +212,10 @@ def expand(
             "excluded": excluded,
             "base_id": family.identifier(config, frozenset()),
         }
-        settable_keys = [key for key, name in keys.items() if name is not None]
-        settable = [(name, assignments[key]) for key, name in keys.items() if name is not None]
-        for values in itertools.product(*(texts for _, texts in settable)):
-            names = [name for name, _ in settable]
-            given = {f"--set={key}={text}" for key, text in zip(settable_keys, values)}
-            case = _overridden(family, start, frozenset(overrides), names, values, common)
+        for texts in itertools.product(*(assignments[key] for key in settable)):
+            given = {f"--set={key}={text}" for key, text in zip(settable, texts)}
+            names = list(settable.values())
+            case = _overridden(family, start, frozenset(overrides), names, texts, common)
             yield dataclasses.replace(case, given=frozenset(narrowed | given))
 
 
