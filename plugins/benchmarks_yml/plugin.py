@@ -33,7 +33,7 @@ from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.command_line.words import files_key, only_lists
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.expand import case_of, leave_out, selection_key
 
 SUFFIXES = (".yml", ".yaml")
 CSV_NAME = "specs.csv"
@@ -132,19 +132,12 @@ def _refused(first: Case, second: Case) -> Case:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out notebooks, and trainings to convergence that nobody asked for."""
-    selection = config.stash[selection_key]
-    dropped = []
-    for item in filter(is_spec, items):
-        entry = entry_of(item)
-        reason = NOTEBOOK if entry.notebook else ""
-        if entry.converges and not config.option.include_convergence and not _asked(config, item):
-            reason = CONVERGENCE
-        if reason:
-            selection.left_out[reason] += 1
-            dropped.append(item)
-    if dropped:
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item in items if item not in dropped]
+    if not config.option.include_convergence:
+        converging = [item for item in filter(is_spec, items) if entry_of(item).converges]
+        not_asked = [item for item in converging if not _asked(config, item)]
+        leave_out(config, items, not_asked, CONVERGENCE)
+    notebooks = [item for item in filter(is_spec, items) if entry_of(item).notebook]
+    leave_out(config, items, notebooks, NOTEBOOK)
     _judge_options(config, items)
 
 

@@ -31,7 +31,7 @@ from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.time_spent import spent_key
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.expand import case_of, leave_out
 
 # After a crash these hand the same test out again, and may wait for ever (pytest-xdist up to 3.8,
 # its issues 1327 and 1378).
@@ -238,14 +238,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     controller = config.pluginmanager.getplugin("ipubench-controller")
     if controller is None or controller.device != "ipu" or controller.count == 1:
         return
-    kept: List[pytest.Item] = []
-    dropped: List[pytest.Item] = []
+    dropped = []
     for item in items:
         case = case_of(item)
-        large = case is not None and (case.config.ipus > 1 or instances_of(case.config) > 1)
-        (dropped if large else kept).append(item)
-    if dropped:
-        reason = "need more than the one IPU that a worker has: run them without -n"
-        config.stash[selection_key].left_out[reason] += len(dropped)
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = kept
+        if case is not None and (case.config.ipus > 1 or instances_of(case.config) > 1):
+            dropped.append(item)
+    reason = "need more than the one IPU that a worker has: run them without -n"
+    leave_out(config, items, dropped, reason)

@@ -23,7 +23,7 @@ from ipubench.plugins.record.text import counted, duration_text, without_identif
 from ipubench.plugins.run.journal import journals
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import seconds_of_start
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.expand import case_of, leave_out
 from ipubench.plugins.selection.time_plan import (
     LEAST_BUDGET,
     Expected,
@@ -163,11 +163,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cases = [item.nodeid for item in items if case_of(item) is not None]
     kept = set(limit.choose(cases))
     dropped = [item for item in items if case_of(item) is not None and item.nodeid not in kept]
-    if dropped:
-        reason = f"for which --within={duration_text(config.option.within)} has no time"
-        config.stash[selection_key].left_out[reason] += len(dropped)
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item in items if item not in dropped]
+    within = duration_text(config.option.within)
+    leave_out(config, items, dropped, f"for which --within={within} has no time")
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:

@@ -65,6 +65,16 @@ class Selection:
 selection_key = pytest.StashKey[Selection]()
 
 
+def leave_out(
+    config: pytest.Config, items: List[pytest.Item], dropped: Sequence[pytest.Item], reason: str
+) -> None:
+    """Take cases out of a selection; the header counts them with the reason."""
+    if dropped:
+        config.stash[selection_key].left_out[reason] += len(dropped)
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = [item for item in items if item not in dropped]
+
+
 def case_of(item: pytest.Item) -> Optional[Case]:
     """Return the case that a collected item runs, or None for a test that measures nothing."""
     callspec = getattr(item, "callspec", None)
