@@ -5,10 +5,12 @@ Imported only where PyTorch is loaded already: a module class cannot be declared
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any
 
 import torch
 from torch import nn
+
+from ipubench.models.tensorflow.training.inputs import DEVIATION, MEAN
 
 
 class CastInput(nn.Module):
@@ -33,25 +35,18 @@ class CastInput(nn.Module):
 class NormalisedInput(nn.Module):
     """A network that takes raw images [N, 3, S, S], values 0 to 255 of any dtype.
 
-    The images are cast to ``dtype`` first, then multiplied by 1 / (255 * std) and reduced by
-    mean / std, per channel; ``mean`` and ``std`` hold one number per channel, for values 0 to 1.
+    The images are cast to ``dtype`` first, then brought to ImageNet's mean and deviation.
     """
 
     scale: torch.Tensor
     shift: torch.Tensor
 
-    def __init__(
-        self,
-        network: nn.Module,
-        mean: Sequence[float],
-        std: Sequence[float],
-        dtype: torch.dtype,
-    ) -> None:
+    def __init__(self, network: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
         self.network = network
         self.dtype = dtype
-        deviation = torch.tensor(std, dtype=torch.float32).view(-1, 1, 1)
-        average = torch.tensor(mean, dtype=torch.float32).view(-1, 1, 1)
+        deviation = torch.tensor(DEVIATION, dtype=torch.float32).view(-1, 1, 1)
+        average = torch.tensor(MEAN, dtype=torch.float32).view(-1, 1, 1)
         self.register_buffer("scale", (1.0 / (255.0 * deviation)).to(dtype))
         self.register_buffer("shift", (average / deviation).to(dtype))
 
