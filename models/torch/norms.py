@@ -16,15 +16,15 @@ class ChannelGroupNorm(nn.Module):
     """nn.GroupNorm, computed from the mean and the variance of each channel.
 
     images [N, C, H, W] -> [N, C, H, W]. Weight and bias [C] are per channel, as in nn.GroupNorm.
+    ``strided``: channel c belongs to group c % groups, not to c // (channels / groups).
     """
 
-    strided = False  # channel c belongs to group c // (channels / groups)
-
-    def __init__(self, groups: int, channels: int, eps: float) -> None:
+    def __init__(self, groups: int, channels: int, eps: float, strided: bool = False) -> None:
         super().__init__()
         self.groups = groups
         self.channels = channels
         self.eps = eps
+        self.strided = strided
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
 
@@ -46,19 +46,6 @@ class ChannelGroupNorm(nn.Module):
         shift = self.bias.view(shape) + scale * off
         per_channel = (-1, self.channels, 1, 1)
         return centred * scale.view(per_channel) + shift.view(per_channel)
-
-    def extra_repr(self) -> str:
-        """Return the arguments, for printing."""
-        return f"{self.groups}, {self.channels}, eps={self.eps}"
-
-
-class StridedGroupNorm(ChannelGroupNorm):
-    """A group norm whose groups are strided: channel c belongs to group c % groups.
-
-    The state dictionary fits nn.GroupNorm but means another grouping.
-    """
-
-    strided = True
 
 
 def expand_group_norms(network: nn.Module) -> None:
@@ -97,5 +84,5 @@ def _group_norm(norm: Norm, path: str, channels: int) -> nn.Module:
             f"norm_num_groups={norm.groups} does not divide the {channels} channels of layer {path}"
         )
     if norm.strided:
-        return StridedGroupNorm(norm.groups, channels, norm.eps)
+        return ChannelGroupNorm(norm.groups, channels, norm.eps, strided=True)
     return nn.GroupNorm(norm.groups, channels, norm.eps)

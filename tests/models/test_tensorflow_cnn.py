@@ -216,9 +216,9 @@ def test_resnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any, networ
 
 @pytest.mark.numeric
 def test_group_norm_resnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any) -> None:
-    from ipubench.models.torch.norms import StridedGroupNorm
+    from ipubench.models.torch.norms import ChannelGroupNorm
 
-    norm = partial(StridedGroupNorm, 32, eps=1e-5)
+    norm = partial(ChannelGroupNorm, 32, eps=1e-5, strided=True)
     build = partial(torch_resnet, torchvision, RESNET18, norm_layer=norm)
     against_torch(tf, torch, Network("resnet", "18", norm="group"), build)
 

@@ -331,10 +331,10 @@ def test_norms_follow_their_formulas(
 
 
 def test_a_strided_group_norm_is_the_usual_one_on_permuted_channels(torch: Any) -> None:
-    from ipubench.models.torch.norms import StridedGroupNorm
+    from ipubench.models.torch.norms import ChannelGroupNorm
 
     generator = torch.Generator().manual_seed(3)
-    strided = vary_affine(torch, StridedGroupNorm(4, 24, 1e-3), generator)
+    strided = vary_affine(torch, ChannelGroupNorm(4, 24, 1e-3, strided=True), generator)
     usual = torch.nn.GroupNorm(4, 24, 1e-3)
     order = [channel for group in range(4) for channel in range(group, 24, 4)]
     with torch.no_grad():
@@ -359,7 +359,7 @@ def test_expanded_group_norms_are_the_usual_ones(torch: Any) -> None:
     ("norm", "kind"),
     [
         (GROUPED, "GroupNorm"),
-        (Norm("group", 4, 1e-3, strided=True), "StridedGroupNorm"),
+        (Norm("group", 4, 1e-3, strided=True), "ChannelGroupNorm"),
         (Norm("none"), "Identity"),
     ],
     ids=["group", "strided-group", "none"],

@@ -92,10 +92,10 @@ def without_weights(torch: Any, build: Callable[[], Any]) -> Any:
 
 def copy_to_torch(torch: Any, classifier: Any, network: Any) -> None:
     """Copy all variables to ``network``, whose layers stand in the order of their use."""
-    from ipubench.models.torch.norms import StridedGroupNorm
+    from ipubench.models.torch.norms import ChannelGroupNorm
 
     nn = torch.nn
-    norms = (nn.BatchNorm2d, StridedGroupNorm)
+    norms = (nn.BatchNorm2d, ChannelGroupNorm)
     targets: List[Any] = [
         layer for layer in network.modules() if isinstance(layer, (nn.Conv2d, nn.Linear, *norms))
     ]
