@@ -1,7 +1,8 @@
 """EfficientNet (Tan and Le, arXiv 1905.11946): [N, 3, S, S] images to [N, 1000] logits.
 
 As its weights were trained in TensorFlow: "SAME" padding, and batch norms with epsilon 1e-3.
-Layers have the names of timm's ``tf_efficientnet`` networks, whose state dictionaries fit.
+Layers have the names of timm's ``tf_efficientnet`` networks, whose state dictionaries fit. The
+tables of the paper are those of the network in TensorFlow, plain data that imports no framework.
 
 Imported only where PyTorch is loaded already: a module class cannot be declared without it.
 """
@@ -10,44 +11,16 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Dict, List, NamedTuple
+from typing import List, NamedTuple
 
 import torch
 from torch import nn
 
+from ipubench.models.tensorflow.cnn.blocks import EFFICIENTNET_STEM_CHANNELS, STAGES
+from ipubench.models.tensorflow.cnn.classification import EFFICIENTNETS
 from ipubench.models.torch.layers import SqueezeExcite, multiple_of_8
 
 BATCH_NORM = partial(nn.BatchNorm2d, eps=1e-3)
-
-
-class Scale(NamedTuple):
-    """How a variant differs from the baseline network."""
-
-    width: float  # multiplies the channels
-    depth: float  # multiplies the blocks of a stage
-    dropout: float
-
-
-class Stage(NamedTuple):
-    """One row of table 1 of the paper; the first block has the stride, the others 1."""
-
-    blocks: int
-    kernel: int
-    stride: int
-    channels: int
-
-
-SCALES: Dict[str, Scale] = {"b0": Scale(1.0, 1.0, 0.2), "b4": Scale(1.4, 1.8, 0.4)}
-STAGES = (
-    Stage(1, 3, 1, 16),
-    Stage(2, 3, 2, 24),
-    Stage(2, 5, 2, 40),
-    Stage(3, 3, 2, 80),
-    Stage(3, 5, 1, 112),
-    Stage(4, 5, 2, 192),
-    Stage(1, 3, 1, 320),
-)
-STEM_CHANNELS = 32
 HEAD_CHANNELS = 1280
 CLASSES = 1000
 
@@ -64,8 +37,8 @@ class EfficientNet(nn.Module):
         self, variant: str, image_size: int, expand_ratio: int = 6, group_dim: int = 1
     ) -> None:
         super().__init__()
-        scale = SCALES[variant]
-        channels = multiple_of_8(STEM_CHANNELS * scale.width)
+        scale = EFFICIENTNETS[variant.upper()]
+        channels = multiple_of_8(EFFICIENTNET_STEM_CHANNELS * scale.width)
         # The padding depends on the size; knowing it now keeps the network static.
         self.pad = same_padding(image_size, 3, 2)
         self.conv_stem = _same_conv(image_size, 3, channels, 3, 2)
@@ -86,10 +59,10 @@ class EfficientNet(nn.Module):
                     stride=stage.stride if block == 0 else 1,
                     group_dim=group_dim,
                 )
-                if index == 0:
-                    blocks.append(SeparableBlock(shape))
-                else:
+                if stage.expands:
                     blocks.append(InvertedResidual(shape, expand_ratio))
+                else:
+                    blocks.append(SeparableBlock(shape))
                 channels = width
                 size = math.ceil(size / shape.stride)
             stages.append(nn.Sequential(*blocks))
