@@ -17,6 +17,7 @@ from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
 from ipubench.fixtures.servers.images import RequestImages
 from ipubench.fixtures.servers.options import LOAD_OPTIONS
@@ -28,12 +29,8 @@ from ipubench.fixtures.servers.triton.installation import (
     server_environment,
 )
 from ipubench.fixtures.servers.triton.network import describe_network
-from ipubench.fixtures.servers.triton.repository import (
-    ServedModel,
-    check_repository,
-    link_models,
-    poplar_model,
-)
+from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier
+from ipubench.fixtures.servers.triton.repository import ServedModel, check_repository, link_models
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from ipubench.fixtures.servers.triton.server import Statistics
 
@@ -62,8 +59,10 @@ def test_the_poplar_backend_gets_the_original_settings(name: str) -> None:
     micro_batch, largest, size = ORIGINAL[name]
     assert (IPU[name].system, IPU[name].micro_batch_size) == ("pod4", micro_batch)
     assert IPU[name].popef_iterations == 1
-    model = poplar_model(name, IPU[name].image_size, micro_batch, 128, "FP16", {})
-    assert parsed(model.config()) == {
+    config = dataclasses.replace(IPU[name], popef_iterations=128)
+    feed = ImageFeed("real", micro_batch, config.image_size)
+    classifier = PoplarClassifier(IpuDevice("ipu", None), config.network(), config, feed)
+    assert parsed(classifier.model({}).config()) == {
         "name": name,
         "backend": "poplar",
         "max_batch_size": largest,
@@ -134,7 +133,9 @@ def test_a_repository_that_cannot_be_used_is_refused(
 
 
 def test_a_repository_of_ours_passes_its_own_check(tmp_path: Path) -> None:
-    ServedModel("net", "python", 4, (3, 8, 8), "FP32", files={"model.py": ""}).write(tmp_path)
+    ServedModel("net", "python", 4, (3, 8, 8), "FP32", files={"model.py": Path(__file__)}).write(
+        tmp_path
+    )
     check_repository(tmp_path, "net")
 
 
