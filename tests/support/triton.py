@@ -19,11 +19,10 @@ SIZE, BATCH = 8, 2
 MODEL = Path(__file__).resolve().parents[1] / "doubles" / "tiny_model.py"
 
 
-class TinyClassifier:
+class TinyClassifier(ServedClassifier):
     """The model of tests/doubles/tiny_model.py."""
 
     backend = "python"
-    complete_config = False
     precision = "float32"
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -54,9 +53,6 @@ class TinyClassifier:
         wrong = (self.folder / "other-weights").exists()
         scores = np.stack((flat.sum(1), flat.max(1), flat.min(1), flat[:, 0]), 1)
         return scores * (2 if wrong else 1)
-
-    def release(self) -> None:
-        pass
 
 
 class TinyRuntime(TritonRuntime):
