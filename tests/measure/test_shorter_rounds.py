@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.servers.options import LoadOptions
 from ipubench.fixtures.servers.request_step import LEAST_EACH, RequestStep
 from ipubench.plugins.record.record import differences
 from tests.support.harness import Project
@@ -17,11 +19,11 @@ from tests.support.reports import benchmark
 class Requests(RequestStep):
     """Requests without a server; the clients are only counted."""
 
-    def __init__(self, clients: int, each: int, on_host: bool = True) -> None:
-        super().__init__()
+    def __init__(self, clients: int, each: int, system: str = "host") -> None:
+        runtime: Any = None
+        feed = ArrayFeed("generated", ())
+        super().__init__(runtime, LoadOptions(system=system), feed, clients * each)
         self.clients = [None] * clients  # type: ignore[assignment]
-        self.batches_per_step = clients * each
-        self.on_host = on_host
 
     def build(self) -> None: ...
 
@@ -40,7 +42,7 @@ def test_rounds_may_have_half_of_the_requests_or_a_quarter() -> None:
 
 
 def test_an_ipu_keeps_its_requests() -> None:
-    assert Requests(clients=4, each=8, on_host=False).lengths() == [32]
+    assert Requests(clients=4, each=8, system="ipu").lengths() == [32]
 
 
 @given(st.integers(1, 64), st.integers(1, 500))
