@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterable, Mapping, Tuple
 
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.case.values import Parameters
+from ipubench.fixtures.runtimes.tensorflow.application_options import TrainingOptions
 
 Names = Mapping[str, type]
 OPTIMIZER: Dict[str, Names] = {
@@ -34,21 +35,16 @@ GROUPS = ("num_groups", "channels_per_group")  # a group norm has one of them
 WRITTEN = {float: "a number", int: "a whole number", str: "a word", tuple: "a list of numbers"}
 
 
-def check_parameters(
-    optimizer: str,
-    optimizer_params: Parameters,
-    schedule: str,
-    schedule_params: Parameters,
-    warmup: Parameters,
-    norm: Parameters,
-) -> None:
+def check_parameters(config: TrainingOptions) -> None:
     """Raise ValueError for a name or a value that an option does not have, or lacks."""
-    _check("optimizer_params", optimizer_params, OPTIMIZER[optimizer], f"optimizer={optimizer}")
+    optimizer, schedule = config.optimizer, config.lr_schedule
+    given, warmup, norm = config.optimizer_params, config.lr_warmup_params, config.norm_layer
+    _check("optimizer_params", given, OPTIMIZER[optimizer], f"optimizer={optimizer}")
     for key in ("weight_decay", "epsilon"):
-        if not optimizer_params.get(key, 0) >= 0:
-            raise ValueError(f"optimizer_params: {key}={optimizer_params[key]} is not 0 or above")
-    names = SCHEDULE[schedule]
-    _check("lr_schedule_params", schedule_params, names, f"lr_schedule={schedule}", needed=names)
+        if not given.get(key, 0) >= 0:
+            raise ValueError(f"optimizer_params: {key}={given[key]} is not 0 or above")
+    given, names = config.lr_schedule_params, SCHEDULE[schedule]
+    _check("lr_schedule_params", given, names, f"lr_schedule={schedule}", needed=names)
     _check("lr_warmup_params", warmup, WARMUP, needed=WARMUP if warmup else ())
     if warmup and warmup["warmup_mode"] not in WARMUP_MODES:
         mode = warmup["warmup_mode"]

@@ -40,14 +40,7 @@ def check(config: ApplicationOptions) -> None:
     for name, largest in LARGEST:
         if getattr(config, name) > largest:
             raise ValueError(f"{name}={getattr(config, name)} is above the largest, {largest}")
-    check_parameters(
-        config.optimizer,
-        config.optimizer_params,
-        config.lr_schedule,
-        config.lr_schedule_params,
-        config.lr_warmup_params,
-        config.norm_layer,
-    )
+    check_parameters(config)
     _check_group_norm(config)
     _check_pipeline(config)
     _check_preprocessing(config)
