@@ -5,26 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Tuple
 
+from ipubench.bench_training.application import idle
 from ipubench.bench_training.application.case import Application
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.servers.options import COMPILE_ONLY, ServingOptions
 
 BATCHING: Tuple[str, ...] = ("batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
-# Options of the application that do nothing for a served network.
-OF_TRAINING: Tuple[str, ...] = (
-    *("optimizer", "optimizer_params", "loss_scaling", "auto_loss_scaling", "weight_decay"),
-    *("l2_regularization", "label_smoothing", "lr_schedule", "lr_schedule_params"),
-    *("lr_warmup_params", "lr_staircase", "num_epochs", "weight_updates_per_epoch"),
-    *("logs_per_epoch", "gradient_accumulation_count", "global_batch_size", "recomputation"),
-    *("dbn_replica_group_size", "stochastic_rounding", "optimizer_state_offloading", "shuffle"),
-)
+# Options of the application that do nothing for a served network. Some that training alone reads
+# have a reason of their own below.
 OF_CHECKPOINTS: Tuple[str, ...] = (
-    *("checkpoint_input_dir", "checkpoint_output_dir", "ckpts_per_epoch", "first_ckpt_epoch"),
-    *("ckpt_all_instances", "clean_dir"),
-)
-OF_VALIDATION: Tuple[str, ...] = (
-    *("validation", "validation_micro_batch_size", "validation_num_replicas"),
-    "pipeline_validation_model",
+    *("checkpoint_input_dir", "checkpoint_output_dir", "ckpts_per_epoch"),
+    *idle.OF_CHECKPOINTS,
 )
 OF_SEVERAL_IPUS: Tuple[str, ...] = (
     *("device_mapping", "pipeline_schedule", "accelerator_side_reduction"),
@@ -33,9 +24,12 @@ OF_SEVERAL_IPUS: Tuple[str, ...] = (
 # What attaches the IPU and feeds it is the server, not the export.
 OF_THE_PROGRAM: Tuple[str, ...] = ("on_demand", "prefetch_depth")
 UNUSED: Dict[str, str] = {
-    **dict.fromkeys(OF_TRAINING, "a served network is not trained"),
+    **dict.fromkeys(idle.OF_TRAINING, "a served network is not trained"),
     **dict.fromkeys(OF_CHECKPOINTS, "a served network has random weights, of seed"),
-    **dict.fromkeys(OF_VALIDATION, "a served network is not validated; clients ask for its scores"),
+    **dict.fromkeys(
+        ("validation", *idle.OF_VALIDATION),
+        "a served network is not validated; clients ask for its scores",
+    ),
     **dict.fromkeys(OF_SEVERAL_IPUS, "a served network has one replica on one IPU"),
     **dict.fromkeys(OF_THE_PROGRAM, "the server attaches the IPU and feeds it"),
 }
