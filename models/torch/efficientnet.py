@@ -1,8 +1,7 @@
 """EfficientNet (Tan and Le, arXiv 1905.11946): [N, 3, S, S] images to [N, 1000] logits.
 
 As its weights were trained in TensorFlow: "SAME" padding, and batch norms with epsilon 1e-3.
-Layers have the names of timm's ``tf_efficientnet`` networks, whose state dictionaries fit. The
-tables of the paper are those of the network in TensorFlow, plain data that imports no framework.
+Layers have the names of timm's ``tf_efficientnet`` networks, whose state dictionaries fit.
 
 Imported only where PyTorch is loaded already: a module class cannot be declared without it.
 """
@@ -16,12 +15,10 @@ from typing import List, NamedTuple
 import torch
 from torch import nn
 
-from ipubench.models.tensorflow.cnn.blocks import EFFICIENTNET_STEM_CHANNELS, STAGES
-from ipubench.models.tensorflow.cnn.classification import EFFICIENTNETS
+from ipubench.models.published import EFFICIENTNETS, HEAD_CHANNELS, STAGES, STEM_CHANNELS
 from ipubench.models.torch.layers import SqueezeExcite, multiple_of_8
 
 BATCH_NORM = partial(nn.BatchNorm2d, eps=1e-3)
-HEAD_CHANNELS = 1280
 CLASSES = 1000
 
 
@@ -38,7 +35,7 @@ class EfficientNet(nn.Module):
     ) -> None:
         super().__init__()
         scale = EFFICIENTNETS[variant.upper()]
-        channels = multiple_of_8(EFFICIENTNET_STEM_CHANNELS * scale.width)
+        channels = multiple_of_8(STEM_CHANNELS * scale.width)
         # The padding depends on the size; knowing it now keeps the network static.
         self.pad = same_padding(image_size, 3, 2)
         self.conv_stem = _same_conv(image_size, 3, channels, 3, 2)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ipubench.models.tensorflow.training.inputs import DEVIATION, MEAN
+from ipubench.models.published import DEVIATION, MEAN
 
 
 class CastInput(nn.Module):

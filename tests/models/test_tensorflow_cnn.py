@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import pytest
 
+from ipubench.models.published import Stage
 from ipubench.models.tensorflow.cnn import blocks as all_blocks
 from ipubench.models.tensorflow.cnn.classification import Network, build_classifier, split_units
 from ipubench.models.tensorflow.cnn.fold import fold, folded_norms
@@ -63,7 +64,7 @@ STAGES_B4 = [(2, 3, 24), (4, 3, 32), (4, 5, 56), (6, 3, 112), (6, 5, 160), (8, 5
 
 
 # A first stage that does not widen, and a later one whose second block adds its input.
-TWO_STAGES = (all_blocks.Stage(1, 3, 1, 16, expands=False), all_blocks.Stage(2, 5, 2, 24))
+TWO_STAGES = (Stage(1, 3, 1, 16, expands=False), Stage(2, 5, 2, 24))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ import math
 from string import ascii_lowercase
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
+from ipubench.models.published import STAGES, STEM_CHANNELS
+
 #: Size of a ResNet -> blocks of its four stages.
 BASIC: Dict[str, Tuple[int, ...]] = {
     "10": (1, 1, 1, 1),
@@ -76,28 +78,8 @@ def resnet_blocks(size: str) -> List[ResidualBlock]:
     return residual_blocks(counts, RESNET_STEM_CHANNELS, expansion, named)
 
 
-class Stage(NamedTuple):
-    """One row of table 1 of the paper; the first block has the stride, the others 1."""
-
-    blocks: int
-    kernel: int
-    stride: int
-    channels: int
-    expands: bool = True  # the first stage's blocks are no wider inside
-
-
-STAGES = (
-    Stage(1, 3, 1, 16, expands=False),
-    Stage(2, 3, 2, 24),
-    Stage(2, 5, 2, 40),
-    Stage(3, 3, 2, 80),
-    Stage(3, 5, 1, 112),
-    Stage(4, 5, 2, 192),
-    Stage(1, 3, 1, 320),
-)
 #: The deepest EfficientNet that has a letter for each block of a stage.
 MAX_DEPTH = len(ascii_lowercase) / max(stage.blocks for stage in STAGES)
-EFFICIENTNET_STEM_CHANNELS = 32
 
 
 class Shape(NamedTuple):
@@ -150,7 +132,7 @@ class EfficientNetBlock(NamedTuple):
 def efficientnet_blocks(shape: Shape) -> List[EfficientNetBlock]:
     """Return the blocks of an EfficientNet no deeper than MAX_DEPTH, in order."""
     blocks: List[EfficientNetBlock] = []
-    channels = shape.channels(EFFICIENTNET_STEM_CHANNELS)
+    channels = shape.channels(STEM_CHANNELS)
     for number, stage in enumerate(STAGES, 1):
         outputs = shape.channels(stage.channels)
         expand = shape.expand_ratio if stage.expands else 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
+from ipubench.models.published import EFFICIENTNETS, HEAD_CHANNELS
 from ipubench.models.tensorflow.cnn.blocks import (
     MAX_DEPTH,
     Shape,
@@ -20,25 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["MODELS", "Network", "build_classifier", "split_units"]
 
 
-class Scale(NamedTuple):
-    """How an EfficientNet differs from the smallest, and the images it takes."""
-
-    width: float
-    depth: float
-    dropout: float
-    image_size: int
-
-
-EFFICIENTNETS: Dict[str, Scale] = {
-    "B0": Scale(1.0, 1.0, 0.2, 224),
-    "B1": Scale(1.0, 1.1, 0.2, 240),
-    "B2": Scale(1.1, 1.2, 0.3, 260),
-    "B3": Scale(1.2, 1.4, 0.3, 300),
-    "B4": Scale(1.4, 1.8, 0.4, 380),
-    "B5": Scale(1.6, 2.2, 0.4, 456),
-    "B6": Scale(1.8, 2.6, 0.5, 528),
-    "B7": Scale(2.0, 3.1, 0.5, 600),
-}
 #: Model -> its sizes.
 MODELS: Dict[str, Sequence[str]] = {
     "resnet": ("10", "14", "18", "26", "34", "50", "101", "152"),
@@ -73,7 +55,7 @@ class Network:
     block_survival_prob: float = 0.8
     squeeze_excite: bool = True
     depth_divisor: int = 8
-    top_width: int = 1280  # 0: no convolution before the classifier
+    top_width: int = HEAD_CHANNELS  # 0: no convolution before the classifier
     use_relu: bool = False
     width_coefficient: Optional[float] = None
     depth_coefficient: Optional[float] = None

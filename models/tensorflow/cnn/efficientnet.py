@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, List
 
+from ipubench.models.published import STEM_CHANNELS
 from ipubench.models.tensorflow.cnn.blocks import (
-    EFFICIENTNET_STEM_CHANNELS,
     EfficientNetBlock,
     Shape,
     efficientnet_blocks,
@@ -35,7 +35,7 @@ class Residual(Unit):
 
 def efficientnet_units(make: LayerFactory, shape: Shape, classes: int) -> List[Unit]:
     """Return the units: a residual block is one, the parts of another block are one each."""
-    channels = shape.channels(EFFICIENTNET_STEM_CHANNELS)
+    channels = shape.channels(STEM_CHANNELS)
     stem = make.conv_norm("stem", 3, channels, 3, 2, activation=shape.activation)
     units: List[Unit] = [Chain("stem", [stem])]
     blocks = efficientnet_blocks(shape)

@@ -1,7 +1,7 @@
 """Pixels to what a network's first convolution takes, on the device.
 
-The constants are those of ImageNet, in the order red, green, blue: MEANS in pixel values, MEAN and
-DEVIATION for pixels scaled to 0..1. A pixel is normalised to ``pixel * SCALE - SHIFT``.
+A pixel of ImageNet is normalised to ``pixel * SCALE - SHIFT``, per channel; MEANS are the means in
+pixel values.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any, Optional
 
-MEAN = (0.485, 0.456, 0.406)
-DEVIATION = (0.229, 0.224, 0.225)
+from ipubench.models.published import DEVIATION, MEAN
+
 SCALE = tuple(1.0 / (255.0 * deviation) for deviation in DEVIATION)
 SHIFT = tuple(mean / deviation for mean, deviation in zip(MEAN, DEVIATION))
 MEANS = (123.68, 116.78, 103.94)

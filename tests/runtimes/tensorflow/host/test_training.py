@@ -15,6 +15,7 @@ import pytest
 from ipubench.bench_training.bench_cnn_tensorflow import HOST
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.tensorflow.model import RING
+from ipubench.models.published import Stage
 from ipubench.models.tensorflow.cnn import blocks
 from tests.support.harness import run_code
 from tests.support.tensorflow_cases import SMALL, record_folder, small, trained, weights
@@ -264,7 +265,7 @@ def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
 # and so has EfficientNet's second stage. Of a ResNeXt the first block shows what a ResNet lacks. An
 # EfficientNet with batch norms has no layer that these do not have.
 BLOCKS = {"14": (2, 1), "26": (1,)}
-STAGES = (blocks.Stage(1, 3, 2, 16, expands=False), blocks.Stage(1, 5, 1, 16))
+STAGES = (Stage(1, 3, 2, 16, expands=False), Stage(1, 5, 1, 16))
 FEWER_BLOCKS: Dict[str, Dict[str, Any]] = {
     "resnet50": {"model_size": "14"},
     "resnext101": {"model_size": "26"},
