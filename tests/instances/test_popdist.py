@@ -11,6 +11,7 @@ from typing import Any, Dict
 import pytest
 
 from ipubench.bench_inference.bench_cnn_torch import IPU, POD4
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import poprun, rank
@@ -110,6 +111,11 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     assert isinstance(options, double.Options)
     replicas = [g for n, g in poptorch_double.recorder.calls if n == "Options.replicationFactor"]
     assert replicas == [{"replication_factor": 2}], "the runtime must leave this to PopDist"
+    # With other replicas a call would have other images than are counted.
+    job.replicas, job.ipus_per_replica = 8, 2
+    wrong = "--num-replicas=8 where replicas=4, --ipus-per-replica=2 where stages=1"
+    with pytest.raises(CaseError, match=wrong):
+        step.build()
     job.started = False
     options = poptorch_options(poptorch, config, IpuDevice("ipu", None), step.feed)
     assert not isinstance(options, double.Options)
