@@ -67,11 +67,20 @@ class _Closed:
         self._values[key] = value
 
 
+#: PopART's options that the project sets by name; PopTorch refuses a name that PopART lacks.
+POPART_OPTIONS = (
+    "defaultPrefetchBufferingDepth",
+    "engineOptions",
+    "groupNormStridedChannelGrouping",
+)
+
+
 class _PopartOptions(_Closed):
     __slots__ = ()
 
     @recorded
     def set(self, key: str, value: Any) -> _PopartOptions:
+        assert key in POPART_OPTIONS, f"PopART has no option {key}"
         self._put(key, value)
         return self
 

@@ -32,9 +32,13 @@ def accumulation_scales(
 
 
 class IpuOptimizer:
-    """An optimiser around another."""
+    """An optimiser of TensorFlow 1 around another; Keras' are refused, as in the SDK."""
 
     def __init__(self, opt: Any, name: Optional[str] = None) -> None:
+        import tensorflow as tf
+
+        if not isinstance(opt, (tf.compat.v1.train.Optimizer, IpuOptimizer)):
+            raise ValueError(f"{type(opt).__name__} is no optimizer of tf.compat.v1.train")
         self._opt = opt
         self._name = name
 

@@ -256,8 +256,8 @@ def cross_replica_sum(
     x: Any, replica_group_size: Optional[int] = None, name: Optional[str] = None
 ) -> Any:
     """Return the first replica's value as often as there are replicas in all instances."""
-    replicas = recorder.replicas if replica_group_size is None else replica_group_size
-    return x * replicas
+    count = recorder.all_replicas if replica_group_size is None else replica_group_size
+    return x * count
 
 
 @recorded

@@ -9,6 +9,7 @@ from tests.doubles.record import Calls
 
 #: How long a run keeps the IPUs busy, by the stand-in's own clock.
 RUN_SECONDS = 1.0
+PROCESSES = "experimental.multi_replica_distribution.process_count"
 
 
 @dataclass
@@ -52,6 +53,11 @@ class Recorder(Calls):
     def replicas(self) -> int:
         """Copies of the program that run on the attached IPUs."""
         return self.attached // self.shards
+
+    @property
+    def all_replicas(self) -> int:
+        """Copies of the program in all instances of a job."""
+        return self.replicas * max(1, int(self.configured.get(PROCESSES, 1)))
 
     @property
     def synthetic(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Dict, List
 import pytest
 
 from tests.doubles import poptorch as double
+from tests.doubles.poptorch_options import POPART_OPTIONS
 from tests.support.sdk_api import described_parameters, description, members, parameters, public
 
 
@@ -100,6 +101,11 @@ def _parameter_differences(path: str, function: Any, described: Any) -> List[str
 
 def test_every_name_of_the_stand_in_is_the_sdks(modules: Dict[str, Any]) -> None:
     assert differences(double.as_module(), modules) == []
+
+
+def test_the_options_of_popart_that_are_set_by_name_are_popart_s() -> None:
+    popart = description("popart.json")["modules"]["popart"]["classes"]["SessionOptions"]
+    assert set(POPART_OPTIONS) <= set(popart["properties"])
 
 
 def test_the_walk_reaches_everything_that_is_offered(modules: Dict[str, Any]) -> None:

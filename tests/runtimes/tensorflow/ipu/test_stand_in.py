@@ -102,6 +102,11 @@ def test_a_program_of_float64_is_refused(tf: Any, ipu: Any, given: str, returned
         strategy.run(run, args=[tf.constant(1.0, given)])
 
 
+def test_an_optimizer_of_keras_does_not_accumulate(tf: Any, ipu: Any) -> None:
+    with pytest.raises(ValueError, match="SGD is no optimizer of tf.compat.v1.train"):
+        ipu.optimizers.GradientAccumulationOptimizerV2(tf.keras.optimizers.SGD(), 2)
+
+
 def test_a_mask_hides_or_shows_each_output_of_the_last_stage(tf: Any, ipu: Any) -> None:
     settings(ipu, {"auto_select_ipus": 2}).configure_ipu_system()
     batches = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensors((1.0,)).repeat())
