@@ -104,6 +104,7 @@ DEFAULTS: Dict[str, Any] = {
     "scheduling.maximum_scheduler_search_space_size": 64,
 }
 NUMBERS = ("auto_select_ipus", "select_ipus")
+COUNT = "experimental.multi_replica_distribution.process_count"
 
 
 class _Category:
@@ -169,6 +170,8 @@ class IPUConfig(_Category):
         if recorder.attach_error and connection is DeviceConnectionType.ALWAYS:
             raise tf.errors.InternalError(None, None, recorder.attach_error)
         selected = changed.get("select_ipus")
+        # An instance of poprun has its IPUs, though it may attach to none.
+        assert not (offline and selected is not None and COUNT not in changed), "ends the process"
         attached = changed.get("auto_select_ipus", 1)
         if selected is not None:
             attached = recorder.groups.get(selected, 1)

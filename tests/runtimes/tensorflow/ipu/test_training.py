@@ -74,9 +74,13 @@ def options(shards: int = 2, **changes: Any) -> Training:
 
 
 def step(
-    config: Training, norm: str = "group", keep: float = 1.0, mode: str = "generated"
+    config: Training,
+    norm: str = "group",
+    keep: float = 1.0,
+    mode: str = "generated",
+    device: IpuDevice = HARDWARE,
 ) -> TrainingProgram:
-    return TensorFlowIpu(HARDWARE).training(
+    return TensorFlowIpu(device).training(
         network(norm, keep), config.recipe, config, feed(mode, training=True)
     )
 
@@ -522,9 +526,11 @@ def test_compile_only_attaches_to_nothing_and_keeps_the_program(
         step(options(shards, compile_only=True))
     monkeypatch.setenv(TF_FLAGS, "--executable_cache_path=/cache")
     recorder.attach_error = "there are no IPUs"
-    made = step(options(shards, compile_only=True))
+    # Nor one of that number.
+    made = step(options(shards, compile_only=True), device=IpuDevice("ipu", 3))
     made.build()
     found = recorder.configured
+    assert found["auto_select_ipus"] == shards
     assert found["device_connection.type"].name == "PRE_COMPILE"
     assert found["device_connection.version"] == "ipu2"
     assert found["device_connection.enable_remote_buffers"] is True
