@@ -239,6 +239,35 @@ def test_auto_takes_an_ipu_where_the_sdk_lists_one(
     assert devices.choose("cpu") == "cpu"
 
 
+LISTED = """Graphcore device listing:
+Partition: p1 [active]
+-+- Id: [0], target: [Fabric], IPU-M host: [10.1.5.10], IPU#: [3]
+-+- Id: [1], target: [Fabric], IPU-M host: [10.1.5.10], IPU#: [2]
+-+- Id: [4], target: [Multi IPU]
+ |--- Id: [0], DNC Id: [0], IPU-M host: [10.1.5.10], IPU#: [3]
+ |--- Id: [1], DNC Id: [1], IPU-M host: [10.1.5.10], IPU#: [2]
+"""
+
+
+def test_an_ipu_has_a_number_that_the_sdk_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group of IPUs is a device, too, but not a single one."""
+    tool = tmp_path / "gc-info"
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{LISTED}END\n")
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("POPLAR_SDK_ENABLED", "/sdk")
+    monkeypatch.setattr("ipubench.fixtures.devices.ipu.frameworks", lambda: ["popart"])
+    assert devices.device_ids("ipu") == [0, 1]
+    for number in (None, 1, 4):
+        assert IpuDevice("ipu", number).attach().kind == "ipu"
+    with pytest.raises(DeviceError, match="--device-id=2: .* no such device, only 0, 1, 4"):
+        IpuDevice("ipu", 2).attach()
+    tool.write_text("#!/bin/sh\nexit 1\n")
+    IpuDevice("ipu", 2).attach()
+
+
 @pytest.mark.parametrize("kind", devices.KINDS)
 def test_every_kind_can_be_made(kind: str) -> None:
     assert devices.make(kind, device_id=0).kind == kind
