@@ -38,7 +38,7 @@ from ipubench.plugins.selection.expand import case_of, leave_out
 GROUPING = ("loadscope", "loadfile", "loadgroup")
 
 
-@pytest.hookimpl(optionalhook=True)
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> Optional[int]:
     """Make `-n auto` and `-n logical` one worker per device; a CPU is one device."""
     if only_tests(config) or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:

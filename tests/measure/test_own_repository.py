@@ -252,7 +252,7 @@ def perf_sized(benchmark, request, url):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+@pytest.mark.parametrize("workers", [(), ("-n", "auto")])
 def test_fresh_processes_have_the_projects_own_options(own: OwnProject, workers: Any) -> None:
     """Or they would measure other work than the run."""
     (own.folder / "conftest.py").write_text(OPTIONS)
@@ -264,6 +264,8 @@ def test_fresh_processes_have_the_projects_own_options(own: OwnProject, workers:
     words = ("-o", "python_functions=perf_*", "--size=700", "--processes=2", "--keep-disturbed")
     outcome = own.run(*FEW, *words, *workers, "--baseline-save=main").assert_code(0)
     outcome.line("baseline with 1 case")
+    if workers:
+        outcome.line("1 worker ")  # a CPU is one device
     seen = (own.folder / "seen").read_text().splitlines()
     # Others may disturb one, which another replaces.
     assert len(seen) >= 2 and set(seen) == {"700 True"}
