@@ -234,6 +234,21 @@ def test_without_a_named_folder_the_locks_are_in_the_temporary_one(
     assert (folder / "ipubench-dev.lock").stat().st_mode & 0o777 == 0o666
 
 
+def test_a_named_folder_is_made_for_all_users(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("IPUBENCH_LEASE_DIR", "~/new/locks")
+    with lease(["dev"], 0.1):
+        assert (folder / "new" / "locks" / "dev.lock").is_file()
+    assert stat.S_IMODE((folder / "new" / "locks").stat().st_mode) == 0o1777
+    for name, why in (("~no-such-user/locks", "no home folder for"), ("/dev/null/x", "Not a dir")):
+        monkeypatch.setenv("IPUBENCH_LEASE_DIR", name)
+        refused = pytest.raises(DeviceError, match=f"{name}, cannot be used: .*{why}")
+        with refused, lease(["dev"], 0.1):
+            pass
+
+
 def test_the_holder_says_no_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["pytest", "--set=token=CANARY-1", "https://u:CANARY-2@h"])
     with lease(["dev"], 0.1):
