@@ -6,7 +6,7 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Mapping, Optional, Union
 
 import pytest
 
@@ -40,8 +40,8 @@ print(resource.getrlimit(resource.RLIMIT_DATA) == before)
 """
 
 
-def swap(most: int) -> Mapping[str, str]:
-    return {"memory.swap.max": str(most), "memory.swap.current": "0"}
+def swap(most: Union[int, str], used: int = 0) -> Mapping[str, str]:
+    return {"memory.swap.max": str(most), "memory.swap.current": str(used)}
 
 
 def both(most: int) -> Mapping[str, str]:
@@ -72,6 +72,8 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         # Without swap of its own, and with less of it than the machine has.
         ("0::/own", {"own": {**V2, **swap(0)}}, 5_000_100 - SWAP),
         ("0::/own", {"own": {**V2, **swap(7000)}}, 5_000_100 + 7000 - SWAP),
+        ("0::/own", {"own": {**V2, **swap(7000, 1000)}}, 5_000_100 + 6000 - SWAP),
+        ("0::/own", {"own": {**V2, **swap("max")}}, 5_000_100),
         ("4:memory:/own\n0::/", {"memory/own": {**V1, **both(2_000_500)}}, 535 - SWAP),
     ],
 )
@@ -90,6 +92,8 @@ def test_a_group_has_as_much_memory_as_its_limit(tmp_path: Path) -> None:
     write(tmp_path / "cgroup/own", V2)
     assert memory.total(tmp_path / "proc", tmp_path / "cgroup") == 9_000_000
     assert memory.total(tmp_path, tmp_path) > 9_000_000
+    write(tmp_path / "cgroup/own", {"memory.max": "max"})
+    assert memory.total(tmp_path / "proc", tmp_path / "cgroup") > 9_000_000
 
 
 @pytest.mark.parametrize("meminfo", [None, "MemTotal: 16000 kB\n"])

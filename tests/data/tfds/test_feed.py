@@ -68,6 +68,9 @@ def test_the_highest_version_of_the_right_data_set(tmp_path: Path) -> None:
     for version in ("3.0.2", "10.0.0", "9.1.0"):
         layout(tmp_path / "cifar10" / version)
     layout(tmp_path / "mnist" / "3.0.1", "mnist")
+    # What a download that was ended leaves.
+    layout(tmp_path / "cifar10" / "11.0.0.incompleteA1B2")
+    (tmp_path / "cifar10" / "12.0.0").mkdir()
     found = find_prepared(tmp_path, "cifar10", "train")
     assert found is not None
     assert Path(found.root).name == "10.0.0"
