@@ -48,6 +48,15 @@ def test_the_topology_keeps_one_thread_per_core(system: Path) -> None:
     assert found.numa_nodes == 2
 
 
+def test_arm_processors_are_told_apart_by_their_numbers(tmp_path: Path) -> None:
+    models = []
+    for part in ("0xd0c", "0xd40"):
+        text = f"processor : 0\nCPU implementer : 0x41\nCPU variant : 0x3\nCPU part : {part}\n"
+        (tmp_path / part).write_text(text)
+        models.append(read_topology(tmp_path / part, tmp_path, {}).model)
+    assert models == ["ARM 0x41 0x3 0xd0c", "ARM 0x41 0x3 0xd40"]
+
+
 @pytest.mark.parametrize(
     ("environ", "flags"),
     [
