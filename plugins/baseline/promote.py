@@ -151,6 +151,10 @@ def _kept(acceptance: Acceptance, run: RunFacts, name: str) -> Dict[str, Any]:
 def promote(args: Namespace) -> int:
     """Make a run's results the baseline of their cases; return the exit code."""
     path = run_path(args.run)
+    if not store.exists(path):
+        raise BaselineError(
+            f"there is no run {path}; name a journal, a report's baseline.json or a folder with one"
+        )
     stored = read_run(path)
     if not stored.benchmarks:
         raise BaselineError(f"the run {path} measured no case")

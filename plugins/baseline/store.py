@@ -24,6 +24,7 @@ from ipubench.plugins.baseline.format import problems as faults_of
 from ipubench.plugins.record.files import finite, json_text
 from ipubench.plugins.record.record import NAMESPACE
 
+FOLDER, SUFFIX = "baselines", ".json"
 LOCK_SECONDS = 60.0
 SHOWN_PROBLEMS = 3
 MOST_NAMES = 10
@@ -39,7 +40,7 @@ def baseline_path(name: str, root: Path) -> Path:
             return user_path(name)
         except OSError as error:
             raise BaselineError(f"the baseline {name} cannot be found: {error}") from error
-    return root / "baselines" / f"{name}.json"
+    return root / FOLDER / f"{name}{SUFFIX}"
 
 
 def exists(path: Path) -> bool:
@@ -57,7 +58,7 @@ def kind(path: Path) -> str:
 
 def baselines_in(folder: Path) -> List[Path]:
     """Return the baselines in a folder, by name. Raises BaselineError where it cannot be read."""
-    return [path for path in listed(folder) if path.suffix == ".json"]
+    return [path for path in listed(folder) if path.suffix == SUFFIX]
 
 
 def listed(folder: Path) -> List[Path]:
@@ -104,7 +105,7 @@ def load_document(
         text = read_bytes(path, MOST_BYTES).decode("utf-8")
     except FileNotFoundError:
         raise BaselineError(
-            f"there is no baseline {path}; write one with --baseline-save={path.stem}"
+            f"there is no baseline {path}; write one with --baseline-save={_given(path)}"
             f"{_others(path)}"
         ) from None
     except (OSError, ValueError) as error:
@@ -125,8 +126,21 @@ def _name(benchmark: Any) -> str:
     return str(benchmark.get("fullname")) if isinstance(benchmark, dict) else ""
 
 
+def _has_name(path: Path) -> bool:
+    """Tell whether a name alone may have meant this path, see :func:`baseline_path`."""
+    return path.is_absolute() and path.parent.name == FOLDER and path.suffix == SUFFIX
+
+
+def _given(path: Path) -> str:
+    """Return what a command line gives for a path."""
+    if _has_name(path):
+        return path.stem
+    return str(path) if os.sep in str(path) else os.path.join(os.curdir, path)
+
+
 def _others(path: Path) -> str:
-    names = [other.stem for other in baselines_in(path.parent)]
+    there = baselines_in(path.parent)
+    names = [other.stem if _has_name(path) else other.name for other in there]
     return f"; there are: {some_of(names, MOST_NAMES)}" if names else ""
 
 

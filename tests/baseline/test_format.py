@@ -93,9 +93,18 @@ def test_the_quick_check_of_numbers_says_what_the_library_says() -> None:
             holder[key] = sound
 
 
-def test_a_missing_baseline_names_the_others(path: Path) -> None:
-    with pytest.raises(BaselineError, match="there is no baseline .*other.json.*there are: main"):
+def test_a_missing_baseline_names_the_others_and_how_to_write_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name, or by its path where a name would mean another file."""
+    ending = "there is no baseline .*other.json; .*--baseline-save=other; there are: main$"
+    with pytest.raises(BaselineError, match=ending):
         load(path.with_name("other.json"))
+    monkeypatch.chdir(path.parent)
+    for other in (Path("../baselines/other"), Path("other.json")):
+        said = str(other) if "/" in str(other) else f"./{other}"
+        with pytest.raises(BaselineError, match=f"save={said}; there are: main.json$"):
+            load(other)
 
 
 @pytest.mark.parametrize(

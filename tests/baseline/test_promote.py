@@ -330,7 +330,7 @@ def test_promote_takes_out_no_case_that_was_skipped(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "cannot be read"),
+        (None, "there is no run run.jsonl; name a journal"),
         ("nothing\n", "is not the journal of a run"),
         ('{"type": "run", "format": 99}\n', "has format 99, this version reads up to"),
         ('{"type": "run", "format": 1}\n', "measured no case"),
