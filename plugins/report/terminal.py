@@ -254,10 +254,15 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     comparison = config.stash.get(comparison_key, None)
     stored = set() if comparison is None else set(comparison.stored)
     known = {*run.results.benchmarks, *run.results.outcomes, *verdicts}
-    left = stored - {run.nodeids.get(name, name) for name in known}
-    if left:
-        cases = counted(len(left), "case of the baseline was", "cases of the baseline were")
-        lines.append(Row((f"  {cases} not selected in this run",)))
+    missed = stored - {run.nodeids.get(name, name) for name in known}
+    ordered = {run.nodeids.get(name, name) for name in run.order}
+    for left, why in (
+        (missed - ordered, "not selected in this run"),
+        (missed & ordered, "not run, because the run ended before"),
+    ):
+        if left:
+            cases = counted(len(left), "case of the baseline was", "cases of the baseline were")
+            lines.append(Row((f"  {cases} {why}",)))
     if policy_of(config) is not None and not set(by_kind) & set(COMPARED):
         lines.append(Row(("  nothing was compared, so the gate says nothing",)))
     return lines
