@@ -195,7 +195,10 @@ def _rule(item: pytest.Item) -> Rule:
 
 
 def missing_cases(config: pytest.Config) -> List[str]:
-    """Return the stored cases that no longer exist, or that ran here without being measured."""
+    """Return the stored cases that no longer exist, or that ran here and measured nothing.
+
+    One that failed exists, and its failure says why it has no result.
+    """
     comparison = config.stash.get(comparison_key, None)
     run = config.stash.get(run_key, None)
     if comparison is None or run is None:
@@ -204,7 +207,7 @@ def missing_cases(config: pytest.Config) -> List[str]:
     unmeasured = [
         nodeid
         for nodeid in sorted(comparison.stored.intersection(run.order))
-        if nodeid in results.outcomes and nodeid not in results.benchmarks
+        if results.outcomes.get(nodeid, "failed") != "failed" and nodeid not in results.benchmarks
     ]
     return comparison.missing(config.stash[selection_key], config.rootpath) + unmeasured
 

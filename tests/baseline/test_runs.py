@@ -86,22 +86,22 @@ def test_the_joined_report_shows_the_shards_own_verdicts_and_failures(judged: Pr
     break_case(judged, "beta-generated", 'raise CaseError("the fake is broken; mend it")')
     shard(judged, "beta", "-k", "beta", "--baseline=main", **SLOWER).assert_code(1)
     outcome = command(judged, "report", "shards/alpha", "shards/beta", "--out=report")
-    outcome.assert_code(1).line("1 regressed, 1 missing of 4 cases")
+    outcome.assert_code(1).line("1 regressed, 1 failed of 4 cases")
     report = judged.folder / "report"
     assert verdicts(report) == {
         "alpha-bs8-synthetic": "pass",
         "alpha-bs8-generated": "pass",
         "beta-synthetic": "regressed",
-        GENERATED.split("[")[1].rstrip("]"): "missing",
+        GENERATED.split("[")[1].rstrip("]"): "failed",
     }
     assert "the fake is broken; mend it" in reasons(report)[GENERATED]
     summary = (report / "summary.md").read_text()
-    assert summary.startswith("**🔴 4 cases: 1 regressed, 1 missing, 2 pass, against ")
+    assert summary.startswith("**🔴 4 cases: 1 regressed, 1 failed, 2 pass, against ")
     assert "gate.yml" in summary.splitlines()[0] and "is broken; mend it" in summary
     assert "is broken; mend it" in (report / "report.html").read_text()
     # The joined report is a run like any other: from its document comes the same report.
     again = command(judged, "report", "report", "--out=again").assert_code(1)
-    again.line("1 regressed, 1 missing of 4 cases")
+    again.line("1 regressed, 1 failed of 4 cases")
     assert verdicts(judged.folder / "again") == verdicts(report)
 
 

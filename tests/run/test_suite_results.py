@@ -167,6 +167,7 @@ def test_cases_that_were_not_selected_are_counted(project: Project) -> None:
     outcome = project.run("-k", "beta", "--baseline=main", "--gate=5%", "-x").assert_code(1)
     outcome.line("5 cases of the baseline were not selected in this run")
     outcome.line("1 case of the baseline was not run, because the run ended before")
+    assert "missing" not in outcome.text  # what failed is there
 
 
 def test_a_case_that_no_longer_exists_is_named_and_fails_the_gate(project: Project) -> None:
