@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
@@ -38,7 +38,7 @@ from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, Verdict
 from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
-from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.selection.expand import case_of, selection_key
 
 Progress = Callable[[str], None]
 
@@ -245,24 +245,30 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[against_key] = Against.start(config)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
-    """Say what is compared with what."""
+def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+    """Say what is compared with what, and how long that takes at most."""
     against = config.stash.get(against_key, None)
     if against is None:
         return []
     environment = against.environment
     there = config.option.against if environment.revision is not None else environment.python
-    return [f"against {there}: {against.words()}", most_time(config)]
+    cases = [item for item in items if case_of(item) is not None]
+    time = [most_time(against, cases)] if cases else []
+    return [f"against {there}: {against.words()}", *time]
 
 
-def most_time(config: pytest.Config) -> str:
-    """Say how long the pairs take at most, before they begin."""
-    option, cases = config.option, len(selected(config))
+def most_time(against: Against, cases: Sequence[pytest.Item]) -> str:
+    """Say how long the pairs of the cases that are to run take at most, before they begin."""
+    config = against.config
+    option, device = config.option, config.stash[selection_key].device
     cap = max(option.gate_cap, paired.LEAST_PAIRS)
-    seconds = cap * cases * (option.budget + 2 * START_SECONDS)
+    whole = [why_not_alternating(item, device, against.environment) != "" for item in cases]
+    # Both sides share the budget, but whole processes have one each.
+    budgets = len(cases) + sum(whole)
+    seconds = cap * (option.budget * budgets + 2 * START_SECONDS * len(cases))
     if option.gate_time is not None:
         seconds = min(seconds, option.gate_time)
-    most = f"up to {cap} pairs of processes for each of {counted(cases, 'case')}"
+    most = f"up to {cap} pairs of processes for each of {counted(len(cases), 'case')}"
     first = paired.looks(cap)[0]
     least = f", {first} where these are clear" if first < cap else ""
     return f"{most}{least}: {in_words(seconds)} at most on a quiet machine"

@@ -43,7 +43,7 @@ from ipubench.plugins.record.text import counted, percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, NEW, REGRESSED, Verdict
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key
-from ipubench.plugins.selection.expand import Selection, selection_key
+from ipubench.plugins.selection.expand import Selection, case_of, selection_key
 
 #: Why cases are not in the baseline that was asked for, and what to do.
 SELDOM = (
@@ -124,7 +124,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     if not measures(config):
         return []
     comparison = config.stash.get(comparison_key, None)
-    cases = {item.nodeid: item for item in items}
+    cases = {item.nodeid: item for item in items if case_of(item) is not None}
     entries = [] if comparison is None else comparison.entries
     stored = [entry for entry in entries if entry["fullname"] in cases]
     by_case = {entry["fullname"]: entry for entry in stored}
@@ -135,7 +135,10 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         found = noise_of(entry, _rule(cases[name]))
         if found is not None:
             noise[name] = min(found, noise.get(name, found))
-    said = (most_time(config, list(by_case.values())), too_noisy(list(noise.values())))
+    said = (
+        most_time(config, len(cases), list(by_case.values())),
+        too_noisy(list(noise.values())),
+    )
     return [line for line in said if line]
 
 

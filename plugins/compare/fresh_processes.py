@@ -23,7 +23,7 @@ from ipubench.plugins.record.record import (
 )
 from ipubench.plugins.record.text import counted, short_number
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
-from ipubench.plugins.run.results import run_key, selected
+from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.expand import case_of
 
@@ -186,14 +186,13 @@ def too_few(config: pytest.Config, nodeid: str) -> str:
     return f"--gate-time left time for {found} of {processes}"
 
 
-def most_time(config: pytest.Config, stored: List[Dict[str, Any]]) -> Optional[str]:
+def most_time(config: pytest.Config, cases: int, stored: List[Dict[str, Any]]) -> Optional[str]:
     """Say how long saving or gating takes at most, before it begins; None where neither is asked.
 
-    ``stored``: the baseline's benchmarks of the cases that are to run. A case without one counts
-    with its budget and the start of a process.
+    ``cases`` are to run, and ``stored`` are the baseline's benchmarks of them. A case without one
+    counts with its budget and the start of a process.
     """
-    option = config.option
-    cases, wanted = len(selected(config)), processes_wanted(config)
+    option, wanted = config.option, processes_wanted(config)
     gated = len(stored) if policy_of(config) is not None else 0
     if not cases or (wanted == 1 and not gated):
         return None

@@ -97,7 +97,7 @@ def test_nothing_holds_the_step_of_a_judged_case(stored: Project) -> None:
     assert (stored.folder / "steps").read_text() == "0"
 
 
-# Writes for each case that passed how many cases its share of 8 s says are still to come.
+# Writes for each case that passed how many cases its share of 0.8 s says are still to come.
 SHARES = """
 
 @pytest.hookimpl(hookwrapper=True)
@@ -107,7 +107,7 @@ def pytest_runtest_call(item):
         from ipubench.plugins.compare.fresh_processes import gate_time_key
 
         time = item.config.stash[gate_time_key]
-        found = next(cases for cases in range(1, 9) if time.allows(8 / cases))
+        found = next(cases for cases in range(1, 9) if time.allows(0.8 / cases))
         with open("shares", "a") as shares:
             shares.write(f"{found} ")
 """
@@ -120,11 +120,14 @@ def test_the_cases_that_are_still_to_come_share_the_gates_time(project: Project)
     source = path.read_text()
     broken = 'config.name == "alpha" and config.data == "generated"'
     path.write_text(source.replace('config.trouble == "raise"', broken))
-    words = ("-k", "beta or bs8", "--gate-time=8s")
+    # Too short for any fresh process.
+    words = ("-k", "beta or bs8", "--gate-time=0.8s", "--processes=2")
     project.run(*words).assert_code(1)
     shares = project.folder / "shares"
     assert shares.read_text().split() == ["4", "2", "1"]
     shares.unlink()
     path.write_text(source)
-    project.run(*words, "--resume").assert_code(0).line("3 cases are done")
+    outcome = project.run(*words, "--resume").assert_code(0)
+    outcome.line("3 cases are done")
+    outcome.line("1 fresh process for each of 1 case: ")
     assert shares.read_text().split() == ["1"]
