@@ -19,6 +19,8 @@ from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.machine.processor import read_topology
 
+LABELS = 2  # 0 and 1
+
 
 @dataclass(frozen=True)
 class PopartLstm(PopartKernel):
@@ -30,6 +32,15 @@ class PopartLstm(PopartKernel):
     batch_size: int = option(1, "sequences of one batch", minimum=1)
     timesteps: int = option(1, "length of a sequence", minimum=1)
     hidden_size: int = option(32, "features of the input and of the hidden state", minimum=1)
+
+    def check(self) -> None:
+        """Refuse labels that are numbers of no hidden unit."""
+        super().check()
+        if self.hidden_size < LABELS and self.mode != "inference":
+            raise ValueError(
+                f"hidden_size={self.hidden_size}: the labels of {self.mode}, 0 or 1, are numbers "
+                f"of hidden units; set hidden_size={LABELS} or more"
+            )
 
     def flops_per_item(self) -> float:
         """Return the FLOP of the matrix products for one sequence, T timesteps, H hidden units.
@@ -60,7 +71,7 @@ class PopartLstm(PopartKernel):
         """Return the case's batches; inference has no labels."""
         sequence = (self.timesteps, self.batch_size)
         inputs = TensorSpec("inputs", (*sequence, self.hidden_size), uniform=(-1.0, 1.0))
-        labels = TensorSpec("labels", (self.timesteps, 1, self.batch_size), "int32", classes=2)
+        labels = TensorSpec("labels", (self.timesteps, 1, self.batch_size), "int32", classes=LABELS)
         return self.arrays(data, *([inputs] if self.mode == "inference" else [inputs, labels]))
 
 

@@ -103,6 +103,15 @@ def test_what_cannot_be_is_refused(config: Any, changes: Dict[str, Any], message
         dataclasses.replace(config, **changes).check()
 
 
+@pytest.mark.parametrize("mode", ["evaluation", "training"])
+def test_an_lstm_has_a_hidden_unit_for_each_label(mode: str) -> None:
+    one = PopartLstm(hidden_size=1)
+    one.check()
+    with pytest.raises(ValueError, match=f"hidden_size=1: the labels of {mode}, 0 or 1, are"):
+        dataclasses.replace(one, mode=mode).check()
+    dataclasses.replace(one, mode=mode, hidden_size=2).check()
+
+
 @pytest.mark.parametrize(
     "changes",
     [
