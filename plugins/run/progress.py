@@ -7,6 +7,7 @@ whole line.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -65,15 +66,18 @@ class Progress:
 
     def line(self, text: str) -> None:
         """Write a line that stays, of a case that goes on."""
-        if self.quiet:
-            return
+        if not self.quiet:
+            self._write(text[: self._width()], text)
+
+    def _write(self, fitting: str, whole: str, **markup: bool) -> None:
+        """Write a line that stays: in place of the one that is rewritten, else as a whole."""
         with uncaptured(self.config):
             if self.live:
-                self.terminal.rewrite(text[: self._width()], erase=True)
+                self.terminal.rewrite(fitting, erase=True, **markup)
                 self.terminal.write_line("")
             else:
                 self.terminal.ensure_newline()
-                self.terminal.write_line(text)
+                self.terminal.write_line(whole, **markup)
 
     def end(self, nodeid: str, result: str, **markup: bool) -> None:
         """Write a case's line: of one that fails after its end, a second one."""
@@ -89,15 +93,9 @@ class Progress:
         tails = [f" {result} ({self.seconds[nodeid]:.0f} s)"]
         if left is not None:
             tails.insert(0, f"{tails[0][:-1]}, {in_words(left)} left)")
-        start = f"[{self.positions[nodeid]}/{len(self.names)}] "
-        with uncaptured(self.config):
-            if self.live:
-                line = fitting(start, self.names[nodeid], tails, self._width())
-                self.terminal.rewrite(line, erase=True, **markup)
-                self.terminal.write_line("")
-            else:
-                self.terminal.ensure_newline()
-                self.terminal.write_line(f"{start}{self.names[nodeid]}{tails[0]}", **markup)
+        start, name = f"[{self.positions[nodeid]}/{len(self.names)}] ", self.names[nodeid]
+        line = fitting(start, name, tails, self._width())
+        self._write(line, f"{start}{name}{tails[0]}", **markup)
         self.phase("")
 
     def forget(self, nodeid: str) -> None:
@@ -243,7 +241,7 @@ class Remaining:
         work = 0.0
         for case, function in self._functions.items():
             times = self._finished.get(function, known)
-            work += max(0.0, math.fsum(times) / len(times) - spent.get(case, 0.0))
+            work += max(0.0, statistics.fmean(times) - spent.get(case, 0.0))
         # How many cases ran at a time so far; with workers more than one.
         wall = now - self._first
         busy = math.fsum(known) + math.fsum(spent.values())
