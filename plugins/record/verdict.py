@@ -7,7 +7,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
 
+from ipubench.plugins.record.files import finite
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT
+from ipubench.plugins.record.text import counted
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
@@ -47,22 +49,21 @@ class Verdict:
 
     def as_dict(self) -> Dict[str, Any]:
         """Return JSON values; unknown numbers are null."""
-        return {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in dataclasses.asdict(self).items()
-        }
+        values: Dict[str, Any] = finite(dataclasses.asdict(self))
+        return values
 
 
 def message(name: str, verdict: Verdict, record: str) -> str:
     """Return the paragraph with which a regressed case fails."""
     lines = []
     if verdict.metric == THROUGHPUT or not verdict.also:
+        processes = counted(verdict.processes, "process", "processes")
         lines.append(
             f"{name} has become slower: {verdict.before:.4g} {verdict.unit} before, "
             f"{verdict.now:.4g} {verdict.unit} now{_correction(verdict)}. Its speed "
             f"{how_compared(verdict.in_turns)} changed by {verdict.change:+.1%} ("
             f"{verdict.low:+.1%} to {verdict.high:+.1%} at 95% confidence, "
-            f"{_count(verdict.processes)} now, {verdict.processes_before} before); the gate allows "
+            f"{processes} now, {verdict.processes_before} before); the gate allows "
             f"{100 * verdict.allowed:.3g}% more time per item{_why_allowed(verdict)}."
         )
     for other in verdict.also:
@@ -108,10 +109,6 @@ def noisier(threshold: Optional[float], allowed: Optional[float]) -> bool:
     if threshold is None or allowed is None:
         return False
     return allowed > 1.001 * threshold
-
-
-def _count(processes: int) -> str:
-    return f"{processes} process{'es' if processes > 1 else ''}"
 
 
 def _why_allowed(verdict: Verdict) -> str:
