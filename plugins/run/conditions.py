@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from dataclasses import asdict
 from typing import Any, Dict
 
 import pytest
@@ -20,12 +21,7 @@ def describe_conditions(
 ) -> Dict[str, Any]:
     """Return the device, the conditions that hold, the versions, the revision and the time."""
     return {
-        "device": {
-            "kind": device.info.kind,
-            "name": device.info.name,
-            "fingerprint": device.info.fingerprint,
-            "details": device.info.details,
-        },
+        "device": asdict(device.info),
         "conditions": conditions,
         "workers": worker_count(config),
         "versions": host_process.versions(),
