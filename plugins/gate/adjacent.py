@@ -196,8 +196,3 @@ def equally_disturbed(here: Optional[float], there: Optional[float]) -> bool:
     if here is None or there is None:
         return True
     return abs(here - there) <= MOST_UNEQUAL
-
-
-def block(first: bool) -> Sequence[bool]:
-    """Return whether this side comes first, for two pairs of rounds: AB, BA or BA, AB."""
-    return (first, not first)

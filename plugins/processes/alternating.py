@@ -27,7 +27,7 @@ from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.contention import Contention, per_interval
 from ipubench.fixtures.machine.state import copy_look
-from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds, block
+from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
 from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.fresh import (
     FreshError,
@@ -122,8 +122,9 @@ class TwoProcesses(ABC):
         """Have both sides take turns until the rule ends it; return all rounds."""
         rounds, watched = AdjacentRounds(), Contended(self.device)
         while not rounds.stopped_by:
-            # Seeded by nothing: a machine with a period of its own must not meet ours twice.
-            for here_first in block(random.random() < 0.5):  # noqa: S311  which side begins
+            # Two pairs of rounds, AB, BA or BA, AB. Seeded by nothing: a machine with a period of
+            # its own must not meet ours twice.
+            for here_first in random.sample((True, False), 2):
                 self._both(here_first, rounds, watched)
             if rounds.looks(steps):
                 watched.complete(rounds)
