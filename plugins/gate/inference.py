@@ -38,9 +38,9 @@ class Effect:
         """Return the value that the true change exceeds with this (one-sided) confidence."""
         return self.change - self.error * student_quantile(confidence, self.degrees)
 
-    def interval(self, confidence: float = CONFIDENCE) -> Tuple[float, float]:
-        """Return the two-sided confidence interval of the change."""
-        half = self.error * student_quantile((1 + confidence) / 2, self.degrees)
+    def interval(self) -> Tuple[float, float]:
+        """Return the two-sided 95% confidence interval of the change."""
+        half = self.error * student_quantile((1 + CONFIDENCE) / 2, self.degrees)
         return self.change - half, self.change + half
 
 
@@ -66,11 +66,6 @@ def effect(before: Sequence[float], now: Sequence[float], assumed: float) -> Eff
     squares = one.squares + other.squares + ASSUMED_DEGREES * assumed**2
     error = math.sqrt(squares / degrees * (1 / one.count + 1 / other.count))
     return Effect(other.mean - one.mean, error, degrees)
-
-
-def trimmed_mean(values: Sequence[float]) -> float:
-    """Return the mean without the smallest and the largest fifth."""
-    return Trimmed.of(values).mean
 
 
 @dataclass(frozen=True)

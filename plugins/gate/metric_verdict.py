@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Sequence, Tuple
 
-from ipubench.plugins.gate.inference import Effect, trimmed_mean
+from ipubench.plugins.gate.inference import Effect, Trimmed
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT, value_of
 from ipubench.plugins.record.statistics import quantile
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED, UNJUDGED, Verdict
@@ -70,7 +70,7 @@ def typical(processes: Sequence[Dict[str, Any]], metric: str) -> float:
     the correction for the machine's speed.
     """
     costs = [log_cost(process, metric, canary=False) for process in processes]
-    mean = trimmed_mean([cost for cost in costs if cost is not None])
+    mean = Trimmed.of([cost for cost in costs if cost is not None]).mean
     return math.exp(-mean if metric == THROUGHPUT else mean)
 
 
