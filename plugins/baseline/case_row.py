@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 from typing import Any, Dict, List, Optional, Tuple
 
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
@@ -19,7 +20,6 @@ from ipubench.plugins.record.record import (
     record_of,
     rounds_of,
 )
-from ipubench.plugins.record.statistics import median
 
 #: A point of a latency over the load.
 LOAD_POINT: Dict[str, Any] = {

@@ -8,6 +8,7 @@ import re
 import sys
 from argparse import Namespace
 from pathlib import Path
+from statistics import median
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import pytest
@@ -39,7 +40,6 @@ from ipubench.plugins.baseline.trends import (
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import (
     cut_middle,
     percent,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from statistics import median
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import (
@@ -14,7 +15,6 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import COMPILED, processes_of, record_of
-from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import (
     cut_middle,
     percent,

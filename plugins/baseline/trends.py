@@ -10,12 +10,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from statistics import median
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import Benchmark, Key, function_of, key_of, short_names
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import processes_of, record_of
-from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import name_of_test
 
 REVISION = re.compile("([0-9a-f]+)((?:-dirty)?)")

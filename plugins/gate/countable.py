@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.machine.state import same_state, usual
 from ipubench.plugins.record.record import in_changing_states, processes_of
-from ipubench.plugins.record.statistics import median
 from ipubench.plugins.record.text import percent
 
 #: So many disturbed processes one after the other: the machine is not ours, and no more follow.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import fmean
 from typing import Any, Dict, Optional
 
 from ipubench.plugins.gate.countable import deciding
@@ -29,7 +30,7 @@ def throughput_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
         median=typical(processes, THROUGHPUT),
         low=low,
         high=high,
-        mean=math.fsum(rates) / len(rates),
+        mean=fmean(rates),
         min=min(rates),
         max=max(rates),
     )

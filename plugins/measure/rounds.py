@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Callable, List, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import LEAST_ROUNDS, STRETCH, Disturbance, is_enough
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
-from ipubench.plugins.record.statistics import median, relative_half_width, still_falling
+from ipubench.plugins.record.statistics import relative_half_width, still_falling
 
 Clock = Callable[[], float]
 # A round is long against the timer and the scheduler, and short enough for many per budget.

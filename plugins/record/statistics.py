@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import fmean, median
 from typing import Dict, List, Optional, Sequence, Tuple
 
 CONFIDENCE = 0.95
@@ -18,11 +19,6 @@ def quantile(values: Sequence[float], q: float) -> float:
     low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
-
-
-def median(values: Sequence[float]) -> float:
-    """Return the middle value."""
-    return quantile(values, 0.5)
 
 
 def median_ranks(n: int) -> Optional[Tuple[int, int]]:
@@ -81,7 +77,7 @@ class Throughput:
             median=items / median(seconds),
             low=items / slowest,
             high=items / fastest,
-            mean=math.fsum(rates) / len(rates),
+            mean=fmean(rates),
             min=min(rates),
             max=max(rates),
         )

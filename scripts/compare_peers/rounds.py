@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from statistics import median
 from typing import Callable, Dict, List, Mapping, Sequence
 
 from ipubench.fixtures.machine.contention import Contention
 from ipubench.plugins.measure.disturbance import Disturbance
-from ipubench.plugins.record.statistics import median, median_interval
+from ipubench.plugins.record.statistics import median_interval
 from scripts.compare_peers.case import Program
 
 #: Below, no pair of rounds encloses the median with 95 % confidence.

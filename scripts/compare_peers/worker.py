@@ -13,11 +13,11 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass
+from statistics import median
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.plugins.record.host_process import end_with_parent
-from ipubench.plugins.record.statistics import median
 from ipubench.plugins.run.conditions import tune_allocator
 from scripts.compare_peers.case import Case, Conditions, Family, Program, Row
 from scripts.compare_peers.families import FAMILIES

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Callable, Dict, List
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.record.statistics import median
 from scripts.compare_peers.rounds import LEAST_ROUNDS, alternate, paired_ratio
 
 SECONDS = st.floats(min_value=1e-6, max_value=1e3)

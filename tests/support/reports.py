@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from statistics import median
 from typing import Any, Dict, List
 
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
-from ipubench.plugins.record.statistics import Throughput, latency, median
+from ipubench.plugins.record.statistics import Throughput, latency
 
 NETWORKS = ("resnet50", "mobilenet", "efficientnet-b0")
 BATCH_SIZES = (1, 2, 4, 8, 16)
