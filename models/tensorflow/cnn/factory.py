@@ -86,12 +86,10 @@ class LayerFactory:
             conv = Convolution(self._variable(f"{path}/kernel", kernel), stride, padding)
         return ConvNorm(conv, self.norm(path, outputs, gamma), activation)
 
-    def conv_bias(
-        self, path: str, inputs: int, outputs: int, size: int, activation: str, padding: str
-    ) -> ConvBias:
-        """Return a convolution of size x size, a bias and an activation; Glorot's kernel."""
-        conv = self._glorot_convolution(path, (size, size, inputs, outputs), 1, padding)
-        return ConvBias(conv, self._variable(f"{path}/bias", np.zeros(outputs)), activation)
+    def conv_bias(self, path: str, inputs: int, outputs: int, size: int) -> ConvBias:
+        """Return a convolution without padding, a bias and a ReLU; Glorot's kernel."""
+        conv = self._glorot_convolution(path, (size, size, inputs, outputs), 1, "VALID")
+        return ConvBias(conv, self._variable(f"{path}/bias", np.zeros(outputs)))
 
     def dense(self, path: str, inputs: int, outputs: int) -> Dense:
         """Return a dense layer."""

@@ -145,19 +145,17 @@ class ConvNorm(Layer):
 
 
 class ConvBias(Layer):
-    """A convolution, a ``bias`` [outputs] and an activation: "relu", "swish" or none ("")."""
+    """A convolution, a ``bias`` [outputs] and a ReLU."""
 
-    def __init__(self, conv: Convolution, bias: Any, activation: str) -> None:
+    def __init__(self, conv: Convolution, bias: Any) -> None:
         super().__init__()
         self.conv = conv
         self.bias = bias
-        self.activation = activation
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the activations."""
         sums = self.conv(images, run)
-        sums = tf.nn.bias_add(sums, cast(self.bias, images.dtype))
-        return ACTIVATIONS[self.activation](tf, sums)
+        return tf.nn.relu(tf.nn.bias_add(sums, cast(self.bias, images.dtype)))
 
 
 class Dense(Layer):

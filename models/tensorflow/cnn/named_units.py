@@ -130,13 +130,9 @@ def cifar_units(make: LayerFactory, model_name: str, channels: int, classes: int
 class WindowMax(Layer):
     """Maxima of windows that do not overlap; what fills no window is left out."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the smaller images."""
-        return tf.nn.max_pool2d(images, self.size, self.size, "VALID")
+        return tf.nn.max_pool2d(images, TOY_POOL, TOY_POOL, "VALID")
 
 
 class Flatten(Layer):
@@ -159,8 +155,8 @@ def toy_units(
         ((channels, narrow, TOY_KERNEL), (narrow, wide, 1))
     ):
         layers += [
-            make.conv_bias(f"conv2d_{index}", inputs, outputs, size, "relu", "VALID"),
-            WindowMax(TOY_POOL),
+            make.conv_bias(f"conv2d_{index}", inputs, outputs, size),
+            WindowMax(),
         ]
         if model_name == "toy_model_bn":
             layers.append(make.norm(f"bn_{index}", outputs))

@@ -107,25 +107,10 @@ def spatial_mean(tf: Any, images: Any) -> Any:
     return tf.reduce_mean(images, [1, 2])
 
 
-def swish(tf: Any, images: Any) -> Any:
-    """Return x sigmoid(x)."""
-    return images * tf.sigmoid(images)
-
-
-def relu(tf: Any, images: Any) -> Any:
-    """Return max(x, 0)."""
-    return tf.nn.relu(images)
-
-
-def identity(tf: Any, images: Any) -> Any:
-    """Return the images."""
-    return images
-
-
 ACTIVATIONS: Dict[str, Callable[[Any, Any], Any]] = {
-    "": identity,
-    "relu": relu,
-    "swish": swish,
+    "": lambda tf, images: images,
+    "relu": lambda tf, images: tf.nn.relu(images),
+    "swish": lambda tf, images: images * tf.sigmoid(images),
 }
 
 
