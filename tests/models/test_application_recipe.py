@@ -137,7 +137,6 @@ def test_rates_are_those_of_keras(keras: Any) -> None:
         ({"optimizer": "rmsprop", "rmsprop_base_decay_exponent": -2}, r"1 - 2\^-2 \* 64"),
         ({"loss_scaling": -1.0}, "loss_scaling=-1"),
         ({"label_smoothing": 1.0}, "label_smoothing=1 is not"),
-        ({"updates_per_epoch": 0}, "an epoch has 0 weight updates"),
         ({"auto_loss_scaling": True, "optimizer": "lars"}, "leave out the optimizer lars"),
         (
             {"auto_loss_scaling": True, "momentum": 0.9, "loss_scaling": 128.0},

@@ -132,9 +132,3 @@ def test_smooth_schedules_have_no_jump_where_warm_up_ends(
     steps = np.abs(np.diff([schedule.rate(int(warm * total) + i) for i in range(3)]))
     # The steepest parts: warm-up rises by 1 / length, a decay falls by at most 2 / its length.
     assert steps.max() <= 1.01 * (1 / warm + 2 / (1 - warm)) / total
-
-
-@pytest.mark.parametrize("counts", [{"total": 0}, {"total": 5, "warmup": -1.0}])
-def test_impossible_counts_are_refused(counts: Any) -> None:
-    with pytest.raises(ValueError, match="at least one update"):
-        Cosine(1.0, **counts)

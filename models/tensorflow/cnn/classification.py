@@ -38,7 +38,10 @@ _MAX_WIDTH = 100.0
 
 @dataclass(frozen=True)
 class Network:
-    """One network. None means the model's own value. Raises ValueError for impossible values."""
+    """One network. None means the model's own value.
+
+    Raises ValueError for impossible values that the options of a case do not refuse themselves.
+    """
 
     model: str = "resnet"  # resnet, resnext or efficientnet
     model_size: str = "50"  # of a ResNet its layers; of an EfficientNet "B4" or "4"
@@ -61,20 +64,11 @@ class Network:
     depth_coefficient: Optional[float] = None
 
     def __post_init__(self) -> None:
-        _choose("model", self.model, MODELS)
-        _choose(f"model_size of {self.model}", self.size, MODELS[self.model])
-        _choose("norm", self.norm, ("batch", "group"))
-        for name in ("classes", "groups", "convolution_groups", "expand_ratio", "depth_divisor"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: choose 1 or more")
-        if self.group_dim is not None and self.group_dim < 1:
-            raise ValueError(f"group_dim={self.group_dim}: choose 1 or more")
-        if self.top_width < 0:
-            raise ValueError(f"top_width={self.top_width}: choose 0 (no top convolution) or more")
+        sizes = MODELS[self.model]
+        if self.size not in sizes:
+            raise ValueError(f"model_size of {self.model}={self.size}: choose {', '.join(sizes)}")
         if not 0.0 < self.bn_decay < 1.0:
             raise ValueError(f"bn_decay={self.bn_decay}: choose a number between 0 and 1")
-        if self.norm_epsilon is not None and self.norm_epsilon <= 0.0:
-            raise ValueError(f"norm_epsilon={self.norm_epsilon}: choose a number above 0")
         if self.dropout_rate is not None and not 0.0 <= self.dropout_rate < 1.0:
             raise ValueError(f"dropout_rate={self.dropout_rate}: choose 0 or more, and below 1")
         if not 0.0 < self.block_survival_prob <= 1.0:
@@ -176,8 +170,3 @@ def split_units(classifier: Classifier, splits: Sequence[str]) -> List[List[Unit
 
 def _default(value: Any, default: Any) -> Any:
     return default if value is None else value
-
-
-def _choose(name: str, value: str, valid: Any) -> None:
-    if value not in valid:
-        raise ValueError(f"{name}={value}: choose {', '.join(valid)}")

@@ -38,11 +38,6 @@ class LearningRate:
 
     def check(self) -> None:
         """Raise ValueError for values without meaning, naming the option and the rule."""
-        if self.updates_per_epoch < 1:
-            raise ValueError(
-                f"an epoch has {self.updates_per_epoch} weight updates: make the global batch "
-                "smaller than the data set, or set weight_updates_per_epoch"
-            )
         if self.power < 0 or self.end_learning_rate_ratio < 0:
             raise ValueError(
                 f"power={self.power:g} or end_learning_rate_ratio="

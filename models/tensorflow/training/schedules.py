@@ -52,19 +52,11 @@ class Schedule:
     """A rate that falls from ``base`` over ``total`` updates, warmed up in the first ``warmup``.
 
     Warm-up: the schedule's value times update / ``warmup``. ``warmup`` may be longer than the run.
-    Raises ValueError for counts that are not possible.
     """
 
     base: float
     total: int
     warmup: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.total < 1 or self.warmup < 0:
-            raise ValueError(
-                f"a schedule needs at least one update, not {self.total}, and a warm-up of no "
-                f"fewer than 0, not {self.warmup:g}"
-            )
 
     def rate(self, update: int) -> float:
         """Return the learning rate of an update, counted from 0."""
