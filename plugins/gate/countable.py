@@ -75,7 +75,8 @@ def what_helps(processes: Sequence[Dict[str, Any]]) -> str:
 
 
 def _share_lost(processes: Sequence[Dict[str, Any]]) -> float:
-    return median([sample["lost"] for sample in processes if not is_clean(sample)])
+    lost: List[float] = [sample["lost"] for sample in processes if not is_clean(sample)]
+    return median(lost)
 
 
 def given_up(clean: Sequence[bool]) -> bool:
