@@ -17,13 +17,14 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.fixtures.case.cases import Case, config_hash, effective_options
 from ipubench.fixtures.case.options import plain_options
+from ipubench.fixtures.runtimes.step import MAY_BE_CACHED
 from ipubench.plugins.record.statistics import Throughput
 
 NAMESPACE = "ipubench"
 # What frameworks run a case with by themselves.
 PLAIN_ENGINES = ("", "eager", "tensorflow", "poptorch", "popart", "tensorflow-ipu")
 # How a record says that a case compiled by itself, or took what an earlier run had compiled.
-COMPILED = ("fresh", "cached")
+COMPILED = ("fresh", "cached", MAY_BE_CACHED)
 # The same of what an earlier case of the run had compiled.
 REUSED = "reused"
 # When canaries are timed that are not one for each round.

@@ -353,7 +353,8 @@ def test_a_pipeline_has_the_batches_that_popart_needs_to_fill_it(
 # --- how it begins and ends ------------------------------------------------------------------
 
 
-def test_the_record_says_what_runs() -> None:
+def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPART_CACHE_DIR", "/somewhere")
     made = step(dataclasses.replace(SMALL_CONV, replicas=2, convolution_options='{"a": "b"}'))
     facts = made.describe()
     assert facts == {
@@ -370,12 +371,16 @@ def test_the_record_says_what_runs() -> None:
             "recompute": False,
             "synthetic_data": "Off",
             "convolution_options": {"a": "b"},
+            "executable_cache": True,
         },
     }
     assert json.loads(json.dumps(facts)) == facts
     assert (made.dropped, made.calibrated, made.batches_per_step) == (1, False, 3)
     assert made.canary() is None
     assert made.peak_work() is None
+    made.build()
+    assert made.compile() is False
+    assert made.not_compiled == "fresh or cached"
 
 
 @pytest.mark.parametrize("mode", ["inference", "evaluation", "training"])

@@ -501,6 +501,9 @@ def test_the_record_says_what_runs(poptorch: ModuleType, monkeypatch: pytest.Mon
     assert (made.dropped, made.calibrated, made.batches_per_step) == (2, False, 3)
     assert made.canary() is None
     assert made.device_memory() is None
+    made.build()
+    assert made.compile() is False
+    assert made.not_compiled == "fresh or cached"
 
 
 # --- how it begins and ends ------------------------------------------------------------------

@@ -419,6 +419,9 @@ def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.canary() is None
     assert made.peak_work() is None
     assert made.latencies() is None
+    made.build()
+    assert made.compile() is False
+    assert made.not_compiled == "fresh or cached"
 
 
 def test_the_graph_can_be_looked_at(tf: Any, tmp_path: Path) -> None:

@@ -534,7 +534,7 @@ def test_compile_only_attaches_to_nothing_and_keeps_the_program(
     assert found["device_connection.type"].name == "PRE_COMPILE"
     assert found["device_connection.version"] == "ipu2"
     assert found["device_connection.enable_remote_buffers"] is True
-    assert made.compile() is True
+    assert made.compile() is False  # an earlier executable may have served
     assert ("pipeline" if shards > 1 else "repeat") in recorder.names()
     assert recorder.now == 0
     assert made.counters() == {"weight_updates": 0}
