@@ -21,6 +21,7 @@ from ipubench.fixtures.case.masking import (
     secrets_in,
     without_secrets,
 )
+from ipubench.fixtures.data.sources import FOLDER_VARIABLE, for_other_folders
 from ipubench.fixtures.devices import cuda
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
@@ -33,7 +34,6 @@ from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of, is_spec
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.selection.expand import case_of
 
-DATASETS = "DATASETS_DIR"
 COMPILE_ONLY = "--compile-only"
 # Between two looks at a command that runs.
 LOOK_SECONDS = 1.0
@@ -54,11 +54,12 @@ class Ran:
 
 def base_environment(dataset_dir: Optional[str]) -> Dict[str, str]:
     """Return this process's environment for commands: this Python first, nothing of pytest."""
-    found = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    found = for_other_folders(kept)
     folders = [os.path.dirname(sys.executable), found.get("PATH", os.defpath)]
     found["PATH"] = os.pathsep.join(folders)
     if dataset_dir is not None:
-        found[DATASETS] = str(Path(dataset_dir).expanduser().absolute())
+        found[FOLDER_VARIABLE] = str(Path(dataset_dir).expanduser().absolute())
     return found
 
 
@@ -79,13 +80,13 @@ def needs(entry: Entry, config: SpecConfig, base: Mapping[str, str]) -> str:
     """Return what is missing before a command can run, in one sentence, or ''."""
     where = f"{entry.file}, line {entry.line}: {config.name}"
     known = {**base, **dict(config.environment)}
-    if DATASETS not in known and (
-        config.data == "real" or DATASETS in template.variables(config.command)
+    if FOLDER_VARIABLE not in known and (
+        config.data == "real" or FOLDER_VARIABLE in template.variables(config.command)
     ):
         hint = "set it, or give --dataset-dir=PATH"
-        if DATASETS not in template.variables(config.command):
+        if FOLDER_VARIABLE not in template.variables(config.command):
             hint += "; an entry that reads no data set says generated: true"
-        return f"{where} needs a data set, and {DATASETS} is not set: {hint}"
+        return f"{where} needs a data set, and {FOLDER_VARIABLE} is not set: {hint}"
     unset = [name for name in template.variables(config.command) if name not in known]
     if unset:
         return f"{where}: its command uses ${unset[0]}, which is not set"

@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 import pytest
 
+from ipubench.plugins.benchmarks_yml.command import base_environment
 from ipubench.plugins.processes import fresh
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.processes.revision import Revision
@@ -36,6 +37,17 @@ if not daemon:
     signal.pause()
 print(daemon, flush=True)
 """
+
+
+def test_a_data_set_is_that_of_this_folder_for_processes_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATASETS_DIR", "images")
+    for environment in (fresh.fresh_environment(), base_environment(None)):
+        assert environment["DATASETS_DIR"] == str(tmp_path / "images")
+    monkeypatch.delenv("DATASETS_DIR")
+    assert "DATASETS_DIR" not in fresh.fresh_environment()
 
 
 def test_a_process_that_hangs_is_ended_with_its_children() -> None:
