@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
 import threading
 from pathlib import Path
@@ -54,6 +55,8 @@ def test_arm_processors_are_told_apart_by_their_numbers(tmp_path: Path) -> None:
         text = f"processor : 0\nCPU implementer : 0x41\nCPU variant : 0x3\nCPU part : {part}\n"
         (tmp_path / part).write_text(text)
         models.append(read_topology(tmp_path / part, tmp_path, {}).model)
+    unknown = read_topology(tmp_path / "gone", tmp_path, {}).model
+    assert unknown == (platform.processor() or platform.machine())
     assert models == ["ARM 0x41 0x3 0xd0c", "ARM 0x41 0x3 0xd40"]
 
 
@@ -76,7 +79,12 @@ def test_a_cpu_that_imitates_a_smaller_one_has_its_instructions(
         "ipubench.fixtures.devices.cpu.read_topology",
         lambda: read_topology(system / "cpuinfo", system / "system", environ),
     )
-    assert CpuDevice().fast_bfloat16 == ("avx512_bf16" in flags)
+    monkeypatch.setattr("ipubench.fixtures.devices.cpu.quota", lambda: None)
+    found = CpuDevice()
+    assert found.fast_bfloat16 == ("avx512_bf16" in flags)
+    name = flags[-1] if flags else platform.machine()
+    assert found._fingerprint() == f"cpu/Example CPU @ 2.0GHz/{name}/1 threads"
+    assert CpuDevice(pin=False).threads == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(
