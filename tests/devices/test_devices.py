@@ -7,7 +7,8 @@ import platform
 import stat
 import threading
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -283,6 +284,22 @@ def test_an_ipu_has_a_number_that_the_sdk_lists(
         IpuDevice("ipu", 2).attach()
     tool.write_text("#!/bin/sh\nexit 1\n")
     IpuDevice("ipu", 2).attach()
+
+
+@pytest.mark.parametrize(
+    ("build", "gpus", "kind"),
+    [("'12.8'", [0], "cuda"), ("'12.8'", [], "cpu"), ("None", [0], "cpu"), ("", [0], "cpu")],
+)
+def test_auto_takes_cuda_where_pytorch_and_the_driver_have_it(
+    build: str, gpus: List[int], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if build:
+        (tmp_path / "version.py").write_text(f"cuda: Optional[str] = {build}\n")
+    torch = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: torch)
+    monkeypatch.setattr(cuda, "device_ids", lambda kind: gpus)
+    monkeypatch.delenv("POPLAR_SDK_ENABLED", raising=False)
+    assert devices.choose("auto") == kind
 
 
 @pytest.mark.parametrize("kind", devices.KINDS)

@@ -308,7 +308,9 @@ def test_feeds_follow_the_configuration() -> None:
     assert (validation.batch_size, validation.training, validation.total) == (100, False, 10000)
 
 
-def test_without_training_the_measured_feed_is_that_of_validation(tmp_path: Path) -> None:
+def test_without_training_the_measured_feed_is_that_of_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "validation-00000-of-00001"
     path.write_bytes(record(b"x") * 5)
     shards = ShardSet(str(tmp_path), "validation", (str(path),))
@@ -317,6 +319,11 @@ def test_without_training_the_measured_feed_is_that_of_validation(tmp_path: Path
     assert (feed.training, feed.shards, feed.cache) == (False, shards, True)
     assert (feed.examples, feed.normalization, feed.image_size) == (5, "host", 224)
     assert feed.describe()["source"] == str(tmp_path)
+    # Files of more than a quarter of the memory do not stay in it.
+    for total, cached in ((4 * shards.size(), True), (4 * shards.size() - 1, False)):
+        monkeypatch.setattr("ipubench.fixtures.machine.memory.total", lambda total=total: total)
+        feed = config.feed(Data(lambda kind, split: {"validation": shards}[split]))
+        assert feed.cache == cached
 
 
 @pytest.mark.parametrize("mode", ["synthetic", "generated"])
