@@ -180,12 +180,14 @@ def promote(args: Namespace) -> int:
             f"({some}); --accept 'PATTERN=REASON' makes the slower speed of "
             "the cases that it names the baseline, --accept-regressed that of all"
         )
-    if found.promoted or not found.left:
+    if found.promoted:
         store.save(target, {**stored.document, "benchmarks": found.promoted})
+        subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
+        print(f"{subject} the baseline {target} now")
+    else:
+        print(f"no case of {path} was promoted to the baseline {target}")
     if found.gone and store.exists(target):
         store.change(target, lambda old: [b for b in old if b["fullname"] not in found.gone])
-    subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
-    print(f"{subject} the baseline {target} now")
     return _say_the_rest(stored, found, [*given, *(messages.all() if messages else ())])
 
 

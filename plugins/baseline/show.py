@@ -79,31 +79,39 @@ def details(benchmark: Benchmark) -> Iterator[str]:
     """Yield all that matters of one entry."""
     record = record_of(benchmark)
     rate = throughput_of(benchmark)
-    facts = {
-        "machine": key_of(benchmark).fingerprint,
-        "configuration": record["config_hash"],
-        "options": _pairs(record["effective_options"]),
-        "really ran": _pairs(record["effective"]),
-        "conditions": _pairs(record["conditions"]),
-        "data": _pairs(record["data"]),
-        "revision": record.get("git") or "-",
-        "versions": _pairs(record.get("versions", {})),
-        "throughput": f"{short_number(rate['median'])} {rate['unit']} "
-        f"({short_number(rate['low'])} to {short_number(rate['high'])})",
-        "latency": ", ".join(
-            f"{name} {short_number(record['latency'][f'{name}_ms'])} ms"
-            for name in ("p50", "p90", "p99")
+    latency = [
+        f"{name} {short_number(record['latency'][f'{name}_ms'])} ms"
+        for name in ("p50", "p90", "p99")
+    ]
+    facts = [
+        ("machine", key_of(benchmark).fingerprint),
+        ("configuration", record["config_hash"]),
+        ("options", _pairs(record["effective_options"])),
+        ("really ran", _pairs(record["effective"])),
+        ("conditions", _pairs(record["conditions"])),
+        ("data", _pairs(record["data"])),
+        ("revision", record.get("git") or "-"),
+        ("versions", _pairs(record.get("versions", {}))),
+        (
+            "throughput",
+            f"{short_number(rate['median'])} {rate['unit']} "
+            f"({short_number(rate['low'])} to {short_number(rate['high'])})",
         ),
-        "compilation": f"{record['compile_seconds']:.1f} s ({record['compile']})"
-        if record["compile"] in COMPILED
-        else record["compile"],
-    }
+        ("latency", ", ".join(latency)),
+        (
+            "compilation",
+            f"{record['compile_seconds']:.1f} s ({record['compile']})"
+            if record["compile"] in COMPILED
+            else record["compile"],
+        ),
+    ]
     for one in record.get("accepted", ()):
         change = f"{percent(one['change'], sign=True)}, " if one.get("change") is not None else ""
-        facts[f"accepted {when(one.get('time'))[:10]}"] = f"{change}{one['reason']}"
+        # Several of one day each have their line.
+        facts.append((f"accepted {when(one.get('time'))[:10]}", f"{change}{one['reason']}"))
     yield benchmark["fullname"]
-    width = max(map(len, facts)) + 2
-    for name, value in facts.items():
+    width = max(len(name) for name, _ in facts) + 2
+    for name, value in facts:
         yield from textwrap.wrap(
             value,
             terminal_width(),

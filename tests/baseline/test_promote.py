@@ -111,6 +111,9 @@ def test_promote_takes_a_regressed_case_that_is_accepted_by_name(
     shell("promote", newer, "main", "--accept", "*=again").assert_code(0)
     reasons = [one["reason"] for one in record_of(load(shell.path("main"))[SYNTHETIC])["accepted"]]
     assert reasons == ["the result was wrong = too fast", "again"]
+    shown = shell("show", "main", "beta-synthetic")
+    for reason in reasons:  # of one day
+        shown.line(f"%, {reason}")
 
 
 @pytest.mark.parametrize(
@@ -146,6 +149,8 @@ def test_a_wrong_result_is_no_reference_however_fast_it_was(
     outcome = shell.project.run(*words)
     outcome.line("no baseline was written: no case was left")
     outcome.line("nothing was kept for the history: no case was left")
+    shell("promote", shell.project.journals()[-1].name, "none").line("no case of ")
+    assert not shell.path("none").exists()
 
 
 @pytest.mark.parametrize("word", ["*synthetic*", "=reason", "pattern=", " = "])
