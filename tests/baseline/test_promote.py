@@ -243,7 +243,10 @@ def test_promote_accepts_what_the_commits_since_the_last_promotion_say(
 
 
 def test_what_a_commit_accepts_is_for_the_entries_before_it(shell: Shell) -> None:
-    """One case fails in the run that the commit is for; the other one is promoted then."""
+    """One case fails in the run that the commit is for; the other one is promoted then.
+
+    Its entry of another machine stays, and says nothing of this one.
+    """
 
     def judged(commit: str, a: str, b: str) -> Outcome:
         kinds = {A: a, B: b}
@@ -264,7 +267,8 @@ def test_what_a_commit_accepts_is_for_the_entries_before_it(shell: Shell) -> Non
 
     git(shell.folder, "init", "-q")
     first = committed(shell.folder, "the baseline's")
-    shell.store("main", entry("a", git=first), entry("b", git=first))
+    other = entry("b", machine="cpu/y", git=first, time="2026-01-01T00:00:00Z")
+    shell.store("main", entry("a", git=first), entry("b", git=first), other)
     second = committed(shell.folder, "slower\n\nBenchmark-accept: *=mask needed")
     judged(second, "failed", "regressed").assert_code(1).line(
         f"1 failed, whose entries stay as they were: {A}"
