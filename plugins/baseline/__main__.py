@@ -16,7 +16,13 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import history
 from ipubench.plugins.baseline.promote import Acceptance, promote
 from ipubench.plugins.baseline.site import address_of_commits, site
-from ipubench.plugins.record.text import EXIT_USAGE, Parser, percentage_argument, whole_number
+from ipubench.plugins.record.text import (
+    EXIT_USAGE,
+    Parser,
+    given,
+    percentage_argument,
+    whole_number,
+)
 
 LAST_RUNS = 100
 
@@ -48,13 +54,13 @@ def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
     _machine_readable(add("list", "the baselines there are", commands.list_all))
 
     show = add("show", "the cases of a baseline, or all it holds of some", commands.show_one)
-    show.add_argument("name", metavar="NAME")
+    show.add_argument("name", type=given, metavar="NAME")
     show.add_argument("case", metavar="CASE", nargs="?", help="a part of the case's name")
     _machine_readable(show)
 
     diff = add("diff", "compare two baselines as the gate does", commands.diff)
-    diff.add_argument("before", metavar="BEFORE")
-    diff.add_argument("now", metavar="NOW")
+    diff.add_argument("before", type=given, metavar="BEFORE")
+    diff.add_argument("now", type=given, metavar="NOW")
     diff.add_argument(
         "--gate",
         type=percentage_argument,
@@ -64,14 +70,14 @@ def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
     _machine_readable(diff)
 
     export = add("export", "write a baseline in another tool's format", commands.export)
-    export.add_argument("name", metavar="NAME")
+    export.add_argument("name", type=given, metavar="NAME")
     export.add_argument(
         "--format",
         required=True,
         metavar="FORMAT",
         help="pytest-benchmark, github-action-benchmark, bencher or csv",
     )
-    export.add_argument("-o", "--output", metavar="FILE", help="instead of printing it")
+    export.add_argument("-o", "--output", type=given, metavar="FILE", help="instead of printing it")
 
     trend = add("history", "the trend of each case over the runs kept", history)
     trend.add_argument("case", metavar="CASE", nargs="?", help="a part of the case's name")
@@ -79,7 +85,7 @@ def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
     _machine_readable(trend)
 
     pages = add("site", "the trends of all cases as web pages", site)
-    pages.add_argument("out", metavar="OUT", help="the folder to write")
+    pages.add_argument("out", type=given, metavar="OUT", help="the folder to write")
     _of_history(pages)
     pages.add_argument(
         "--commits",
@@ -97,15 +103,21 @@ def _of_history(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"runs of each machine at most ({LAST_RUNS})",
     )
-    command.add_argument("--folder", metavar="DIR", help="where runs are kept (baselines/history)")
+    command.add_argument(
+        "--folder", type=given, metavar="DIR", help="where runs are kept (baselines/history)"
+    )
 
 
 def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Declare the commands that write baselines."""
     merge = add("merge", "join the results of CI shards", commands.merge)
-    merge.add_argument("out", metavar="OUT", help="if it exists, its cases take part")
+    merge.add_argument("out", type=given, metavar="OUT", help="if it exists, its cases take part")
     merge.add_argument(
-        "inputs", metavar="IN", nargs="+", help="baselines, reports' baseline.json, or journals"
+        "inputs",
+        type=given,
+        metavar="IN",
+        nargs="+",
+        help="baselines, reports' baseline.json, or journals",
     )
     merge.add_argument(
         "--newest", action="store_true", help="take the newer of two results of one case"
@@ -113,9 +125,12 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     promotion = add("promote", "make a run's results the baseline", promote)
     promotion.add_argument(
-        "run", metavar="RUN", help="results/run-*.jsonl, a baseline.json, or a folder with one"
+        "run",
+        type=given,
+        metavar="RUN",
+        help="results/run-*.jsonl, a baseline.json, or a folder with one",
     )
-    promotion.add_argument("name", metavar="NAME")
+    promotion.add_argument("name", type=given, metavar="NAME")
     promotion.add_argument(
         "--accept",
         type=Acceptance.parse,
@@ -143,7 +158,7 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
 
     prune = add("prune", "take out the cases that no longer exist", commands.prune)
-    prune.add_argument("name", metavar="NAME")
+    prune.add_argument("name", type=given, metavar="NAME")
     prune.add_argument("--dry-run", action="store_true", help="only show them")
 
 

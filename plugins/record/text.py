@@ -112,6 +112,13 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
+def given(text: str) -> str:
+    """Return a word, as an argparse type; not that of a shell's variable without a value."""
+    if not text:
+        raise argparse.ArgumentTypeError("it names nothing; give a value")
+    return text
+
+
 def whole_number(minimum: int) -> Callable[[str], int]:
     """Return an argparse type: whole numbers from ``minimum`` up."""
 

@@ -106,7 +106,17 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(shell: Shell) -> None:
     assert (running.returncode, said) == (0, b"")
 
 
-@pytest.mark.parametrize("words", [[], ["nothing"], ["show"], ["diff", "a", "b", "--gate=x"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["nothing"],
+        ["show"],
+        ["diff", "a", "b", "--gate=x"],
+        ["promote", "run", ""],  # a variable of the shell that has no value
+        ["merge", "", "main"],
+    ],
+)
 def test_a_wrong_command_line_is_one_message_and_exit_code_4(
     shell: Shell, words: List[str]
 ) -> None:
@@ -378,6 +388,7 @@ LONG = "x" * 300
         ["promote", "baselines/main.json", f"./{LONG}"],
         ["export", "main", "--format=csv", "-o", "~nobody2/out.csv"],
         ["export", "main", "--format=csv", "-o", LONG],
+        ["export", "main", "--format=csv", "-o", "."],
     ],
 )
 def test_a_path_that_cannot_be_used_is_one_message(shell: Shell, words: List[str]) -> None:
