@@ -182,7 +182,7 @@ def history(args: Namespace) -> int:
                 f"{folder} holds no case with {part!r} in its name in the last {args.last} runs of "
                 "each machine; --last=N looks at more"
             )
-        raise BaselineError(f"{folder} holds nothing; runs with --history are kept there")
+        raise nothing_in(folder, kept, args.last)
     marked = with_changes(found)
     if args.json:
         print_json([as_dict(trend, changes) for trend, changes in marked])
@@ -191,6 +191,16 @@ def history(args: Namespace) -> int:
     else:
         print_lines(line for one in marked for line in trend_details(*one))
     return 0
+
+
+def nothing_in(folder: Path, kept: Kept, last: int) -> BaselineError:
+    """Return the error of a history of which nothing was read, where every case is wanted."""
+    if kept.notes:
+        return BaselineError(
+            f"of {folder} nothing in the last {last} runs of each machine can be read; --last=N "
+            "looks at more"
+        )
+    return BaselineError(f"{folder} holds nothing; runs with --history are kept there")
 
 
 def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[int]]]:

@@ -18,7 +18,7 @@ from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import HASH_LENGTH
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.history import FOLDER, read, slug, with_changes
+from ipubench.plugins.baseline.history import FOLDER, nothing_in, read, slug, with_changes
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names_of_cases, trends_of
 from ipubench.plugins.record.text import counted, name_of_test, number_text, percent
@@ -54,7 +54,7 @@ def site(args: Namespace) -> int:
         print(note, file=sys.stderr)
     found = trends_of(kept.benchmarks)
     if not found:
-        raise BaselineError(f"{source} holds nothing; runs with --history are kept there")
+        raise nothing_in(source, kept, args.last)
     if not plotly_is_there():
         raise BaselineError(NO_PLOTLY)
     files = pages(with_changes(found), kept.runs, args.commits or "")

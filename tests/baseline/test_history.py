@@ -307,6 +307,11 @@ def test_a_damaged_run_is_left_out_and_named(kept: Shell) -> None:
     outcome = kept("history", "bench_x[b]").assert_code(0)
     outcome.line("left out: the baseline")
     assert len([line for line in outcome.lines if line.startswith("  2026-02")]) == 11
+    # The history holds others.
+    broken.rename(broken.with_name("20260213T000000Z-x.json"))
+    for words in (["history"], ["site", "out"]):
+        outcome = kept(*words, "--last=1").assert_code(4)
+        outcome.line("nothing in the last 1 runs of each machine can be read; --last=N")
 
 
 def test_a_folder_of_the_history_that_cannot_be_read_is_named(
