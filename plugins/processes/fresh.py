@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -46,6 +47,8 @@ LEAST_SECONDS = 600.0
 TIMES_THE_FIRST = 10.0
 # Between asking a process to end and killing it.
 GRACE_SECONDS = 10.0
+# After its end helpers of Python and PyTorch remove the shared memory that it has left.
+TIDY_SECONDS, LOOK_SECONDS = 1.0, 0.01
 
 
 #: The CPUs that this run started with.
@@ -179,23 +182,28 @@ def run_bounded(
             return 1, f"no process can be started: {error.strerror}"
         code: Optional[int] = None
         try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(seconds)
+        finally:
             _end(process)
-        except BaseException:
-            _end(process)
-            raise
-        # Such a server may still write, where the position that it shares with us is.
+        # A server in a group of its own may still write, where the position that we share is.
         said = os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
         return code, said.decode(errors="replace")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end, kill its group after a while."""
+    """Ask a process to end, unless it has; kill its group after a while.
+
+    What a test has left running would take time from the next process.
+    """
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
+    deadline = time.monotonic() + TIDY_SECONDS
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left, or a stranger
+        while process.poll() is not None and time.monotonic() < deadline:
+            os.killpg(process.pid, 0)
+            time.sleep(LOOK_SECONDS)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

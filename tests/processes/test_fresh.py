@@ -20,11 +20,10 @@ from ipubench.plugins.processes.revision import Revision
 from tests.run.test_interruption import is_running
 from tests.support.harness import QUIETLY, Project
 
-HANGING = """
+WITH_A_CHILD = """
 import os, pathlib, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
 print("child", child.pid, flush=True)
-time.sleep(300)
 """
 
 # A server that a test has left running; the alarm ends it where nobody does.
@@ -50,9 +49,14 @@ def test_a_data_set_is_that_of_this_folder_for_processes_in_another(
     assert "DATASETS_DIR" not in fresh.fresh_environment()
 
 
-def test_a_process_that_hangs_is_ended_with_its_children() -> None:
-    code, output = fresh.run_bounded([sys.executable, "-c", HANGING], ".", os.environ, seconds=2)
-    assert code is None
+@pytest.mark.parametrize(("end", "seconds", "code"), [("", 60, 0), ("time.sleep(300)", 2, None)])
+def test_the_children_of_a_process_end_with_it(
+    end: str, seconds: float, code: Optional[int]
+) -> None:
+    """Whether it ends by itself or hangs."""
+    command = [sys.executable, "-c", WITH_A_CHILD + end]
+    found, output = fresh.run_bounded(command, ".", os.environ, seconds)
+    assert found == code
     pid = int(output.split()[1])
     deadline = time.monotonic() + 60
     while is_running(pid) and time.monotonic() < deadline:
