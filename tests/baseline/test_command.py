@@ -357,6 +357,7 @@ def test_entries_of_one_name_are_told_apart(shell: Shell) -> None:
     shown = shell("show", "main").assert_code(0)
     for name in ("bench_x b", "bench_z b", *shorter):
         shown.line(f"  {name} ")
+    assert len(json.loads(shell("export", "main", "--format=bencher").text)) == len(found)
 
 
 # export
