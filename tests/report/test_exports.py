@@ -79,7 +79,8 @@ def test_github_action_benchmark_reads_a_list(report: Report) -> None:
     half = (throughput["high"] - throughput["low"]) / 2
     assert float(entries[0]["range"][2:]) == pytest.approx(half, rel=1e-3)
     assert "latency p50 (ms): " in entries[0]["extra"]
-    assert "\nrounds: 25\nprocesses: 1\n" in entries[0]["extra"]
+    share = percent(record["compute"]["share"])
+    assert f"\nrounds: 25\nprocesses: 1\nshare of peak: {share}\n" in entries[0]["extra"]
     for entry in entries:
         assert {key: type(value) for key, value in entry.items()} == {
             "name": str, "unit": str, "value": float, "range": str, "extra": str,
@@ -98,6 +99,8 @@ def test_bencher_metric_format(report: Report) -> None:
     }
     # Bencher's own measure of latency is in nanoseconds.
     assert measures["latency"] == {"value": 1e6 * record["latency"]["p50_ms"]}
+    assert measures["latency-p99"] == {"value": 1e6 * record["latency"]["p99_ms"]}
+    assert measures["host-memory"] == {"value": record["memory"]["host_peak_rss_bytes"]}
     assert measures["build-time"] == {"value": record["compile_seconds"]}
     for measured in metrics.values():
         for name, metric in measured.items():
