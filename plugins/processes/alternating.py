@@ -196,8 +196,10 @@ class AlternatingProcesses(TwoProcesses):
         for name in _names(here_first):
             records[name] = self._order(name, "record", rounds.stopped_by)
             self._order(name, "close")
-            # What it has imported is known at its end.
-            if self._sides[name].close() == only_from.USAGE_ERROR:
+            # What it has imported, and whether its test passed, is known at its end.
+            with self._blaming(name):
+                code = self._sides[name].close()
+            if code == only_from.USAGE_ERROR:
                 raise self._error(name, "modules of another checkout were imported", "")
         found = [records[HERE], records[THERE]]
         rounds.items_here, rounds.items_there = (
@@ -228,7 +230,7 @@ class AlternatingProcesses(TwoProcesses):
 
     def _error(self, name: str, why: str, text: str) -> FreshError:
         """Return the error of a side, by what it said itself or else by the end of its log."""
-        told = why.partition("): ")[2]  # after its name and number
+        told = why.partition("): ")[2].partition("\n")[0]  # after its name and number
         said = known_reason([line.strip() for line in text.splitlines()[1:]])
         return FreshError(
             f"{self.nodeid} could not be measured in turns: {text or why}",

@@ -69,7 +69,7 @@ def measure_again(
     nodeid: str,
     elsewhere: Optional[Environment] = None,
 ) -> Dict[str, Any]:
-    """Return the benchmark of one fresh process. Raises FreshError when it did not measure.
+    """Return the benchmark of one fresh process. Raises FreshError where its test did not pass.
 
     The process uses the device that this run holds, so this run must have closed its step.
     ``elsewhere`` is the environment that it runs in, where that is not ours.
@@ -81,7 +81,9 @@ def measure_again(
         journals = folder.glob("run-*.jsonl")
         results = SessionResults.of(line for path in journals for line in read_lines(path))
     refused = code == only_from.USAGE_ERROR and elsewhere is not None
-    if refused or nodeid not in results.benchmarks:
+    # One that failed after its measurement may have measured a wrong result.
+    passed = results.outcomes.get(nodeid) == "passed"
+    if refused or not passed or nodeid not in results.benchmarks:
         how = f"exit code {code}" if code is not None else "it took too long and was ended"
         lines = [line for line in output.splitlines() if line.strip()]
         raise FreshError(

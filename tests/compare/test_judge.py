@@ -60,6 +60,15 @@ def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) 
     assert kinds(stored) == ["run", "selected", "begin", "case", "outcome", "end"]
 
 
+def test_a_fresh_process_whose_test_fails_judges_nothing(stored: Project) -> None:
+    """Its result may be wrong, although it is measured."""
+    at_the_end(stored, "assert 'IPUBENCH_LEASE_HOLDER' not in os.environ, 'wrong result'")
+    outcome = stored.run(*GATE, env=SLOW).assert_code(1)
+    outcome.line("could not be measured again in a fresh process (exit code 1)")
+    outcome.line("E       AssertionError: wrong result")
+    assert kinds(stored) == ["run", "selected", "begin", "case", "outcome", "end"]
+
+
 def test_a_baseline_that_is_too_noisy_is_named_before_anything_is_measured(stored: Project) -> None:
     """Its three processes take equally long, or times that differ by a fifth."""
     noisy = (
