@@ -28,7 +28,7 @@ def write(folder: Path, value: Any, name: str = "trace.json") -> None:
 def test_an_operation_has_its_own_time_without_those_it_calls(tmp_path: Path) -> None:
     events = [
         event("aten::linear", 0, 100),
-        event("aten::addmm", 10, 80),
+        event("aten::addmm", 0, 80),  # begins in the same microsecond
         event("aten::empty", 20, 10),
         event("aten::linear", 100, 50),  # begins where the first ends
         event("aten::relu", 0, 50, tid=2),  # another thread's
@@ -49,6 +49,7 @@ def test_where_a_gpu_worked_its_kernels_count(tmp_path: Path) -> None:
     events.append(event("Memcpy HtoD", 80, 10, cat="gpu_memcpy", tid="stream 7"))
     write(tmp_path, {"traceEvents": events})
     assert shares(tmp_path) == {"gemm": 0.75, "Memcpy HtoD": 0.25}
+    assert operations_in(tmp_path)[0]["seconds"] == pytest.approx(30e-6)
 
 
 def test_nodes_of_onnx_runtime_count_by_their_type(tmp_path: Path) -> None:
@@ -64,6 +65,7 @@ def test_nodes_of_onnx_runtime_count_by_their_type(tmp_path: Path) -> None:
     ]
     write(tmp_path, events, "onnxruntime_2026.json")
     assert shares(tmp_path) == {"Conv": 0.8, "Relu": 0.2}
+    assert operations_in(tmp_path)[0]["seconds"] == pytest.approx(80e-6)
 
 
 # TensorFlow's: messages in protocol buffers' wire format.

@@ -141,6 +141,7 @@ def test_what_is_no_percentage_is_refused(text: str) -> None:
         ("default:\n  througput: 2%", "line 2: 'througput' is no metric; did you mean throughput?"),
         ("default: {throughput: 3}", "throughput: '3' has no unit; write 3%"),
         ("default: {throughput: 0.03}", "'0.03' has no unit; write 3% or 0.03%"),
+        ("default: {throughput: -3}", "'-3' has no unit; write a percentage, such as 3%"),
         ("default: {throughput: fast}", "throughput: 'fast' is not a percentage above 0% and up"),
         ("default: {throughput: [2%]}", "throughput needs a percentage, such as 3%, or ignore"),
         (
