@@ -190,6 +190,8 @@ def test_the_rate_follows_the_schedule_update_by_update() -> None:
     assert step.updates == 4
     per_epoch = config.updates_per_epoch
     assert step.describe()["learning_rate"] == pytest.approx([0.0, 0.1 * 4 / per_epoch])
+    # A record describes the step before its first update.
+    assert step.counters()["learning_rate"] == pytest.approx(0.1 * 3 / per_epoch)
     assert not close(weights(step), before, 1e-7)
     step.close()
 
