@@ -116,6 +116,14 @@ class InstanceMeter(StepMeter):
                 "cores": sorted(os.sched_getaffinity(0)),
             }
 
+        def compile_(_: Any) -> Dict[str, Any]:
+            compiled = step.compile()
+            cache = step.model_cache
+            return {"compiled": compiled, "hit": None if cache is None else cache.hit}
+
+        def note(seconds: float) -> Optional[float]:
+            return None if step.model_cache is None else step.model_cache.note(seconds)
+
         halves: List[Work] = []
 
         def parts(_: Any) -> Optional[List[float]]:
@@ -128,7 +136,8 @@ class InstanceMeter(StepMeter):
 
         return {
             "build": lambda _: step.build(),
-            "compile": lambda _: step.compile(),
+            "compile": compile_,
+            "note": note,
             "facts": facts,
             "run": run,
             "most_rounds": lambda _: step.most_rounds,

@@ -10,6 +10,7 @@ from typing import List
 
 import pytest
 
+from ipubench.fixtures.runtimes.model_cache import ModelCache
 from tests.machine.test_process import runs, wait_until_gone
 from tests.support.harness import Project, Started, counting_rounds, run_pytest, start_pytest
 from tests.support.instances import WORDS, notes_of, record_of, run, with_instances
@@ -38,8 +39,15 @@ def started(project: Project) -> List[int]:
 
 @pytest.mark.entry_point
 def test_all_instances_run_together_and_all_of_their_items_count(together: Project) -> None:
-    run(together, "--steps=4", "--set=batch_size=3", "--batches-per-step=50").assert_code(0)
+    models = together.folder / "models"
+    kept = ModelCache(str(models), {}, ".txt")
+    kept.store(lambda path: path.write_text("compiled"))
+    kept.note(100.0)
+    words = ["--set=batch_size=3", "--batches-per-step=50", f"--set=model_cache_path={models}"]
+    run(together, "--steps=4", *words).assert_code(0)
     record = record_of(together)
+    assert record["compile"] == "cached", "both had it from the folder"
+    assert record["compile_saved_seconds"] == 100.0 - record["compile_seconds"]
     batches = record["rounds"]["batches_per_step"]
     assert record["items_per_round"] == 2 * 3 * batches
     effective = record["effective"]

@@ -21,6 +21,7 @@ from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.instances.plan import rank
 from ipubench.fixtures.instances.protocol import LAUNCHER_VARIABLE
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
+from ipubench.fixtures.runtimes.model_cache import ModelCache
 from ipubench.fixtures.runtimes.step import Step
 
 TROUBLES = ("none", "error", "raise", "kill", "late_error")
@@ -35,6 +36,7 @@ class Together(CaseConfig):
     trouble: str = option("none", "what goes wrong in the second instance", choices=TROUBLES)
     shards: int = option(1, "IPUs of one copy", minimum=1)
     replicas: int = option(1, "copies of the model", minimum=1)
+    model_cache_path: str = option("", "folder of compiled models")
 
 
 class HashStep(Step):
@@ -46,6 +48,9 @@ class HashStep(Step):
         self.config = config
         self.feed = ArrayFeed(config.data, ())
         self.rank = rank(os.environ.get(LAUNCHER_VARIABLE, ""), os.environ)
+        self.model_cache = None
+        if config.model_cache_path:
+            self.model_cache = ModelCache(config.model_cache_path, {}, ".txt")
         self.notes: Dict[str, Any] = {
             "pid": os.getpid(),
             "threads": device.threads,
@@ -66,6 +71,8 @@ class HashStep(Step):
             raise RuntimeError("an unforeseen error")
 
     def compile(self) -> bool:
+        if self.model_cache is not None:
+            self.model_cache.load(Path.read_text)
         return True
 
     def __call__(self) -> None:
