@@ -7,19 +7,21 @@ plugins/compare, which finds what was measured in the test's stash.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Optional, Union
 
 import pytest
 
-from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.cases import Case, config_hash, effective_options
+from ipubench.fixtures.case.options import plain_options
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.measure.rounds import timed
-from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import NAMESPACE, describe_case, describe_throughput
-from ipubench.plugins.run.conditions import describe_conditions
+from ipubench.plugins.record import host_process, pytest_benchmark_adapter
+from ipubench.plugins.record.record import NAMESPACE, describe_throughput
+from ipubench.plugins.record.text import time_stamp
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -37,12 +39,22 @@ class CaseRun:
     conditions: Dict[str, Any]
 
     def first_facts(self) -> Dict[str, Any]:
-        """Return what every record begins with."""
+        """Return what every record begins with: the case, the device, what else holds, the time."""
+        case, config = self.case, self.item.config
         return {
             "format": 1,
-            **describe_case(self.case),
+            "name": case.id,
+            "config": plain_options(case.config),
+            "overrides": sorted(case.overrides),
+            "effective_options": effective_options(case.config, case.overrides),
+            "config_hash": config_hash(case.config, case.overrides),
             "framework": framework_of(self.item),
-            **describe_conditions(self.item.config, self.device, self.conditions),
+            "device": asdict(self.device.info),
+            "conditions": self.conditions,
+            "workers": worker_count(config),
+            "versions": host_process.versions(),
+            "git": host_process.git_revision(config.rootpath),
+            "time": time_stamp(),
         }
 
     def finish(self, record: Dict[str, Any], release: Callable[[], None]) -> None:

@@ -15,8 +15,6 @@ import math
 import statistics
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ipubench.fixtures.case.cases import Case, config_hash, effective_options
-from ipubench.fixtures.case.options import plain_options
 from ipubench.fixtures.runtimes.step import MAY_BE_CACHED
 from ipubench.plugins.record.statistics import Throughput
 
@@ -67,17 +65,6 @@ def unnamed(name: str, member: str) -> str:
     """Return what a case was called before."""
     bare, end = (name[:-1], "]") if name.endswith("]") else (name, "")
     return bare[: -len(member) - 1] + end if bare.endswith(f"@{member}") else name
-
-
-def describe_case(case: Case) -> Dict[str, Any]:
-    """Return the part of a record that the configuration decides."""
-    return {
-        "name": case.id,
-        "config": plain_options(case.config),
-        "overrides": sorted(case.overrides),
-        "effective_options": effective_options(case.config, case.overrides),
-        "config_hash": config_hash(case.config, case.overrides),
-    }
 
 
 def describe_throughput(seconds: List[float], items: float, unit: str) -> Dict[str, Any]:

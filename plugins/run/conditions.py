@@ -1,34 +1,12 @@
-"""The conditions a case is measured under: device, versions, threads, allocator."""
+"""The conditions a case is measured under: threads and allocator."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from dataclasses import asdict
 from typing import Any, Dict
 
-import pytest
-
-from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.loopback import ALLOCATOR
-from ipubench.plugins.command_line.words import worker_count
-from ipubench.plugins.record import host_process
-from ipubench.plugins.record.text import time_stamp
-
-
-def describe_conditions(
-    config: pytest.Config, device: Device, conditions: Dict[str, Any]
-) -> Dict[str, Any]:
-    """Return the device, the conditions that hold, the versions, the revision and the time."""
-    return {
-        "device": asdict(device.info),
-        "conditions": conditions,
-        "workers": worker_count(config),
-        "versions": host_process.versions(),
-        "git": host_process.git_revision(config.rootpath),
-        "time": time_stamp(),
-    }
-
 
 # Numbers of glibc's mallopt parameters, from malloc.h.
 MALLOPT = {"mmap_threshold": -3, "trim_threshold": -1}
