@@ -62,7 +62,6 @@ class Comparison:
 
     path: Path
     entries: List[Dict[str, Any]]
-    threshold: Optional[float]  # of --gate
     stored: Set[str] = field(init=False)  # the cases that it has
 
     def __post_init__(self) -> None:
@@ -114,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 store.check_writable(target)
         if option.baseline is not None:
             path = store.baseline_path(option.baseline, config.rootpath)
-            config.stash[comparison_key] = Comparison(path, store.load_all(path), option.gate)
+            config.stash[comparison_key] = Comparison(path, store.load_all(path))
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
 
