@@ -42,11 +42,10 @@ from ipubench.plugins.processes.fresh import (
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.order import SERVERS
 
 #: Devices that two processes can hold at once, each ready to run.
 SHARED_DEVICES = ("cpu", "fake")
-#: Fixtures of servers, which are processes of their own.
-SERVERS = ("triton", "tensorflow_serving")
 HERE, THERE = "the process here", "the process there"
 Processes = TypeVar("Processes", bound="TwoProcesses")
 
