@@ -65,11 +65,6 @@ def read_pool(path: Path) -> List[Dict[str, Any]]:
     return read_lines(path)  # without a half-written last one
 
 
-def load_of(line: Dict[str, Any]) -> str:
-    """Return the load beside a process of the pool; older pools have none."""
-    return str(line.get("load", "quiet"))
-
-
 def write_line(path: Path, line: Dict[str, Any]) -> None:
     """Add what a process or a pair measured to a pool."""
     with path.open("a", encoding="utf-8") as file:
@@ -78,7 +73,7 @@ def write_line(path: Path, line: Dict[str, Any]) -> None:
 
 def counts(path: Path, load: str) -> Dict[str, int]:
     """Return how many lines a pool has of each case beside a load."""
-    return collections.Counter(line["case"] for line in read_pool(path) if load_of(line) == load)
+    return collections.Counter(line["case"] for line in read_pool(path) if line["load"] == load)
 
 
 def passes_within(passes: int, seconds: float) -> Iterator[int]:

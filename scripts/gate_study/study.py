@@ -23,7 +23,7 @@ from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
-from scripts.gate_study.collect import load_of, read_pool
+from scripts.gate_study.collect import read_pool
 from scripts.markdown_table import markdown_row, markdown_table
 
 SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")
@@ -251,7 +251,7 @@ def processes_of_cases(path: Path, load: str) -> Dict[str, List[Dict[str, Any]]]
     """Return case -> its processes beside a load."""
     pool: Dict[str, List[Dict[str, Any]]] = {}
     for line in read_pool(path):
-        if load_of(line) == load:
+        if line["load"] == load:
             pool.setdefault(line["case"], []).append(line)
     return pool
 
