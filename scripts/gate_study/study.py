@@ -11,13 +11,12 @@ of the same baseline's first process and the same candidate's first.
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import random
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.metric_verdict import log_cost
@@ -113,19 +112,19 @@ def benchmark_of(line: Dict[str, Any], level: str, canary: str) -> Dict[str, Any
     }
 
 
-def draws(count: int, sizes: Tuple[int, int], generator: random.Random) -> Iterator[List[int]]:
-    """Yield two lists of process numbers for one trial, each of processes that followed others.
+def draw(count: int, size: int, generator: random.Random) -> Sequence[int]:
+    """Return the numbers of processes of a pool of ``count`` that followed each other."""
+    start = generator.randrange(count - size + 1)
+    return range(start, start + size)
 
-    The second starts anywhere among what the first left and goes round, so no process serves twice.
-    """
-    first, second = sizes
-    start = generator.randrange(count - first + 1)
-    yield list(range(start, start + first))
-    if not second:
-        return
-    rest = [number for number in range(count) if not start <= number < start + first]
+
+def draw_others(
+    count: int, size: int, drawn: Sequence[int], generator: random.Random
+) -> Sequence[int]:
+    """Return the same of processes that were not ``drawn``; after the last one comes the first."""
+    rest = [number for number in range(count) if number not in drawn]
     offset = generator.randrange(len(rest))
-    yield (rest[offset:] + rest[:offset])[:second]
+    return (rest[offset:] + rest[:offset])[:size]
 
 
 class Study:
@@ -156,10 +155,11 @@ class Study:
         """
         tallies = {name: Tally() for name in ("gate", *COMPARE_FAIL)}
         for _ in range(trials):
-            sizes = (self.setting.processes, self.setting.cap + 1)
-            base, fresh = draws(self.count, sizes, generator)
-            if other is not None:
-                (fresh,) = itertools.islice(draws(other.count, (sizes[1], 0), generator), 1)
+            base = draw(self.count, self.setting.processes, generator)
+            if other is None:
+                fresh = draw_others(self.count, self.setting.cap + 1, base, generator)
+            else:
+                fresh = draw(other.count, self.setting.cap + 1, generator)
             before = [self.benchmarks["0.0"][number] for number in base]
             now = [(other or self).benchmarks[level][number] for number in fresh]
             self._gate(tallies["gate"], before, now)
@@ -187,7 +187,7 @@ class Study:
         """Return the median slow-down that the gate says it finds, over baselines of the pool."""
         found = []
         for _ in range(STATED):
-            (chosen, *_) = draws(self.count, (self.setting.processes, 0), generator)
+            chosen = draw(self.count, self.setting.processes, generator)
             before = [self.benchmarks["0.0"][number] for number in chosen]
             least = gate.least_slowdown(with_processes(before[0], before[1:]), self.rule)
             found.append(math.inf if least is None else least)
