@@ -236,11 +236,18 @@ class SpecFile(pytest.Module):
         return module
 
 
+def config_of(item: pytest.Item) -> SpecConfig:
+    """Return the configuration of a case of :class:`SpecFile`."""
+    case = case_of(item)
+    assert case is not None and isinstance(case.config, SpecConfig)
+    return case.config
+
+
 def entry_of(item: pytest.Item) -> Entry:
-    """Return the entry of the file that a case of :class:`SpecFile` runs."""
-    file, case = item.getparent(SpecFile), case_of(item)
-    assert file is not None and case is not None and isinstance(case.config, SpecConfig)
-    return file.entries[case.config.entry]
+    """Return the entry of the file that such a case runs."""
+    file = item.getparent(SpecFile)
+    assert file is not None
+    return file.entries[config_of(item).entry]
 
 
 def is_spec(item: pytest.Item) -> bool:

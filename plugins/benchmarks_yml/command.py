@@ -30,9 +30,8 @@ from ipubench.fixtures.machine.loopback import tuned
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.process import LAST_LINES, ServerProcess, last_lines
 from ipubench.plugins.benchmarks_yml import template
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of, is_spec
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig, config_of, entry_of, is_spec
 from ipubench.plugins.benchmarks_yml.entry import Entry
-from ipubench.plugins.selection.expand import case_of
 
 COMPILE_ONLY = "--compile-only"
 # Between two looks at a command that runs.
@@ -231,19 +230,15 @@ def unreadable(entry: Entry, config: SpecConfig, problem: str, ran: Ran) -> Case
 
 def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
     """Return where a case runs its command, and the command's words; None of another case."""
-    case = case_of(item)
-    if case is None or not is_spec(item):
+    if not is_spec(item):
         return None
-    assert isinstance(case.config, SpecConfig)
+    config = config_of(item)
     where = os.path.relpath(str(entry_of(item).folder), str(item.config.invocation_params.dir))
-    variables = [f"{name}={mask_value(name, value)}" for name, value in case.config.environment]
+    variables = [f"{name}={mask_value(name, value)}" for name, value in config.environment]
     with_them = f" with {' '.join(variables)}" if variables else ""
     try:
-        known = {
-            **base_environment(item.config.option.dataset_dir),
-            **dict(case.config.environment),
-        }
-        words = mask_words(_words(case.config, without_secrets(known)))
+        known = {**base_environment(item.config.option.dataset_dir), **dict(config.environment)}
+        words = mask_words(_words(config, without_secrets(known)))
     except CaseError as error:
         return f"  cannot run: {error}", []
     return f"  which runs, in {where}{with_them}:", words

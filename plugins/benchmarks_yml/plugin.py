@@ -23,6 +23,7 @@ from ipubench.plugins.benchmarks_yml.cases import (
     SpecFile,
     Wanted,
     cases_of,
+    config_of,
     entry_of,
     is_spec,
     unknown_option,
@@ -178,9 +179,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         )
     base = base_environment(option.dataset_dir)
     for item in items:
-        case = case_of(item)
-        assert case is not None and isinstance(case.config, SpecConfig)
-        missing = needs(entry_of(item), case.config, base)
+        missing = needs(entry_of(item), config_of(item), base)
         if missing:
             raise pytest.UsageError(missing)
 
