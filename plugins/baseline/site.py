@@ -38,6 +38,8 @@ COLUMNS = (
     ("runs", "runs", True),
     ("machine", "machine", False),
 )
+#: Keys of a line that its filters use.
+FILTERED = ("id", "function", "name", "machine", "kind")
 
 Marked = Tuple[Trend, List[int]]
 
@@ -124,7 +126,7 @@ def _index(found: Sequence[Marked], runs: int, commits: str) -> str:
         ],
         "columns": COLUMNS,
         "rows": rows,
-        "data": {"rows": [_filtered(row) for row in rows]},
+        "data": {"rows": [{key: row[key] for key in FILTERED} for row in rows]},
     }
     return render("site.html", values)
 
@@ -159,10 +161,6 @@ def _row(trend: Trend, changes: Sequence[int], names: Mapping[str, str]) -> Dict
             "changed": "" if moment is None else moment.time,
         },
     }
-
-
-def _filtered(row: Dict[str, Any]) -> Dict[str, Any]:
-    return {key: row[key] for key in ("id", "function", "name", "machine", "kind")}
 
 
 def _events(

@@ -96,7 +96,10 @@ def page(report: Report) -> str:
         "published": published.lines_of(report.document["benchmarks"]),
         "published_heading": published.HEADING,
         "environment": environment(report.document),
-        "data": {"rows": [_chart_row(row) for row in rows], "details": _details(report)},
+        "data": {
+            "rows": [{key: row[key] for key in CHART_KEYS} for row in rows],
+            "details": _details(report),
+        },
         "style": script("style.css"),
         "plotly": plotly,
         "script": script("table.js", "plot.js", "charts.js"),
@@ -180,10 +183,6 @@ def _sortable(row: Dict[str, Any], key: str) -> str:
     """Return what a column sorts a row by: nothing where the cell has no number."""
     value = row[key]
     return "" if value is None else str(value)
-
-
-def _chart_row(row: Dict[str, Any]) -> Dict[str, Any]:
-    return {key: row[key] for key in CHART_KEYS}
 
 
 def _details(report: Report) -> Dict[str, Any]:

@@ -153,20 +153,17 @@ def _input_limits(records: List[Dict[str, Any]]) -> List[str]:
 
 
 def _saved_seconds(records: List[Dict[str, Any]]) -> List[str]:
-    saved = [record.get("compile_saved_seconds") or 0 for record in records if _cached(record)]
+    cached = [record for record in records if record["compile"] == "cached"]
+    saved = [record.get("compile_saved_seconds") or 0 for record in cached]
     if not saved:
         return []
     return [f"{len(saved)} compiled models were kept from earlier: {sum(saved):.1f} s saved"]
 
 
-def _cached(record: Dict[str, Any]) -> bool:
-    return bool(record["compile"] == "cached")
-
-
 def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:
     """Say which cases, at least how many, ended before their figure was precise."""
     records = [record_of(benchmark) for benchmark in benchmarks]
-    budget = max(_longer_budget(benchmark) for benchmark in benchmarks)
+    budget = max(10.0, *(4 * math.fsum(rounds_of(benchmark)) for benchmark in benchmarks))
     helps = f"a quieter machine or --budget={budget:.0f} helps"
     if len(records) > 1:
         return f"{len(records)} cases are not precise (± above 5%); {helps}"
@@ -226,10 +223,6 @@ def _cold(records: List[Dict[str, Any]]) -> str:
     """Say whose rounds still got faster when the warm-up had taken its share of the budget."""
     name = _which(records)
     return f"{name}: warm-up ended by the budget, and the first round was slower; --budget helps"
-
-
-def _longer_budget(benchmark: Dict[str, Any]) -> float:
-    return max(10.0, 4 * math.fsum(rounds_of(benchmark)))
 
 
 def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
