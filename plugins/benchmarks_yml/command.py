@@ -129,17 +129,11 @@ def _unmet(where: str, path: Path) -> str:
     return ""
 
 
-def words_of(config: SpecConfig, environ: Mapping[str, str]) -> List[str]:
-    """Return the words of a command under the options of the run. Raises CaseError."""
-    return _words(config, {**environ, **dict(config.environment)})
+def words_of(config: SpecConfig, known: Mapping[str, str]) -> List[str]:
+    """Return the words of a command under the options of the run. Raises CaseError.
 
-
-def stored_words(config: SpecConfig) -> List[str]:
-    """Return the words of a command as results keep them: no variable replaced, no secret."""
-    return mask_words(_words(config, {}))
-
-
-def _words(config: SpecConfig, known: Mapping[str, str]) -> List[str]:
+    ``known``: the variables that are replaced.
+    """
     try:
         words = template.words(config.command, known)
     except ValueError as error:
@@ -176,7 +170,7 @@ def run(
             spent = time.perf_counter() - start
             if config.timeout and spent >= config.timeout:
                 process.stop()
-                raise _failure(
+                raise failure(
                     f"{what} had not ended after {config.timeout:g} s (timeout), and was ended "
                     "with everything it had started",
                     stderr,
@@ -187,7 +181,7 @@ def run(
         process.stop()
         _mask_logs({*known_secrets(environ), *secrets_in(words)}, (stdout, stderr))
     if process.exit_code != 0:
-        raise _failure(f"{what} {process.how_it_ended()} after {seconds:.1f} s", stderr)
+        raise failure(f"{what} {process.how_it_ended()} after {seconds:.1f} s", stderr)
     return Ran(words, stdout, stderr, seconds, process.peak_bytes or 0)
 
 
@@ -217,15 +211,11 @@ def _wait(config: SpecConfig, start: float) -> float:
     return min(LOOK_SECONDS, max(0.0, start + config.timeout - time.perf_counter()))
 
 
-def _failure(problem: str, stderr: Path) -> CaseError:
+def failure(problem: str, stderr: Path) -> CaseError:
+    """Return the error of a command, with the end of what it has printed."""
     lines = "".join(f"\n    {line}" for line in last_lines(stderr, LAST_LINES))
     said = f"; the last lines of its standard error:{lines}" if lines else ""
     return CaseError(f"{problem}. Its output is in {stderr.parent}{said}")
-
-
-def unreadable(entry: Entry, config: SpecConfig, problem: str, ran: Ran) -> CaseError:
-    """Return the error of a command whose output does not hold what the entry says."""
-    return _failure(f"{entry.file}: {config.name}: {problem}", ran.stderr)
 
 
 def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
@@ -238,7 +228,7 @@ def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
     with_them = f" with {' '.join(variables)}" if variables else ""
     try:
         known = {**base_environment(item.config.option.dataset_dir), **dict(config.environment)}
-        words = mask_words(_words(config, without_secrets(known)))
+        words = mask_words(words_of(config, without_secrets(known)))
     except CaseError as error:
         return f"  cannot run: {error}", []
     return f"  which runs, in {where}{with_them}:", words

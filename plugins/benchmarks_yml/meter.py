@@ -12,6 +12,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS, engine_options
@@ -71,7 +72,8 @@ class CommandMeter:
         try:
             results = results_of(self.entry, config, ran) if measured else None
         except MetricError as error:
-            raise command.unreadable(self.entry, config, str(error), ran) from None
+            problem = f"{self.entry.file}: {config.name}: {error}"
+            raise command.failure(problem, ran.stderr) from None
         if results is None:
             pytest_benchmark_adapter.leave_out(self.case_run.benchmark)
             how = "compiled" if config.compile_only else "profiled"
@@ -141,7 +143,8 @@ class CommandMeter:
                 "file": self.entry.file,
                 "entry": self.entry.name,
                 "variant": config.name,
-                "command": command.stored_words(config),
+                # No variable is replaced, and no secret is kept.
+                "command": mask_words(command.words_of(config, {})),
                 "folder": str(self.entry.folder),
                 "seconds": ran.seconds,
                 "git": host_process.git_revision(self.entry.folder),
