@@ -22,11 +22,11 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.gate.countable import LEAST_FRESH, is_clean, lost_words
 from ipubench.plugins.gate.rule import Rule, judge
 from ipubench.plugins.record.record import (
-    NAMESPACE,
     THROUGHPUT,
     processes_of,
     record_of,
     with_processes,
+    with_record,
 )
 from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.record.verdict import (
@@ -259,21 +259,16 @@ def accepting(benchmark: Benchmark, accepted: Sequence[Dict[str, Any]]) -> Bench
     """Return an entry that also says which slow-downs of its case were accepted, and why."""
     record = record_of(benchmark)
     own = list(record.get("accepted", ()))
-    whole = sorted([*(one for one in accepted if one not in own), *own], key=_moment)
+    together = [*(one for one in accepted if one not in own), *own]
+    whole = sorted(together, key=lambda one: str(one.get("time", "")))
     if whole == own:
         return benchmark
-    changed = {**record, "accepted": whole[-MOST_ACCEPTED:]}
-    return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: changed}}
+    return with_record(benchmark, {**record, "accepted": whole[-MOST_ACCEPTED:]})
 
 
 def as_promoted(benchmark: Benchmark, name: str) -> Benchmark:
     """Return an entry that also says of which baseline it became a part."""
-    changed = {**record_of(benchmark), "promoted": name}
-    return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: changed}}
-
-
-def _moment(acceptance: Dict[str, Any]) -> str:
-    return str(acceptance.get("time", ""))
+    return with_record(benchmark, {**record_of(benchmark), "promoted": name})
 
 
 @dataclass(frozen=True)

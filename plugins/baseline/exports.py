@@ -20,7 +20,7 @@ from ipubench.fixtures.case.untrusted import printable
 from ipubench.plugins.baseline.case_row import COLUMNS, row_of
 from ipubench.plugins.baseline.entries import names_of, place_of
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.record import NAMESPACE, record_of
+from ipubench.plugins.record.record import NAMESPACE, record_of, with_record
 from ipubench.plugins.record.text import percent, short_number
 
 # Heading -> key of a row.
@@ -88,7 +88,7 @@ def pytest_benchmark(document: Dict[str, Any]) -> str:
 
 def _one_process(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     record = {key: value for key, value in record_of(benchmark).items() if key != "processes"}
-    return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: record}}
+    return with_record(benchmark, record)
 
 
 def _named(document: Dict[str, Any]) -> List[Row]:

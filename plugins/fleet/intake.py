@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import NAMESPACE, named, record_of
+from ipubench.plugins.record.record import named, record_of, with_record
 from ipubench.plugins.record.text import name_of_test
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
@@ -60,7 +60,7 @@ class Intake:
             names = {key: named(benchmark[key], member) for key in ("name", "fullname")}
             record["name"] = named(record["name"], member)
             benchmark = {**benchmark, **names}
-        return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: record}}
+        return with_record(benchmark, record)
 
     def report(self, member: str, data: Dict[str, Any]) -> pytest.TestReport:
         """Hand a test's report to pytest, show how its case ended, and return it."""

@@ -87,6 +87,11 @@ def record_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
+def with_record(benchmark: Dict[str, Any], record: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a copy of a benchmark that holds this record."""
+    return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: record}}
+
+
 def spent_of(benchmark: Dict[str, Any]) -> Dict[str, float]:
     """Return the seconds of each part of a case's time; empty in older records."""
     spent = record_of(benchmark).get("spent")
@@ -210,8 +215,7 @@ def with_processes(
 ) -> Dict[str, Any]:
     """Return a copy of a benchmark whose record holds its own process and the ``fresh`` ones."""
     processes = [sample_of(benchmark, fresh=False), *(sample_of(one, fresh=True) for one in fresh)]
-    record = {**record_of(benchmark), "processes": processes}
-    return {**benchmark, "extra_info": {**benchmark["extra_info"], NAMESPACE: record}}
+    return with_record(benchmark, {**record_of(benchmark), "processes": processes})
 
 
 THROUGHPUT = "throughput"
