@@ -63,8 +63,8 @@ def row(before: Dict[str, Study], now: Dict[str, Study], trials: int) -> List[st
     return [
         share_text(equal.regressed, equal.trials, independent),
         share_text(slower.passed, slower.trials, independent),
-        f"{1 - equal.inconclusive / equal.trials:.0%}",
-        f"{1 - slower.inconclusive / slower.trials:.0%}",
+        equal.decided_share,
+        slower.decided_share,
     ]
 
 

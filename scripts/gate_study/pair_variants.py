@@ -183,7 +183,7 @@ def _row(
             pairs = [figures_of(line, level, variant.estimate) for line in lines]
             tally = PairStudy(pairs, setting, variant.combine).run(variant.judge, trials, generator)
             total.add(tally)
-            counts[level] += len(lines) / (tally.processes / tally.trials)
+            counts[level] += len(lines) / tally.each
             if level == SLOWDOWNS[0]:
                 known = [figures[witness] for _, figures in pairs]
                 values = [figure.effect.change for figure in known if figure is not None]
@@ -193,6 +193,6 @@ def _row(
         variant.name,
         f"{statistics.fmean(spreads):.1%}" if spreads else "-",
         *(share_text(t.regressed, t.trials, counts[level]) for level, t in tallies.items()),
-        f"{equal.inconclusive / equal.trials:.0%}",
-        f"{equal.processes / equal.trials:.1f}",
+        equal.open_share,
+        f"{equal.each:.1f}",
     ]

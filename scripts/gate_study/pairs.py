@@ -67,7 +67,7 @@ def tallies_of(studies: Studies, judge: Judge, trials: int) -> Tallies:
 
 def independent(study: PairStudy, tally: Tally) -> float:
     """Return how many independent trials the pool's pairs amount to, at the least."""
-    return len(study.pairs) / (tally.processes / tally.trials)
+    return len(study.pairs) / tally.each
 
 
 def shares(studies: Studies, tallies: Tallies, level: str, counted: str) -> str:
@@ -98,9 +98,7 @@ def case_rows(studies: Studies, tallies: Tallies) -> List[List[str]]:
             for level, tally in found.items()
         ]
         spreads = [spread(levels[EQUAL], witness) for witness in (TIME, CPU)]
-        equal = found[EQUAL]
-        cost = f"{equal.inconclusive / equal.trials:.0%} open, {mean_pairs(equal)} pairs"
-        rows.append([short_name(case), *spreads, *cells, cost])
+        rows.append([short_name(case), *spreads, *cells, cost(found[EQUAL])])
     return rows
 
 
@@ -111,9 +109,9 @@ def spread(study: PairStudy, witness: str) -> str:
     return f"{statistics.stdev(values):.1%}" if len(values) > 1 else "-"
 
 
-def mean_pairs(tally: Tally) -> str:
-    """Return how many pairs a trial took."""
-    return f"{tally.processes / tally.trials:.1f}"
+def cost(tally: Tally) -> str:
+    """Return how many trials stayed open, and how many pairs one took."""
+    return f"{tally.open_share} open, {tally.each:.1f} pairs"
 
 
 def judge_rows(studies: Studies, found: Mapping[str, Tallies]) -> List[List[str]]:
@@ -122,8 +120,7 @@ def judge_rows(studies: Studies, found: Mapping[str, Tallies]) -> List[List[str]
     for name, tallies in found.items():
         equal = sum_of(levels[EQUAL] for levels in tallies.values())
         cells = [shares(studies, tallies, level, "regressed") for level in SLOWDOWNS]
-        still = f"{equal.inconclusive / equal.trials:.0%} open, {mean_pairs(equal)} pairs"
-        rows.append([name, *cells, still])
+        rows.append([name, *cells, cost(equal)])
     return rows
 
 
@@ -151,10 +148,10 @@ def load_rows(pools: Mapping[str, Pool], setting: Setting, trials: int) -> List[
         studies = studies_of(pool, setting)
         for judge in JUDGES:
             tallies = tallies_of(studies, judge, trials)
-            decided = []
-            for level in (EQUAL, MUCH_SLOWER):
-                total = sum_of(levels[level] for levels in tallies.values())
-                decided.append(f"{1 - total.inconclusive / total.trials:.0%}")
+            decided = [
+                sum_of(levels[level] for levels in tallies.values()).decided_share
+                for level in (EQUAL, MUCH_SLOWER)
+            ]
             false_alarms = shares(studies, tallies, EQUAL, "regressed")
             passed = shares(studies, tallies, MUCH_SLOWER, "passed")
             rows.append([load, judge.name, false_alarms, passed, *decided])

@@ -69,6 +69,21 @@ class Tally:
         """How many were neither: pass or improved."""
         return self.trials - self.regressed - self.inconclusive
 
+    @property
+    def each(self) -> float:
+        """How many processes a trial took."""
+        return self.processes / self.trials
+
+    @property
+    def open_share(self) -> str:
+        """The share that was inconclusive, as a text."""
+        return f"{self.inconclusive / self.trials:.0%}"
+
+    @property
+    def decided_share(self) -> str:
+        """The share that was not."""
+        return f"{1 - self.inconclusive / self.trials:.0%}"
+
     def add(self, other: Tally) -> None:
         """Count another tally's trials as well."""
         self.trials += other.trials
@@ -275,7 +290,7 @@ def report(
         alone = study.independent()
         cells = [share_text(tally.regressed, tally.trials, alone) for tally in tallies]
         equal = tallies[0]
-        cost = f"{equal.inconclusive / equal.trials:.0%} open, {_fresh(equal)} fresh"
+        cost = f"{equal.open_share} open, {equal.each:.1f} fresh"
         varies = f"{spread(pool[case], '0.0', canary):.1%}"
         stated = f"{study.stated(generator):.1%}"
         print(markdown_row([short_name(case), varies, stated, *cells, cost]))
@@ -306,10 +321,6 @@ def share_text(count: int, trials: int, independent: float) -> str:
     """Return a share of trials with its interval."""
     low, high = wilson(count / trials, independent)
     return f"{count / trials:.1%} ({low:.0%}-{high:.0%})"
-
-
-def _fresh(tally: Tally) -> str:
-    return f"{tally.processes / tally.trials:.1f}"
 
 
 if __name__ == "__main__":
