@@ -144,7 +144,8 @@ def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchma
 def merge(args: Namespace) -> int:
     """Join files and journals into one file, which takes part if it exists."""
     out = path_of(args.out)
-    paths = list(map(input_path, args.inputs))
+    # A name of a journal is one of a run, any other a baseline's.
+    paths = [run_path(one) if one.endswith(".jsonl") else path_of(one) for one in args.inputs]
     stored = list(map(read_run, paths))
     for path, one in zip(paths, stored):
         refuse_each_host(path, one)
@@ -204,11 +205,6 @@ def words_of(runs: Sequence[RunFacts]) -> Iterator[str]:
     for run in runs:
         if run.trouble():
             yield f"  {run.name}: {run.trouble()}"
-
-
-def input_path(given: str) -> Path:
-    """Return the file or folder that an input of ``merge`` means. Raises BaselineError."""
-    return run_path(given) if given.endswith(".jsonl") else path_of(given)
 
 
 def run_path(given: str) -> Path:

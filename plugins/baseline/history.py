@@ -30,7 +30,6 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import (
     ChangesUnavailable,
-    Point,
     Trend,
     as_dict,
     level_changes,
@@ -236,11 +235,6 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
         yield from table(rows, terminal_width())
 
 
-def promoted(point: Point) -> str:
-    """Return in words which baseline a run became, or ''."""
-    return f"baseline {point.promoted}" if point.promoted else ""
-
-
 def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
     """Yield a trend run by run, its change points marked."""
     yield trend.key.nodeid
@@ -251,13 +245,14 @@ def trend_details(trend: Trend, changes: Sequence[int]) -> Iterator[str]:
     marks = level_changes(trend, changes)
     for index, point in enumerate(trend.points):
         mark = f"<-- {percent(marks[index], sign=True)}" if index in marks else ""
+        became = f"baseline {point.promoted}" if point.promoted else ""
         rows.append(
             (
                 f"  {when(point.time)}",
                 point.revision or "-",
                 short_number(point.throughput),
                 str(point.processes),
-                "; ".join(filter(None, [mark, promoted(point), point.accepted])),
+                "; ".join(filter(None, [mark, became, point.accepted])),
             )
         )
     yield from table(rows, terminal_width())

@@ -13,7 +13,6 @@ import random
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Tuple, TypeVar
 
@@ -213,8 +212,11 @@ class AlternatingProcesses(TwoProcesses):
         cache = self._folder / f"cache-{side}"
         command = fresh_command(self.config, self.nodeid, results, cache, elsewhere)
         plan = alone(name, folder_of(self.config, elsewhere), fresh_environment(elsewhere))
-        # Nothing is captured: all output belongs into the log.
-        program = partial(_obedient, [*command, "-s"])
+
+        def program(address: str) -> List[str]:
+            # Nothing is captured: all output belongs into the log.
+            return [*command, "-s", f"--instance={address}"]
+
         return Instances(plan, program, self._folder / side)
 
     def _most_seconds(self) -> float:
@@ -236,10 +238,6 @@ class AlternatingProcesses(TwoProcesses):
             told or said or why,
             name == THERE,
         )
-
-
-def _obedient(command: List[str], address: str) -> List[str]:
-    return [*command, f"--instance={address}"]
 
 
 class Contended:

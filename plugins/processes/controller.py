@@ -208,7 +208,8 @@ class Controller:
         """Take what a worker measured, and show how its case ended."""
         run = self.config.stash.get(run_key, None)
         if report.nodeid not in self.known:
-            report.nodeid = _without_group(report.nodeid)
+            # Without the @group that --dist=loadgroup appends.
+            report.nodeid = report.nodeid.rpartition("@")[0] or report.nodeid
         if run is None or report.nodeid not in self.known:
             return
         ours = [value for name, value in report.user_properties if name == PART]
@@ -225,11 +226,6 @@ class Controller:
             run.results.forget([report.nodeid])
             run.add({"type": "outcome", "case": report.nodeid, "outcome": "failed"})
         self.config.stash[progress_key].reported(report)
-
-
-def _without_group(nodeid: str) -> str:
-    """Return a node id without the ``@group`` that ``--dist=loadgroup`` appends."""
-    return nodeid.rpartition("@")[0] or nodeid
 
 
 @pytest.hookimpl(trylast=True)

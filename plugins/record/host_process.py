@@ -38,18 +38,14 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _give_back_free_memory() -> None:
-    """Return what earlier cases freed: the tuned allocator keeps it, and it would count as ours."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 class PeakMemory:
     """The highest resident memory of this process since the object was made, in bytes."""
 
     def __init__(self) -> None:
         self.since = "case"
-        _give_back_free_memory()
+        # What earlier cases freed the tuned allocator keeps, and it would count as ours.
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
         try:
             # 5 resets the peak (proc(5), clear_refs).
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

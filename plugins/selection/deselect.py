@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import Any, List, Optional, Sequence, Set, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -41,7 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     for item in items:
         case = case_of(item)
         reason = _why_left_out(case, selection.device, config.option) if case else ""
-        if case and selection.device == "fake" and set(FRAMEWORKS) & set(_fixtures(item)):
+        fixtures = getattr(item, "fixturenames", ())
+        if case and selection.device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
             reason = "need a framework, which the fake device has none of"
         if reason:
             selection.left_out[reason] += 1
@@ -61,11 +62,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         for field in dataclasses.fields(case.config)
         if field.metadata.get("ipu_only") and field.name in case.overrides and not case.config.ipus
     }
-
-
-def _fixtures(item: pytest.Item) -> List[str]:
-    names: List[str] = getattr(item, "fixturenames", [])
-    return names
 
 
 def _why_left_out(case: Case, device: str, option: Any) -> str:
@@ -91,11 +87,7 @@ def _spelled(case: Case, texts: Sequence[str], whole: bool = False) -> bool:
     names = {case.id, case.base_id}
     if not whole:
         names |= {name.rpartition("-")[0] for name in names}
-    return not _words(texts).isdisjoint(names)
-
-
-def _words(texts: Sequence[str]) -> Set[str]:
-    return {word for text in texts for word in re.findall(r"[\w.-]+", text)}
+    return any(word in names for text in texts for word in re.findall(r"[\w.-]+", text))
 
 
 def _unfit(case: Case, device: str) -> str:
