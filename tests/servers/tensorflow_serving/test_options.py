@@ -194,14 +194,14 @@ def test_a_message_of_a_missing_gpu_is_noise() -> None:
 def test_a_port_in_use_is_one_message(tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="needs grpcio: make setup installs it")
     from ipubench.fixtures.devices.cpu import CpuDevice
-    from ipubench.fixtures.servers.tensorflow_serving.server import Served, ServingServer
+    from ipubench.fixtures.servers.tensorflow_serving.server import ServingServer
 
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
         server = ServingServer(
-            Served("m", tmp_path), None, tmp_path / "log", tmp_path, device=CpuDevice(), port=port
+            "m", tmp_path, None, tmp_path / "log", tmp_path, device=CpuDevice(), port=port
         )
         with pytest.raises(CaseError, match=f"port={port}: another program listens on 127.0.0.1"):
             server.launch()

@@ -19,7 +19,7 @@ from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.servers.tensorflow_serving.requests import ServingRequests, images_of
 from ipubench.fixtures.servers.tensorflow_serving.runtime import ServingRuntime
 from ipubench.fixtures.servers.tensorflow_serving.saved_model import Model
-from ipubench.fixtures.servers.tensorflow_serving.server import Served, ServingServer
+from ipubench.fixtures.servers.tensorflow_serving.server import ServingServer
 from tests.machine.test_process import runs
 from tests.support.serving import BATCH, ROWS, SMALL, SmallRuntime, feed, program
 
@@ -398,8 +398,8 @@ def test_a_model_that_cannot_be_loaded_is_one_message(tmp_path: Path) -> None:
 @pytest.fixture
 def waiting(tmp_path: Path) -> Iterator[ServingServer]:
     """The project's own server of a folder that is not there yet."""
-    served = Served("small", tmp_path / "model")
-    server = ServingServer(served, None, tmp_path / "log", tmp_path, device=CpuDevice())
+    base, log = tmp_path / "model", tmp_path / "log"
+    server = ServingServer("small", base, None, log, tmp_path, device=CpuDevice())
     server.launch()
     try:
         server.process.wait_until(lambda: answers(server.port), LIMIT)
