@@ -60,9 +60,6 @@ class Hmc(CaseConfig):
         super().check()
         if self.system not in ("host", "ipu"):
             raise ValueError(f"system {self.system}: hmc has host and ipu")
-        for key, only in (("mode", "inference"), ("data", "synthetic"), ("precision", "32.32")):
-            if getattr(self, key) != only:
-                raise ValueError(f"{key} {getattr(self, key)}: hmc has {only} only")
         if self.replicas > 1:
             raise ValueError("replicas: hmc is one chain, only 1 is possible")
         if self.system == "ipu" and self.xla == "off":
