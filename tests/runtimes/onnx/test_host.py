@@ -154,7 +154,7 @@ def test_outputs_and_losses_are_numpys(
     config = dataclasses.replace(config, mode=mode, engine=engine, data=data, precision="32.32")
     step = ready(popart, config)
     wanted = expected(config, first_weights(config), first_batch(step))
-    found = step.results()
+    found = step.engine.results()
     assert set(found) == set(wanted)
     for name, value in wanted.items():
         np.testing.assert_allclose(found[name], value, rtol=FLOAT32, atol=1e-6)
@@ -170,7 +170,7 @@ def test_outputs_and_losses_in_bfloat16_are_near(popart: Any, config: Any, mode:
     assert step.describe()["precision"] == "bfloat16"
     config = dataclasses.replace(config, mode=mode)
     wanted = expected(config, first_weights(config), first_batch(step))
-    for name, value in step.results().items():
+    for name, value in step.engine.results().items():
         np.testing.assert_allclose(value, wanted[name], rtol=BFLOAT16, atol=BFLOAT16)
     step.close()
 
@@ -187,9 +187,9 @@ def test_one_training_step_follows_the_gradient(popart: Any, config: Any, recomp
     assert step.describe()["recompute"] is recompute
     before, batch = first_weights(config), first_batch(step)
     wanted, slopes = expected(config, before, batch), gradients(config, before, batch)
-    for name, value in step.results().items():
+    for name, value in step.engine.results().items():
         np.testing.assert_allclose(value, wanted[name], rtol=FLOAT32, atol=1e-6)
-    after = step.weights()
+    after = step.engine.weights()
     for name, slope in slopes.items():
         # A state's weights have no gradient where the only state is the first one, zero.
         scale = np.abs(slope).max() or 1.0
@@ -210,7 +210,7 @@ def test_one_training_step_in_bfloat16_is_near(popart: Any, config: Any, precisi
     assert facts["precision"] == "bfloat16"
     assert facts["variables"] == ("bfloat16" if precision == "16.16" else "float32")
     before = first_weights(config)
-    slopes, after = gradients(config, before, first_batch(step)), step.weights()
+    slopes, after = gradients(config, before, first_batch(step)), step.engine.weights()
     for name, slope in slopes.items():
         # The weight itself is rounded, and each gradient has passed some tens of roundings.
         error = 10 * np.abs(slope).max() * 2 * BFLOAT16 + 2**-8 * np.abs(before[name]).max()
@@ -226,9 +226,9 @@ def test_zero_values_are_zeros_everywhere(popart: Any, config: Any, mode: str, d
     assert step.feed.describe() == {"mode": data, "values": "zeros"}
     for batch in step.engine.ring:
         assert not any(np.any(_numpy(value)) for value in batch.values())
-    assert not np.any(step.results()["output"])
+    assert not np.any(step.engine.results()["output"])
     if mode == "inference":
-        assert not any(np.any(value) for value in step.weights().values())
+        assert not any(np.any(value) for value in step.engine.weights().values())
     step.close()
 
 
@@ -253,7 +253,7 @@ def test_batches_differ_and_take_turns(popart: Any, config: Any, engine: str, da
         following += count
         wanted = expected(config, weights, {"inputs": last["inputs"].astype(np.float64)})
         np.testing.assert_allclose(
-            step.results()["output"], wanted["output"], rtol=FLOAT32, atol=1e-6
+            step.engine.results()["output"], wanted["output"], rtol=FLOAT32, atol=1e-6
         )
     for before, after in zip(batches, step.engine.ring):
         np.testing.assert_array_equal(before["inputs"], _numpy(after["inputs"]))
@@ -278,7 +278,7 @@ def test_every_batch_is_an_update(popart: Any, config: Any, data: str) -> None:
         }
         slopes = gradients(config, weights, pair)
         weights = {name: value - slopes[name] for name, value in weights.items()}
-    for name, value in step.weights().items():
+    for name, value in step.engine.weights().items():
         np.testing.assert_allclose(value, weights[name], rtol=1e-3, atol=1e-4)
     step.close()
 
@@ -366,7 +366,7 @@ def test_without_onednns_packing_torch_lstm_computes_the_same(
     step = ready(popart, config)
     assert step.describe()["lstm"] == "torch.lstm"
     wanted = expected(config, first_weights(config), first_batch(step))["output"]
-    np.testing.assert_allclose(step.results()["output"], wanted, rtol=FLOAT32, atol=1e-6)
+    np.testing.assert_allclose(step.engine.results()["output"], wanted, rtol=FLOAT32, atol=1e-6)
     step.close()
 
 

@@ -292,8 +292,8 @@ def test_the_host_computes_the_same_as_popart(config: Any) -> None:
     device.release()
     for name, array in read_arrays().items():
         np.testing.assert_array_equal(array[0], other.engine.ring[0][name].numpy())
-    np.testing.assert_allclose(loss, other.results()["loss"], rtol=1e-4)
-    ours, theirs = other.weights(), recorder.sessions[-1]._graph.weights()
+    np.testing.assert_allclose(loss, other.engine.results()["loss"], rtol=1e-4)
+    ours, theirs = other.engine.weights(), recorder.sessions[-1]._graph.weights()
     for name, value in ours.items():
         np.testing.assert_allclose(value, theirs[name], rtol=1e-4, atol=1e-6)
     other.close()
