@@ -41,7 +41,7 @@ def asked(config: Any, make: Callable[[TensorFlowIpu], Any]) -> Generator[str, N
     data = config.feed(Data(no_images))
     shared = plan(config, "ipu", frozenset({0, 1}))
     handed = [config.classifier(), getattr(config, "recipe", None)]
-    handed += [data.describe(), data.image_shape, data.workers]
+    handed += [data.describe(), data.image_shape]
     yield plain(*handed, shared)
     step = make(TensorFlowIpu(HARDWARE))
     try:

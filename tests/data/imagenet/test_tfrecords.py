@@ -342,7 +342,7 @@ def test_a_feed_follows_the_configuration(mode: str, split: str) -> None:
     feed = data_of(asked).records(Config(mode=mode), *SIZES)
     assert asked == [split]
     assert (feed.batch_size, feed.image_size, feed.parallel, feed.seed) == (4, 32, 8, 7)
-    assert (feed.training, feed.cache, feed.workers) == (mode == "training", True, 8)
+    assert (feed.training, feed.cache) == (mode == "training", True)
     assert feed.shards is SHARDS
 
 
@@ -356,7 +356,7 @@ def test_training_with_the_preprocessing_of_validation() -> None:
 def test_shards_are_searched_for_real_data_only(mode: str) -> None:
     asked: List[str] = []
     feed = data_of(asked).records(Config(data=mode), *SIZES)
-    assert (asked, feed.shards, feed.workers) == ([], None, 0)
+    assert (asked, feed.shards) == ([], None)
 
 
 def test_integers_are_normalised_on_the_device_with_a_warning() -> None:

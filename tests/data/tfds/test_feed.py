@@ -300,7 +300,7 @@ def test_feeds_follow_the_configuration() -> None:
     assert asked == [("cifar10", "train")]
     assert (feed.batch_size, feed.training, feed.source) == (8, True, SPLIT)
     assert (feed.eight_bit, feed.normalization, feed.preprocessing) == (True, "device", "cifar10")
-    assert (feed.shuffle, feed.seed, feed.parallel, feed.workers) == (False, 5, 3, 3)
+    assert (feed.shuffle, feed.seed, feed.parallel) == (False, 5, 3)
     assert (feed.image_shape, feed.image_size, feed.classes) == ((32, 32, 3), 32, 10)
     assert feed.describe()["part"] == "2 of 4"
     validation = later()
@@ -330,7 +330,7 @@ def test_without_training_the_measured_feed_is_that_of_validation(
 def test_nothing_is_searched_for_without_real_data(mode: str) -> None:
     config = Application(name="x", data=mode, dataset="mnist")
     feed = config.feed(Data(no_images))
-    assert (feed.source, feed.workers, feed.examples) == (None, 0, 60000)
+    assert (feed.source, feed.examples) == (None, 60000)
     assert feed.describe()["dataset"] == "mnist"
 
 
