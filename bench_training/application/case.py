@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, Tuple
 
 from ipubench.bench_training.application import rules
 from ipubench.bench_training.application.idle import idle_options
-from ipubench.fixtures.data.options import DATASETS
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.runtimes.tensorflow.application_options import ApplicationOptions
@@ -46,7 +45,7 @@ class Application(ApplicationOptions):
         return ApplicationRecipe(
             learning_rate=rate,
             epochs=self.num_epochs,
-            classes=self.classes,
+            classes=self.published.classes,
             optimizer=self.optimizer,
             weight_decay=self.weight_decay,
             l2_regularization=self.l2_regularization,
@@ -55,9 +54,7 @@ class Application(ApplicationOptions):
             auto_loss_scaling=self.auto_loss_scaling,
             label_smoothing=self.label_smoothing,
             gradient_accumulation=self.batches.gradient_accumulation,
-            preprocess=(
-                DATASETS[self.dataset].preprocess if self.accelerator_side_preprocess else ""
-            ),
+            preprocess=self.published.preprocess if self.accelerator_side_preprocess else "",
             fused=self.fused_preprocessing,
             seed=self.seed,
             **parameters,

@@ -87,10 +87,11 @@ def _check_rates(config: ApplicationOptions) -> None:
 
 
 def _check_program(config: ApplicationOptions) -> None:
-    per_epoch = config.batches.updates_per_epoch(config.train_images)
+    images = config.published
+    per_epoch = config.batches.updates_per_epoch(images.train_images)
     if not per_epoch and config.weight_updates_per_epoch < 0:
         raise ValueError(
-            f"the {config.train_images} images of {config.dataset} are no whole global batch of "
+            f"the {images.train_images} images of {config.dataset} are no whole global batch of "
             f"{config.batches.global_batch_size}: choose a smaller one, or set "
             "weight_updates_per_epoch"
         )
@@ -98,9 +99,9 @@ def _check_program(config: ApplicationOptions) -> None:
         raise ValueError("weight_updates_per_epoch=0: give 1 or more, or -1 for the whole data set")
     _ = config.program
     batches = config.validation_batches
-    if config.validation and not batches.micro_batches_per_epoch(config.validation_images):
+    if config.validation and not batches.micro_batches_per_epoch(images.validation_images):
         raise ValueError(
-            f"the {config.validation_images} validation images of {config.dataset} are no whole "
+            f"the {images.validation_images} validation images of {config.dataset} are no whole "
             f"batch of {batches.global_batch_size}: choose a smaller validation_micro_batch_size "
             "or fewer validation_num_replicas"
         )

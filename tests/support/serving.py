@@ -58,10 +58,10 @@ def feed(config: Serving, mode: str = "generated") -> ApplicationFeed:
     return ApplicationFeed(
         mode,
         config.micro_batch_size,
-        config.image_shape,
-        config.classes,
+        config.published.image_shape,
+        config.published.classes,
         dataset=config.dataset,
-        total=config.validation_images,
+        total=config.published.validation_images,
         eight_bit=config.eight_bit_transfer,
         training=False,
         device_preprocess=config.accelerator_side_preprocess,

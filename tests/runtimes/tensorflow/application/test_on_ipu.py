@@ -107,8 +107,8 @@ def feed_of(config: Application, training: bool = True) -> ApplicationFeed:
     return ApplicationFeed(
         config.data,
         config.micro_batch_size,
-        config.image_shape,
-        config.classes,
+        config.published.image_shape,
+        config.published.classes,
         eight_bit=False,
         training=training,
         dataset=config.dataset,
