@@ -84,7 +84,7 @@ class Application(ApplicationOptions):
     @property
     def warnings(self) -> Tuple[str, ...]:
         """What will be another than asked for, one sentence each."""
-        found = [text for _, _, text in rules.changes(self)]
+        found = [f"{name} is off: {reason}" for name, reason in rules.switched_off(self)]
         if self.training:
             found += [*self.batches.warnings, *self.program.warnings]
         return tuple(found)

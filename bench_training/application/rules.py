@@ -7,7 +7,7 @@ ValueErrors.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterator, Tuple, TypeVar
+from typing import Any, Dict, Iterator, Tuple, TypeVar
 
 from ipubench.bench_training.application.parameters import GROUPS, check_parameters
 from ipubench.fixtures.case.options import IPUS_OF_SYSTEM
@@ -252,30 +252,22 @@ def _check_distribution(config: ApplicationOptions) -> None:
 Config = TypeVar("Config", bound=ApplicationOptions)
 
 
-def changes(config: ApplicationOptions) -> Iterator[Tuple[str, Any, str]]:
-    """Yield the options that others overrule: (name, what it becomes, a sentence about it)."""
+def switched_off(config: ApplicationOptions) -> Iterator[Tuple[str, str]]:
+    """Yield the options that others overrule, which are off then, each with the reason."""
     if config.pipeline_validation_model and not config.pipeline_splits:
-        yield (
-            "pipeline_validation_model",
-            False,
-            "pipeline_validation_model is off: there are no pipeline_splits",
-        )
+        yield "pipeline_validation_model", "there are no pipeline_splits"
     if config.ckpt_all_instances and config.processes == 1:
-        yield "ckpt_all_instances", False, "ckpt_all_instances is off: there is one instance"
+        yield "ckpt_all_instances", "there is one instance"
     if config.accelerator_side_reduction and config.processes == 1:
-        yield (
-            "accelerator_side_reduction",
-            False,
-            "accelerator_side_reduction is off: there is one instance, which has nothing to "
-            "reduce with others",
-        )
+        reason = "there is one instance, which has nothing to reduce with others"
+        yield "accelerator_side_reduction", reason
     if config.compile_only and config.on_demand:
-        yield "on_demand", False, "on_demand is off: compile_only attaches no IPU"
+        yield "on_demand", "compile_only attaches no IPU"
     if config.deterministic and config.shuffle and config.training:
-        yield "shuffle", False, "shuffle is off: deterministic was asked for"
+        yield "shuffle", "deterministic was asked for"
 
 
 def settled(config: Config) -> Config:
     """Return the configuration with what other options overrule."""
-    values = {name: value for name, value, _ in changes(config)}
+    values: Dict[str, Any] = {name: False for name, _ in switched_off(config)}
     return dataclasses.replace(config, **values)
