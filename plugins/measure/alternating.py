@@ -10,7 +10,7 @@ plugins/processes/alternating.py starts both and gives the orders, over the prot
 - ``round``, again and again: answers with the seconds that it took;
 - ``record``, with what ended the rounds: answers with the benchmark that a process of its own would
   have recorded;
-- ``close``.
+- ``close``, after which the test goes on to its end, and may still say that it failed.
 
 Between two orders this process does nothing, so that the other one has the machine.
 """
