@@ -116,7 +116,10 @@ def test_rounds_end_when_more_of_them_would_not_narrow_the_answer() -> None:
     assert steady.stop_reason(budget, 0.01, None) == "precision"
     few = LEAST_FOR_PRECISION - 2
     assert not rounds([0.1] * few, [0.1] * few).stop_reason(budget, 0.01, None)
-    assert not noisy(20, noise=0.1).stop_reason(budget, 0.01, None)
+    varying = noisy(20, noise=0.1)
+    low, high = varying.effect().interval()
+    assert varying.stop_reason(budget, 1.01 * (high - low), None) == "precision"
+    assert not varying.stop_reason(budget, 0.99 * (high - low), None)
 
 
 def test_the_budget_is_of_rounds_that_count_and_stretches_once() -> None:
@@ -137,7 +140,7 @@ def test_the_budget_is_of_rounds_that_count_and_stretches_once() -> None:
 def test_a_number_of_rounds_that_was_asked_for_is_kept() -> None:
     made = rounds([0.1] * 20, [0.1] * 20, lost=[0.9] * 20)
     assert [made.looks(steps) for steps in (19, 20, 21)] == [True, True, False]
-    assert made.stop_reason(0.1, 0.01, 20) == "steps"
+    assert [made.stop_reason(0.1, 0.01, steps) for steps in (19, 20, 21)] == ["steps", "steps", ""]
 
 
 def test_it_looks_less_often_the_more_rounds_there_are() -> None:
