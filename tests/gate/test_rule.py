@@ -109,6 +109,12 @@ def test_a_slower_machine_is_a_change_in_part(factor: float) -> None:
     assert verdict.change == pytest.approx(factor ** (CANARY_SHARE - 1) - 1)
 
 
+def test_a_process_counts_by_its_median_round_and_the_first_quartile_of_its_canaries() -> None:
+    now = benchmark([0.1, 0.1, 0.2, 0.4, 0.8], [0.001, 0.002, 0.003, 0.004, 0.005])
+    verdict = compare(now, benchmark([0.2] * 9, [0.002] * 3), 0.05)
+    assert (verdict.now, verdict.change) == pytest.approx((50, 0))
+
+
 def test_canaries_of_two_kinds_are_left_out() -> None:
     now = benchmark([0.1] * 9, canary={"kind": "matrix product", "seconds": [7.0]})
     assert compare(now, benchmark([0.1] * 9), 0.05).change == pytest.approx(0)
