@@ -51,6 +51,7 @@ def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
     assert record["device"]["kind"] == "ipu"
     assert record["effective"]["instances"] == {"asked": 2, "ran": 2, "launcher": "poprun"}
     assert record["effective"]["rank"] == 0
+    assert record["compile"] == "none", "as the case's own step says"
     # The configuration's replicas are those of the whole job, so its items are, too.
     assert record["items_per_round"] == 8 * record["rounds"]["batches_per_step"]
     assert len(notes_of(together)) == 2
