@@ -437,6 +437,10 @@ def test_rounding_that_is_the_same_in_all_replicas_has_one_seed() -> None:
     made = step_of(config)
     assert given("reset_ipu_seed") == {"seed": 0, "experimental_identical_replicas": True}
     made.close()
+    seeded = settings_of(replace(SMALL, seed=1))
+    assert seeded["experimental.enable_prng_stability"] is True
+    assert seeded["compilation_poplar_options"] == {"target.deterministicWorkers": "portable"}
+    assert "experimental.enable_prng_stability" not in settings_of(SMALL)
     found = settings_of(config, training=False)  # rounds to nearest
     assert not {"experimental.enable_prng_stability", "floating_point_behaviour.esr"} & set(found)
 
