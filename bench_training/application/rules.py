@@ -187,6 +187,8 @@ def _check_system(config: ApplicationOptions) -> None:
             f"replicas={config.measured_replicas}{phase} do not divide into "
             f"instances={config.instances}"
         )
+    if config.system != "host":
+        _check_groups(config)
 
 
 def _check_validation_ipus(config: ApplicationOptions) -> None:
@@ -199,6 +201,22 @@ def _check_validation_ipus(config: ApplicationOptions) -> None:
             f"that the case has, {config.ipus}: use {config.ipus // shards} at most, or 0 for "
             "that many"
         )
+
+
+def _check_groups(config: ApplicationOptions) -> None:
+    """Refuse IPUs that make no group: each phase would find that out only as it begins."""
+    validated = config.validation_shards * config.validation_batches.replicas
+    phases = (
+        ("training", config.training, config.shards * config.replicas, "replicas or stages"),
+        ("validation", config.validation, validated, "validation_num_replicas"),
+    )
+    for phase, runs, ipus, option in phases:
+        own = ipus // config.instances
+        if runs and own & (own - 1):
+            raise ValueError(
+                f"{phase} takes {own} IPUs of a process, and IPUs are had in groups of 1, 2, 4, 8 "
+                f"and so on: choose other {option}"
+            )
 
 
 def _check_host_replicas(config: ApplicationOptions) -> None:

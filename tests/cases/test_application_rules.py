@@ -163,6 +163,8 @@ RULES: List[Tuple[Application, Dict[str, Any], type, str]] = [
         "50000 images of cifar10 are no whole global batch of 100002",
     ),
     (RESNET8, {"replicas": 2, "instances": 2}, PLAIN, "instances=2: on a host each of the repli"),
+    (IPU["resnet8_test"], {"replicas": 3}, PLAIN, "training takes 3 IPUs of a process, .* groups"),
+    (POD16_8K, {"validation_num_replicas": 6}, PLAIN, "validation takes 6 .* validation_num_repli"),
     (RESNET8, {"replicas": 2, "training": False}, PLAIN, "a host validates in one process"),
     (
         RESNET8,
@@ -316,7 +318,7 @@ def test_what_the_rules_allow() -> None:
     dataclasses.replace(POD16_8K, instances=4, validation=False).check()
     dataclasses.replace(POD16_8K, instances=8, training=False).check()
     dataclasses.replace(POD16_8K, validation_num_replicas=16).check()
-    dataclasses.replace(IPU["resnet8_test_lars"], replicas=3, validation_num_replicas=3).check()
+    dataclasses.replace(IPU["resnet8_test_lars"], replicas=4, validation_num_replicas=2).check()
     dataclasses.replace(BS20, instances=16, ckpt_all_instances=True).check()
     dataclasses.replace(RESNET8, auto_loss_scaling=True).check()
     dataclasses.replace(IPU["resnet8_test"], prefetch_depth=255).check()

@@ -175,6 +175,8 @@ class IPUConfig(_Category):
         attached = changed.get("auto_select_ipus", 1)
         if selected is not None:
             attached = recorder.groups.get(selected, 1)
+        if attached & (attached - 1):
+            raise tf.errors.FailedPreconditionError(None, None, "Unsupported number of IPUs")
         recorder.configured, recorder.flags, recorder.attached = changed, flags, attached
 
 
