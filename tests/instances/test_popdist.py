@@ -112,8 +112,8 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     replicas = [g for n, g in poptorch_double.recorder.calls if n == "Options.replicationFactor"]
     assert replicas == [{"replication_factor": 2}], "the runtime must leave this to PopDist"
     # With other replicas a call would have other images than are counted.
-    job.replicas, job.ipus_per_replica = 8, 2
-    wrong = "--num-replicas=8 where replicas=4, --ipus-per-replica=2 where stages=1"
+    job.started, job.replicas, job.instances, job.ipus_per_replica = True, 8, 4, 2
+    wrong = "=8 where replicas=4, --num-instances=4 where instances=2, .*=2 where stages=1"
     with pytest.raises(CaseError, match=wrong):
         step.build()
     job.started = False
