@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.fixtures.case.cases import SWEEP, USUAL, Family, Sweep, config_hash, effective_options
+from ipubench.fixtures.case.cases import (
+    SWEEP,
+    USUAL,
+    Family,
+    Sweep,
+    cases,
+    config_hash,
+    effective_options,
+)
 from ipubench.fixtures.case.options import CaseConfig, option, resolve_key
 
 NONE: FrozenSet[str] = frozenset()
@@ -54,6 +62,24 @@ def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
         "x-inference-real",
         "x-training-real",
     ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "axes", "message"),
+    [
+        (Sample(), {"mod": ("training",)}, r"@cases\(mod=...\): name, .*; did you mean mode"),
+        (Sample(), {"mode": ("trainning",)}, r"@cases\(mode=...\): 'trainning' is not one of"),
+        (Sample(precision="32"), {}, r"@cases\(precision=...\): '32' is not one of 16.16"),
+        (Sweep(Sample(), "batch_size", (0, 1)), {}, r"batch_size=...\): '0' is below the smallest"),
+        (Sweep(Sample(), "size", (1,)), {}, r"@cases\(size=...\): name, "),
+    ],
+)
+def test_what_a_bench_file_declares_is_checked_as_the_command_line_is(
+    entry: Any, axes: Any, message: str
+) -> None:
+    with pytest.raises(pytest.Collector.CollectError, match=message):
+        cases(entry, **axes)
+    cases(Sample(precision="32.32"), mode=("training",))
 
 
 def test_a_sweep_shows_its_batch_size_and_marks_its_inner_points() -> None:
