@@ -25,7 +25,7 @@ from ipubench.fixtures.data.sources import FOLDER_VARIABLE, for_other_folders
 from ipubench.fixtures.devices import cuda
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
-from ipubench.fixtures.machine.files import FOLDER, kind_of, replacing
+from ipubench.fixtures.machine.files import FOLDER, kind_of, replacing, user_path
 from ipubench.fixtures.machine.loopback import tuned
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.process import LAST_LINES, ServerProcess, last_lines
@@ -52,13 +52,16 @@ class Ran:
 
 
 def base_environment(dataset_dir: Optional[str]) -> Dict[str, str]:
-    """Return this process's environment for commands: this Python first, nothing of pytest."""
+    """Return this process's environment for commands: this Python first, nothing of pytest.
+
+    Raises CaseError where ``dataset_dir`` is below the home folder of nobody.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     found = for_other_folders(kept)
     folders = [os.path.dirname(sys.executable), found.get("PATH", os.defpath)]
     found["PATH"] = os.pathsep.join(folders)
     if dataset_dir is not None:
-        found[FOLDER_VARIABLE] = str(Path(dataset_dir).expanduser().absolute())
+        found[FOLDER_VARIABLE] = str(user_path(dataset_dir).absolute())
     return found
 
 

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.yaml_reader import YamlError
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path, write_atomically
@@ -177,7 +178,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             "--profile: a command on a host has no profile; give it the options of its own "
             "profiler as parameters"
         )
-    base = base_environment(option.dataset_dir)
+    try:
+        base = base_environment(option.dataset_dir)
+    except CaseError as error:
+        raise pytest.UsageError(f"--dataset-dir={option.dataset_dir}: {error}") from None
     for item in items:
         missing = needs(entry_of(item), config_of(item), base)
         if missing:

@@ -204,6 +204,10 @@ def _alive(pid: int) -> bool:
         (["-k", "unset"], "unset_gen: its command uses $NOBODY_SETS_THIS, which is not set"),
         (["-k", "train_real"], "net_train_real needs a data set, and DATASETS_DIR is not set"),
         (["-k", "needs"], "needs_gen needs no-such-thing>=2, and this Python has none"),
+        (
+            ["-k", "plain", "--dataset-dir=~no-such-user/x"],
+            "~no-such-user/x: there is no home folder",
+        ),
         (["-k", "plain", "--set=size=4"], "'size' is no parameter of the selected commands"),
         (["-k", "plain", "--steps=3"], "--steps: the command decides how often it reports"),
         (["-k", "net_infer", "--set=skip_by=luck"], "'luck' is not one of order, value"),

@@ -41,7 +41,7 @@ def test_other_hidden_and_empty_entries_are_ignored(tmp_path: Path) -> None:
 
 
 def test_flat_images_are_labelled_by_index_modulo_classes(tmp_path: Path) -> None:
-    touch(tmp_path, *(f"{index:04}.jpg" for index in range(CLASSES + 2)))
+    touch(tmp_path, *(f"{index:04}.jpg" for index in range(CLASSES + 2)), "notes/readme.md")
     labels = find_images(tmp_path).labels
     assert labels[:3] == (0, 1, 2)
     assert labels[CLASSES:] == (0, 1)
