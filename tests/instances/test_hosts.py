@@ -49,6 +49,10 @@ def test_hosts_are_read_from_a_file(tmp_path: Path) -> None:
     assert named_hosts(["--hostfile", str(path)]) == ("a", "b")
     with pytest.raises(CaseError, match=r"--launcher-args: --hostfile \S+gone cannot be read"):
         named_hosts(["--hostfile", str(tmp_path / "gone")])
+    with pytest.raises(
+        CaseError, match="--hostfile ~no-such-user/h cannot be read: there is no home"
+    ):
+        named_hosts(["--hostfile", "~no-such-user/h"])
 
 
 def test_a_run_on_this_host_alone_listens_on_loopback() -> None:

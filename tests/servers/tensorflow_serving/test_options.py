@@ -153,8 +153,9 @@ def test_a_servers_program_is_found_where_it_was_named_then_where_it_usually_is(
     assert find_server("", enabled) == of_variable
     of_option = executable(tmp_path / "option", "server")
     assert find_server(str(of_option), enabled) == of_option
-    with pytest.raises(CaseError, match="serving_bin_path=.*nowhere: no program that can be run"):
-        find_server(str(tmp_path / "nowhere"), enabled)
+    for lost in (str(tmp_path / "nowhere"), "~no-such-user/server", "x" * 300):
+        with pytest.raises(CaseError, match=f"serving_bin_path={lost}: no program that can be run"):
+            find_server(lost, enabled)
     of_variable.chmod(0o644)
     with pytest.raises(CaseError, match="TF_SERVING_PATH=.*variable: no program that can be run"):
         find_server("", enabled)
