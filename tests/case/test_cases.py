@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, FrozenSet, List, Tuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.cases import (
@@ -105,6 +105,27 @@ def test_overrides_are_shown_and_the_number_of_steps_is_not() -> None:
     assert family.identifier(config, changed) == "x-synthetic-bs32-bps9-32.32"
 
 
+@dataclass(frozen=True)
+class Grown(Sample):
+    """One with options that were added later."""
+
+    rate: float = option(0.1, "of something", later=True)
+
+
+def test_numbers_that_differ_in_a_late_digit_have_identifiers_of_their_own() -> None:
+    family = Family.of(Grown(name="x"), {})
+    rates = [
+        family.identifier(Grown(name="x", rate=r), frozenset({"rate"})) for r in (1e-4, 0.1 + 1e-9)
+    ]
+    assert rates == ["x-synthetic-rate0.0001", "x-synthetic-rate0.100000001"]
+
+
+def test_an_option_that_was_added_later_changes_a_case_where_it_is_set() -> None:
+    assert config_hash(Grown(), NONE) == config_hash(Sample(), NONE)
+    assert config_hash(Grown(rate=0.2), NONE) != config_hash(Sample(), NONE)
+
+
+@example("a/b", "a:b")
 @given(st.text(), st.text())
 def test_identifiers_hold_only_what_k_can_select_and_stay_distinct(one: str, two: str) -> None:
     family = Family.of(Sample(name="x"), {})
