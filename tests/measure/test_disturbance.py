@@ -59,6 +59,22 @@ def test_beside_a_busy_neighbour_the_stretched_budget_ends(monkeypatch: pytest.M
     assert rounds.disturbance.describe(seconds, False)["by_others"] == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(("taken", "clean"), [("0", 5), ("0.5", 0)])
+def test_rounds_that_were_watched_as_a_whole_share_what_was_taken(
+    taken: str, clean: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TAKEN_VARIABLE, taken)
+    device = FakeDevice(0)
+    watching = Disturbance.of(device)
+    watching.read()
+    device.work(1)
+    watching.read()
+    record = watching.describe_whole(5)
+    assert record["lost"] == pytest.approx([float(taken)] * 5)
+    assert (record["clean"], record["enough"]) == (clean, bool(clean))
+    assert record["kept"] == [bool(clean)] * 5
+
+
 def test_long_rounds_are_not_repeated_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TAKEN_VARIABLE, "0.5")
     _, seconds = measured(FakeDevice(0), Limits(budget=2), each=10)
