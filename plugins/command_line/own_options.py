@@ -45,9 +45,10 @@ class _Declared:
         """Settings of pytest.ini are there for every process."""
 
 
-def own_arguments(config: pytest.Config) -> List[str]:
+def own_arguments(config: pytest.Config, given: Optional[Sequence[str]] = None) -> List[str]:
     """Return the words that give another process the project's own options, and those of ``-o``.
 
+    ``given``: of those alone that these words give, where the process reads the project's settings.
     Raises CaseError for a value that no word can stand for.
     """
     by_dest: Dict[str, List[Option]] = {}
@@ -55,9 +56,12 @@ def own_arguments(config: pytest.Config) -> List[str]:
         by_dest.setdefault(_dest(option), []).append(option)
     words: List[str] = []
     for dest, options in by_dest.items():
-        words += words_for(config.getoption(dest), options)
+        names = tuple(name for option in options for name in option[0])
+        if given is None or any(word.startswith(names) for word in given):
+            words += words_for(config.getoption(dest), options)
     for setting in config.getoption("override_ini") or ():
-        if setting.partition("=")[0] != "addopts":
+        wanted = given is None or any(word.endswith(setting) for word in given)
+        if wanted and setting.partition("=")[0] != "addopts":
             words += ["-o", setting]
     return words
 

@@ -20,8 +20,10 @@ from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.instances.hosts import OPTION, launcher_words
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
+from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import arguments_of, given_arguments
 from ipubench.plugins.measure.instance import instance_command
+from ipubench.plugins.record.pytest_benchmark_adapter import words_of
 from ipubench.plugins.selection.expand import case_of, selection_key
 
 WIDTH = 80
@@ -52,6 +54,11 @@ def commands(item: pytest.Item) -> List[str]:
     words = [python(), "-m", "pytest", *test_paths(item)]
     alone = instances_of(case.config) == 1
     given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]
+    try:
+        typed = [str(word) for word in item.config.invocation_params.args]
+        given += [*words_of(item.config), *own_arguments(item.config, typed)]
+    except CaseError as error:
+        return ["", case.id, f"  cannot run: {error}"]
     words += mask_words(given)
     lines = ["", *wrapped(words + ["--sweep"] * (case.tier in (SWEEP, RARE)))]
     command = launched(item)

@@ -101,10 +101,13 @@ def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> N
 
 @pytest.mark.entry_point
 def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Project) -> None:
-    answer = project.run("--dry-run", "--sweep", "-k", "alpha and bs4 and synthetic").assert_code(0)
+    project.add_to_conftest("def pytest_addoption(parser):\n    parser.addoption('--size')\n")
+    words = ("--sweep", "-k", "alpha and bs4 and synthetic", "--size", "5", "-o", "log_level=ERROR")
+    answer = project.run("--dry-run", *words).assert_code(0)
     (typed,) = commands(answer.text)
     case = "bench_fake.py::bench_fake[alpha-bs4-synthetic]"
-    assert typed.endswith(f"-m pytest '{case}' --device=fake --sweep")
+    given = "--size=5 -o log_level=ERROR"
+    assert typed.endswith(f"-m pytest '{case}' --device=fake {given} --sweep")
     assert "which starts" not in answer.text
 
 
