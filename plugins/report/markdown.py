@@ -53,17 +53,18 @@ def markdown(report: Report) -> str:
     rows = _named(report.rows())
     changed = by_change([row for row in rows if row["kind"] in CHANGED])
     worst = by_change(rows)[0]["kind"] if rows else ""
+    compared = any(row["change"] is not None for row in rows)
     return _fitting(
         {
             "mark": "🔴" if report.problems else MARKS.get(worst, "🟢"),
             "headline": headline(report, rows),
             "problems": report.problems[:MOST_PROBLEMS],
             "changed": [_changed(row) for row in changed],
-            "how": how_compared(any(row["in_turns"] for row in rows)),
+            "how": how_compared(any(row["in_turns"] for row in rows)) if compared else "",
             "profiles": [profiles.shown(row) for row in profiles.explained(changed)],
             "noisy": own_noise((row["name"], row) for row in rows),
             "rows": [_full(row) for row in rows],
-            "count": len(rows),
+            "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
             "published": list(map(str.strip, published.last_lines(report.document["benchmarks"]))),
             "started": "" if report.started is None else minute_of(report.started),
             "command": cut_middle(report.command, MOST_COMMAND),

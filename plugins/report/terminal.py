@@ -111,7 +111,9 @@ def _notes(run: Run) -> List[str]:
         lines.append(_cold(cold))
     if corrupt:
         names = some_of([Path(path).name for path in corrupt])
-        lines.append(f"{len(corrupt)} images could not be read and were replaced: {names}")
+        images = counted(len(corrupt), "image")
+        were = "was" if len(corrupt) == 1 else "were"
+        lines.append(f"{images} could not be read and {were} replaced: {names}")
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
@@ -157,7 +159,8 @@ def _saved_seconds(records: List[Dict[str, Any]]) -> List[str]:
     saved = [record.get("compile_saved_seconds") or 0 for record in cached]
     if not saved:
         return []
-    return [f"{len(saved)} compiled models were kept from earlier: {sum(saved):.1f} s saved"]
+    models = counted(len(saved), "compiled model was", "compiled models were")
+    return [f"{models} kept from earlier: {sum(saved):.1f} s saved"]
 
 
 def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:
@@ -180,7 +183,7 @@ def _disturbed(records: List[Dict[str, Any]]) -> List[str]:
     taken = [record for record in records if not in_changing_states(mean_lost(record))]
     if taken:
         shares = [percent(share, 0) for share in sorted(map(mean_lost, taken))]
-        share = shares[0] if len(taken) == 1 else f"{shares[0]} to {shares[-1]}"
+        share = _from_to(shares[0], shares[-1])
         lines.append(
             f"{_which(taken)}: disturbed, other programs took {share} of the time; "
             "--wait-for-quiet=2min waits for a quiet machine"
@@ -199,6 +202,10 @@ def _which(records: List[Dict[str, Any]]) -> str:
     return str(records[0]["name"]) if len(records) == 1 else f"{len(records)} cases"
 
 
+def _from_to(least: str, most: str) -> str:
+    return most if least == most else f"{least} to {most}"
+
+
 def _shortened(records: List[Dict[str, Any]]) -> List[str]:
     """Say whose rounds are shorter than configured, because this machine is slow."""
     shares = {record["name"]: record.get("rounds", {}).get("shortened", 1.0) for record in records}
@@ -207,7 +214,7 @@ def _shortened(records: List[Dict[str, Any]]) -> List[str]:
         return []
     least, most = (percent(share, 0) for share in (min(found.values()), max(found.values())))
     which = next(iter(found)) if len(found) == 1 else f"{len(found)} cases"
-    what = most if least == most else f"{least} to {most}"
+    what = _from_to(least, most)
     return [f"{which}: a round has {what} of the work that is configured, as it takes long here"]
 
 

@@ -179,7 +179,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     """Say what was left out and what it needs; of an empty selection, what would match."""
     selection = config.stash[selection_key]
     lines = [
-        f"{count} cases {reason}" if count > 1 else f"1 case {reason.replace('need ', 'needs ', 1)}"
+        f"{count} cases {reason}" if count > 1 else f"1 case {re.sub('^need ', 'needs ', reason)}"
         for reason, count in sorted(selection.left_out.items())
     ]
     if selection.unused:

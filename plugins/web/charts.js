@@ -23,6 +23,10 @@ function drawCharts() {
   const KIND_SYMBOLS = { regressed: "triangle-left", improved: "triangle-right", inconclusive: "diamond" };
   let rows = [];
 
+  const counted = (count, one, several) => `${count} ${count === 1 ? one : several}`;
+  const moreLines = (left) => (left
+    ? counted(left, "more line: filter the table to see it.", "more lines: filter the table to see them.")
+    : "");
   const kindColour = (kind) => css(
     { regressed: "regressed", failed: "regressed", improved: "improved", inconclusive: "unsure" }[kind] || "plain");
 
@@ -174,7 +178,7 @@ function drawCharts() {
     found.forEach(([box]) => { box.hidden = false; });
     found.forEach(([box, series]) => panel(box, series));
     section.hidden = Array.from(panels.children).every((box) => box.hidden);
-    section.querySelector(".note").textContent = left ? `${left} more lines: filter the table to see them.` : "";
+    section.querySelector(".note").textContent = moreLines(left);
   }
 
   // The chart of a bench function, made when it is first needed and used again after that: Plotly
@@ -273,7 +277,7 @@ function drawCharts() {
       yaxis: Object.assign(logTicks(traces.flatMap((trace) => trace.y)), { title: { text: "p99 ms" } }),
     });
     const left = chosen.length - shown.length;
-    section.querySelector(".note").textContent = left ? `${left} more lines: filter the table to see them.` : "";
+    section.querySelector(".note").textContent = moreLines(left);
   }
 
   function share() {
@@ -332,7 +336,8 @@ function drawCharts() {
       yaxis: Object.assign(flops, { ticktext: flops.tickvals.map(giga), title: { text: "FLOP/s" }, zeroline: false }),
     });
     const rest = rows.filter((row) => row.throughput !== null).length - chosen.length;
-    section.querySelector(".note").textContent = rest ? `${rest} cases count no FLOP or no weights.` : "";
+    section.querySelector(".note").textContent = rest
+      ? counted(rest, "case counts no FLOP or no weights.", "cases count no FLOP or no weights.") : "";
   }
 
   function giga(value) {
@@ -346,7 +351,8 @@ function drawCharts() {
     const compiled = rows.filter((row) => row.compile_seconds !== null);
     const reused = rows.filter((row) => row.compile === "reused").length;
     const chosen = compiled.sort((a, b) => total(b) - total(a));
-    const note = reused ? `${reused} cases ran a network that was compiled before.` : "";
+    const note = reused
+      ? counted(reused, "case ran a network that was compiled before.", "cases ran a network that was compiled before.") : "";
     byCase("compile", chosen, note, (shown, heights) => {
       const colours = css("series").split(" ");
       return {

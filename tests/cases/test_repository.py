@@ -220,7 +220,7 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
         f"--results-dir={tmp_path / 'results'}",
     ]
     outcome = run(environment, *words, framework="torch").assert_code(0)
-    outcome.line(f"1 images could not be read and were replaced: {broken.name}")
+    outcome.line(f"1 image could not be read and was replaced: {broken.name}")
     synthetic, generated, real = records(tmp_path / "results")
     assert synthetic["name"] == "mobilenet-v3-small-bs1-synthetic"
     assert [synthetic["compile"], generated["compile"], real["compile"]] == [

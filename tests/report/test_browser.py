@@ -8,7 +8,7 @@ from typing import Any, Iterator, List
 import pytest
 
 from ipubench.plugins.baseline.rows import Report
-from ipubench.plugins.record.record import with_processes
+from ipubench.plugins.record.record import record_of, with_processes
 from ipubench.plugins.report.page import page
 from tests.support.browser import Browser, BrowserError, chromium
 from tests.support.reports import benchmark, document, large_report, verdict
@@ -317,7 +317,9 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
         for name, flops in (("a", 1e10), ("b", 2.3e10))
     ]
     path = tmp_path / "panels.html"
-    cases = [*cases, served, benchmark("a"), *same]
+    reused = benchmark("a", compile="reused")
+    record_of(reused)["compute"] = {}
+    cases = [*cases, served, reused, *same]
     path.write_text(page(Report(document(cases))), encoding="utf-8")
     browser.open(path.as_uri(), 1280, 900)
     titles: Any = browser.evaluate(
@@ -347,6 +349,13 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
     assert others == ["a", "net (a)", "net (b)", "served"]
     text: Any = browser.evaluate("document.getElementById('table').innerText")
     assert text.count("above the peak seen") == 1
+    notes: Any = browser.evaluate(
+        "['roofline', 'compile'].map(id => document.querySelector(`#${id} .note`).innerText)"
+    )
+    assert notes == [
+        "1 case counts no FLOP or no weights.",
+        "1 case ran a network that was compiled before.",
+    ]
 
 
 @pytest.mark.parametrize("how", ["reused", "none"])

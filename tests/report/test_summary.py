@@ -22,6 +22,13 @@ def test_the_summary_says_first_how_the_run_ended(report: Report) -> None:
     assert "- torch: 2.13.0" in text
 
 
+def test_the_summary_of_one_case_that_nothing_was_compared_with() -> None:
+    case = benchmark("a")
+    text = markdown(Report(document([case]), outcomes={case["fullname"]: "failed"}))
+    assert "<details><summary>The case</summary>" in text
+    assert "🔴 failed" in text and "Change is" not in text
+
+
 def test_the_summary_of_any_run_fits_a_comment() -> None:
     cases = [benchmark(f"case-{number}-" + 80 * "x", rounds=5) for number in range(1500)]
     verdicts = {

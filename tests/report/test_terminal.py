@@ -236,6 +236,16 @@ def test_quiet_keeps_the_table_and_twice_quiet_only_the_verdicts(project: Projec
     assert "beta-synthetic" not in quieter.text
 
 
+def test_what_others_took_is_a_span_where_shares_differ() -> None:
+    cases = {name: benchmark(name) for name in "abc"}
+    for case, lost in zip(cases.values(), (0.049, 0.051, 0.2)):
+        record_of(case)["contention"] = {"enough": False, "lost": [lost]}
+    for names, share in (("ab", "5%"), ("abc", "5% to 20%")):
+        found = SessionResults(benchmarks={name: cases[name] for name in names})
+        last = summary(Run(JsonLinesFile(Path("none")), found), 80)[-1].cells[0]
+        assert last.startswith(f"{len(names)} cases: disturbed, other programs took {share} of")
+
+
 @pytest.mark.parametrize(
     ("ended_by", "first", "said"),
     [("budget", 1.2, True), ("budget", 1.05, False), ("steady", 1.2, False), (None, 1.2, False)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, List
@@ -13,6 +14,8 @@ import pytest
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.listing.describe import describe
+from ipubench.plugins.selection.deselect import pytest_report_collectionfinish
+from ipubench.plugins.selection.expand import Selection, selection_key
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 
@@ -191,6 +194,17 @@ def test_a_function_in_a_folder_with_brackets_is_described_by_its_name() -> None
         nodeid="b[1]/bench_x.py::bench_x[a]", callspec=SimpleNamespace(params={"case": case})
     )
     assert describe([item])[1] == "b[1]/bench_x.py::bench_x: 1 case"
+
+
+def test_a_reason_for_one_case_is_in_the_singular_and_its_own_words_stay() -> None:
+    reasons = {"need 4 IPUs: --device=ipu": 1, "cannot have --set=a=1: they need b": 1}
+    selection = Selection({}, "cpu", left_out=Counter(reasons))
+    config: Any = SimpleNamespace(
+        stash={selection_key: selection}, option=SimpleNamespace(keyword="")
+    )
+    assert pytest_report_collectionfinish(config, []) == [
+        "1 case cannot have --set=a=1: they need b", "1 case needs 4 IPUs: --device=ipu"
+    ]  # fmt: skip
 
 
 def test_an_option_that_only_an_ipu_uses_is_recorded_and_the_header_says_so(
