@@ -46,6 +46,7 @@ MODULES = (
     "plugins.measure.memory",
     "plugins.measure.instance",
     "plugins.measure.apart",
+    "plugins.measure.looking_inside",
     "plugins.run.within",
     "fixtures.pytest_fixtures",
 )

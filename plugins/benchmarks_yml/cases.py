@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
-import re
 import types
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +27,7 @@ from ipubench.plugins.benchmarks_yml.metrics import (
     VALUE,
 )
 from ipubench.plugins.command_line.set_option import convert
+from ipubench.plugins.record.text import safe_name
 from ipubench.plugins.selection.expand import case_of
 
 #: What --set can change beside the parameters of an entry.
@@ -187,26 +186,6 @@ def unknown_option(key: str, configs: List[SpecConfig]) -> str:
         f"--set: {key!r} is no parameter of the selected commands; they have "
         f"{', '.join([*names, *SETTABLE])}"
     )
-
-
-LONGEST = 200  # characters; a file's name has at most 255, and options of a run are added
-DIGITS, DIGITS_OF_CUT = 6, 12  # of the digest; many long names begin alike
-
-
-def safe_name(text: str) -> str:
-    """Return a text as the name of one file: letters, digits, ``-``, ``_`` and ``.``.
-
-    Where that is another text a digest is added, so that two texts never become one name: for other
-    characters, for more than 200, and for dots at the beginning, which lead to another folder or
-    hide a file.
-    """
-    safe = re.sub(r"^\.+|[^A-Za-z0-9_.-]", "_", text)[:LONGEST] or "_"
-    if safe == text:
-        return text
-    digits = DIGITS_OF_CUT if len(text) > LONGEST else DIGITS
-    # What a command line cannot decode is half a character.
-    digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
-    return f"{safe}.{digest[:digits]}"
 
 
 def bench_spec(config: SpecConfig, command_meter: Callable[[SpecConfig], None]) -> None:

@@ -17,7 +17,7 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS, engine_options
 from ipubench.plugins.benchmarks_yml import command
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of, safe_name
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
 from ipubench.plugins.measure import looking_inside
@@ -26,6 +26,7 @@ from ipubench.plugins.measure.disturbance import Disturbance, wait_for_quiet
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import latency
+from ipubench.plugins.record.text import safe_name
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -96,7 +97,7 @@ class CommandMeter:
         tuned = self.case_run.conditions["allocator"] != "system"
         environ = command.environment(config, self.device, base, tuned)
         if option.profile is not None:
-            folder = looking_inside.folder_of("--profile", option.profile, self.case)
+            folder = looking_inside.folder_of("--profile", option.profile, self.case_run.item)
             environ[ENGINE_OPTIONS] = json.dumps(engine_options(environ, folder))
         return environ
 

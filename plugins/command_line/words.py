@@ -44,6 +44,8 @@ MEASURING_OPTIONS = (
 
 #: The files of cases that the command line names: what the node ids in one begin with -> its path.
 files_key = pytest.StashKey[Dict[str, Path]]()
+#: Cases of one identifier: node id -> the folder that has the case's own.
+above_key = pytest.StashKey[Dict[str, str]]()
 
 
 def only_lists(config: pytest.Config) -> bool:
@@ -89,10 +91,15 @@ def measuring_arguments(
     return words
 
 
-def looking_inside_arguments(config: pytest.Config) -> List[str]:
+def looking_inside_arguments(config: pytest.Config, nodeid: str) -> List[str]:
     """Return the options that have a case leave something; their folders as absolute paths."""
     given = {"--profile": config.option.profile, "--save-graph": config.option.save_graph}
-    return [f"{flag}={user_path(root).absolute()}" for flag, root in given.items() if root]
+    return [f"{flag}={folder_above(config, root, nodeid)}" for flag, root in given.items() if root]
+
+
+def folder_above(config: pytest.Config, root: str, nodeid: str) -> Path:
+    """Return where the folder of a case is that it leaves something in."""
+    return user_path(root).absolute() / config.stash.get(above_key, {}).get(nodeid, "")
 
 
 def unknown_arguments(config: pytest.Config, known: Sequence[str]) -> List[str]:

@@ -108,7 +108,10 @@ def _measure(item: pytest.Function) -> None:
     disabled = fixture is not None and fixture.disabled
     if fixture is not None:
         pytest_benchmark_adapter.leave_out(fixture)
-    words = [*looking_inside_arguments(config), *(["--benchmark-disable"] if disabled else [])]
+    words = [
+        *looking_inside_arguments(config, item.nodeid),
+        *(["--benchmark-disable"] if disabled else []),
+    ]
     most = None  # as long as it would take here
     with _results_folder(item) as folder:
         code, output = run_case(

@@ -72,7 +72,7 @@ def instance_command(
     results = str(Path(config.option.results_dir).absolute())
     words = fresh_command(config, nodeid, results, cache_dir)
     # Nothing is captured: all output belongs into the instance's log.
-    return [*words, *looking_inside_arguments(config), "-s", f"--instance={address}"]
+    return [*words, *looking_inside_arguments(config, nodeid), "-s", f"--instance={address}"]
 
 
 class InstanceMeter(StepMeter):
@@ -95,7 +95,7 @@ class InstanceMeter(StepMeter):
         root = self.config.option.profile
         if root is None:
             return contextlib.nullcontext()
-        folder = own_folder(folder_of("--profile", root, self.case), self._member.rank)
+        folder = own_folder(folder_of("--profile", root, self.item), self._member.rank)
         return device_reports(self.device, folder)
 
     def _orders(self, step: Step) -> Dict[str, Callable[[Any], Any]]:

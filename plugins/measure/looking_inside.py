@@ -1,31 +1,48 @@
 """`--profile=DIR`, `--save-graph=DIR`, `--set=compile_only=yes`: look inside a case.
 
-What a case leaves for people lies in a folder of its own, named by its identifier. The meters here
-record nothing.
+What a case leaves for people lies in a folder of its own, named by its identifier; where selected
+cases have one identifier, below one named by its node id. The meters here record nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import ContextManager
+from typing import ContextManager, Dict, List
 
-from ipubench.fixtures.case.cases import Case
+import pytest
+
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.devices.base import Device
-from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import reports_in
 from ipubench.fixtures.runtimes.step import Step
+from ipubench.plugins.command_line.words import above_key, folder_above
 from ipubench.plugins.measure.base import BatchFacts, StepMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.text import safe_name
 from ipubench.plugins.run.results import run_key
+from ipubench.plugins.selection.expand import case_of
 
 
-def folder_of(option: str, root: str, case: Case) -> Path:
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have selected cases of one identifier leave nothing in one folder."""
+    found: Dict[str, List[str]] = {}
+    for item in session.items:
+        case = case_of(item)
+        if case is not None:
+            found.setdefault(case.id, []).append(item.nodeid)
+    alike = [nodeid for nodeids in found.values() if len(nodeids) > 1 for nodeid in nodeids]
+    session.config.stash[above_key] = {nodeid: safe_name(nodeid) for nodeid in alike}
+
+
+def folder_of(option: str, root: str, item: pytest.Item) -> Path:
     """Return the folder of a case below the one that ``option`` names; CaseError if it fails."""
     try:
-        folder = user_path(root).resolve() / case.id
+        case = case_of(item)
+        assert case is not None
+        folder = folder_above(item.config, root, item.nodeid).resolve() / case.id
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or error
@@ -45,7 +62,7 @@ def save_graph(meter: StepMeter, step: Step) -> None:
     root = meter.config.option.save_graph
     if root is not None:
         meter.phase("profile", "saving the graph")
-        step.save_graph(folder_of("--save-graph", root, meter.case))
+        step.save_graph(folder_of("--save-graph", root, meter.item))
 
 
 class ProfileMeter(StepMeter):
@@ -54,7 +71,7 @@ class ProfileMeter(StepMeter):
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Profile the step."""
         root = self.config.option.profile
-        folder = folder_of("--profile", root, self.case)
+        folder = folder_of("--profile", root, self.item)
         with device_reports(self.device, folder):
             self.phase("build", "building")
             step.build()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import hashlib
 import math
 import re
 import shutil
@@ -22,6 +23,9 @@ NUMBER = r"([0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})"
 #: Hours, minutes and seconds in this order, each of which may be missing; or seconds alone.
 DURATION = re.compile(rf"(?:{NUMBER} ?h ?)?(?:{NUMBER} ?min ?)?(?:{NUMBER} ?s)?|{NUMBER}")
 UNITS = (3600.0, 60.0, 1.0, 1.0)
+# Of a file's name:
+LONGEST_NAME = 200  # characters; a file's name has at most 255, and options of a run are added
+DIGITS, DIGITS_OF_CUT = 6, 12  # of the digest; many long names begin alike
 PERCENTAGE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\s?%")
 
 
@@ -206,6 +210,22 @@ def without_identifier(nodeid: str) -> str:
     """Return the node id of a case's bench function: brackets in the name of a folder stay."""
     path, separator, rest = nodeid.partition("::")
     return path + separator + rest.partition("[")[0]
+
+
+def safe_name(text: str) -> str:
+    """Return a text as the name of one file: letters, digits, ``-``, ``_`` and ``.``.
+
+    Where that is another text a digest is added, so that two texts never become one name: for other
+    characters, for more than 200, and for dots at the beginning, which lead to another folder or
+    hide a file.
+    """
+    safe = re.sub(r"^\.+|[^A-Za-z0-9_.-]", "_", text)[:LONGEST_NAME] or "_"
+    if safe == text:
+        return text
+    digits = DIGITS_OF_CUT if len(text) > LONGEST_NAME else DIGITS
+    # What a command line cannot decode is half a character.
+    digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
+    return f"{safe}.{digest[:digits]}"
 
 
 def matches(pattern: str, nodeid: str) -> bool:

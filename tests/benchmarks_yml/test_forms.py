@@ -15,12 +15,13 @@ from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.yaml_reader import parse
 from ipubench.fixtures.machine.process import ServerProcess
 from ipubench.plugins.benchmarks_yml import template
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, safe_name
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of
 from ipubench.plugins.benchmarks_yml.command import Ran, words_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, search, seconds_of
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
 from ipubench.plugins.benchmarks_yml.results import CommandResults, results_of
+from ipubench.plugins.record.text import safe_name
 
 FORMS = Path(__file__).resolve().parents[1] / "stored" / "specs" / "forms.yml"
 ENTRIES: Dict[str, Entry] = {entry.name: entry for entry in read_entries(FORMS, "forms.yml")}

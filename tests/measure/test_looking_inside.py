@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.plugins.command_line.words import looking_inside_arguments
+from ipubench.plugins.measure.looking_inside import folder_of, pytest_collection_finish
 from tests.support.harness import Project
 
 
@@ -16,6 +24,28 @@ def test_a_profile_replaces_the_timing(project: Project) -> None:
     assert project.records() == {}
     assert "throughput" not in outcome.text
     assert "Warning" not in outcome.text
+
+
+def test_cases_of_one_identifier_leave_nothing_in_one_folder(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(profile=root, save_graph=None))
+    items: Any = [
+        SimpleNamespace(
+            config=config,
+            nodeid=f"{function}[{name}]",
+            callspec=SimpleNamespace(params={"case": Case(CaseConfig(name=name), name)}),
+        )
+        for function, name in (("a.py::bench_a", "net"), ("b.py::bench_b", "net"), ("b.py::b", "x"))
+    ]
+    session: Any = SimpleNamespace(config=config, items=items)
+    pytest_collection_finish(session)
+    folders = [folder_of("--profile", root, item) for item in items]
+    assert len({*folders}) == 3 and folders[2] == tmp_path / "x"
+    # Another process that measures one of them leaves it in the same folder.
+    for item, folder in zip(items, folders):
+        assert looking_inside_arguments(config, item.nodeid) == [f"--profile={folder.parent}"]
+    pytest_collection_finish(SimpleNamespace(config=config, items=items[:1]))  # type: ignore[arg-type]
+    assert folder_of("--profile", root, items[0]) == tmp_path / "net"
 
 
 @pytest.mark.parametrize("option", ["--baseline=main", "--baseline-save=main"])
