@@ -35,6 +35,7 @@ def words_of(options: Sequence[Option], given: List[str]) -> List[str]:
         (["--no-fast"], {"action": "store_false", "dest": "fast"}, ["--no-fast"], ["--no-fast"]),
         (["--fast"], {"action": "store_const", "const": 3}, ["--fast"], ["--fast"]),
         (["-s"], {"action": "count", "default": 1}, ["-ss"], ["-s", "-s"]),
+        (["-s"], {"action": "count"}, ["-ss"], ["-s", "-s"]),
         (
             ["--part"],
             {"action": "append", "type": int, "default": [1]},

@@ -26,7 +26,8 @@ def test_the_summary_of_one_case_that_nothing_was_compared_with() -> None:
     case = benchmark("a")
     text = markdown(Report(document([case]), outcomes={case["fullname"]: "failed"}))
     assert "<details><summary>The case</summary>" in text
-    assert "🔴 failed" in text and "Change is" not in text
+    assert re.search(r"\| 🔴 failed \| <code>a</code> \|  \| \d+(\.\d+)? images/s \|", text)
+    assert "Change is" not in text
 
 
 def test_the_summary_of_any_run_fits_a_comment() -> None:
@@ -54,6 +55,7 @@ def test_the_summary_shows_what_changed_beside_a_long_command_line_and_many_base
     assert text.count("<code>a</code>") == 2  # in the table of changes, and in that of all cases
     assert "- command: <code>pytest bench" in text and "case-2999" in text
     assert "shards/0000" in text and "2999/baselines/main.json" in text
+    assert "| <code>a</code> | 125.0 images/s | 100.0 images/s | -20.0% (" in text
 
 
 def test_the_summary_names_the_function_of_cases_of_one_name() -> None:

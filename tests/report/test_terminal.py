@@ -130,6 +130,7 @@ def test_a_compared_table_has_regressions_first() -> None:
         "bench_cnn_torch (images/s)", "d", "b", "f", "e", "c", "a", "bench_dense (items/s)", "z",
     ]  # fmt: skip
     assert rows[1].kind == "regressed"
+    assert rows[1].cells[HEADINGS.index("peak")] == "38%"
 
 
 @pytest.mark.parametrize(
