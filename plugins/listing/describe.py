@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional, Type
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Type
 
 import pytest
 
-from ipubench.fixtures.case.masking import masked
+from ipubench.fixtures.case.masking import mask_value, masked
 from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
+from ipubench.plugins.benchmarks_yml.cases import SETTABLE, SpecConfig
 from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.selection.expand import case_of
 
@@ -39,21 +40,37 @@ def describe(items: List[pytest.Item]) -> List[str]:
     lines = []
     for function, configs in groups.items():
         lines += ["", f"{function}: {len(configs)} case{'s' if len(configs) > 1 else ''}"]
+        lines += _parameters([one for one in configs if isinstance(one, SpecConfig)])
         lines += [_line(type(configs[0]), field, configs) for field in _options(configs[0])]
     return lines or ["no case is selected, so there is no option to describe"]
 
 
 def _options(config: CaseConfig) -> List[Any]:
-    return [field for field in dataclasses.fields(config) if field.name != "name"]
+    """Return what can be set; of a command only what is no part of the command."""
+    fields = [field for field in dataclasses.fields(config) if field.name != "name"]
+    if isinstance(config, SpecConfig):
+        return [field for field in fields if field.name in SETTABLE]
+    return fields
+
+
+def _parameters(configs: Sequence[SpecConfig]) -> List[str]:
+    """Return a line for each parameter of commands, which --set replaces."""
+    found: Dict[str, Dict[str, None]] = {}
+    for config in configs:
+        for name, value in config.parameters:
+            found.setdefault(name, {})[mask_value(name, value)] = None
+    return [f"  {name}={_some(found[name])} (str): a parameter of the command" for name in found]
 
 
 def _line(cls: Type[CaseConfig], field: Any, configs: List[CaseConfig]) -> str:
-    values = list(
-        dict.fromkeys(str(masked(getattr(config, field.name), field.name)) for config in configs)
-    )
-    shown = "|".join(values[:4]) + ("|..." if len(values) > 4 else "")
+    values = (str(masked(getattr(config, field.name), field.name)) for config in configs)
     kind = type_name(option_types(cls)[field.name])
-    return f"  {field.name}={shown} ({kind}): {meaning(field)}"
+    return f"  {field.name}={_some(values)} ({kind}): {meaning(field)}"
+
+
+def _some(values: Iterable[str]) -> str:
+    different = list(dict.fromkeys(values))
+    return "|".join(different[:4]) + ("|..." if len(different) > 4 else "")
 
 
 def meaning(field: Any) -> str:

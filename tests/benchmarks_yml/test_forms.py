@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import fmean
-from typing import Dict, List
+from types import SimpleNamespace
+from typing import Any, Dict, List
 
 import pytest
 
@@ -21,6 +22,7 @@ from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, search, seconds_of
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
 from ipubench.plugins.benchmarks_yml.results import CommandResults, results_of
+from ipubench.plugins.listing.describe import describe
 from ipubench.plugins.record.text import safe_name
 
 FORMS = Path(__file__).resolve().parents[1] / "stored" / "specs" / "forms.yml"
@@ -123,6 +125,16 @@ def test_set_replaces_a_parameter_and_other_options() -> None:
     assert refused.lacks == {"size"}
     (refused,) = cases_of(ENTRIES["train_real_pod16"], Wanted({"steps": ["3"]}, "cpu"))
     assert refused.error.startswith("--steps: the command decides")
+
+
+def test_what_is_described_of_commands_is_what_set_takes() -> None:
+    items: Any = [
+        SimpleNamespace(nodeid="b.yml::bench_spec[x]", callspec=SimpleNamespace(params={"case": c}))
+        for c in cases_of(ENTRIES["infer_gen_pod4"], Wanted({}, "cpu"))
+    ]
+    names = [line.split("=")[0].strip() for line in describe(items)[2:]]
+    parameters = [name for name, _ in config("infer_gen_pod4").parameters]
+    assert names == [*parameters, "skip_by", "allow_wandb", "timeout", "compile_only"]
 
 
 def test_a_command_is_words_without_a_shell() -> None:
