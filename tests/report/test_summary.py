@@ -6,6 +6,7 @@ import html
 import re
 
 from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.record.record import record_of
 from ipubench.plugins.report.markdown import LARGEST, markdown
 from ipubench.plugins.web.templates import escape_markdown
 from tests.support.reports import benchmark, document, nasty, verdict
@@ -27,7 +28,7 @@ def test_the_summary_of_one_case_that_nothing_was_compared_with() -> None:
     text = markdown(Report(document([case]), outcomes={case["fullname"]: "failed"}))
     assert "<details><summary>The case</summary>" in text
     assert re.search(r"\| 🔴 failed \| <code>a</code> \|  \| \d+(\.\d+)? images/s \|", text)
-    assert "Change is" not in text
+    assert "Change is" not in text and "started" not in text
 
 
 def test_the_summary_of_any_run_fits_a_comment() -> None:
@@ -35,9 +36,12 @@ def test_the_summary_of_any_run_fits_a_comment() -> None:
     verdicts = {
         case["fullname"]: {**verdict("incomparable", 100), "reasons": [200 * "y"]} for case in cases
     }
+    record_of(cases[0])["versions"] = {f"package-{number}": "1.0" for number in range(5000)}
     text = markdown(Report(document(cases), verdicts=verdicts))
     assert 30_000 < len(text.encode()) <= LARGEST
-    assert "more are in results.csv and report.html" in text
+    shown = [text.count(f"\n| {mark}<code>case-") for mark in ("🟡 incomparable | ", "")]
+    left = re.findall(r"(\d+) more are in results.csv and report.html", text)
+    assert [int(count) for count in left] == [len(cases) - count for count in shown]
     assert text.count("<details>") == text.count("</details>")
 
 
