@@ -211,12 +211,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     benchmarks = list(run.results.benchmarks.values())
     run.closing += column_lines(benchmarks)
     text = csv_text(benchmarks)
-    if config.option.report is None or not text:
+    if config.option.report is None:
         return
     path = user_path(config.option.report) / CSV_NAME
     try:
-        write_atomically(path, text)
+        if text:
+            write_atomically(path, text)
+            run.closing.append(f"the columns of the commands: {path}")
+        elif run.results.worth_a_report and path.exists():
+            path.unlink()  # of the report that this run's takes the place of
     except OSError as error:
         run.closing.append(f"{path} could not be written: {error}")
-    else:
-        run.closing.append(f"the columns of the commands: {path}")

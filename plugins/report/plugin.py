@@ -78,7 +78,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     folder = session.config.option.report
     if folder is None:
         return
-    if not run.results.benchmarks and "failed" not in run.results.outcomes.values():
+    if not run.results.worth_a_report:
         run.closing.append(f"no report was written to {folder}: no case was measured")
         return
     report = report_of(session.config, run)

@@ -119,6 +119,11 @@ class SessionResults:
                 its[nodeid] = ours[nodeid]
         return found
 
+    @property
+    def worth_a_report(self) -> bool:
+        """Whether a report has anything to say: a case was measured, or failed."""
+        return bool(self.benchmarks) or "failed" in self.outcomes.values()
+
     def whole(self, nodeid: str) -> Dict[str, Any]:
         """Return the benchmark of a case with all the processes that measured it."""
         return with_processes(self.benchmarks[nodeid], self.fresh.get(nodeid, ()))

@@ -8,12 +8,16 @@ import re
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List
 
 import pytest
 
 from ipubench.plugins.baseline.entries import gone
+from ipubench.plugins.benchmarks_yml.plugin import pytest_sessionfinish
 from ipubench.plugins.benchmarks_yml.results import csv_text
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.run.results import Run, SessionResults, run_key
 from tests.support.harness import ROOT, Outcome, Project, run_pytest, start_pytest
 
 NEEDED = "pytest_benchmark.plugin,ipubench.plugins.command_line.options"
@@ -293,6 +297,18 @@ def test_a_report_has_the_columns_beside_it(specs: Specs) -> None:
     specs.run("-k", "size_8", "--report=out").assert_code(0)
     text = (specs.project.folder / "out" / "specs.csv").read_text(encoding="utf-8")
     assert text.startswith("case,benchmark,variant,samples/sec,size,both,throughput,")
+
+
+@pytest.mark.parametrize(("outcome", "stays"), [("failed", False), ("skipped", True)])
+def test_a_report_without_commands_leaves_no_columns_of_the_one_before(
+    tmp_path: Path, outcome: str, stays: bool
+) -> None:
+    (tmp_path / "specs.csv").write_text("case\n")
+    run = Run(JsonLinesFile(tmp_path / "none"), SessionResults(outcomes={"bench_x": outcome}))
+    option = SimpleNamespace(report=str(tmp_path))
+    session: Any = SimpleNamespace(config=SimpleNamespace(stash={run_key: run}, option=option))
+    pytest_sessionfinish(session)
+    assert (tmp_path / "specs.csv").exists() is stays and run.closing == []
 
 
 def test_the_end_of_a_command_is_told_whatever_it_was(specs: Specs) -> None:
