@@ -15,7 +15,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.command_line.words import only_lists
+from ipubench.plugins.command_line.words import folder_above, only_lists
 from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
@@ -118,7 +118,7 @@ class Profiler:
         """Return the operations of one side, or why they are not known."""
         self._progress(f"profiling {where}")
         config = self._config
-        root = self.folder / where
+        root = folder_above(config, str(self.folder / where), self._nodeid)
         traces = root / self._case.id
         # A resumed run may have left some.
         shutil.rmtree(traces, ignore_errors=True)

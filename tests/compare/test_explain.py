@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict
+from types import SimpleNamespace
+from typing import Any, Dict, Tuple
 
 import pytest
 
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.plugins.command_line.words import above_key
+from ipubench.plugins.compare import explain
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.run.results import Run, SessionResults
 from tests.support.harness import Project, SuiteServer
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -32,6 +39,31 @@ def profile(project: Project) -> Dict[str, Any]:
     assert line["case"] == CASE
     found: Dict[str, Any] = line["profile"]
     return found
+
+
+def test_cases_of_one_identifier_keep_their_traces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(CaseConfig(name="net"), "net")
+    run = Run(JsonLinesFile(tmp_path / "run-1.jsonl"), SessionResults())
+    config: Any = SimpleNamespace(
+        stash={above_key: {"a.py::a[net]": "a", "b.py::b[net]": "b"}},
+        option=SimpleNamespace(results_dir=str(tmp_path)),
+    )
+
+    def profiled(*given: Any) -> Tuple[int, str]:
+        (word,) = given[4]
+        folder = Path(word.partition("=")[2]) / case.id
+        folder.mkdir(parents=True)
+        (folder / "trace.json").write_text("{}")
+        return 0, ""
+
+    monkeypatch.setattr(explain, "run_case", profiled)
+    monkeypatch.setattr(explain, "most_seconds", lambda *_: None)
+    for nodeid in config.stash[above_key]:
+        item: Any = SimpleNamespace(config=config, nodeid=nodeid)
+        found = explain.Profiler(item, case, run, lambda _: None).explain(both=False)
+    assert len([*Path(found["folder"]).glob("here/*/net/trace.json")]) == 2
 
 
 def test_a_case_that_passes_is_not_profiled(stored: Project) -> None:
