@@ -97,7 +97,9 @@ def python() -> str:
 def test_paths(item: pytest.Item) -> List[str]:
     """Return the words that name the case from the folder of this run."""
     here = str(item.config.invocation_params.dir)
-    return [os.path.relpath(word, here) for word in arguments_of(item.config, item.nodeid)]
+    parts = (word.partition("::") for word in arguments_of(item.config, item.nodeid))
+    # An identifier such as http://HOST stays as it is.
+    return [os.path.relpath(path, here) + separator + rest for path, separator, rest in parts]
 
 
 def wrapped(words: Sequence[str], indent: str = "") -> List[str]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import List
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, List
 
 import pytest
 
+from ipubench.plugins.listing import dry_run
 from tests.support.harness import WITHOUT_OTHERS, Project
 from tests.support.instances import record_of, run, with_instances
 
@@ -109,6 +112,13 @@ def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Proje
     given = "--size=5 -o log_level=ERROR"
     assert typed.endswith(f"-m pytest '{case}' --device=fake {given} --sweep")
     assert "which starts" not in answer.text
+
+
+def test_an_identifier_that_looks_like_a_path_stays_as_it_is(tmp_path: Path) -> None:
+    params = SimpleNamespace(dir=tmp_path / "sub")
+    config = SimpleNamespace(rootpath=tmp_path, stash={}, invocation_params=params)
+    item: Any = SimpleNamespace(config=config, nodeid="a.py::test_a[http://b/../c]")
+    assert dry_run.test_paths(item) == ["../a.py::test_a[http://b/../c]"]
 
 
 def test_a_dry_run_says_what_cannot_run(together: Project) -> None:
