@@ -273,7 +273,8 @@ def test_values_beyond_what_a_float_can_hold_are_refused(tmp_path: Path) -> None
 
 def test_variables_are_replaced_where_a_shell_does_it() -> None:
     known = {"FLAGS": "--a  --b", "PATHS": 'it\'s "x" \\', "x": "no"}
-    assert template.words("run $FLAGS/c", known) == ["run", "--a", "--b/c"]
+    assert template.words("run $FLAGS/c $UNSET", known) == ["run", "--a", "--b/c", "$UNSET"]
+    assert template.words("run $PATHS", known) == ["run", "it's", '"x"', "\\"]
     assert template.words('run "$FLAGS" "a ${PATHS}"', known) == [
         *("run", "--a  --b", 'a it\'s "x" \\'),
     ]
