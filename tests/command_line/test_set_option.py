@@ -32,6 +32,7 @@ def test_values_are_split_at_commas() -> None:
 def test_json_stays_whole() -> None:
     text = '{"a": "b,c", "d": [1, 2]}'
     assert split_values(f'{text},{{"e": 1}}') == [text, '{"e": 1}']
+    assert split_values('{"a": "},{"},"b,c"') == ['{"a": "},{"}', '"b,c"']
 
 
 @given(st.recursive(st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))
@@ -64,6 +65,7 @@ def test_a_key_given_twice_is_refused() -> None:
         ("data=", "'' is none of synthetic, generated, real; write --data=VALUE"),
         ("precision=1", "'1' is none of 16.16, 16.32, 32.32; write --precision=VALUE"),
         ("system=ipu", "use --device=ipu instead"),
+        ("name=x", "the name of a case cannot be set"),
     ],
 )
 def test_options_with_a_flag_of_their_own_are_pointed_to(word: str, instead: str) -> None:
