@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Dict, Optional
 
+from ipubench.fixtures.machine.memory import forget_peak, peak
 from ipubench.fixtures.machine.packages import version_of
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -47,19 +48,16 @@ class PeakMemory:
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
         try:
-            # 5 resets the peak (proc(5), clear_refs).
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+            forget_peak()
         except OSError:
             self.since = "process start"
 
     def read(self) -> int:
         """Return the peak so far; ``since`` says from when it counts."""
-        try:
-            for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) * 1024
-        except OSError:
-            self.since = "process start"
+        found = peak()
+        if found is not None:
+            return found
+        self.since = "process start"
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -117,3 +117,21 @@ def test_an_error_in_the_block_leaves_no_limit(monkeypatch: pytest.MonkeyPatch) 
         assert resource.getrlimit(resource.RLIMIT_DATA) != before
         raise KeyError
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+GROWN = "import sys; grown = bytearray(200 << 20); del grown; print(flush=True); sys.stdin.read()"
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux counts peaks anew")
+def test_the_peak_of_another_process_can_be_forgotten() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", GROWN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        grown = memory.peak(str(process.pid))
+        assert grown is not None and grown > 200 << 20
+        memory.forget_peak(str(process.pid))
+        assert (memory.peak(str(process.pid)) or grown) < 100 << 20
+        process.communicate()
+    assert memory.peak(str(process.pid)) is None

@@ -282,8 +282,14 @@ def test_the_real_program_is_told_what_the_original_tells_it(served: SmallRuntim
 @pytest.mark.parametrize("use_async", [False, True])
 @pytest.mark.parametrize("num_threads", [1, 3])
 def test_every_request_is_answered_and_timed(
-    served: SmallRuntime, use_async: bool, num_threads: int, capsys: pytest.CaptureFixture[str]
+    served: SmallRuntime,
+    use_async: bool,
+    num_threads: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    forgotten: List[bool] = []
+    monkeypatch.setattr(served.server, "forget_peak", lambda: forgotten.append(True))
     step = served.step(
         use_async=use_async,
         num_threads=num_threads,
@@ -291,6 +297,7 @@ def test_every_request_is_answered_and_timed(
     )
     try:
         assert not served.fresh  # another way of asking needs no other server
+        assert forgotten == [True]  # what cases before took is not this one's memory
         described = step.describe()
         assert described["server"] == "tensorflow_model_server"
         assert described["server_version"] == "TensorFlow ModelServer: 2.6.0"
