@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, List
 
 import pytest
 
@@ -44,7 +44,7 @@ def under_load(inner: Counted, folder: Path, **options: Any) -> UnderLoad:
     given = {"name": "a", "scenario": "constant", "target_qps": 2000.0, "scenario_seconds": 0.4}
     step = UnderLoad(inner, LoadOptions(**{**given, **options}), folder)
     step.build()
-    step.compile()
+    assert step.compile(), "as the step's own"
     return step
 
 
@@ -88,12 +88,16 @@ def test_ctrl_c_reaches_the_case_once_all_is_sent(inner: Counted, tmp_path: Path
     step()
     step.prepare_rounds(print)
 
+    calls: List[bool] = []
+
     def interrupted() -> None:
+        calls.append(True)
         raise KeyboardInterrupt
 
     step._client._step = interrupted  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         step()
+    assert len(calls) == 1, "what comes after it is answered without the step"
 
 
 def test_a_second_ctrl_c_does_not_wait_for_what_is_still_to_be_sent(

@@ -131,6 +131,10 @@ def test_a_run_that_kept_everything_is_valid() -> None:
     assert facts["valid"] and facts["answered_qps"] == pytest.approx(100)
     assert facts["latency_ms"]["p99.9"] == pytest.approx(10)
     assert facts["as_long_as_mlperf"] is False
+    assert (facts["target_qps"], facts["latency_bound_ms"]) == (100.0, 15.0)
+    late = as_facts(Load(OFFLINE, 1), answers(lateness=[0.002] * 662))
+    assert (late["target_qps"], late["latency_bound_ms"]) == (None, None)
+    assert late["client_late_p99_ms"] == 2.0
     assert said_of(facts).endswith("p50 10.0, p99 10.0, p99.9 10.0 ms (from when due); valid")
 
 
@@ -259,6 +263,7 @@ def test_a_constant_load_sends_each_request_in_turn_and_times_it_from_when_it_wa
     for latency, late in zip(found["latencies"], found["lateness"]):
         assert latency >= late + 0.001
     assert found["seconds"] >= 49 / 500
+    assert found["due_within"] == pytest.approx(49 / 500)
 
 
 def test_a_request_that_fails_ends_the_load() -> None:
@@ -277,7 +282,8 @@ def test_loadgen_sends_exactly_what_was_asked_for_and_judges_it(
     assert len(found.latencies) == client.checked == load.queries * load.samples
     assert found.verdict in ("VALID", "INVALID")
     assert found.percentiles["p99"] >= found.percentiles["p50"] >= 0.001
-    assert (tmp_path / "mlperf_log_summary.txt").is_file()
+    summary = (tmp_path / "mlperf_log_summary.txt").read_text()
+    assert f"Scenario : {scenario.title().replace('_', '')}\n" in summary
     if scenario == MULTI_STREAM:
         # LoadGen speaks of queries, and so must the number that is taken from its own.
         slowest = [max(found.latencies[at : at + 8]) for at in range(0, len(found.latencies), 8)]
