@@ -15,6 +15,8 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.servers import client as client_module
 from ipubench.fixtures.servers.client import Client, Stamps
 from ipubench.fixtures.servers.clients import Clients, RequestError
+from ipubench.fixtures.servers.load import CONSTANT, Answers, Load, percentiles
+from ipubench.fixtures.servers.scenario import Scenario
 from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
 from tests.support.serving import feed
 
@@ -85,6 +87,10 @@ class ScriptedClients:
 
     def report(self, runs: int) -> List[List[List[float]]]:
         return [client.report(runs)["runs"] for client in self.clients]
+
+    def load(self, load: Load) -> Answers:
+        latencies = [0.25] * load.queries
+        return Answers(latencies, [], load.queries / load.target_qps, percentiles(latencies))
 
     def close(self) -> None:
         pass
@@ -176,6 +182,21 @@ def test_the_first_clients_latencies_leave_the_warm_up_out(clock: Clock) -> None
     step()
     assert step.counters()["client_1_latency_ms"] == {"mean": 1500, "min": 1000, "max": 2000}
     assert len(step.latencies()) == 4  # of which the meter knows which count
+
+
+def test_a_scenario_is_counted_and_its_latencies_are_the_clients(clock: Clock) -> None:
+    """Not those of the warm-up, which is a closed loop."""
+    step = scripted(clock, (0, [7, 9]))
+    step.round_clock()
+    config = dataclasses.replace(step._config, scenario=CONSTANT, target_qps=10.0)
+    step._scenario = Scenario(config, step._send, Path("logs"))
+    assert step._scenario.prepare(0.25, print) == 662
+    step()
+    counters = step.counters()
+    assert counters["client_1_latency_ms"] == {"mean": 250, "min": 250, "max": 250}
+    assert counters["requests"] == counters["images"] == 2 + 662
+    assert counters["whole_rounds_images_per_s"] == pytest.approx(2 / 9)
+    assert counters["timed_window"] == "whole round"
 
 
 def test_several_clients_wait_for_a_common_start_and_one_does_not(clock: Clock) -> None:
