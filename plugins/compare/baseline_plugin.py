@@ -42,7 +42,7 @@ from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
 from ipubench.plugins.record.text import counted, percent
 from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, NEW, REGRESSED, Verdict
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
-from ipubench.plugins.run.resume import damage_key
+from ipubench.plugins.run.resume import damage_key, depends_on, digest
 from ipubench.plugins.selection.expand import Selection, case_of, selection_key
 
 #: Why cases are not in the baseline that was asked for, and what to do.
@@ -114,6 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if option.baseline is not None:
             path = store.baseline_path(option.baseline, config.rootpath)
             config.stash[comparison_key] = Comparison(path, store.load_all(path))
+            depends_on(config, "the baseline", digest(path))
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
 

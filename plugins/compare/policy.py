@@ -14,8 +14,6 @@ import pytest
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.store import baseline_path
 from ipubench.plugins.compare.policy_file import FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.record import METRICS
 from ipubench.plugins.record.text import fraction
@@ -72,12 +70,6 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     if not compares:
         return
-    if option.baseline is not None:
-        try:
-            path_before = baseline_path(option.baseline, config.rootpath)
-        except BaselineError as error:
-            raise pytest.UsageError(str(error)) from None
-        depends_on(config, "the baseline", digest(path_before))
     try:
         path = policy_path(option.gate_policy, config)
         if path is not None:
