@@ -149,19 +149,18 @@ class Comparison:
                     break
         if self.unfit:
             self.against.not_alternated[self.unfit] += 1
-        if not paired.can_compare(self.usable):
+        if not paired.can_compare([sides.here_first for sides in self.usable]):
             return paired.undecided(self.measured, reasons)
         found = paired.compare(self.usable, self.thresholds, level)
         reasons += paired.not_judged(found, self.thresholds)
         return paired.verdict_on_pairs(self.usable, found, reasons)
 
     def _pair(self) -> Sides:
-        """Measure one pair; first comes the side that was first less often in those that count."""
-        ahead = [
-            sum(1 if sides.here_first else -1 for sides in some)
-            for some in (self.usable, self.measured)
-        ]
-        first = ahead <= [0, 0]
+        """Measure one pair."""
+        usable, measured = (
+            [sides.here_first for sides in some] for some in (self.usable, self.measured)
+        )
+        first = paired.here_is_next(usable, measured)
         with self._time.spending():
             sides = self._sides(first)
         self._expected = self._time.latest

@@ -216,10 +216,18 @@ def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:
     return pairs
 
 
-def can_compare(measured: Sequence[Sides]) -> bool:
+def can_compare(here_first: Sequence[bool]) -> bool:
     """Tell whether there are enough pairs, of both orders, to say anything."""
-    orders = {sides.here_first for sides in measured}
-    return len(measured) >= LEAST_PAIRS and len(orders) == 2
+    return len(here_first) >= LEAST_PAIRS and len(set(here_first)) == 2
+
+
+def here_is_next(usable: Sequence[bool], measured: Sequence[bool]) -> bool:
+    """Tell whether the next pair begins here: first comes the side that was first less often.
+
+    In the ``usable`` pairs; where these say nothing, in all that were ``measured``.
+    """
+    ahead = [sum(1 if first else -1 for first in firsts) for firsts in (usable, measured)]
+    return ahead <= [0, 0]
 
 
 def cpu_words(measured: Sequence[Sides]) -> List[str]:
@@ -232,7 +240,7 @@ def cpu_words(measured: Sequence[Sides]) -> List[str]:
         effect = None if sides.rounds is None else sides.rounds.cpu_effect()
         if effect is not None:
             known.append(Pair(effect.change, sides.here_first))
-    if len(known) < LEAST_PAIRS or len({pair.here_first for pair in known}) < 2:
+    if not can_compare([pair.here_first for pair in known]):
         return []
     found = paired_effect(known)
     change, low, high = (

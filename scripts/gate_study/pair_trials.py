@@ -144,7 +144,7 @@ class Trial:
     def here_is_next(self) -> bool:
         """Tell which side the next pair has first, as the suite chooses it."""
         counted = [one.here_first for one in max(self.known.values(), key=len)]
-        return [_ahead(counted), _ahead(self.measured)] <= [0, 0]
+        return paired.here_is_next(counted, self.measured)
 
     def add(self, here_first: bool, figures: Figures) -> None:
         """Take a pair, and look at what it is time to look at."""
@@ -174,13 +174,9 @@ class Trial:
 
     def _look(self, name: str) -> None:
         known = self.known[name]
-        if len(known) >= paired.LEAST_PAIRS and len({one.here_first for one in known}) == 2:
+        if paired.can_compare([one.here_first for one in known]):
             effect = self.combine(known)
             self.kinds[name] = paired.kind_of(effect, self.setting.threshold, self.level)
-
-
-def _ahead(firsts: Sequence[bool]) -> int:
-    return sum(1 if first else -1 for first in firsts)
 
 
 class PairStudy:

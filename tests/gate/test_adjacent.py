@@ -164,7 +164,7 @@ def test_a_case_that_others_disturbed_is_inconclusive_and_says_how_much() -> Non
     pairs = [Sides(benchmark(0.1), benchmark(0.1), k % 2 == 0, disturbed) for k in range(4)]
     pairs.append(Sides(benchmark(0.1), benchmark(0.1), True, fine))
     assert [sides.usable for sides in pairs] == [False] * 4 + [True]
-    assert not can_compare([sides for sides in pairs if sides.usable])
+    assert not can_compare([sides.here_first for sides in pairs if sides.usable])
     found = undecided(pairs, [])
     assert found.kind == "inconclusive"
     assert found.reasons == (
