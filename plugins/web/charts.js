@@ -78,6 +78,13 @@ function drawCharts() {
     return Array.from({ length: count }, (_, index) => (first + index) * step).filter((tick) => tick > 0);
   }
 
+  // Draw a chart; `said` is what a reader hears of it.
+  function picture(plot, said, traces, more) {
+    plot.setAttribute("role", "img");
+    plot.setAttribute("aria-label", said);
+    draw(plot, traces, more);
+  }
+
   // A chart with one line per case. `make` returns the traces for the rows and their heights.
   // Where there are many cases, `pick` says which ones.
   function byCase(id, chosen, note, make, pick = (all) => all.slice(0, MOST_ROWS)) {
@@ -89,11 +96,9 @@ function drawCharts() {
     const heights = shown.map((_, index) => -index);
     const plot = section.querySelector(".plot");
     const made = make(shown, heights);
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label",
-      `${section.querySelector("h2").textContent} of ${shown.length} cases; the table has the numbers`);
+    const said = `${section.querySelector("h2").textContent} of ${shown.length} cases; the table has the numbers`;
     const names = shown.map((row) => label(caseName(row)));
-    draw(plot, made.traces, {
+    picture(plot, said, made.traces, {
       height: 80 + (narrow() ? 32 : 22) * shown.length,
       barmode: "stack", bargap: 0.35,
       xaxis: Object.assign({ side: "top", ticklabelposition: "outside" }, made.xaxis),
@@ -192,8 +197,6 @@ function drawCharts() {
     box.dataset.name = name;
     heading.textContent = name;
     plot.className = "plot";
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", `Throughput of ${name} against batch size; the table has the numbers`);
     box.append(heading, plot);
     panels.append(box);
     return box;
@@ -218,7 +221,7 @@ function drawCharts() {
       };
     });
     const ticks = Array.from(sizes).sort((a, b) => a - b);
-    draw(plot, traces, {
+    picture(plot, `Throughput of ${box.dataset.name} against batch size; the table has the numbers`, traces, {
       height: 330 + 18 * series.length, showlegend: true,
       legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" },
       xaxis: { type: "log", tickvals: ticks, ticktext: ticks.map(String), title: { text: "batch size" } },
@@ -267,10 +270,7 @@ function drawCharts() {
         + `p50 ${point.p50_ms.toPrecision(3)} ms, p99 ${point.p99_ms.toPrecision(3)} ms${point.held ? "" : ", not kept"}`),
       hovertemplate: "%{text}<extra></extra>",
     }));
-    const plot = section.querySelector(".plot");
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", `Latency of ${shown.length} cases against the requests a second`);
-    draw(plot, traces, {
+    picture(section.querySelector(".plot"), `Latency of ${shown.length} cases against the requests a second`, traces, {
       height: 330 + 18 * shown.length, showlegend: true,
       legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" },
       xaxis: { rangemode: "tozero", title: { text: "requests a second" } },
@@ -326,10 +326,7 @@ function drawCharts() {
     });
     const rates = traces.flatMap((trace) => trace.y);
     const flops = logTicks(rates);
-    const plot = section.querySelector(".plot");
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", `Roofline of ${chosen.length} cases`);
-    draw(plot, traces, {
+    picture(section.querySelector(".plot"), `Roofline of ${chosen.length} cases`, traces, {
       height: 420 + (narrow() ? 20 * traces.length : 0), showlegend: true,
       legend: { orientation: "h", x: 0, y: narrow() ? -0.35 : -0.2, yanchor: "top" },
       xaxis: Object.assign(logTicks([low, high]), { title: { text: "FLOP for each byte of weights" }, zeroline: false }),
@@ -416,10 +413,7 @@ function drawCharts() {
       line: { color: css("line"), width: 1 }, marker: { size: 4, color: css("muted"), opacity: 0.6 },
       hovertemplate: `baseline, process ${index + 1}, round %{x}: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
     }));
-    const plot = document.getElementById("rounds");
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", `Rounds and canaries of ${row.name}`);
-    draw(plot, traces, {
+    picture(document.getElementById("rounds"), `Rounds and canaries of ${row.name}`, traces, {
       height: 460, showlegend: traces.length > 2, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
       xaxis: { title: { text: "round" }, anchor: "y2", zeroline: false },
       yaxis: { title: { text: plain(row.unit) }, domain: [0.4, 1], zeroline: false },
