@@ -53,9 +53,9 @@ class Orders:
         """Note the answer to the latest order."""
         self._answers.append(value)
 
-    def last_answer(self, value: Any) -> None:
+    def answer_last(self) -> None:
         """Answer the last order at once."""
-        self._member.answer(value)
+        self._member.answer(None)
 
     def wait(self, *expected: str) -> Any:
         """Answer the order before, wait for one of the ``expected`` ones, return its argument."""
@@ -115,7 +115,7 @@ class AlternatingMeter(Meter):
         self._orders.wait("prepare")
         super().work_on(step, facts)
         self._orders.wait("close")
-        self._orders.last_answer(None)
+        self._orders.answer_last()
 
     def refuse(self, why: str) -> None:
         """Tell who directs that the case cannot take turns, which ends this process."""

@@ -64,4 +64,4 @@ class PairMeter(StepMeter):
                 orders.answer(rounds.timed(slowed, clock))
         self.close()
         gc.collect()  # The next case must not find what this one has left.
-        orders.last_answer(None)
+        orders.answer_last()
