@@ -26,7 +26,7 @@ from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.measure.base import Measured, fail_where_implausible, measured_key
 from ipubench.plugins.processes.fresh import LAST_LINES, fresh_environment, run_case
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.record import record_of, spent_of
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import SessionResults, run_key
@@ -117,7 +117,7 @@ def _measure(item: pytest.Function) -> None:
         code, output = run_case(
             config, item.nodeid, folder, most, words, environment=_environment(config)
         )
-        lines = [line for path in folder.glob("run-*.jsonl") for line in read_lines(path)]
+        lines = lines_in(folder)
     results = SessionResults.of(lines)
     message = next((line["message"] for line in reversed(lines) if "message" in line), "")
     run.closing += [line for line in results.end.get("closing", ()) if line not in run.closing]

@@ -22,7 +22,7 @@ from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.processes.fresh import known_reason
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.host_process import git_says
 from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, IMPROVED, PASS, REGRESSED
@@ -137,9 +137,7 @@ def _verdict(here: Path, project: Path, good: str, words: Sequence[str]) -> Tupl
     """Measure a commit; return what it is for git bisect run, and why."""
     with scratch.folder("bisect-step") as results:
         code, output = _measure(here, project, good, words, results)
-        journals = results.glob("run-*.jsonl")
-        lines = [line for journal in journals for line in read_lines(journal)]
-    verdicts = SessionResults.of(lines).verdicts
+        verdicts = SessionResults.of(lines_in(results)).verdicts
     if code in INTERRUPTED:
         return ABORT, ""
     found = judged(verdicts, code)

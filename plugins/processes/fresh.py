@@ -28,7 +28,7 @@ from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import arguments_of, measuring_arguments
 from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.other_python import Environment
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.record.pytest_benchmark_adapter import words_of
 from ipubench.plugins.record.record import record_of, rounds_of
@@ -78,8 +78,7 @@ def measure_again(
         code, output = run_case(
             config, nodeid, folder, most_seconds(config, nodeid), elsewhere=elsewhere
         )
-        journals = folder.glob("run-*.jsonl")
-        results = SessionResults.of(line for path in journals for line in read_lines(path))
+        results = SessionResults.of(lines_in(folder))
     refused = code == only_from.USAGE_ERROR and elsewhere is not None
     # One that failed after its measurement may have measured a wrong result.
     passed = results.outcomes.get(nodeid) == "passed"

@@ -89,6 +89,11 @@ class JsonLinesFile:
             file.truncate(content.rfind(b"\n") + 1)
 
 
+def lines_in(folder: Path) -> List[Dict[str, Any]]:
+    """Return the sound lines of all journals in a folder. Raises OSError."""
+    return [line for path in folder.glob("run-*.jsonl") for line in read_lines(path)]
+
+
 def read_lines(path: Path) -> List[Dict[str, Any]]:
     """Return the journal's sound lines; damaged ones, and a half-written last one, are left out.
 

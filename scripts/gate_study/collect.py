@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence
 
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.files import lines_in, read_lines
 from ipubench.plugins.record.text import duration
 from scripts.gate_study.neighbours import LOADS, neighbours
 
@@ -49,11 +49,9 @@ def measure(case: str) -> Dict[str, Any]:
         answer = subprocess.run(
             command, cwd=str(ROOT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
-        for journal in Path(folder).glob("run-*.jsonl"):
-            for text in journal.read_text(encoding="utf-8").splitlines():
-                line: Dict[str, Any] = json.loads(text)
-                if line["type"] == "pool":
-                    return line
+        for line in lines_in(Path(folder)):
+            if line["type"] == "pool":
+                return line
     output = answer.stdout.decode(errors="replace")[-2000:]
     raise RuntimeError(f"{case} measured nothing:\n{output}")
 

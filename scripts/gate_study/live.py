@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any, Counter, Dict, List, NamedTuple
 
-from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.files import lines_in
 from scripts.gate_study.collect import ROOT
 from scripts.gate_study.commits import GitError, git
 from scripts.gate_study.neighbours import LOADS, neighbours
@@ -75,7 +75,7 @@ def compare(folder: Path, branch: str, case: str, options: List[str]) -> Answer:
             check=False,
         )
         seconds = time.monotonic() - begun
-        lines = [line for path in Path(results).glob("*.jsonl") for line in read_lines(path)]
+        lines = lines_in(Path(results))
     found: List[Dict[str, Any]] = [line["verdict"] for line in lines if line["type"] == "verdict"]
     if len(found) != 1:
         said = answer.stdout.decode(errors="replace")[-3000:]
