@@ -31,7 +31,7 @@ class Kept(KeptServer[LocalServer]):
 
     request_options = frozenset({"clients"})
 
-    def canary(self) -> None:
+    def canary(self) -> Any:
         return None
 
 
