@@ -286,14 +286,6 @@ def test_mixing_runs_in_a_compiled_step(tf: Any) -> None:
     np.testing.assert_array_equal(images, again)
 
 
-@pytest.mark.parametrize("cut", [1.0, 0.85])
-def test_one_image_cannot_be_mixed(tf: Any, cut: float) -> None:
-    with pytest.raises(ValueError, match="batch size of at least 2"):
-        mixing.mix(
-            tf, images_of(tf, batch_size=1), tf.range(1), None if cut < 1 else [0.5], cut, [0, 0]
-        )
-
-
 # ---------------------------------------------------------------------- losses, inputs, averages
 
 

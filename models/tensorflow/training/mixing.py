@@ -41,9 +41,9 @@ def mix(
 ) -> Mixed:
     """Return images, labels and shares after mixup by ``coefficients`` [N], then cutmix.
 
-    ``images`` [N, H, W, C] keep their dtype; ``labels``: integers [N]. Without coefficients there
-    is no mixup, with ``cutmix_lambda`` 1 no cutmix; ``seed`` int32 [2] is for cutmix.
-    Raises ValueError for fewer than two images.
+    ``images`` [N, H, W, C], two at least to be mixed, keep their dtype; ``labels``: integers [N].
+    Without coefficients there is no mixup, with ``cutmix_lambda`` 1 no cutmix; ``seed`` int32 [2]
+    is for cutmix.
     """
     mixed: Mixed = (images, labels[:, tf.newaxis], tf.ones([images.shape[0], 1]))
     if coefficients is not None:
@@ -56,7 +56,6 @@ def mix(
 def mixup(tf: Any, mixed: Mixed, coefficients: Any) -> Mixed:
     """Return each image, times its coefficient, plus the one before it times the rest."""
     images, labels, shares = mixed
-    _needs_two(images)
     # The shares are those that the images' dtype can hold; from 0.5 on, 1 - kept is exact.
     kept = tf.cast(coefficients, images.dtype)
     factor = tf.reshape(kept, [-1, 1, 1, 1])
@@ -73,7 +72,6 @@ def cutmix(tf: Any, mixed: Mixed, cutmix_lambda: float, seed: Any) -> Mixed:
     and moved inside, so a box at an edge is likelier.
     """
     images, labels, shares = mixed
-    _needs_two(images)
     _, height, width, _ = images.shape
     side = math.sqrt(1.0 - cutmix_lambda)
     box = (round(height * side), round(width * side))
@@ -101,11 +99,3 @@ def _joined(tf: Any, labels: Any, shares: Any, kept: Any, places: int) -> Tuple[
     labels = tf.concat([labels, tf.roll(labels, places, axis=0)], axis=1)
     others = tf.roll(shares, places, axis=0)
     return labels, tf.concat([kept * shares, (1.0 - kept) * others], axis=1)
-
-
-def _needs_two(images: Any) -> None:
-    if images.shape[0] < 2:
-        raise ValueError(
-            "mixup and cutmix mix the images of a micro batch with each other: they need a batch "
-            "size of at least 2"
-        )
