@@ -14,7 +14,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.controller import Instances
-from ipubench.fixtures.instances.failures import InstanceError
+from ipubench.fixtures.instances.failures import Failures, InstanceError
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
 from ipubench.fixtures.machine.output import LOGGER
 from tests.machine.test_process import runs
@@ -186,6 +186,13 @@ def test_a_killed_launcher_is_named(make: Any) -> None:
     os.kill(instances.pids[0], 9)
     with pytest.raises(CaseError, match=r"\(mpirun was killed by SIGKILL\) while the case ran"):
         instances.order("build")
+
+
+def test_a_signal_without_a_name_has_its_number(tmp_path: Path) -> None:
+    (tmp_path / "launcher.log").write_text("instance 1, process 77, was ended by signal 40\n")
+    plan = Plan(Launcher("processes", ()), 1, (), 1, one_job=False)
+    what, _ = Failures(plan, tmp_path, [77]).died([0], None)
+    assert what.startswith("instance 1 of 1 (process 77) was killed by signal 40 while")
 
 
 def test_one_that_does_not_answer_in_time_ends_all(make: Any) -> None:
