@@ -221,7 +221,7 @@ def scan(
         return timesteps - 1 - count if reverse else count
 
     def here(count: Any) -> State:
-        return tuple(_at(tf, sequence, at(count)) for sequence in sequences)
+        return tuple(part_at(tf, sequence, at(count)) for sequence in sequences)
 
     def stored(output: Any) -> Any:
         return tf.cast(output, tf.float32) if form.wide and output.dtype.size < 4 else output
@@ -248,14 +248,14 @@ def scan(
     return [tf.cast(array.stack(), output.dtype) for array, output in zip(arrays, first)]
 
 
-def _at(tf: Any, sequence: Any, time: Any) -> Any:
-    """Return one timestep [...] of a sequence [T, ...], sharing its memory.
+def part_at(tf: Any, parts: Any, number: Any) -> Any:
+    """Return one part [...] of several [N, ...], sharing their memory; tf.gather would copy it.
 
     Slices by brackets have no static shape under the XLA of TensorFlow 2.6.
     """
-    shape = sequence.shape[1:]
-    start = tf.stack([time] + [0] * len(shape))
-    return tf.reshape(tf.slice(sequence, start, [1, *shape]), shape)
+    shape = parts.shape[1:]
+    start = tf.stack([number] + [0] * len(shape))
+    return tf.reshape(tf.slice(parts, start, [1, *shape]), shape)
 
 
 def sequence_loss(tf: Any, output: Any, labels: Any) -> Any:
