@@ -96,8 +96,6 @@ def _untrained(model: str, expand_ratio: int, group_dim: int) -> nn.Module:
         from ipubench.models.torch.efficientnet import EfficientNet
 
         network = EfficientNet(variant, architecture.image_size, expand_ratio, group_dim)
-    elif (expand_ratio, group_dim) != (6, 1):
-        raise ValueError(f"expand_ratio and group_dim need an EfficientNet, not {model}")
     elif architecture.family == "mobilenet_v3":
         from ipubench.models.torch.mobilenet_v3 import MobileNetV3
 

@@ -62,8 +62,7 @@ def apply_norm(network: nn.Module, norm: Norm) -> None:
 
     ``batch`` keeps them and sets their momentum. ``group`` puts group norms with weights 1 and
     biases 0 in their place, ``none`` nothing: the convolution before keeps having no bias. Raises
-    ValueError where the number of groups does not divide the channels of a layer, and for a kind
-    that does not exist.
+    ValueError where the number of groups does not divide the channels of a layer.
     """
     for path, layer in list(network.named_modules()):
         if not isinstance(layer, nn.BatchNorm2d):
@@ -72,10 +71,8 @@ def apply_norm(network: nn.Module, norm: Norm) -> None:
             layer.momentum = norm.momentum
         elif norm.kind == "group":
             replace_layer(network, path, _group_norm(norm, path, layer.num_features))
-        elif norm.kind == "none":
-            replace_layer(network, path, nn.Identity())
         else:
-            raise ValueError(f"norm_type={norm.kind}: choose batch, group or none")
+            replace_layer(network, path, nn.Identity())
 
 
 def _group_norm(norm: Norm, path: str, channels: int) -> nn.Module:

@@ -395,13 +395,6 @@ def test_groups_that_do_not_divide_the_channels_are_one_message(torch: Any) -> N
         build_classifier("efficientnet-b0", group_dim=20)
 
 
-def test_what_a_network_does_not_have_is_refused(torch: Any) -> None:
-    with pytest.raises(ValueError, match="need an EfficientNet, not resnet18"):
-        build_classifier("resnet18", expand_ratio=4)
-    with pytest.raises(ValueError, match="norm_type=layer: choose batch, group or none"):
-        build_classifier("resnet18", norm=Norm("layer"))
-
-
 @pytest.mark.parametrize(
     "model", ["resnet18", "mobilenet", "mobilenet-v3-small", "efficientnet-b0"]
 )
