@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.loopback import LocalServer
-from ipubench.fixtures.servers.kept_server import KeptServer
+from ipubench.fixtures.servers.kept_server import KeptServer, largest_difference
 
 
 class Device:
@@ -48,3 +51,31 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_same_network_is_served_by_the_same_server(kept: Any) -> None:
     assert kept.serves(Options(clients=2))
     assert not kept.serves(Options(model="two"))
+
+
+@pytest.mark.parametrize(("kind", "stops"), [("cpu", 0), ("cuda", 1), ("ipu", 1)])
+def test_a_server_stays_for_the_next_case_where_it_holds_no_device(
+    kept: Any, monkeypatch: pytest.MonkeyPatch, kind: str, stops: int
+) -> None:
+    stopped = []
+    monkeypatch.setattr(Device, "kind", kind)
+    kept._server = SimpleNamespace(stop=lambda: stopped.append(kind))
+    kept.release()
+    assert len(stopped) == stops
+
+
+@pytest.mark.parametrize(
+    ("precision", "allowed"), [("float32", 1e-4), ("bfloat16", 1e-2), ("float16", 1e-2)]
+)
+def test_answers_may_differ_as_much_as_their_type_rounds(precision: str, allowed: float) -> None:
+    expected = np.array([[4.0, -8.0, 1.0]])
+
+    def difference(share: float) -> float:
+        found = expected + np.array([[0.0, 0.0, 8.0 * share]])
+        return largest_difference(found, expected, precision, model="net", outputs="logits")
+
+    assert difference(0.0) == 0.0
+    assert difference(0.9 * allowed) == pytest.approx(0.9 * allowed)
+    for share in (1.1 * allowed, float("nan")):
+        with pytest.raises(CaseError, match="are not those of net run without it: the logits"):
+            difference(share)
