@@ -371,7 +371,6 @@ def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
             "recompute": False,
             "synthetic_data": "Off",
             "convolution_options": {"a": "b"},
-            "executable_cache": True,
         },
     }
     assert json.loads(json.dumps(facts)) == facts
