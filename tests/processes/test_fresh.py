@@ -42,11 +42,13 @@ def test_a_data_set_is_that_of_this_folder_for_processes_in_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DATASETS_DIR", "images")
-    for environment in (fresh.fresh_environment(), base_environment(None)):
-        assert environment["DATASETS_DIR"] == str(tmp_path / "images")
-    monkeypatch.delenv("DATASETS_DIR")
-    assert "DATASETS_DIR" not in fresh.fresh_environment()
+    for name in ("DATASETS_DIR", "TFDS_DATA_DIR"):
+        # The folder above a link is that of what it leads to.
+        monkeypatch.setenv(name, "link/../images")
+        for environment in (fresh.fresh_environment(), base_environment(None)):
+            assert environment[name] == f"{tmp_path}/link/../images"
+        monkeypatch.delenv(name)
+        assert name not in fresh.fresh_environment()
 
 
 @pytest.mark.parametrize(("end", "seconds", "code"), [("", 60, 0), ("time.sleep(300)", 2, None)])
