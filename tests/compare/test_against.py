@@ -105,7 +105,7 @@ def test_the_run_says_when_time_is_over(project: Project) -> None:
 
 
 def test_a_case_that_does_not_run_there_is_incomparable(project: Project) -> None:
-    """So is one that fails there after its measurement.
+    """So is one that fails there after its measurement, whatever the length of its message.
 
     One for which the machine does not become quiet runs there, and is inconclusive.
     """
@@ -120,7 +120,8 @@ def test_a_case_that_does_not_run_there_is_incomparable(project: Project) -> Non
     )
     failing = failing.replace(
         "flops=config.flops or None)\n",
-        'flops=config.flops or None)\n    assert "SIDE" not in os.environ, "wrong result"\n',
+        "flops=config.flops or None)\n"
+        '    assert "SIDE" not in os.environ, "wrong result\\n" + 100_000 * "x"\n',
     )
     (project.folder / "bench_fake.py").write_text(failing)
     option = interpreter(project, "SIDE=there")
