@@ -119,11 +119,19 @@ def test_an_error_in_the_block_leaves_no_limit(monkeypatch: pytest.MonkeyPatch) 
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
-GROWN = "import sys; grown = bytearray(200 << 20); del grown; print(flush=True); sys.stdin.read()"
+GROWN = """
+import sys
+open("/proc/self/comm", "wb").write(bytes([0xC3, 0xA9]))
+grown = bytearray(200 << 20)
+del grown
+print(flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux counts peaks anew")
 def test_the_peak_of_another_process_can_be_forgotten() -> None:
+    """Whatever it is called."""
     with subprocess.Popen(
         [sys.executable, "-S", "-c", GROWN], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
