@@ -256,11 +256,19 @@ def replaced(old: Iterable[Benchmark], new: Sequence[Benchmark]) -> List[Benchma
 
 
 def accepting(benchmark: Benchmark, accepted: Sequence[Dict[str, Any]]) -> Benchmark:
-    """Return an entry that also says which slow-downs of its case were accepted, and why."""
+    """Return an entry that also says which slow-downs of its case were accepted, and why.
+
+    One that was accepted twice, as by the same promotion once more, is there with its first time.
+    """
     record = record_of(benchmark)
     own = list(record.get("accepted", ()))
-    together = [*(one for one in accepted if one not in own), *own]
-    whole = sorted(together, key=lambda one: str(one.get("time", "")))
+    whole: List[Dict[str, Any]] = []
+    what: List[Dict[str, Any]] = []
+    for one in sorted([*accepted, *own], key=lambda one: str(one.get("time", ""))):
+        timeless = {**one, "time": None}
+        if timeless not in what:
+            whole.append(one)
+            what.append(timeless)
     if whole == own:
         return benchmark
     return with_record(benchmark, {**record, "accepted": whole[-MOST_ACCEPTED:]})

@@ -58,11 +58,12 @@ def test_the_newest_entry_of_a_case_is_the_latest_in_time() -> None:
 
 def test_an_entry_remembers_what_was_accepted_before_it_in_order_of_time() -> None:
     def accepted(month: int) -> Dict[str, Any]:
-        return {"reason": "x", "time": f"2026-{month:02}-01T00:00:00Z"}
+        return {"reason": "x", "change": month, "time": f"2026-{month:02}-01T00:00:00Z"}
 
     old, new, other = entry(), entry(slower=2), entry(machine="cpu/y")
     record_of(old)["accepted"] = [accepted(3), accepted(1)]
-    record_of(new)["accepted"] = [accepted(2), accepted(3)]
+    again = {**accepted(1), "time": "2026-04-01T00:00:00Z"}  # the same run was promoted twice
+    record_of(new)["accepted"] = [accepted(2), accepted(3), again]
     new["extra_info"]["own"] = old["extra_info"]["own"] = "a test's"
     kept, untouched = replaced([other, old], [new])
     assert as_promoted(kept, "main")["extra_info"]["own"] == "a test's"
