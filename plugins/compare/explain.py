@@ -19,6 +19,7 @@ from ipubench.plugins.command_line.words import folder_above, only_lists
 from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key
 from ipubench.plugins.compare.operations import Operations, grown, operations_in
+from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.measure.base import measured_key
 from ipubench.plugins.processes.fresh import known_reason, most_seconds, run_case
 from ipubench.plugins.processes.other_python import Environment
@@ -42,10 +43,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse what could explain nothing."""
     option = config.option
     compares = option.baseline is not None or option.against is not None
-    if option.profile_on_regression and not compares and not only_lists(config):
+    if not option.profile_on_regression or only_lists(config):
+        return
+    if not compares:
         raise pytest.UsageError(
             "--profile-on-regression needs something to compare with: add --baseline=NAME or "
             "--against=PYTHON"
+        )
+    if not has_gate(config):
+        raise pytest.UsageError(
+            "--profile-on-regression profiles cases that a gate finds slower: add --gate=2% or "
+            "--gate-policy=PATH"
         )
 
 

@@ -54,6 +54,13 @@ def policy_of(config: pytest.Config) -> Optional[Policy]:
     return config.stash.get(policy_key, None)
 
 
+def has_gate(config: pytest.Config) -> bool:
+    """Whether this run gates, also before its policy has been read."""
+    option = config.option
+    given = option.gate is not None or option.gate_policy is not None
+    return given or os.path.lexists(config.rootpath / FILE_NAME)
+
+
 def thresholds_of(item: pytest.Item) -> Dict[str, float]:
     """Return metric -> what a case may lose, by the policy, its marker and ``--gate``."""
     policy = policy_of(item.config)

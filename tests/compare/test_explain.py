@@ -142,6 +142,12 @@ def test_a_profile_that_fails_is_a_note_and_changes_no_verdict(stored: Project) 
     assert "Traceback" not in outcome.text
 
 
-def test_without_anything_to_compare_with_it_is_a_usage_error(project: Project) -> None:
+def test_without_a_comparison_or_a_gate_it_is_a_usage_error(project: Project) -> None:
     outcome = project.run("--profile-on-regression").assert_code(4)
     outcome.line("--profile-on-regression needs something to compare with")
+    # Without a gate no case regresses.
+    outcome = project.run("--profile-on-regression", "--baseline=main").assert_code(4)
+    outcome.line("--profile-on-regression profiles cases that a gate finds slower: add --gate=2%")
+    (project.folder / "gate.yml").write_text("default: {throughput: 5%}")
+    outcome = project.run("--profile-on-regression", "--baseline=main").assert_code(4)
+    outcome.line("main.json")
