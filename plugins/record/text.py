@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import fnmatch
 import hashlib
 import math
 import re
 import shutil
 import time
-from typing import Any, Callable, List, NoReturn, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence
 
 from ipubench.fixtures.case.errors import shortened
 
@@ -204,6 +205,17 @@ def name_of_test(nodeid: str) -> str:
     path, _, rest = nodeid.partition("::")
     function, bracket, identifier = (rest or path).partition("[")
     return function.split("::")[-1] + bracket + identifier
+
+
+def told_apart(names: Mapping[str, str]) -> Dict[str, str]:
+    """Return what each node id is called: its name, or so much of the node id as is its own."""
+    called = dict(names)
+    for longer in (name_of_test, str):
+        known = collections.Counter(called.values())
+        called = {
+            nodeid: longer(nodeid) if known[name] > 1 else name for nodeid, name in called.items()
+        }
+    return called
 
 
 def without_identifier(nodeid: str) -> str:

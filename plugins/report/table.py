@@ -19,6 +19,7 @@ from ipubench.plugins.record.text import (
     percent,
     share_text,
     short_number,
+    told_apart,
     without_identifier,
 )
 
@@ -76,11 +77,10 @@ def table_rows(
     for (function, unit), members in ordered:
         heading = name_of_test(function)
         rows.append(Row((f"{heading if functions[heading] == 1 else function} ({unit})",)))
-        names = collections.Counter(record_of(one)["name"] for one in members)
+        names = told_apart({one["fullname"]: record_of(one)["name"] for one in members})
         for one in sorted(members, key=worst):
-            name = record_of(one)["name"]
-            name = name if names[name] == 1 else name_of_test(one["fullname"])
-            rows.append(_row(name, one, verdicts.get(one["fullname"])))
+            nodeid = one["fullname"]
+            rows.append(_row(names[nodeid], one, verdicts.get(nodeid)))
     return rows
 
 

@@ -17,7 +17,13 @@ from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.gate.shown_throughput import shown_throughput
-from ipubench.plugins.record.text import cut_middle, name_of_test, share_text, short_number
+from ipubench.plugins.record.text import (
+    cut_middle,
+    name_of_test,
+    share_text,
+    short_number,
+    told_apart,
+)
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.expand import case_of
 
@@ -135,7 +141,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Count the cases; without ordinary tests among them, pytest's own dots are not needed."""
     progress = session.config.stash[progress_key]
     cases = [(item, case_of(item)) for item in session.items]
-    progress.expect({item.nodeid: _shown(item, case) for item, case in cases if case})
+    progress.expect(told_apart({item.nodeid: _shown(item, case) for item, case in cases if case}))
     if progress.names and len(progress.names) == len(cases) and progress.terminal is not None:
         progress.terminal.showfspath = False
 

@@ -234,6 +234,26 @@ def test_fresh_processes_measure_as_the_command_line_says(own: OwnProject) -> No
     assert record["extra_info"]["ipubench"]["effective"]["measured_by"] == "pytest-benchmark"
 
 
+OPERATORS = """
+import pytest
+
+@pytest.mark.parametrize("operator", ["+", "-"])
+def test_operator(benchmark, operator):
+    benchmark(sum, [1, 2])
+"""
+
+
+def test_cases_of_a_folder_with_brackets_run_here_under_names_of_their_own(own: OwnProject) -> None:
+    file = own.folder / "sub[1]" / "test_operator.py"
+    file.parent.mkdir()
+    file.write_text(OPERATORS)
+    words = (*FEW, "-k", "operator")
+    outcome = own.run(*words).assert_code(0)
+    for number, name in enumerate(("test_operator[+]", "test_operator[-]"), 1):
+        outcome.line(f"[{number}/2] {name} ")
+        outcome.line(f"  {name} ")
+
+
 OPTIONS = """
 def pytest_addoption(parser):
     parser.getgroup("mine").addoption("--size", type=int, default=10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipubench.plugins.record.text import cut_middle, table
+from ipubench.plugins.record.text import cut_middle, table, told_apart
 
 
 def test_a_table_fits_and_cuts_names_in_their_middle() -> None:
@@ -15,3 +15,15 @@ def test_a_table_cuts_no_name_so_far_that_it_is_anothers() -> None:
     rows = [("case", "n"), ("resnet18-bs1-synthetic", "12"), ("resnet50-bs1-synthetic", "7")]
     names = [line.split()[0] for line in table(rows, 14)]
     assert names == ["case", "resnet1..nthetic", "resnet5..nthetic"]
+
+
+def test_each_case_is_called_by_as_much_of_its_node_id_as_no_other_has() -> None:
+    names = {"a.py::test_op[+]": "op", "a.py::test_op[-]": "op", "a.py::f[c]": "c"}
+    names.update({"a.py::test_sort": "test_sort", "a.py::B::test_sort": "test_sort"})
+    assert told_apart(names) == {
+        "a.py::test_op[+]": "test_op[+]",
+        "a.py::test_op[-]": "test_op[-]",
+        "a.py::f[c]": "c",
+        "a.py::test_sort": "a.py::test_sort",
+        "a.py::B::test_sort": "a.py::B::test_sort",
+    }
