@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import Any, Callable, Dict, Generator, Iterator, List, Optional
+from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Sequence
 
 import pytest
 
-from ipubench.plugins.command_line.words import worker_count
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.plugins.command_line.words import arguments_of, worker_count
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.processes.fresh import measure_again
@@ -89,11 +90,22 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Workers that take turns each have an equal part of it. What a resumed run has done needs none.
     """
     config = session.config
-    waiting = sum(case_of(item) is not None for item in session.items)
-    cases = math.ceil(waiting / worker_count(config))
+    waiting = [item.nodeid for item in session.items if case_of(item) is not None]
+    if config.option.against is not None or processes_wanted(config) > 1:
+        _refuse_nameless(config, waiting)
+    cases = math.ceil(len(waiting) / worker_count(config))
     given = config.option.gate_time
     seconds = None if given is None else given / workers_in_turns(config)
     config.stash[gate_time_key] = GateTime(seconds, cases)
+
+
+def _refuse_nameless(config: pytest.Config, nodeids: Sequence[str]) -> None:
+    """Refuse cases that no other process can run, before the first is measured."""
+    try:
+        for nodeid in nodeids:
+            arguments_of(config, nodeid)
+    except CaseError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 @pytest.hookimpl(tryfirst=True)

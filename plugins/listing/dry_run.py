@@ -51,10 +51,11 @@ def commands(item: pytest.Item) -> List[str]:
         return []
     if case.error:
         return ["", case.id, f"  cannot run: {case.error}"]
-    words = [python(), "-m", "pytest", *test_paths(item)]
+    words = [python(), "-m", "pytest"]
     alone = instances_of(case.config) == 1
     given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]
     try:
+        words += test_paths(item)
         typed = [str(word) for word in item.config.invocation_params.args]
         given += [*words_of(item.config), *own_arguments(item.config, typed)]
     except CaseError as error:

@@ -237,8 +237,8 @@ def fresh_command(
     """Return the command that measures one case and records it in ``results_dir``.
 
     ``cache_dir`` is for pytest's cache, which must be none of this run's, where --lf looks, nor of
-    a process with other code. Raises CaseError for an option of the project's own that no word can
-    stand for.
+    a process with other code. Raises CaseError for an option of the project's own, and for a case,
+    that no word can stand for.
     """
     root, ini, measuring = config.rootpath, config.inipath, measuring_arguments(config)
     if elsewhere is not None and elsewhere.revision is not None:

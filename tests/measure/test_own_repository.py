@@ -244,10 +244,13 @@ def test_operator(benchmark, operator):
 
 
 def test_cases_of_a_folder_with_brackets_run_here_under_names_of_their_own(own: OwnProject) -> None:
+    """Pytest finds them and cannot be told one of them."""
     file = own.folder / "sub[1]" / "test_operator.py"
     file.parent.mkdir()
     file.write_text(OPERATORS)
     words = (*FEW, "-k", "operator")
+    outcome = own.run(*words, "--processes=2").assert_code(4)
+    outcome.line(f"ERROR: {file}: no other process can be told to run a case of this file")
     outcome = own.run(*words).assert_code(0)
     for number, name in enumerate(("test_operator[+]", "test_operator[-]"), 1):
         outcome.line(f"[{number}/2] {name} ")
