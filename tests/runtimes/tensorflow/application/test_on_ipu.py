@@ -189,6 +189,7 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     assert all(np.abs(before - now).max() > 1e-4 for before, now in moved)
     counters = ours.counters()
     assert (counters["weight_updates"], counters["log_lines"], counters["checkpoints"]) == (4, 2, 1)
+    assert counters["learning_rate"] == host.counters()["learning_rate"] == config.recipe.rate(3)
     assert counters["training_accuracy"] == host.counters()["training_accuracy"]
     (mine,), (other,) = (checkpoints.checkpoints(tmp_path / name) for name in ("ipu", "host"))
     assert mine.updates == other.updates == 4
@@ -298,11 +299,17 @@ def test_automatic_loss_scaling_is_that_of_a_host(
 def test_with_synthetic_data_nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the scale of the loss, which is one thing more that might."""
     monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
-    made = step_of(replace(SMALL, data="synthetic", **PIPELINE, **AUTO_SCALED))
+    config = replace(SMALL, data="synthetic", **PIPELINE, **AUTO_SCALED)
+    made = step_of(config)
     made.compile()
     assert np.isnan(made.loss)
     assert np.isnan(made.accuracy)
-    assert made.counters() == {"weight_updates": 2, "log_lines": 1, "checkpoints": 0}
+    assert made.counters() == {
+        "weight_updates": 2,
+        "learning_rate": config.recipe.rate(1),
+        "log_lines": 1,
+        "checkpoints": 0,
+    }
     assert set(made.finish()) == {"training_seconds", "epochs", "of_epochs"}
     (queue,) = recorder.queues
     assert int(queue._taken.numpy()) == 0

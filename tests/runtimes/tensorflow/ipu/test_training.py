@@ -248,7 +248,7 @@ def test_synthetic_data_compiles_for_xla_and_brings_nothing_back(
     (queue,) = recorder.queues
     assert int(queue._taken.numpy()) == 0
     assert np.isnan(made.loss)
-    assert made.counters() == {"weight_updates": 4}
+    assert made.counters() == {"weight_updates": 4, "learning_rate": config.recipe.rate(2)}
 
 
 def test_the_rate_is_that_of_the_calls_first_update() -> None:
@@ -259,7 +259,9 @@ def test_the_rate_is_that_of_the_calls_first_update() -> None:
     rates.append(made._arguments()[0].numpy())
     assert rates == pytest.approx([config.recipe.rate(2), config.recipe.rate(4)], rel=1e-6)
     assert rates[0] < rates[1]
-    assert made.counters() == {"weight_updates": 4, "loss": made.loss}
+    # A record describes the step before its first update; both of the last call had one rate.
+    last = config.recipe.rate(2)
+    assert made.counters() == {"weight_updates": 4, "learning_rate": last, "loss": made.loss}
 
 
 # --- what the published configurations become ------------------------------------------------
