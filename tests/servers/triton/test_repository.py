@@ -116,6 +116,7 @@ def test_a_network_of_another_kind_is_refused() -> None:
         (["net/1/model.py"], "config.pbtxt cannot be read: .*No such file"),
         (["net/config.pbtxt"], "has no version folder, such as 1"),
         (["net/1/model.py", "net/config.pbtxt=name: \"else\""], "is for a model 'else', not 'net'"),
+        (["net/1/model.py", "net/config.pbtxt=backend: \"x\" name: 'else'"], "model 'else'"),
     ],
 )  # fmt: skip
 def test_a_repository_that_cannot_be_used_is_refused(
@@ -135,6 +136,16 @@ def test_a_repository_that_cannot_be_used_is_refused(
 def test_a_repository_of_ours_passes_its_own_check(tmp_path: Path) -> None:
     ServedModel("net", "python", 4, (3, 8, 8), "FP32", files={"model.py": Path(__file__)}).write(
         tmp_path
+    )
+    check_repository(tmp_path, "net")
+    # Without a name, which the server completes, the first one is a tensor's.
+    (tmp_path / "net" / "config.pbtxt").write_text(
+        """parameters { key: "}" value { string_value: "\\"]" } } # } name: "old"
+        input [
+          {
+            name: "input_0"
+          }
+        ]"""
     )
     check_repository(tmp_path, "net")
 
