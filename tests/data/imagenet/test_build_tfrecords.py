@@ -37,10 +37,12 @@ PREFIX = "image/"
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Images of three classes, with train and val."""
+    """Images of three classes, with train and val, and links that lead to themselves."""
     root = tmp_path_factory.mktemp("images")
     image_tree(root / "train")
     image_tree(root / "val", per_class=2)
+    for itself in (root / "train" / "itself", root / "train" / "n00" / "itself.jpg"):
+        itself.symlink_to(itself)
     return root
 
 

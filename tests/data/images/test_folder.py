@@ -37,6 +37,8 @@ def test_other_hidden_and_empty_entries_are_ignored(tmp_path: Path) -> None:
     touch(tmp_path, "a/1.jpg", "a/notes.txt", "a/._1.jpg", ".cache/2.jpg", "empty/readme.md")
     (tmp_path / "a" / "folder.jpg").mkdir()
     (tmp_path / "a" / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    for itself in (tmp_path / "itself", tmp_path / "a" / "itself.jpg"):
+        itself.symlink_to(itself)
     assert relative(find_images(tmp_path), tmp_path) == ["a/1.jpg"]
 
 
