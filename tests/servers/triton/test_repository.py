@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
+from PIL import Image
 
 from ipubench.bench_inference.bench_triton import HOST, IPU, TritonClassifier
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.images.feed import ImageFeed
+from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
-from ipubench.fixtures.servers.images import RequestImages
+from ipubench.fixtures.servers.images import RequestImages, decoded
 from ipubench.fixtures.servers.options import LOAD_OPTIONS
 from ipubench.fixtures.servers.triton.classifiers import HostClassifier
 from ipubench.fixtures.servers.triton.installation import (
@@ -179,6 +180,17 @@ def test_clients_have_requests_of_their_own(tmp_path: Path) -> None:
     # 90 images of 380 pixels are 39 MB: all requests together stay within 256 MiB.
     large = RequestImages(ImageFeed("generated", 90, 380), clients=2)
     assert large.requests_each == 3
+
+
+def test_requests_carry_the_next_images_in_place_of_unreadable_ones(tmp_path: Path) -> None:
+    for index in range(6):
+        Image.new("RGB", (40, 40), (40 * index,) * 3).save(tmp_path / f"{index}.png")
+    for index in (0, 2, 3):
+        (tmp_path / f"{index}.png").write_bytes(b"no image")
+    feed = ImageFeed("real", 1, 32, folder=find_images(tmp_path), workers=2)
+    assert [int(image.max()) for image in decoded(feed, 2)] == [40, 160]
+    assert [Path(path).name for path in feed.corrupt] == ["0.png", "2.png", "3.png"]
+    assert len(decoded(feed, 100)) == 3
 
 
 # Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
