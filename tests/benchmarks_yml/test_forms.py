@@ -5,6 +5,7 @@ The forms are in tests/stored/specs/forms.yml; each test names those that it cov
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
@@ -128,10 +129,14 @@ def test_set_replaces_a_parameter_and_other_options() -> None:
 
 
 def test_what_is_described_of_commands_is_what_set_takes() -> None:
-    items: Any = [
-        SimpleNamespace(nodeid="b.yml::bench_spec[x]", callspec=SimpleNamespace(params={"case": c}))
-        for c in cases_of(ENTRIES["infer_gen_pod4"], Wanted({}, "cpu"))
-    ]
+    """A parameter that is called as what other options choose, such as the mode, is none."""
+    items: Any = []
+    for case in cases_of(ENTRIES["infer_gen_pod4"], Wanted({}, "cpu")):
+        found: Any = case.config
+        more = (*found.parameters, ("mode", "fast"))
+        case = replace(case, config=replace(found, parameters=more))
+        spec = SimpleNamespace(params={"case": case})
+        items.append(SimpleNamespace(nodeid="b.yml::bench_spec[x]", callspec=spec))
     names = [line.split("=")[0].strip() for line in describe(items)[2:]]
     parameters = [name for name, _ in config("infer_gen_pod4").parameters]
     assert names == [*parameters, "skip_by", "allow_wandb", "timeout", "compile_only"]
