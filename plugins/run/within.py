@@ -73,6 +73,11 @@ class TimeLimit:
         """The seconds that are left."""
         return self._end - self._clock()
 
+    @property
+    def least_budget(self) -> float:
+        """The budget that no case gets less than."""
+        return min(LEAST_BUDGET, self.budget)
+
     def expected(self, nodeid: str) -> Expected:
         """Return what a case takes."""
         return self.known.get(nodeid, UNKNOWN)
@@ -82,8 +87,8 @@ class TimeLimit:
         cases = [self.expected(nodeid) for nodeid in nodeids]
         if fitting_budget(cases, self.left, self.budget) is None:
             functions = list(map(without_identifier, nodeids))
-            least = min(LEAST_BUDGET, self.budget)
-            nodeids = [nodeids[i] for i in fitting_cases(cases, functions, self.left, least)]
+            kept = fitting_cases(cases, functions, self.left, self.least_budget)
+            nodeids = [nodeids[i] for i in kept]
         self.waiting = list(nodeids)
         return nodeids
 
@@ -91,7 +96,7 @@ class TimeLimit:
         """Return the budget of each case that waits, the least one where they do not fit."""
         cases = [self.expected(nodeid) for nodeid in self.waiting]
         found = fitting_budget(cases, self.left, self.budget)
-        return min(LEAST_BUDGET, self.budget) if found is None else found
+        return self.least_budget if found is None else found
 
     def begin(self, nodeid: str) -> Optional[float]:
         """Return the budget of a case that is to begin; None where there is no time for it.
@@ -190,7 +195,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     left = limit.left
     budget = limit.begin(item.nodeid)
     if budget is None:
-        needed = limit.expected(item.nodeid).seconds(LEAST_BUDGET)
+        needed = limit.expected(item.nodeid).seconds(limit.least_budget)
         pytest.skip(
             f"--within={duration_text(item.config.option.within)}: {max(0.0, left):.0f} s are "
             f"left, and the case takes about {needed:.0f} s"

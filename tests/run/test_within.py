@@ -149,9 +149,9 @@ def slow(project: Project) -> Project:
 
 
 def test_a_case_without_time_is_skipped_with_what_is_left(slow: Project) -> None:
-    outcome = slow.run("--within=1min", "-k", "beta", "-rs").assert_code(0)
+    outcome = slow.run("--within=1min", "--budget=0.1", "-k", "beta", "-rs").assert_code(0)
     outcome.line("1 case was skipped: the time of --within=1min was over")
-    assert "s are left, and the case takes about 100" in outcome.text
+    assert "s are left, and the case takes about 1000 s" in outcome.text
     assert "s" not in outcome.lines  # pytest's letter, where cases have lines
 
 
