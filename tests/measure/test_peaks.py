@@ -134,6 +134,20 @@ def test_a_ceiling_beside_other_programs_accuses_nobody(
     assert len(made) == 1 + (1 if implausible else TRIES)
 
 
+def test_a_ceiling_that_was_too_low_accuses_nobody() -> None:
+    """What is too much for the first measurement of a peak is not for the next one."""
+    device = FakeDevice(0)
+    seconds = iter([2.0, 2.0])  # a dropped run and a timed one
+
+    class Slow(FakeStep):
+        def peak_work(self) -> Work:
+            return Work(lambda: device.clock.advance(next(seconds, 0.25)), 10.0)
+
+    step = Slow(device, ArrayFeed("synthetic", ()), 0.1)
+    facts, found = describe_compute(Peaks(None, "cpu/x", device.clock), step, 20.0, 1.0, 1.0)
+    assert (facts["peak"], facts["share"], found) == (40.0, 0.5, False)
+
+
 @pytest.mark.parametrize(("exact", "implausible"), [(True, True), (False, False)])
 def test_work_with_shortcuts_may_exceed_the_ceiling(exact: bool, implausible: bool) -> None:
     class Counted(FakeStep):
