@@ -24,6 +24,7 @@ def bisect(repository: Repository, *words: str) -> Outcome:
     ("kinds", "code", "expected"),
     [
         ([], 5, SKIP),
+        ([], 0, SKIP),  # all cases were skipped
         (["pass"], 0, GOOD),
         (["improved", "pass"], 0, GOOD),
         (["pass", "regressed", "inconclusive"], 1, BAD),
