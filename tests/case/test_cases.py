@@ -72,6 +72,11 @@ def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
         (Sample(precision="32"), {}, r"@cases\(precision=...\): '32' is not one of 16.16"),
         (Sweep(Sample(), "batch_size", (0, 1)), {}, r"batch_size=...\): '0' is below the smallest"),
         (Sweep(Sample(), "size", (1,)), {}, r"@cases\(size=...\): name, "),
+        (
+            Sample(),
+            {"batch_size": ("2",)},
+            r"batch_size=...\): '2' is not of the option's type, int",
+        ),
     ],
 )
 def test_what_a_bench_file_declares_is_checked_as_the_command_line_is(
@@ -80,6 +85,7 @@ def test_what_a_bench_file_declares_is_checked_as_the_command_line_is(
     with pytest.raises(pytest.Collector.CollectError, match=message):
         cases(entry, **axes)
     cases(Sample(precision="32.32"), mode=("training",))
+    assert cases(Sample(), batch_size=(size for size in (1, 2))).kwargs["batch_size"] == (1, 2)
 
 
 def test_a_sweep_shows_its_batch_size_and_marks_its_inner_points() -> None:
