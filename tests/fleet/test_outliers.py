@@ -30,6 +30,10 @@ def test_a_slow_host_is_named_with_its_change() -> None:
     assert found.change == pytest.approx(-0.2, abs=0.03)
 
 
+def test_many_cases_show_what_the_noise_of_one_hides() -> None:
+    assert [one.host for one in outliers(fleet(1.06, 0.04, cases=40, hosts=5))] == ["host0"]
+
+
 def test_equal_hosts_are_seldom_named() -> None:
     named = [seed for seed in range(300) if outliers(fleet(1.0, 0.05, 6, 5, seed))]
     assert len(named) <= 6  # one in a hundred is expected

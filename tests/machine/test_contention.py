@@ -45,7 +45,7 @@ def test_waiting_while_others_run_is_lost_and_so_is_stolen_time() -> None:
 
 
 def test_a_hardware_thread_beside_ours_slows_us_without_waiting() -> None:
-    assert between(reading(0.0), reading(1.0, ours=1.0, used=1.0, beside=0.5)).lost == 0.5
+    assert between(reading(0.0), reading(2.0, ours=2.0, used=2.0, beside=1.0)).lost == 0.5
 
 
 def test_a_quota_is_recorded_and_is_no_loss() -> None:
@@ -113,6 +113,18 @@ def test_every_thread_and_child_of_ours_counts(proc: Path, monkeypatch: pytest.M
     assert second.throttled == 0.25
     (proc / "cpu.stat").write_text("nr_throttled 3\nthrottled_time 250000000\n")  # version 1
     assert contention.read().throttled == 0.25
+
+
+def test_only_our_cpus_and_those_beside_them_count(
+    proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used = (100, 400, 1000)
+    lines = [f"cpu{cpu} {ticks} 0 0 0 0 0 0 10\n" for cpu, ticks in enumerate(used)]
+    (proc / "stat").write_text("".join(["cpu 1500 0 0 0 0 0 0 30\n", *lines]))
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(f"{Contention.__module__}.physical_core", lambda cpu, _: str(cpu // 2))
+    found = Contention(proc, cgroup=proc, cpus=frozenset({0})).read()
+    assert (found.used, found.beside, found.stolen) == (1.0, 4.0, 0.1)
 
 
 def test_threads_and_processes_may_vanish(proc: Path) -> None:
