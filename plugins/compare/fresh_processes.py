@@ -90,7 +90,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     Workers that take turns each have an equal part of it. What a resumed run has done needs none.
     """
     config = session.config
-    waiting = [item.nodeid for item in session.items if case_of(item) is not None]
+    waiting = [item for item in session.items if case_of(item) is not None]
     if config.option.against is not None or processes_wanted(config) > 1:
         _refuse_nameless(config, waiting)
     cases = math.ceil(len(waiting) / worker_count(config))
@@ -99,11 +99,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config.stash[gate_time_key] = GateTime(seconds, cases)
 
 
-def _refuse_nameless(config: pytest.Config, nodeids: Sequence[str]) -> None:
+def _refuse_nameless(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
     """Refuse cases that no other process can run, before the first is measured."""
     try:
-        for nodeid in nodeids:
-            arguments_of(config, nodeid)
+        for item in items:
+            arguments_of(config, item.nodeid)
     except CaseError as error:
         raise pytest.UsageError(str(error)) from None
 

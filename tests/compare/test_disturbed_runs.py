@@ -144,7 +144,8 @@ class Config:
     """What a run's time is shared by."""
 
     def __init__(self, gate_time: float, workers: int, shared: bool) -> None:
-        self.option = SimpleNamespace(gate_time=gate_time)
+        measured = {"against": None, "processes": None, "baseline_save": None}
+        self.option = SimpleNamespace(gate_time=gate_time, **measured)
         self.stash = pytest.Stash()
         handover = {"selection": "", "host": "", "lease_holder": 1, "device_id": None}
         part = {"workercount": workers, PART: {**handover, "shared": shared}}
