@@ -80,9 +80,13 @@ def test_the_poplar_backend_gets_the_original_settings(name: str) -> None:
 
 
 @pytest.mark.framework
-def test_a_hosts_model_carries_its_network_through_the_configuration(tmp_path: Path) -> None:
+def test_a_hosts_model_carries_its_network_through_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server runs in another folder, where a relative path would lead elsewhere."""
     weights = tmp_path / 'odd "name" \\ ü.pth'
-    config = dataclasses.replace(HOST["resnet50"], micro_batch_size=3, weights=str(weights))
+    monkeypatch.chdir(tmp_path)
+    config = dataclasses.replace(HOST["resnet50"], micro_batch_size=3, weights=weights.name)
     feed = ImageFeed("real", 3, config.image_size)
     model = HostClassifier(CpuDevice(), config.network(), config, feed).model()
     found = parsed(model.config())

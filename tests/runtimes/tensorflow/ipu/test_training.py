@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -21,6 +21,8 @@ from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.runtimes.tensorflow import images
+from ipubench.fixtures.runtimes.tensorflow.ipu import program
 from ipubench.fixtures.runtimes.tensorflow.ipu.training import TrainingProgram
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
@@ -434,8 +436,16 @@ def test_replicas_average_their_gradients_and_read_batches_of_their_own(shards: 
 
 
 def test_replicas_of_other_instances_are_averaged_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: List[Tuple[int, int]] = []
+
+    def pipeline_of(feed: Any) -> Any:
+        parts.append((feed.instance, feed.instances))
+        return images.pipeline_of(feed)
+
+    monkeypatch.setattr(program, "pipeline_of", pipeline_of)
     start_instance(monkeypatch, 1, instances=2, replicas=2, ipus=2)
     made = ready(options(2, replicas=2, instances=2))
+    assert parts == [(1, 2)], "its own part of the data"
     assert recorder.replicas == 1
     assert "cross_replica_mean" in recorder.names()
     assert given("set_ipu_config")["ipus_per_replica"] == 2
