@@ -7,7 +7,6 @@ from statistics import median
 from typing import Any, Dict, List, Optional, Tuple
 
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
-from ipubench.plugins.baseline.entries import parts_of
 from ipubench.plugins.gate.metric_verdict import log_cost
 from ipubench.plugins.gate.shown_throughput import shown_compute, shown_throughput
 from ipubench.plugins.record.record import (
@@ -20,6 +19,7 @@ from ipubench.plugins.record.record import (
     record_of,
     rounds_of,
 )
+from ipubench.plugins.record.text import parts_of
 
 #: A point of a latency over the load.
 LOAD_POINT: Dict[str, Any] = {

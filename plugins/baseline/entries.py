@@ -28,7 +28,7 @@ from ipubench.plugins.record.record import (
     with_processes,
     with_record,
 )
-from ipubench.plugins.record.text import without_identifier
+from ipubench.plugins.record.text import parts_of, without_identifier
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -98,13 +98,6 @@ def configurations_of(keys: Sequence[Key]) -> List[str]:
         f" {key.config_hash[:HASH_LENGTH]}" if counts[key.nodeid, key.fingerprint] > 1 else ""
         for key in keys
     ]
-
-
-def parts_of(nodeid: str) -> Tuple[str, str, str]:
-    """Return the file, the bench function and the identifier of a case."""
-    path, _, rest = nodeid.partition("::")
-    function, _, identifier = rest.partition("[")
-    return path, function, identifier[:-1]
 
 
 def function_of(nodeid: str) -> str:

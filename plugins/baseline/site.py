@@ -21,7 +21,13 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import FOLDER, nothing_in, read, slug, with_changes
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names_of_cases, trends_of
-from ipubench.plugins.record.text import counted, name_of_test, number_text, percent
+from ipubench.plugins.record.text import (
+    counted,
+    name_of_test,
+    number_text,
+    percent,
+    without_identifier,
+)
 from ipubench.plugins.web.templates import plotly_is_there, plotly_script, render, script
 
 #: Of what changed lately, on the front page.
@@ -140,7 +146,7 @@ def _row(trend: Trend, changes: Sequence[int], names: Mapping[str, str]) -> Dict
     return {
         "id": trend.key.nodeid,
         "function": function,
-        "where": _where(names[trend.key.nodeid]),
+        "where": _where(trend.key.nodeid, names),
         "name": name,
         "file": file_of(trend.key.nodeid),
         "anchor": anchor_of(trend),
@@ -170,7 +176,7 @@ def _events(
     for trend, changes in found:
         _, name = _names(trend.key.nodeid)
         common = {
-            "case": f"{_where(names[trend.key.nodeid])} {name}",
+            "case": f"{_where(trend.key.nodeid, names)} {name}",
             "link": f"{file_of(trend.key.nodeid)}#{anchor_of(trend)}",
             "machine": trend.key.fingerprint,
         }
@@ -216,7 +222,9 @@ def _case(nodeid: str, ours: Sequence[Marked], commits: str) -> str:
                 "levels": levels(trend, changes),
             }
         )
-    return render("case.html", {"where": _where(nodeid), "name": name, "trends": trends})
+    return render(
+        "case.html", {"where": without_identifier(nodeid), "name": name, "trends": trends}
+    )
 
 
 def anchor_of(trend: Trend) -> str:
@@ -237,9 +245,10 @@ def _names(nodeid: str) -> Tuple[str, str]:
     return function, rest[:-1] or function
 
 
-def _where(name: str) -> str:
+def _where(nodeid: str, names: Mapping[str, str]) -> str:
     """Return what stands before the name of a case: its function, and its file where it is said."""
-    return name.partition("[")[0]
+    called = names[nodeid]
+    return without_identifier(nodeid) if called == nodeid else called.partition("[")[0]
 
 
 def _interval(low: Optional[float], high: Optional[float]) -> str:

@@ -10,7 +10,7 @@ import math
 import re
 import shutil
 import time
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import shortened
 
@@ -218,10 +218,17 @@ def told_apart(names: Mapping[str, str]) -> Dict[str, str]:
     return called
 
 
+def parts_of(nodeid: str) -> Tuple[str, str, str]:
+    """Return the file, in whose name brackets may be, the bench function and the identifier."""
+    path, _, rest = nodeid.partition("::")
+    function, _, identifier = rest.partition("[")
+    return path, function, identifier[:-1]
+
+
 def without_identifier(nodeid: str) -> str:
-    """Return the node id of a case's bench function: brackets in the name of a folder stay."""
-    path, separator, rest = nodeid.partition("::")
-    return path + separator + rest.partition("[")[0]
+    """Return the node id of a case's bench function."""
+    path, function, _ = parts_of(nodeid)
+    return f"{path}::{function}"
 
 
 def safe_name(text: str) -> str:

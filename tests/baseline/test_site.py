@@ -118,6 +118,18 @@ def test_cases_of_one_name_in_two_files_are_told_apart(shell: Shell) -> None:
     assert "<p>other.py::bench_x</p>" in page
 
 
+def test_brackets_in_the_name_of_a_folder_are_no_identifier(shell: Shell) -> None:
+    runs = [entry("a"), entry("a")]
+    runs[1]["fullname"] = f"sub[1]/{A}"
+    save(shell.folder / history.FOLDER / "machine" / "20260201T000000Z-x.json", document(*runs))
+    shell("site", "pages").assert_code(0)
+    text = (shell.folder / "pages" / "index.html").read_text(encoding="utf-8")
+    found = re.findall("<small>([^<]*) · configuration", text)
+    assert found == ["bench_x.py::bench_x", "sub[1]/bench_x.py::bench_x"]
+    page = (shell.folder / "pages" / file_of(runs[1]["fullname"])).read_text(encoding="utf-8")
+    assert "<p>sub[1]/bench_x.py::bench_x</p>" in page
+
+
 def test_no_name_becomes_markup(site: Path) -> None:
     for path in site.glob("*.html"):
         assert "<img" not in path.read_text(encoding="utf-8")
