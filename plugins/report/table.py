@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from ipubench.plugins.baseline.rows import interval_text, place
@@ -72,11 +71,10 @@ def table_rows(
         return place(verdicts.get(benchmark["fullname"], {}))
 
     ordered = sorted(groups.items(), key=lambda group: min(map(worst, group[1])))
-    functions = collections.Counter(map(name_of_test, {function for function, _ in groups}))
+    headings = told_apart({function: name_of_test(function) for function, _ in groups})
     rows = []
     for (function, unit), members in ordered:
-        heading = name_of_test(function)
-        rows.append(Row((f"{heading if functions[heading] == 1 else function} ({unit})",)))
+        rows.append(Row((f"{headings[function]} ({unit})",)))
         names = told_apart({one["fullname"]: record_of(one)["name"] for one in members})
         for one in sorted(members, key=worst):
             nodeid = one["fullname"]
