@@ -58,7 +58,7 @@ def has_gate(config: pytest.Config) -> bool:
     """Whether this run gates, also before its policy has been read."""
     option = config.option
     given = option.gate is not None or option.gate_policy is not None
-    return given or os.path.lexists(config.rootpath / FILE_NAME)
+    return given or policy_path(None, config) is not None
 
 
 def thresholds_of(item: pytest.Item) -> Dict[str, float]:
