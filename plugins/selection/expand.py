@@ -72,7 +72,8 @@ def leave_out(
     if dropped:
         config.stash[selection_key].left_out[reason] += len(dropped)
         config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item in items if item not in dropped]
+        gone = set(dropped)
+        items[:] = [item for item in items if item not in gone]
 
 
 def case_of(item: pytest.Item) -> Optional[Case]:
