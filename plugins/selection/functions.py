@@ -32,6 +32,8 @@ JUDGING = {
     "history": "--history",
     "resume": "--resume",
 }
+#: Of these, what a project's settings may always ask for, runs of its unit tests included.
+STANDING = ("--report", "--history")
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         )
     if not items or cases:
         return
-    given = [flag for name, flag in JUDGING.items() if getattr(config.option, name, None)]
+    written = {str(word).split("=", 1)[0] for word in config.invocation_params.args}
+    given = [
+        flag
+        for name, flag in JUDGING.items()
+        if getattr(config.option, name, None) and (flag not in STANDING or flag in written)
+    ]
     given += given_arguments(config)
     if given:
         raise pytest.UsageError(

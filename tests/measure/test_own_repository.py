@@ -363,12 +363,18 @@ def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> No
         (["--baseline-save=x"], "--baseline-save: no selected test measures anything"),
         (["--budget=3"], "--budget=3: no selected test measures anything"),
         (["--set=steps=3"], "--set=steps=3: no selected test measures anything"),
+        (["--report=out"], "--report: no selected test measures anything"),
     ],
 )
 def test_options_without_anything_to_act_on_are_refused(
     own: OwnProject, words: Any, said: str
 ) -> None:
     own.run("-k", "test_nothing", *words).assert_code(4).line(said)
+
+
+def test_reports_in_the_settings_are_of_runs_that_measure(own: OwnProject) -> None:
+    (own.folder / "pytest.ini").write_text(INI.rstrip() + " --report=out --history\n")
+    own.run("-k", "test_nothing").assert_code(0).line("1 passed")
 
 
 @pytest.mark.parametrize(
