@@ -110,9 +110,9 @@ class Controller:
                 f"--device-id={given} with -n {self.count}: each worker takes a device of its own; "
                 "leave out one of them"
             )
-        if self.shared or given is not None:
+        if not found or given is not None:  # why there are none is for the device to say
             return []
-        if self.count > max(1, len(found)):
+        if self.count > len(found):
             raise pytest.UsageError(
                 f"-n {self.count}: each worker needs a device of its own, and this host has "
                 f"{len(found)} of --device={self.device}; -n auto takes as many as there are"
