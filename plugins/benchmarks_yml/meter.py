@@ -39,11 +39,12 @@ WITHIN = "within the command"
 def command_meter(
     request: pytest.FixtureRequest,
     benchmark: Any,
-    case: Case,
-    device: Device,
-    conditions: Dict[str, Any],
+    ipubench_case: Case,
+    ipubench_device: Device,
+    ipubench_conditions: Dict[str, Any],
 ) -> Callable[[SpecConfig], None]:
     """Measures one command."""
+    case, device, conditions = ipubench_case, ipubench_device, ipubench_conditions
     return CommandMeter(CaseRun(request.node, case, benchmark, device, conditions))
 
 

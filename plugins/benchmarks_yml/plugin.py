@@ -116,7 +116,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 found[case.id], second = (case, other) if other.lacks else (other, case)
                 found[f"{second.base_id}-invalid"] = _refused(found[case.id], second)
     params = [pytest.param(case, id=case.id, marks=pytest.mark.spec) for case in found.values()]
-    metafunc.parametrize("case", params, indirect=True)
+    metafunc.parametrize("ipubench_case", params, indirect=True)
 
 
 def _refused(first: Case, second: Case) -> Case:

@@ -25,6 +25,7 @@ from ipubench.plugins.record import host_process
 from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, becoming, words_of
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.run.results import run_key
+from ipubench.plugins.selection.functions import asks_for
 
 #: Who measured, in a record's ``effective``.
 ITSELF = "pytest-benchmark"
@@ -35,12 +36,13 @@ UNIT = "calls"
 def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
     """pytest-benchmark's own; what a test measures with it is recorded as a case."""
     item = request.node
-    if case_key not in item.stash or "meter" in item.fixturenames or benchmark.disabled:
+    if case_key not in item.stash or asks_for(item, "meter") or benchmark.disabled:
         yield benchmark
         return
-    device, conditions = map(request.getfixturevalue, ("device", "conditions"))
+    names = ("ipubench_device", "ipubench_conditions")
+    device, conditions = map(request.getfixturevalue, names)
     case_run = CaseRun(item, item.stash[case_key], benchmark, device, conditions)
-    meter = meter_of(case_run, lambda: request.getfixturevalue("peaks"))
+    meter = meter_of(case_run, lambda: request.getfixturevalue("ipubench_peaks"))
     marker = item.get_closest_marker("benchmark")
     told = bool(words_of(item.config)) or bool(set(marker.kwargs if marker else ()) - {"group"})
     work = Measuring(meter, told)

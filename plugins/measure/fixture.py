@@ -23,15 +23,16 @@ from ipubench.plugins.run.conditions import apply_conditions
 
 
 @pytest.fixture(scope="session")
-def conditions(request: pytest.FixtureRequest, device: Device) -> Dict[str, Any]:
+def ipubench_conditions(request: pytest.FixtureRequest, ipubench_device: Device) -> Dict[str, Any]:
     """Tune this process for measuring on its device; return what holds, for the record."""
     option = request.config.option
-    return apply_conditions(device.kind, option.affinity, option.allocator)
+    return apply_conditions(ipubench_device.kind, option.affinity, option.allocator)
 
 
 @pytest.fixture(scope="session")
-def peaks(request: pytest.FixtureRequest, device: Device) -> Peaks:
+def ipubench_peaks(request: pytest.FixtureRequest, ipubench_device: Device) -> Peaks:
     """The ceilings of this session's device; they serve it alone where there is no cache."""
+    device = ipubench_device
     try:
         path: Optional[Path] = cache_dir() / "peaks.json"
     except CaseError:
@@ -43,14 +44,14 @@ def peaks(request: pytest.FixtureRequest, device: Device) -> Peaks:
 def meter(
     request: pytest.FixtureRequest,
     benchmark: Any,
-    case: Case,
-    device: Device,
-    conditions: Dict[str, Any],
-    peaks: Peaks,
+    ipubench_case: Case,
+    ipubench_device: Device,
+    ipubench_conditions: Dict[str, Any],
+    ipubench_peaks: Peaks,
 ) -> Iterator[StepMeter]:
     """Measures one step; closes it whatever happens. In an instance: obeys who measures."""
-    case_run = CaseRun(request.node, case, benchmark, device, conditions)
-    measuring = meter_of(case_run, lambda: peaks)
+    case_run = CaseRun(request.node, ipubench_case, benchmark, ipubench_device, ipubench_conditions)
+    measuring = meter_of(case_run, lambda: ipubench_peaks)
     try:
         yield measuring
     finally:

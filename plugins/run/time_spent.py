@@ -46,8 +46,8 @@ WORDS = {
 }
 #: What a fixture's making is counted to; a runtime's is the import of its framework.
 FIXTURES = {
-    "device": "device",
-    "conditions": "device",
+    "ipubench_device": "device",
+    "ipubench_conditions": "device",
     "pytorch": "import",
     "tensorflow": "import",
     "popart": "import",

@@ -79,7 +79,7 @@ def leave_out(
 def case_of(item: pytest.Item) -> Optional[Case]:
     """Return the case that a collected item runs, or None for a test that measures nothing."""
     callspec = getattr(item, "callspec", None)
-    case = callspec.params.get("case") if callspec is not None else None
+    case = callspec.params.get("ipubench_case") if callspec is not None else None
     return case if isinstance(case, Case) else item.stash.get(case_key, None)
 
 
@@ -140,7 +140,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                     here = tier if everything else _tier_on_cpu(case, mark.kwargs, named) or tier
                     case = dataclasses.replace(case, tier=here)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
-    metafunc.parametrize("case", list(params.values()), indirect=True)
+    metafunc.parametrize("ipubench_case", list(params.values()), indirect=True)
 
 
 def _tier_on_cpu(case: Case, declared: Mapping[str, Any], named: Set[str]) -> str:

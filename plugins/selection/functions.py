@@ -79,13 +79,15 @@ def _is_case_of_its_own(item: pytest.Item) -> bool:
 
 
 def _measures(item: pytest.Item) -> bool:
-    """Tell whether a test asks for a fixture of ours that measures, not for another of its name."""
+    """Tell whether a test asks for a fixture that measures."""
+    return any(asks_for(item, name) for name in MEASURING)
+
+
+def asks_for(item: pytest.Item, name: str) -> bool:
+    """Tell whether a test asks for a fixture of ours, not for a project's own of its name."""
     known = getattr(item, "_fixtureinfo", None)
     found = known.name2fixturedefs if known is not None else {}
-    return any(
-        name in found and str(found[name][-1].func.__module__).startswith("ipubench.")
-        for name in MEASURING
-    )
+    return name in found and str(found[name][-1].func.__module__).startswith("ipubench.")
 
 
 def case_name(item: pytest.Item) -> str:

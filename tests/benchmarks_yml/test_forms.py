@@ -135,7 +135,7 @@ def test_what_is_described_of_commands_is_what_set_takes() -> None:
         found: Any = case.config
         more = (*found.parameters, ("mode", "fast"))
         case = replace(case, config=replace(found, parameters=more))
-        spec = SimpleNamespace(params={"case": case})
+        spec = SimpleNamespace(params={"ipubench_case": case})
         items.append(SimpleNamespace(nodeid="b.yml::bench_spec[x]", callspec=spec))
     names = [line.split("=")[0].strip() for line in describe(items)[2:]]
     parameters = [name for name, _ in config("infer_gen_pod4").parameters]

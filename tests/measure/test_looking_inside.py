@@ -33,7 +33,7 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(tmp_path: Path) -> 
         SimpleNamespace(
             config=config,
             nodeid=f"{function}[{name}]",
-            callspec=SimpleNamespace(params={"case": Case(CaseConfig(name=name), name)}),
+            callspec=SimpleNamespace(params={"ipubench_case": Case(CaseConfig(name=name), name)}),
         )
         for function, name in (("a.py::bench_a", "net"), ("b.py::bench_b", "net"), ("b.py::b", "x"))
     ]

@@ -397,6 +397,63 @@ def test_what_a_test_without_cases_can_do(
     own.run(*words).assert_code(code).line(said)
 
 
+NAMED_AS_OURS = """
+import pytest
+
+
+@pytest.fixture
+def meter():
+    return "theirs"
+
+
+@pytest.fixture(params=["one", "two"])
+def conditions(request):
+    return request.param
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("case", ["a"])
+def test_theirs(benchmark, meter, conditions, device, case):
+    assert (meter, case) == ("theirs", "a")
+    benchmark(len, device)
+"""
+THEIR_DEVICE = """
+import pytest
+
+
+@pytest.fixture(scope="session")
+def device():
+    return "theirs"
+
+
+@pytest.fixture
+def peaks(device):
+    return [device]
+
+
+@pytest.fixture
+def case(peaks):
+    return peaks
+"""
+THEIR_TEST = """
+
+def test_theirs_too(meter, case, device):
+    meter(lambda: case.index(device))
+"""
+
+
+def test_a_projects_fixtures_and_parameters_may_have_the_names_of_ours(own: OwnProject) -> None:
+    (own.folder / "tests" / "test_names.py").write_text(NAMED_AS_OURS)
+    (own.folder / "tests" / "conftest.py").write_text(THEIR_DEVICE)
+    text = TESTS.replace("def test_sorted(config, meter):", "def test_sorted(config, meter, case):")
+    (own.folder / "tests" / "test_own.py").write_text(text + THEIR_TEST)
+    own.run("-k", "theirs or test_sorted", *FEW).assert_code(0)
+    combined = {
+        f"test_theirs-{side}-a-{kind}" for side in ("one", "two") for kind in ("cpu", "gpu")
+    }
+    assert set(own.records()) == {*combined, "test_theirs_too", "sort-generated"}
+
+
 def test_not_asked_for_nothing_is_measured(own: OwnProject) -> None:
     (own.folder / "pytest.ini").write_text("[pytest]\n")
     text = TESTS[: TESTS.index("def test_meter")].replace("from ipubench", "# ")

@@ -191,7 +191,8 @@ def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
 def test_a_function_in_a_folder_with_brackets_is_described_by_its_name() -> None:
     case = Case(CaseConfig(name="a"), "a")
     item: Any = SimpleNamespace(
-        nodeid="b[1]/bench_x.py::bench_x[a]", callspec=SimpleNamespace(params={"case": case})
+        nodeid="b[1]/bench_x.py::bench_x[a]",
+        callspec=SimpleNamespace(params={"ipubench_case": case}),
     )
     assert describe([item])[1] == "b[1]/bench_x.py::bench_x: 1 case"
 

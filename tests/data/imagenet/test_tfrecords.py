@@ -412,7 +412,8 @@ def test_the_option_comes_before_the_environment(tmp_path: Path) -> None:
 def item(fixture: str, mode: str, data: str = "real") -> Any:
     case = Case(CaseConfig(mode=mode, data=data), id=f"{fixture}-{mode}")
     return SimpleNamespace(
-        callspec=SimpleNamespace(params={"case": case}), fixturenames=[fixture, "data", "meter"]
+        callspec=SimpleNamespace(params={"ipubench_case": case}),
+        fixturenames=[fixture, "data", "meter"],
     )
 
 

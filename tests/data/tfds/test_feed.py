@@ -375,7 +375,8 @@ def test_the_run_is_told_before_its_first_case(tmp_path: Path) -> None:
     folder = layout(tmp_path / "cifar10" / "3.0.2", lengths=(4,))
     case = Case(Application(name="x", data="real"), id="x")
     item = SimpleNamespace(
-        callspec=SimpleNamespace(params={"case": case}), fixturenames=["tensorflow", "data"]
+        callspec=SimpleNamespace(params={"ipubench_case": case}),
+        fixturenames=["tensorflow", "data"],
     )
     option = SimpleNamespace(
         collectonly=False, describe=False, dry_run=False, dataset_dir=str(tmp_path)
