@@ -310,6 +310,24 @@ def test_checkpoints_are_validated_after_training_and_then_deleted(
     json.dumps(facts, allow_nan=False)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_another_replica_saved_is_deleted_as_well(
+    dataset: Path, tmp_path: Path, clean: bool
+) -> None:
+    """The first alone validates; a second run may have the same folder."""
+    config, _ = real_run(
+        str(dataset),
+        replicas=2,
+        ckpt_all_instances=True,
+        checkpoint_output_dir=str(tmp_path),
+        clean_dir=clean,
+    )
+    step = step_of(config, data_in(dataset, part=(1, 2)))
+    assert "validation" not in step.finish()
+    step.close()
+    assert len(list((tmp_path / "instance-1").iterdir())) == (0 if clean else 2)
+
+
 def test_a_folder_and_a_random_network_are_validated_alone(
     dataset: Path, finished: Finished
 ) -> None:
