@@ -170,8 +170,9 @@ class Fleet:
         task, waits = self.schedule.leave(name, begun=name not in self._handed)
         self._handed.pop(name, None)
         progress = self.config.stash[progress_key]
-        if task is not None and waits and self._has_ended(task.key):
-            self.schedule.give_up(task)
+        if task is not None and self._has_ended(task.key):
+            if waits:
+                self.schedule.give_up(task)
         elif task is not None and waits:
             progress.line(f"  {task.key}: {name} was lost ({why}); it is measured again")
             progress.forget(task.key)

@@ -156,10 +156,20 @@ def test_a_run_of_each_host_becomes_no_baseline(project: Project) -> None:
 
 def test_a_host_that_dies_costs_its_case_which_another_measures(project: Project) -> None:
     once(project, "os.kill(os.getpid(), signal.SIGKILL)")
+    # The other one has its result when it dies as well.
+    mark = str(project.folder / "died-after")
+    project.add_to_conftest(
+        "def pytest_runtest_teardown(item):\n"
+        "    import os, signal\n"
+        f"    if 'beta-generated' in item.name and not os.path.exists({mark!r}):\n"
+        f"        open({mark!r}, 'w').close()\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
     hosts = hosts_file(project, a="", b="")
     outcome = project.run(hosts).assert_code(0)
     outcome.line("[beta-generated]: ")
     assert " was lost (" in outcome.text and "; it is measured again" in outcome.text
+    assert os.path.exists(mark) and len(project.records()) == 7
     assert len(outcomes(project)) == 7 and set(outcomes(project).values()) == {"passed"}
     outcome.line("[7/7] ")
 
