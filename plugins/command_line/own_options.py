@@ -60,9 +60,11 @@ def own_arguments(config: pytest.Config, given: Optional[Sequence[str]] = None) 
         if given is None or any(word.startswith(names) for word in given):
             words += words_for(config.getoption(dest), options)
     for setting in config.getoption("override_ini") or ():
-        wanted = given is None or any(word.endswith(setting) for word in given)
-        if wanted and setting.partition("=")[0] != "addopts":
-            words += ["-o", setting]
+        if given is None:
+            wanted = setting.partition("=")[0] != "addopts"  # which are for this run
+        else:
+            wanted = any(word.endswith(setting) for word in given)
+        words += ["-o", setting] if wanted else []
     return words
 
 

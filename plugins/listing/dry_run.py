@@ -27,6 +27,8 @@ from ipubench.plugins.record.pytest_benchmark_adapter import words_of
 from ipubench.plugins.selection.expand import case_of, selection_key
 
 WIDTH = 80
+#: Options with a value by which pytest finds plugins, settings and tests.
+WHERE_FROM = ("-p", "-c", "--config-file", "--rootdir", "--confcutdir", "--import-mode")
 # Stand for what the run chooses when it starts.
 PORT = "PORT"
 CACHE = Path("FOLDER")
@@ -51,12 +53,12 @@ def commands(item: pytest.Item) -> List[str]:
         return []
     if case.error:
         return ["", case.id, f"  cannot run: {case.error}"]
-    words = [python(), "-m", "pytest"]
+    typed = [str(word) for word in item.config.invocation_params.args]
+    words = [python(), "-m", "pytest", *where_from(typed)]
     alone = instances_of(case.config) == 1
     given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]
     try:
         words += test_paths(item)
-        typed = [str(word) for word in item.config.invocation_params.args]
         given += [*words_of(item.config), *own_arguments(item.config, typed)]
     except CaseError as error:
         return ["", case.id, f"  cannot run: {error}"]
@@ -93,6 +95,17 @@ def python() -> str:
     """Return what a user types for this Python."""
     found = shutil.which("python")
     return "python" if found and os.path.samefile(found, sys.executable) else sys.executable
+
+
+def where_from(typed: Sequence[str]) -> List[str]:
+    """Return the typed words that lead pytest to the suite, and to a case by the name it has."""
+    found: List[str] = []
+    for word, value in zip(typed, [*typed[1:], ""]):
+        if word in WHERE_FROM:
+            found += [word, value]
+        elif word.startswith(WHERE_FROM):
+            found.append(word)
+    return found
 
 
 def test_paths(item: pytest.Item) -> List[str]:

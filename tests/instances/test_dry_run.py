@@ -33,7 +33,7 @@ def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
     answer = run(together, "--dry-run", "--device=ipu").assert_code(0)
     typed, launched = commands(answer.text)
     case = "bench_together.py::bench_together[hash-pod16-synthetic]"
-    assert typed.endswith(f"-m pytest '{case}' --device=cpu --device=ipu")
+    assert typed.endswith(f" '{case}' --device=cpu --device=ipu")
     assert launched.startswith(
         "poprun --numa-aware=yes --num-replicas=4 --num-instances=4 --ipus-per-replica=4 "
         f"{sys.executable} -m pytest "
@@ -106,11 +106,14 @@ def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> N
 def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Project) -> None:
     project.add_to_conftest("def pytest_addoption(parser):\n    parser.addoption('--size')\n")
     words = ("--sweep", "-k", "alpha and bs4 and synthetic", "--size", "5", "-o", "log_level=ERROR")
-    answer = project.run("--dry-run", *words).assert_code(0)
+    finding = ("-o", "addopts=--tb=no", "-p", "no:faulthandler", "--rootdir=.")
+    answer = project.run("--dry-run", *words, *finding).assert_code(0)
     (typed,) = commands(answer.text)
     case = "bench_fake.py::bench_fake[alpha-bs4-synthetic]"
-    given = "--size=5 -o log_level=ERROR"
-    assert typed.endswith(f"-m pytest '{case}' --device=fake {given} --sweep")
+    given = "--size=5 -o log_level=ERROR -o addopts=--tb=no"
+    leading = "-p no:faulthandler --rootdir=."
+    assert "-m pytest -p " in typed
+    assert typed.endswith(f" {leading} '{case}' --device=fake {given} --sweep")
     assert "which starts" not in answer.text
 
 
