@@ -149,8 +149,8 @@ def _asked(config: pytest.Config, item: pytest.Item) -> bool:
     assert case is not None and isinstance(case.config, SpecConfig)
     if any(word.endswith(f"[{case.id}]") for word in config.args):
         return True
-    words = re.findall(r"[^\s()]+", config.option.keyword)
-    return case.config.entry in words or case.id in words
+    words = re.findall(r"[^\s()]+", config.option.keyword.lower())
+    return case.config.entry.lower() in words or case.id.lower() in words
 
 
 def _judge_options(config: pytest.Config, items: List[pytest.Item]) -> None:

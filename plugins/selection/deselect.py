@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Set, Tuple
 
 import pytest
 
@@ -71,23 +71,37 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
     unfit = _unfit(case, device)
     if unfit:
         return unfit
-    texts = (option.keyword, *option.file_or_dir)
-    if case.tier == SWEEP and not option.sweep and not _spelled(case, texts):
+    given = (option.keyword, *(word.partition("::")[2] for word in option.file_or_dir))
+    # pytest's -k does not know capitals either.
+    words = {word for text in given for word in re.findall(r"[\w.-]+", text.lower())}
+    if case.tier == SWEEP and not option.sweep and not _spelled(case, words):
         return "inner points of a sweep: --sweep, or -k with a full name"
-    if case.tier == RARE and not option.sweep and not _spelled(case, texts, whole=True):
+    if case.tier == RARE and not option.sweep and not _spelled(case, words, whole=True):
         return f"with {case.config.data} data: --data={case.config.data}, --sweep or a full name"
-    named = any(case.config.name in text for text in texts)
-    if case.tier == NAMED and not option.sweep and not named:
+    if case.tier == NAMED and not option.sweep and not _named(case, words):
         return "further configurations: --sweep, or -k with a full name"
     return ""
 
 
-def _spelled(case: Case, texts: Sequence[str], whole: bool = False) -> bool:
-    """Whether a text has a case's identifier, if not ``whole`` also without its last part: data."""
-    names = {case.id, case.base_id}
+def _identifiers(case: Case) -> Set[str]:
+    return {case.id.lower(), case.base_id.lower()}
+
+
+def _spelled(case: Case, words: Set[str], whole: bool = False) -> bool:
+    """Whether a word is a case's identifier, if not ``whole`` also without its last part: data."""
+    names = _identifiers(case)
     if not whole:
         names |= {name.rpartition("-")[0] for name in names}
-    return any(word in names for text in texts for word in re.findall(r"[\w.-]+", text))
+    return not words.isdisjoint(names)
+
+
+def _named(case: Case, words: Set[str]) -> bool:
+    """Whether a word that is in a case's identifier has the name of its configuration.
+
+    After `not`, a longer word that begins with the name means another case.
+    """
+    name = case.config.name.lower()
+    return any(name in word and word in known for word in words for known in _identifiers(case))
 
 
 def _unfit(case: Case, device: str) -> str:

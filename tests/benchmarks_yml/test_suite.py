@@ -133,7 +133,7 @@ def test_entries_are_cases_whose_identifiers_begin_with_the_file(specs: Specs) -
     ]
     outcome.line("1 case needs --include-convergence or -k with the full name")
     outcome.line("1 case needs a notebook's kernel")
-    named = specs.run("--collect-only", "-q", "-k", "net_train_conv_gen").assert_code(0)
+    named = specs.run("--collect-only", "-q", "-k", "Net_train_conv_gen").assert_code(0)
     assert collected(named) == ["vision/benchmarks.yml::bench_spec[net_train_conv_gen]"]
     included = specs.run("--collect-only", "-q", "-k", "conv", "--include-convergence")
     assert collected(included) == collected(named)

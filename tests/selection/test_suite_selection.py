@@ -7,13 +7,14 @@ import shutil
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List
+from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.cases import NAMED, Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.listing.describe import describe
+from ipubench.plugins.selection import deselect
 from ipubench.plugins.selection.deselect import pytest_report_collectionfinish
 from ipubench.plugins.selection.expand import Selection, selection_key
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
@@ -50,7 +51,7 @@ def test_sweep_runs_the_inner_points(project: Project) -> None:
     ("keyword", "names"),
     [
         ("alpha-bs4-generated", ["alpha-bs4-generated"]),
-        ("alpha-bs4", ["alpha-bs4-synthetic", "alpha-bs4-generated"]),
+        ("Alpha-BS4", ["alpha-bs4-synthetic", "alpha-bs4-generated"]),
         ("alpha-bs4 and synthetic", ["alpha-bs4-synthetic"]),
         ("alpha-bs and synthetic", ["alpha-bs1-synthetic", "alpha-bs8-synthetic"]),
     ],
@@ -60,6 +61,26 @@ def test_a_point_of_a_sweep_runs_under_its_full_name(
 ) -> None:
     outcome = project.run("--collect-only", "-q", "-k", keyword).assert_code(0)
     assert collected(outcome) == names
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        ({"keyword": "small_bs1"}, True),
+        ({"keyword": "Small_BS1-synthetic"}, True),
+        ({"keyword": "not small_bs16"}, False),
+        ({"keyword": "small"}, False),
+        ({"file_or_dir": ["bench_a.py::bench_a[small_bs1-synthetic]"]}, True),
+        ({"file_or_dir": ["small_bs1/bench_a.py"]}, False),
+    ],
+)
+def test_a_named_configuration_runs_where_its_own_name_is_given(
+    words: Dict[str, Any], runs: bool
+) -> None:
+    name = "small_bs1-synthetic"
+    case = Case(CaseConfig(name="small_bs1"), name, tier=NAMED, base_id=name)
+    option = SimpleNamespace(**{"keyword": "", "file_or_dir": [], "sweep": False, **words})
+    assert (not deselect._why_left_out(case, "cpu", option)) is runs
 
 
 @pytest.mark.entry_point
