@@ -22,6 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
         value = config.getoption(name)
         if value is not None and not value:
             raise pytest.UsageError(f"{flag}= names nothing; give a value")
+    _check_listings(config)
     compares = config.option.baseline is not None or config.option.against is not None
     if config.option.gate is not None and not compares:
         raise pytest.UsageError(
@@ -34,6 +35,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
     if not only_lists(config) and not is_worker(config):
         _check_folders(config)
+
+
+def _check_listings(config: pytest.Config) -> None:
+    """Refuse two listings in place of the run, and one that has nowhere to go."""
+    given = [flag for flag in ("--describe", "--dry-run") if config.getoption(flag)]
+    if len(given) > 1:
+        raise pytest.UsageError("--describe and --dry-run each list something else; give one")
+    if given and not config.pluginmanager.hasplugin("terminal"):
+        raise pytest.UsageError(f"{given[0]} writes to the terminal; leave out -p no:terminal")
 
 
 def _check_folders(config: pytest.Config) -> None:

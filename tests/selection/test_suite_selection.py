@@ -149,6 +149,8 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         (["--steps=3", "--set=repeat=5"], "--steps=3: steps is given twice, also as repeat"),
         (["--set=steps=4,5"], "steps says how long to measure; give one value"),
         (["--baseline="], "--baseline= names nothing; give a value"),
+        (["--describe", "--dry-run"], "--describe and --dry-run each list something else"),
+        (["--describe", "-p", "no:terminal"], "--describe writes to the terminal; leave out"),
     ],
 )
 def test_a_usage_error_is_one_message_and_exit_4(
