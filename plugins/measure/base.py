@@ -6,6 +6,7 @@ plugins/compare, which finds what was measured in the test's stash.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Optional, Union
@@ -13,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 import pytest
 
 from ipubench.fixtures.case.cases import Case, config_hash, effective_options
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import plain_options
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.call import CallStep
@@ -79,6 +81,7 @@ class StepMeter(ABC):
         self.benchmark, self.device = case_run.benchmark, case_run.device
         self.config = self.item.config
         self._step: Optional[Step] = None
+        self._called = False
 
     def __call__(
         self,
@@ -97,8 +100,20 @@ class StepMeter(ABC):
         ``latency_from_throughput``: a batch's latency is items / throughput, as some of the
         original programs' tables have it, and is not measured by itself.
         """
+        if self._called:
+            raise CaseError(
+                f"{self.item.nodeid}: meter is called a second time, and a case has one result: "
+                "write a test for each step, or parametrize this one"
+            )
+        self._called = True
         self._step = step if isinstance(step, Step) else CallStep(step)
-        self.work_on(self._step, BatchFacts(items, unit, flops, latency_from_throughput))
+        facts = BatchFacts(
+            _amount("items", items),
+            unit,
+            None if flops is None else _amount("flops", flops, or_zero=True),
+            latency_from_throughput,
+        )
+        self.work_on(self._step, facts)
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:
@@ -133,6 +148,18 @@ class StepMeter(ABC):
         if cache is None or not cache.hit:
             return Built(build_seconds, seconds, "fresh" if compiled else step.not_compiled)
         return Built(build_seconds, seconds, "cached", saved)
+
+
+def _amount(name: str, given: Any, or_zero: bool = False) -> float:
+    """Return an amount that a bench function says, also one of NumPy's types, as a float."""
+    try:
+        amount = float(given)
+    except (TypeError, ValueError, OverflowError):
+        amount = math.nan
+    if not (0 < amount < math.inf or (or_zero and amount == 0)):
+        what = "0 or a number above it" if or_zero else "a number above 0"
+        raise CaseError(f"meter(..., {name}={given!r}): {name} has to be {what}")
+    return amount
 
 
 @dataclass(frozen=True)

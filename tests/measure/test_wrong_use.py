@@ -1,0 +1,45 @@
+"""Bench functions that use the meter wrongly."""
+
+from __future__ import annotations
+
+from tests.support.harness import Project, run_pytest
+
+FILE = """
+import numpy
+import pytest
+
+from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.runtimes.fake import FakeStep
+
+
+def step(device):
+    return FakeStep(device, ArrayFeed("synthetic", ()), 0.01)
+
+
+WRONG = [{"items": 0}, {"items": -1}, {"items": float("nan")}, {"items": "few"}, {"flops": -1.0}]
+
+
+@pytest.mark.parametrize("said", WRONG, ids=map(str, range(5)))
+def bench_wrong(device, meter, said):
+    meter(step(device), **said)
+
+
+def bench_numpy(device, meter):
+    meter(step(device), items=numpy.float32(2), flops=numpy.float32(0))
+
+
+def bench_twice(device, meter):
+    meter(step(device))
+    meter(step(device))
+"""
+
+
+def test_amounts_that_are_none_and_a_second_call(project: Project) -> None:
+    (project.folder / "bench_wrong.py").write_text(FILE)
+    words = ("bench_wrong.py", "--device=fake")
+    outcome = run_pytest(project.folder, project.environment, *words).assert_code(1)
+    for said in ("items=0)", "items=-1)", "items=nan)", "items='few')", "flops=-1.0)"):
+        outcome.line(f"meter(..., {said}: ")
+    outcome.line("bench_wrong.py::bench_twice: meter is called a second time")
+    outcome.line("6 failed, 1 passed")
+    assert project.records()["bench_numpy"]["items_per_round"] == 20
