@@ -29,6 +29,7 @@ MODULES = (
     "plugins.processes.worker",
     "plugins.processes.controller",
     "plugins.fleet.plugin",
+    "plugins.run.subtests",
     "plugins.run.journal",
     "plugins.compare.policy",
     "plugins.compare.baseline_plugin",

@@ -18,6 +18,7 @@ from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED, message
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.subtests import why_failed
 from ipubench.plugins.run.time_spent import spent_key
 
 
@@ -26,11 +27,13 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     """Judge what a case has measured, once its own call has returned.
 
     pytest calls the bench function in a hook of the same name, which comes before this one; where
-    it raises, nothing is judged. What is printed and raised here belongs to the call of the test.
+    it raises, or a subtest of it fails, nothing is judged. What is printed and raised here belongs
+    to the call of the test.
     """
     measured = item.stash.get(measured_key, None)
     if measured is not None:
         del item.stash[measured_key]  # it holds the step
+    if measured is not None and why_failed(item) is None:
         with item.config.stash[spent_key].during("compare"):
             conclude(item, measured, item.config.stash[progress_key].phase)
 

@@ -46,7 +46,7 @@ from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
-from ipubench.plugins.run import resume
+from ipubench.plugins.run import resume, subtests
 from ipubench.plugins.run.masked_report import mask_report
 from ipubench.plugins.run.results import Run, SessionResults, run_key
 from ipubench.plugins.selection.expand import case_of
@@ -230,6 +230,15 @@ def pytest_runtest_makereport(
     run = item.config.stash.get(run_key, None)
     if run is None or case is None:
         return
+    if subtests.is_called(item):
+        report.ipubench_subtest = True
+        if report.outcome == "failed":
+            item.stash[subtests.failed_key].append(_why(report))
+        return
+    failed = subtests.why_failed(item)
+    if failed is not None and report.when == "call" and report.outcome == "passed":
+        # As pytest itself does, but later and not for unittest's.
+        report.outcome, report.longrepr = "failed", failed
     if report.when == "call" or report.outcome != "passed":
         why = {} if report.outcome == "passed" else {"why": _why(report)}
         outcome = {"type": "outcome", "case": item.nodeid, "outcome": report.outcome}
