@@ -140,12 +140,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Count the cases; without ordinary tests among them, pytest's own dots are not needed."""
+    """Count the cases; without ordinary tests among them, pytest's own dots are not needed.
+
+    Pytest's percentages would be of the ordinary tests alone: less than 100 at the end.
+    """
     progress = session.config.stash[progress_key]
     cases = [(item, case_of(item)) for item in session.items]
     progress.expect(told_apart({item.nodeid: _shown(item, case) for item, case in cases if case}))
-    if progress.names and len(progress.names) == len(cases) and progress.terminal is not None:
-        progress.terminal.showfspath = False
+    if progress.names and progress.terminal is not None:
+        progress.terminal._show_progress_info = False
+        if len(progress.names) == len(cases):
+            progress.terminal.showfspath = False
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -176,7 +181,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]:
     if report.outcome == "skipped":
-        return "skipped", {"yellow": True}
+        said = "failed as expected" if hasattr(report, "wasxfail") else "skipped"
+        return said, {"yellow": True}
     if report.outcome == "failed":
         if report.when in ("setup", "teardown"):
             return f"ERROR in {report.when}", {"red": True}
@@ -199,17 +205,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         progress.over = True
 
 
-def pytest_report_teststatus(report: Any, config: pytest.Config) -> Optional[Tuple[str, str, str]]:
-    """Count a case without a letter: it has its own line.
+@pytest.hookimpl(hookwrapper=True)
+def pytest_report_teststatus(report: Any, config: pytest.Config) -> Any:
+    """Count a case as pytest and its plugins do, without a letter: it has its own line.
 
     The word is what the short summary calls a case; while the suite runs, that of a failure alone.
     """
-    if not getattr(report, "ipubench_case", False):
-        return None
-    if report.when in ("setup", "teardown") and not report.skipped:
-        return ("error", "", "ERROR") if report.failed else None
-    said = report.failed or config.stash[progress_key].over
-    return report.outcome, "", report.outcome.upper() if said else ""
+    status = yield
+    if getattr(report, "ipubench_case", False):
+        category, _, word = status.get_result()
+        said = report.failed or config.stash[progress_key].over
+        status.force_result((category, "", word if said else ""))
 
 
 class Remaining:

@@ -454,6 +454,35 @@ def test_a_projects_fixtures_and_parameters_may_have_the_names_of_ours(own: OwnP
     assert set(own.records()) == {*combined, "test_theirs_too", "sort-generated"}
 
 
+EXPECTED_TO_FAIL = """
+import pytest
+
+
+@pytest.mark.xfail(reason="known")
+def test_wrong(benchmark):
+    assert benchmark(len, "a") == 2
+
+
+@pytest.mark.xfail
+def test_mended(benchmark):
+    benchmark(len, "a")
+
+
+def test_ordinary():
+    pass
+"""
+
+
+def test_tests_that_are_expected_to_fail_are_counted_as_pytest_does(own: OwnProject) -> None:
+    """``-rA`` took the first for a skipped one, which has its reason elsewhere."""
+    (own.folder / "tests" / "test_own.py").write_text(EXPECTED_TO_FAIL)
+    outcome = own.run("-rA", *FEW).assert_code(0)
+    outcome.line("1 passed, 1 xfailed, 1 xpassed")
+    outcome.line("test_wrong failed as expected")
+    outcome.line("XFAIL tests/test_own.py::test_wrong")
+    assert not re.search(r"\[ *[0-9]+%\]", outcome.text), "pytest's share of the ordinary tests"
+
+
 def test_not_asked_for_nothing_is_measured(own: OwnProject) -> None:
     (own.folder / "pytest.ini").write_text("[pytest]\n")
     text = TESTS[: TESTS.index("def test_meter")].replace("from ipubench", "# ")
