@@ -32,14 +32,15 @@ for module in ("pytriton", "tritonclient.grpc"):
 SHARED = Path("/dev/shm")  # noqa: S108  only looked at
 # Serves the tiny model to a client and waits to be killed.
 PARENT = """
-import signal, sys
+import json, signal, sys
 from pathlib import Path
 from tests.support.triton import TinyRuntime
 runtime = TinyRuntime(Path(sys.argv[1]))
 step = runtime.step(clients=2, batches_per_step=4)
 step()
 server = runtime.server
-print(runtime.scratch, server.scratch, server.process.pid, *step.client_pids, flush=True)
+said = [str(runtime.scratch), str(server.scratch), server.process.pid, *step.client_pids]
+print(json.dumps(said), flush=True)
 signal.pause()
 """
 
@@ -363,14 +364,16 @@ def test_a_client_imports_no_framework() -> None:
 
 
 def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
+    temporary = tmp_path / "as-a-pattern[1]"
+    temporary.mkdir()
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path)],
         cwd=str(ROOT),
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE,
     )
     assert parent.stdout is not None
-    ours, servers, *numbers = parent.stdout.readline().decode().split()
+    ours, servers, *numbers = json.loads(parent.stdout.readline())
     server, *clients = map(int, numbers)
     processes = [*group(server), *clients]
     assert len(processes) == 4 and Path(ours).is_dir() and len(files(Path(servers))) > 1
