@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Dict
 
@@ -33,7 +34,7 @@ from ipubench.fixtures.servers.triton.network import describe_network
 from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier
 from ipubench.fixtures.servers.triton.repository import ServedModel, check_repository, link_models
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
-from ipubench.fixtures.servers.triton.server import Statistics
+from ipubench.fixtures.servers.triton.server import Statistics, TritonServer
 
 # The numbers of the original program's configurations.
 ORIGINAL = {
@@ -256,6 +257,20 @@ def test_a_server_that_is_missing_is_named(tmp_path: Path) -> None:
     installation = find_installation({"TRITON_SERVER": str(program)})
     with pytest.raises(CaseError, match="no backend python in .*; set TRITON_BACKENDS"):
         link_backend("python", installation, tmp_path / "made", {})
+
+
+def test_a_temporary_folder_that_the_python_backend_cannot_use_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "tritonserver"
+    program.write_text("")
+    program.chmod(0o755)
+    monkeypatch.setenv("TRITON_SERVER", str(program))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "my files"))
+    server = TritonServer(tmp_path, "tiny", "python", tmp_path / "log")
+    with pytest.raises(CaseError, match=r"cannot start below .*my files: .*; set TMPDIR to"):
+        server.new_process()
+    assert not list((tmp_path / "my files").iterdir())
 
 
 def test_only_a_server_that_knows_restrictions_is_given_one(tmp_path: Path) -> None:
