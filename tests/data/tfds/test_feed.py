@@ -324,6 +324,9 @@ def test_without_training_the_measured_feed_is_that_of_validation(
         monkeypatch.setattr("ipubench.fixtures.machine.memory.total", lambda total=total: total)
         feed = config.feed(Data(lambda kind, split: {"validation": shards}[split]))
         assert feed.cache == cached
+    path.unlink()
+    with pytest.raises(DataError, match="validation-00000-of-00001 cannot be read: No such file"):
+        config.feed(Data(lambda kind, split: shards))
 
 
 @pytest.mark.parametrize("mode", ["synthetic", "generated"])
