@@ -281,6 +281,7 @@ def test_challenge_layout_with_its_table_of_validation_classes(tmp_path: Path) -
         (["train/a/notes.txt"], "train", r"no image found in class folders of .*train"),
         (["1.jpg"], "train", r"has no class folders"),
         ([os.fsdecode(b"train/\xe9/1.jpg")], "train", r"'\\udce9' of .*train has a name .* UTF-8"),
+        (["train/a\rb/1.jpg"], "train", r"'a\\rb' of .*train has a name of several lines.*rename"),
     ],
 )
 def test_sources_that_cannot_be_built(
