@@ -12,6 +12,7 @@ from typing import Any, FrozenSet, Optional
 
 import execnet
 
+from ipubench.plugins.fleet.hosts import FleetError
 from ipubench.plugins.record.host_process import git_says
 
 #: Below the home folder of the user there.
@@ -48,7 +49,10 @@ class Project(execnet.RSync):
         return path in self._files
 
     def stamp(self) -> str:
-        """Return what changes where a file of the project does: its name, size, time or target."""
+        """Return what changes where a file does: its name, mode, size, time or target.
+
+        Raises FleetError where a name cannot travel.
+        """
         found = hashlib.sha256()
         for folder, folders, files in os.walk(str(self._sourcedir)):
             folders[:] = sorted(name for name in folders if self.filter(os.path.join(folder, name)))
@@ -58,8 +62,17 @@ class Project(execnet.RSync):
                     continue
                 status = os.lstat(path)
                 target = os.readlink(path) if stat.S_ISLNK(status.st_mode) else ""
-                known = () if stat.S_ISDIR(status.st_mode) else (status.st_size, status.st_mtime_ns)
-                found.update(os.fsencode(f"{path}\0{known}\0{target}\n"))
+                known = [status.st_mode]
+                if not stat.S_ISDIR(status.st_mode):
+                    known += [status.st_size, status.st_mtime_ns]
+                try:
+                    found.update(f"{path}\0{known}\0{target}\n".encode())
+                except UnicodeEncodeError:
+                    raise FleetError(
+                        f"the project cannot be brought there: the name {path!a}, or of what it "
+                        "links to, is not UTF-8; rename it, have git ignore it, or give the host "
+                        "a checkout of its own with chdir="
+                    ) from None
         return found.hexdigest()
 
     def _send_link(self, linktype: Any, basename: str, linkpoint: str) -> None:
@@ -90,14 +103,13 @@ def bring(gateway: Any, root: Path) -> str:
     """Copy what changed of the project to a host; return the folder made for it there.
 
     Another process of that host, or of one that has the same home folder, waits meanwhile, and
-    nothing is touched where the project is there as it is here. Raises OSError, and what execnet
-    raises where the host goes away.
+    nothing is touched where the project is there as it is here. Raises FleetError, OSError, and
+    what execnet raises where the host goes away.
     """
     project = Project(root.resolve())
     stamp = project.stamp()
     where = place(gateway, root)
-    there = gateway.remote_exec(_take, folder=where).receive()
-    if there != stamp:
+    if not gateway.remote_exec(_take, folder=where, stamp=stamp).receive():
         project.add_target(gateway, f"{where}/{CHECKOUT}", delete=True)
         project.send()
     gateway.remote_exec(_leave, stamp=stamp).waitclose()
@@ -119,7 +131,7 @@ def _below_home(channel, name):  # type: ignore[no-untyped-def]  # its text runs
     channel.send(os.path.join(home, name))
 
 
-def _take(channel, folder):  # type: ignore[no-untyped-def]  # its text runs on the host
+def _take(channel, folder, stamp):  # type: ignore[no-untyped-def]  # its text runs on the host
     import fcntl
     import os
     import sys
@@ -129,7 +141,10 @@ def _take(channel, folder):  # type: ignore[no-untyped-def]  # its text runs on 
     fcntl.flock(lock, fcntl.LOCK_EX)
     lock.seek(0)
     vars(sys)["ipubench_lock"] = lock
-    channel.send(lock.read())
+    is_same = lock.read() == stamp
+    if not is_same:
+        lock.truncate(0)  # until all is there
+    channel.send(is_same)
 
 
 def _leave(channel, stamp):  # type: ignore[no-untyped-def]  # its text runs on the host

@@ -150,6 +150,9 @@ class Connection:
             raise FleetError(
                 f"{self.name}: the project cannot be brought there: {_last(error)}"
             ) from error
+        except FleetError as error:
+            self.close()
+            raise FleetError(f"{self.name}: {error}") from error
         except Exception as error:
             self.close()
             raise FleetError(f"{self.name}: {type(error).__name__}: {error}") from error

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Dict, Iterator
 
 import execnet
 import pytest
 
 from ipubench.plugins.fleet import connection
-from ipubench.plugins.fleet.checkout import CHECKOUT, bring
+from ipubench.plugins.fleet.checkout import CHECKOUT, Project, bring
+from ipubench.plugins.fleet.hosts import FleetError
 from tests.support.repository import IDENTITY
 
 
@@ -40,6 +42,44 @@ def test_the_files_of_submodules_go_along(tmp_path: Path, monkeypatch: pytest.Mo
             assert (there / "tracked.py").read_text() == "own"
             assert (there / "untracked.py").read_text() == "own"
             assert not (there / ".git").exists()
+    finally:
+        group.terminate(10.0)
+
+
+def test_a_host_has_the_project_as_it_is_here_whatever_it_had_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, file, elsewhere = tmp_path / "own", tmp_path / "own" / "a.sh", tmp_path / "a.sh"
+    own.mkdir()
+    file.write_text("a")
+    (own / "b.py").write_text("b")
+    group = execnet.Group()
+
+    def names() -> Dict[str, bool]:
+        """Bring the project; return its files there, and which of them are programs."""
+        place = bring(group.makegateway(f"popen//env:HOME={tmp_path}"), own)
+        files = (Path(place) / CHECKOUT).iterdir()
+        return {path.name: bool(path.stat().st_mode & stat.S_IXUSR) for path in files}
+
+    def cut_off(self: Project) -> None:
+        execnet.RSync.send(self)
+        raise EOFError
+
+    try:
+        assert names() == {"a.sh": False, "b.py": False}
+        file.chmod(0o755)
+        assert names() == {"a.sh": True, "b.py": False}
+        # The file goes away, the host is lost before it has all, and the file comes back.
+        file.rename(elsewhere)
+        with monkeypatch.context() as patch, pytest.raises(EOFError):
+            patch.setattr(Project, "send", cut_off)
+            names()
+        group.terminate(10.0)
+        elsewhere.rename(file)
+        assert names() == {"a.sh": True, "b.py": False}
+        (own / os.fsdecode(b"caf\xe9")).write_text("")
+        with pytest.raises(FleetError, match=r"own/caf\\udce9', or .*is not UTF-8; rename it"):
+            names()
     finally:
         group.terminate(10.0)
 
