@@ -57,13 +57,14 @@ function drawCharts() {
     const known = values.filter((value) => value > 0);
     const [low, high] = [Math.min(...known), Math.max(...known)];
     const decades = Math.log10(high / low);
-    const steps = decades > (narrow() ? 1.5 : 3) ? [1] : [1, 2, 5];
-    const ticks = [];
+    const powers = [];
     for (let power = Math.floor(Math.log10(low)) - 1; power <= Math.ceil(Math.log10(high)); power += 1) {
-      ticks.push(...steps.map((step) => step * 10 ** power));
+      powers.push(10 ** power);
     }
-    const inside = ticks.filter((tick) => tick >= low && tick <= high);
-    const shown = inside.length < 3 ? evenTicks(low, high) : ticks;
+    const enough = (ticks) => ticks.filter((tick) => tick >= low && tick <= high).length >= 3;
+    const few = decades > (narrow() ? 1.5 : 3) && enough(powers);
+    const ticks = few ? powers : powers.flatMap((power) => [power, 2 * power, 5 * power]);
+    const shown = enough(ticks) ? ticks : evenTicks(low, high);
     const text = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
     return { type: "log", tickvals: shown, ticktext: shown.map(text) };
   }
@@ -438,7 +439,7 @@ function drawCharts() {
       parts.push(`${leftOut} of ${rounds + leftOut} rounds of this run count for nothing: other programs took a part of them.`);
     }
     const thinned = detail.processes.concat(detail.before).find((process) => process.every > 1);
-    if (thinned) parts.push(`Every ${thinned.every}th round is shown; baseline.json has them all.`);
+    if (thinned) parts.push(`One of ${thinned.every} rounds is shown; baseline.json has them all.`);
     return parts.join(" ");
   }
 

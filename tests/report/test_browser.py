@@ -144,6 +144,7 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     browser.evaluate("document.querySelectorAll('#table td.name a')[1].click()")
     note = browser.evaluate("document.getElementById('rounds-note').textContent")
     assert note.startswith("400 of 1000 rounds of this run count for nothing: ")
+    assert note.endswith(" One of 2 rounds is shown; baseline.json has them all.")
     assert marks(browser, "#rounds .points path.point") == 200 + 300 + 300  # every second one
 
 
@@ -307,7 +308,7 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
             "valid": True,
             "searched": [
                 {"target_qps": 10.0, "p50_ms": 30.0, "p99_ms": 50.0, "held": True},
-                {"target_qps": 60.0, "p50_ms": 80.0, "p99_ms": 400.0, "held": False},
+                {"target_qps": 60.0, "p50_ms": 80.0, "p99_ms": 4000.0, "held": False},
                 {"target_qps": "damaged"},
             ],
         }
@@ -341,7 +342,7 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
     assert marks(browser, "#load .points path.point") == 3
     drawn: Any = browser.evaluate("document.querySelector('#load .plot').data[0]")
     assert drawn["x"] == [10, 30, 60]
-    assert drawn["y"] == [50, 90, 400]
+    assert drawn["y"] == [50, 90, 4000]
     assert drawn["marker"]["symbol"] == ["circle", "circle", "x"]
     labels = "Array.from(document.querySelectorAll('#latency .ytick text'), e => e.textContent)"
     found: Any = browser.evaluate(labels)
@@ -356,6 +357,10 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
         "1 case counts no FLOP or no weights.",
         "1 case ran a network that was compiled before.",
     ]
+    browser.open(path.as_uri(), 375, 812)
+    # Two powers of ten are too few.
+    shown: Any = browser.evaluate("document.querySelector('#load .plot').layout.yaxis.tickvals")
+    assert [tick for tick in shown if 50 <= tick <= 4000] == [50, 100, 200, 500, 1000, 2000]
 
 
 @pytest.mark.parametrize("how", ["reused", "none"])
