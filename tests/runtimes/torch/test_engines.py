@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from functools import partial
 from pathlib import Path
@@ -189,6 +190,25 @@ def test_a_kept_network_gives_the_same_logits(
     assert hits == [False, True]
     assert torch.equal(logits[0], logits[1])
     agree(logits[1].float(), expected(network, raw, torch), BOUNDS[dtype], torch)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_disk_without_room_for_a_network_is_one_message(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipubench.fixtures.runtimes import model_cache
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    # PyTorch's own way to write a file ends the process there.
+    monkeypatch.setattr(
+        model_cache, "replacing", lambda target: contextlib.nullcontext(Path("/dev/full"))
+    )
+    cache = model_cache.ModelCache(str(tmp_path), {}, ".pt")
+    with pytest.raises(CaseError, match="the compiled model cannot be kept in .*No space left"):
+        build_engine(
+            "onednn", tiny(torch), (1, 3, 32, 32), torch.uint8, torch.float32,
+            torch.device("cpu"), normalise=True, cache=always(cache),
+        )  # fmt: skip
 
 
 @pytest.mark.numeric
