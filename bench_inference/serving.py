@@ -46,6 +46,11 @@ class Serving(ServingOptions, Application):
     training: bool = option(False, "a served network is not trained", choices=(False,))
     data: str = option("real", "generated or real images", choices=("generated", "real"))
 
+    @property
+    def fewest_batches(self) -> int:
+        """What num_images and num_threads say."""
+        return 0
+
     def check(self) -> None:
         """Refuse what a server cannot do."""
         super().check()

@@ -54,6 +54,11 @@ class PopartKernel(GraphOptions, Kernel):
             raise ValueError("auto_sharding off: there are two places, use shards=2")
 
     @property
+    def fewest_batches(self) -> int:
+        """As many as fill the pipeline."""
+        return self._stages if self.pipeline else 1
+
+    @property
     def _stages(self) -> int:
         """Stages of a pipeline, which all have a batch at once.
 

@@ -107,9 +107,6 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--device-id: a CPU has no number; a run takes it as a whole, taskset chooses cores"
         )
-    if option.profile is not None and device in devices.IPU_KINDS:
-        # A report of thousands of batches fills a disk and shows no more than one batch does.
-        assignments.setdefault("batches_per_step", ["1"])
     config.stash[selection_key] = Selection(assignments, device)
 
 
@@ -122,6 +119,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     option = metafunc.config.option
     function = metafunc.definition.nodeid
     params: Dict[str, Any] = {}
+    profiled = option.profile is not None and selection.device in devices.IPU_KINDS
     for mark in marks:
         axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
         quick, tier = mark.kwargs.get("quick"), mark.kwargs.get("tier", USUAL)
@@ -130,7 +128,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             family = Family.of(entry, axes)
             named = {"data", family.swept, *axes}
             for case in expand(
-                family, selection.assignments, option.data, option.precision, _quick(entry, quick)
+                family,
+                selection.assignments,
+                option.data,
+                option.precision,
+                _quick(entry, quick),
+                profiled,
             ):
                 before, now = (f"{function}[{name}]" for name in (case.base_id, case.id))
                 selection.nodeids |= {before, now}
@@ -179,11 +182,13 @@ def expand(
     data: Optional[str] = None,
     precision: Optional[str] = None,
     quick_names: Optional[Sequence[str]] = None,
+    profiled: bool = False,
 ) -> Iterator[Case]:
     """Yield the cases of a family under the command line's options.
 
     ``data`` and ``precision`` narrow a family that has cases in several modes (the others are
     yielded as excluded) and override the one mode of any other family that accepts the value.
+    ``profiled``: an IPU reports every batch of a call, so it has as few as the case can run.
     """
     cls = type(family.points[0][0])
     keys = {key: resolve_key(cls, key) for key in assignments}
@@ -226,7 +231,7 @@ def expand(
         for texts in itertools.product(*(assignments[key] for key in settable)):
             given = {f"--set={key}={text}" for key, text in zip(settable, texts)}
             names = list(settable.values())
-            case = _overridden(family, start, frozenset(overrides), names, texts, common)
+            case = _overridden(family, start, frozenset(overrides), names, texts, common, profiled)
             yield dataclasses.replace(case, given=frozenset(narrowed | given))
 
 
@@ -245,6 +250,7 @@ def _overridden(
     names: Sequence[str],
     texts: Sequence[str],
     common: Dict[str, Any],
+    profiled: bool,
 ) -> Case:
     error = ""
     values: Dict[str, Any] = {}
@@ -255,6 +261,8 @@ def _overridden(
             shown = mask_value(name, text)
             error = error or f"--set={name}={shown}: {str(problem).replace(text, shown)}"
     before, config = config, dataclasses.replace(config, **values)
+    if profiled and "batches_per_step" not in names:
+        config = dataclasses.replace(config, batches_per_step=config.fewest_batches)
     try:
         config.check()
     except ValueError as problem:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, List, Optional
 
 import pytest
 
+from ipubench.bench_inference.bench_triton import TritonClassifier
+from ipubench.bench_inference.classifier import Classifier
+from ipubench.bench_inference.serving import Serving
+from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.measure.looking_inside import folder_of, pytest_collection_finish
+from ipubench.plugins.selection.expand import Selection, pytest_generate_tests, selection_key
 from tests.support.harness import Project
 
 
@@ -46,6 +51,45 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(tmp_path: Path) -> 
         assert looking_inside_arguments(config, item.nodeid) == [f"--profile={folder.parent}"]
     pytest_collection_finish(SimpleNamespace(config=config, items=items[:1]))  # type: ignore[arg-type]
     assert folder_of("--profile", root, items[0]) == tmp_path / "net"
+
+
+def batches(config: CaseConfig, device: str, profile: Optional[str], **given: List[str]) -> int:
+    """Return the batches of a configuration's only case, which its identifier names where given."""
+    made: List[Any] = []
+    option = SimpleNamespace(profile=profile, data=None, precision=None)
+    metafunc: Any = SimpleNamespace(
+        definition=SimpleNamespace(
+            nodeid="b.py::bench_b", iter_markers=lambda _: [pytest.mark.cases(config).mark]
+        ),
+        config=SimpleNamespace(option=option, stash={selection_key: Selection(given, device)}),
+        fixturenames=(),
+        parametrize=lambda _, values, indirect: made.extend(values),
+    )
+    pytest_generate_tests(metafunc)
+    ((case,),) = [parameter.values for parameter in made]
+    assert not case.error and ("-bps" in case.id) == bool(given)
+    return int(case.config.batches_per_step)
+
+
+@pytest.mark.parametrize(
+    ("config", "fewest"),
+    [
+        (PopartLstm(system="ipu"), 1),
+        (PopartLstm(system="ipu", mode="training", shards=2, pipeline=True), 3),
+        (Classifier(system="ipu", batches_per_step=256, num_io_tiles=64), 3),
+        (Classifier(system="ipu", batches_per_step=256, pipeline_splits=("layer1/0/conv1",)), 2),
+        (TritonClassifier(system="ipu", clients=2), 2),
+        (Serving(system="ipu", data="generated"), 0),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, CaseConfig) else str(value),
+)
+def test_an_ipu_profiles_as_few_batches_as_a_case_can_run(config: CaseConfig, fewest: int) -> None:
+    # Its identifier stays, by which other processes and folders know it.
+    assert batches(config, "ipu", "reports") == fewest
+    assert batches(config, "ipu", None) == config.batches_per_step
+    if fewest:
+        assert batches(config, "ipu", "reports", batches_per_step=["8"]) == 8
+        assert batches(config, "ipu", "reports", device_iterations=["8"]) == 8
 
 
 @pytest.mark.parametrize("option", ["--baseline=main", "--baseline-save=main"])
