@@ -32,6 +32,11 @@ FRAMEWORKS = {
     "popart": "popart",
     "triton": "triton",
 }
+# Devices of which a host has one.
+WITHOUT_NUMBER = {
+    "cpu": "a CPU has no number; a run takes it as a whole, taskset chooses cores",
+    "ipu-model": "the software model of an IPU has no number; --device=ipu chooses among IPUs",
+}
 
 
 @dataclasses.dataclass
@@ -103,10 +108,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if option.zero_values:
         assign(assignments, "use_zero_values", ["true"], "--zero-values")
     device = devices.choose(option.device)
-    if option.device_id is not None and device == "cpu":
-        raise pytest.UsageError(
-            "--device-id: a CPU has no number; a run takes it as a whole, taskset chooses cores"
-        )
+    if option.device_id is not None and device in WITHOUT_NUMBER:
+        raise pytest.UsageError(f"--device-id: {WITHOUT_NUMBER[device]}")
     config.stash[selection_key] = Selection(assignments, device)
 
 

@@ -256,9 +256,11 @@ def test_selecting_nothing_says_why(project: Project) -> None:
     assert not project.journals()
 
 
-def test_a_cpu_has_no_number(project: Project) -> None:
+def test_what_a_host_has_one_of_has_no_number(project: Project) -> None:
     outcome = project.run("--device=cpu", "--device-id=1").assert_code(4)
     outcome.line("--device-id: a CPU has no number")
+    outcome = project.run("--device=ipu-model", "--device-id=0").assert_code(4)
+    outcome.line("--device-id: the software model of an IPU has no number")
 
 
 def test_zero_values_are_for_cases_that_have_them(project: Project) -> None:
