@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from pathlib import Path
 from typing import Any, Callable, Dict, List
@@ -15,7 +14,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.machine.files import user_path
-from ipubench.fixtures.poplar.options import ENGINE_OPTIONS, engine_options
+from ipubench.fixtures.poplar.options import reporting
 from ipubench.plugins.benchmarks_yml import command
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, entry_of
 from ipubench.plugins.benchmarks_yml.metrics import MetricError
@@ -99,7 +98,8 @@ class CommandMeter:
         environ = command.environment(config, self.device, base, tuned)
         if option.profile is not None:
             folder = looking_inside.folder_of("--profile", option.profile, self.case_run.item)
-            environ[ENGINE_OPTIONS] = json.dumps(engine_options(environ, folder))
+            changed = {**environ, **reporting(environ, folder)}
+            environ = {name: value for name, value in changed.items() if value is not None}
         return environ
 
     def _logs(self) -> Path:

@@ -32,6 +32,10 @@ FRAMEWORKS = {
     "popart": "popart",
     "triton": "triton",
 }
+PROFILED_ANEW = (
+    "model_cache_path: with --profile an IPU gets a program that also reports; later runs would "
+    "find it in that folder and time it, so leave the option out"
+)
 # Devices of which a host has one.
 WITHOUT_NUMBER = {
     "cpu": "a CPU has no number; a run takes it as a whole, taskset chooses cores",
@@ -266,6 +270,8 @@ def _overridden(
     before, config = config, dataclasses.replace(config, **values)
     if profiled and "batches_per_step" not in names:
         config = dataclasses.replace(config, batches_per_step=config.fewest_batches)
+    if profiled and hasattr(config, "model_cache_path") and config.model_cache_path:
+        error = error or f"{config.name}: {PROFILED_ANEW}"
     try:
         config.check()
     except ValueError as problem:

@@ -53,8 +53,8 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(tmp_path: Path) -> 
     assert folder_of("--profile", root, items[0]) == tmp_path / "net"
 
 
-def batches(config: CaseConfig, device: str, profile: Optional[str], **given: List[str]) -> int:
-    """Return the batches of a configuration's only case, which its identifier names where given."""
+def only_case(config: CaseConfig, device: str, profile: Optional[str], **given: List[str]) -> Case:
+    """Return the case of a configuration that is collected for a device."""
     made: List[Any] = []
     option = SimpleNamespace(profile=profile, data=None, precision=None)
     metafunc: Any = SimpleNamespace(
@@ -67,8 +67,15 @@ def batches(config: CaseConfig, device: str, profile: Optional[str], **given: Li
     )
     pytest_generate_tests(metafunc)
     ((case,),) = [parameter.values for parameter in made]
+    assert isinstance(case, Case)
+    return case
+
+
+def batches(config: CaseConfig, profile: Optional[str], **given: List[str]) -> int:
+    """Return the batches of a case on an IPU, which its identifier names where they are given."""
+    case = only_case(config, "ipu", profile, **given)
     assert not case.error and ("-bps" in case.id) == bool(given)
-    return int(case.config.batches_per_step)
+    return case.config.batches_per_step
 
 
 @pytest.mark.parametrize(
@@ -85,11 +92,18 @@ def batches(config: CaseConfig, device: str, profile: Optional[str], **given: Li
 )
 def test_an_ipu_profiles_as_few_batches_as_a_case_can_run(config: CaseConfig, fewest: int) -> None:
     # Its identifier stays, by which other processes and folders know it.
-    assert batches(config, "ipu", "reports") == fewest
-    assert batches(config, "ipu", None) == config.batches_per_step
+    assert batches(config, "reports") == fewest
+    assert batches(config, None) == config.batches_per_step
     if fewest:
-        assert batches(config, "ipu", "reports", batches_per_step=["8"]) == 8
-        assert batches(config, "ipu", "reports", device_iterations=["8"]) == 8
+        assert batches(config, "reports", batches_per_step=["8"]) == 8
+        assert batches(config, "reports", device_iterations=["8"]) == 8
+
+
+def test_a_program_that_reports_is_not_kept_for_runs_that_time() -> None:
+    config = Classifier(system="ipu", model_cache_path="kept")
+    assert "find it in that folder and time it" in only_case(config, "ipu", "reports").error
+    assert not only_case(config, "ipu", None).error
+    assert not only_case(config, "cpu", "reports").error
 
 
 @pytest.mark.parametrize("option", ["--baseline=main", "--baseline-save=main"])

@@ -70,6 +70,15 @@ def test_reports_keep_what_the_user_exported(monkeypatch: pytest.MonkeyPatch) ->
     assert os.environ[ENGINE_OPTIONS] == exported
 
 
+def test_what_reports_is_not_kept_for_runs_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPART_CACHE_DIR", "/kept")
+    monkeypatch.delenv("POPTORCH_CACHE_DIR", raising=False)
+    before = {**os.environ}
+    with reports_in(Path("/reports")):
+        assert "POPART_CACHE_DIR" not in os.environ
+    assert os.environ == before
+
+
 def test_reports_are_asked_for_in_full_and_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ENGINE_OPTIONS, raising=False)
     with pytest.raises(KeyError), reports_in(Path("/reports")):
