@@ -1,4 +1,4 @@
-"""The conditions a case is measured under: threads and allocator."""
+"""The conditions a case is measured under: threads, allocator, options of Poplar's engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import ctypes
 import os
 from typing import Any, Dict
 
+from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.loopback import ALLOCATOR
+from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
 
 # Numbers of glibc's mallopt parameters, from malloc.h.
 MALLOPT = {"mmap_threshold": -3, "trim_threshold": -1}
@@ -31,13 +33,13 @@ def apply_conditions(kind: str, affinity: str, allocator: str) -> Dict[str, Any]
 
     ``affinity`` and ``allocator`` are the options; the device is attached.
     """
+    found: Dict[str, Any] = {"allocator": "system"}
+    if kind in IPU_KINDS:
+        # Poplar reads them beside those that a case gives it: they make another program.
+        found["poplar_engine_options"] = os.environ.get(ENGINE_OPTIONS)
     if kind not in ("cpu", "ipu-model"):
-        return {"allocator": "system"}
-    found = {
-        "allocator": "system",
-        "affinity": affinity,
-        "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
-    }
+        return found
+    found.update(affinity=affinity, omp_num_threads=os.environ.get("OMP_NUM_THREADS"))
     if allocator == "tuned":
         accepted = tune_allocator()
         found["allocator"] = "tuned" if all(accepted.values()) else f"tuned in part: {accepted}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipubench.plugins.record import host_process
-from ipubench.plugins.run.conditions import tune_allocator
+from ipubench.plugins.run.conditions import apply_conditions, tune_allocator
 from tests.support.harness import ROOT
 
 # Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
@@ -44,6 +44,18 @@ def test_the_tuned_allocator_keeps_large_buffers() -> None:
     assert all(tune_allocator().values())
     # 128 MiB a round are 32,768 pages of 4 KiB.
     assert page_faults("tuned") < page_faults("system") / 10
+
+
+def test_what_poplar_reads_of_the_environment_is_a_condition_of_ipus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = '{"debug.instrument": "true"}'
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", options)
+    found = apply_conditions("ipu", "cores", "tuned")
+    assert found == {"allocator": "system", "poplar_engine_options": options}
+    model = apply_conditions("ipu-model", "none", "system")
+    assert model["poplar_engine_options"] == options and model["affinity"] == "none"
+    assert apply_conditions("cuda", "cores", "tuned") == {"allocator": "system"}
 
 
 def test_peak_memory_sees_a_buffer_that_is_gone() -> None:
