@@ -6,10 +6,12 @@ plugins/compare, which finds what was measured in the test's stash.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
@@ -72,6 +74,22 @@ class CaseRun:
         self.item.stash[measured_key] = Measured(plain, release)
 
 
+@contextlib.contextmanager
+def untraced() -> Iterator[bool]:
+    """Take out what traces this thread, as coverage does: it would be measured too.
+
+    Gives whether there was something.
+    """
+    tracer, profiler = sys.gettrace(), sys.getprofile()
+    sys.settrace(None)
+    sys.setprofile(None)
+    try:
+        yield tracer is not None or profiler is not None
+    finally:
+        sys.settrace(tracer)
+        sys.setprofile(profiler)
+
+
 class StepMeter(ABC):
     """Works on the step that a bench function hands it, and closes it."""
 
@@ -106,14 +124,18 @@ class StepMeter(ABC):
                 "write a test for each step, or parametrize this one"
             )
         self._called = True
-        self._step = step if isinstance(step, Step) else CallStep(step)
+        work = step if isinstance(step, Step) else CallStep(step)
+        self._step = work
         facts = BatchFacts(
             _amount("items", items),
             unit,
             None if flops is None else _amount("flops", flops, or_zero=True),
             latency_from_throughput,
         )
-        self.work_on(self._step, facts)
+        with untraced() as traced:
+            self.work_on(work, facts)
+        if traced and isinstance(work, CallStep):
+            work.call_once()
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:
