@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from fractions import Fraction
 from typing import List
@@ -59,6 +60,17 @@ def test_a_line_has_the_means_of_the_calls_since_the_last(
     assert run.saved == [5, 10, 15, 20]
     assert run.events.seconds == 8.0
     assert run.events.counters() == {"log_lines": 2, "checkpoints": 4}
+
+
+def test_a_line_hides_no_loss_but_where_nothing_came_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Of training that diverged it says so; of synthetic data on IPUs there is neither figure."""
+    run = Run(Program(1, 2, updates_per_log=1, updates_per_checkpoint=0, updates_per_call=1))
+    with caplog.at_level(logging.INFO, "ipubench.training"):
+        run.call(loss=math.nan, accuracy=0.1)
+        run.call(loss=math.nan, accuracy=math.nan)
+    diverged, nothing = caplog.messages
+    assert diverged.endswith("lr: 0.1, loss: nan, training_accuracy: 10.000 %]")
+    assert nothing.endswith("lr: 0.1]")
 
 
 @pytest.mark.parametrize("checkpoints", [0, 1])
