@@ -96,12 +96,7 @@ def _notes(run: Run) -> List[str]:
             cold.append(record)
     records = [record_of(benchmark) for benchmark in run.results.benchmarks.values()]
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
-    lines += [
-        f"{record['name']}: the loss was not finite at the end: training diverged; "
-        "--set=abs_learning_rate=RATE lowers the rate"
-        for record in records
-        if "loss" in record.get("counters", {}) and record["counters"]["loss"] is None
-    ]
+    lines += _diverged(records)
     if imprecise:
         lines.append(_imprecise(imprecise))
     if disturbed:
@@ -132,6 +127,20 @@ def _fewer_instances(records: List[Dict[str, Any]]) -> List[str]:
         "ran, one per core that this run may use"
         for (asked, ran), names in found.items()
     ]
+
+
+def _diverged(records: List[Dict[str, Any]]) -> List[str]:
+    """Say whose training diverged, and which option of its program has the rate."""
+    lines = []
+    for record in records:
+        if record.get("counters", {}).get("loss", 0.0) is None:
+            application = "lr_schedule_params" in record["config"]
+            rate = "lr_schedule_params=JSON" if application else "abs_learning_rate=RATE"
+            lines.append(
+                f"{record['name']}: the loss was not finite at the end: training diverged; "
+                f"--set={rate} lowers the rate"
+            )
+    return lines
 
 
 def _input_limits(records: List[Dict[str, Any]]) -> List[str]:

@@ -262,3 +262,22 @@ def test_a_warm_up_that_the_budget_ended_is_named_where_it_was_too_short(
     run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks={"alpha": one}))
     lines = [row.cells[0] for row in summary(run, 80)]
     assert any("alpha: warm-up ended by the budget, and" in line for line in lines) is said
+
+
+def test_training_that_diverged_names_the_option_that_has_its_rate() -> None:
+    """Each program has its own; a case whose loss is a number is not named."""
+    cases = {name: benchmark(name) for name in ("classifier", "application", "fine")}
+    for name, option, loss in (
+        ("classifier", "abs_learning_rate", None),
+        ("application", "lr_schedule_params", None),
+        ("fine", "abs_learning_rate", 2.5),
+    ):
+        record = record_of(cases[name])
+        record["config"][option] = "as given"
+        record["counters"] = {"loss": loss}
+    run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks=cases))
+    found = [row.cells[0] for row in summary(run, 80) if "training diverged" in row.cells[0]]
+    assert [(line.split(":")[0], line.split("; ")[1]) for line in found] == [
+        ("classifier", "--set=abs_learning_rate=RATE lowers the rate"),
+        ("application", "--set=lr_schedule_params=JSON lowers the rate"),
+    ]

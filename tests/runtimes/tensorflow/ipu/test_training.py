@@ -5,6 +5,7 @@ The SDK is the stand-in of ``tests/doubles``, over the TensorFlow that is instal
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -264,6 +265,9 @@ def test_the_rate_is_that_of_the_calls_first_update() -> None:
     # A record describes the step before its first update; both of the last call had one rate.
     last = config.recipe.rate(2)
     assert made.counters() == {"weight_updates": 4, "learning_rate": last, "loss": made.loss}
+    for lost in (math.nan, math.inf):  # training diverged, which the end of the run says
+        made.loss = lost
+        assert made.counters()["loss"] is None
 
 
 # --- what the published configurations become ------------------------------------------------
