@@ -6,6 +6,7 @@ import functools
 import itertools
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -223,6 +224,24 @@ def test_a_worker_that_is_killed_with_a_lock_is_no_hang(
         next(batches)
     assert multiprocessing.active_children() == []
     assert next(batches, None) is None
+
+
+def _without_shared_memory(path: str, size: int) -> NDArray[np.uint8]:
+    """In the place of load_image: have this worker find no room for what it hands over."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    return load_image(path, size)
+
+
+@pytest.mark.framework
+@pytest.mark.usefixtures("vigilant")
+def test_shared_memory_that_is_full_is_no_hang(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loader, "load_image", _without_shared_memory)
+    batches = image_batches(feed_of(tmp_path, images=5, batch_size=16, workers=1))
+    with pytest.raises(DataError, match=r"ended or failed.*or /dev/shm was short.*rebatch_size=N"):
+        next(batches)
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.framework
