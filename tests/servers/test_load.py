@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import math
+import os
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +25,7 @@ from ipubench.bench_inference import bench_tensorflow_serving as serving
 from ipubench.bench_inference import bench_triton as triton
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.servers import arrivals
+from ipubench.fixtures.servers import arrivals, clients
 from ipubench.fixtures.servers.client import Client
 from ipubench.fixtures.servers.clients import Clients
 from ipubench.fixtures.servers.load import (
@@ -103,11 +108,30 @@ def test_a_long_load_and_its_requests_may_take_longer(
         return [client.load(orders[0]["load"])]
 
     monkeypatch.setattr(Clients, "_order", order)
-    clients = Clients(0, tmp_path / "log", lambda _: None, False, "", "")
+    own = Clients(0, tmp_path / "log", lambda _: None, False, "", "")
     load = Load.of(scenario, 600.0, qps, 0.0, 0.01, "")
-    assert clients.load(load) == answers()
+    assert own.load(load) == answers()
     assert sent == [pytest.approx(360 + 2 * expected)]
     assert client.wanted == {"limit": sent[0], "model": "net"}
+
+
+def test_clients_that_cannot_all_be_started_are_one_message_and_none_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeper = [sys.executable, "-c", "import signal; signal.pause()"]
+    started: List[subprocess.Popen[bytes]] = []
+
+    def start(*_: Any) -> Any:
+        if len(started) == 2:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        started.append(subprocess.Popen(sleeper))
+        return started[-1]
+
+    monkeypatch.setattr(clients, "_start", start)
+    message = r"client 3 of 4 cannot be started: Too many open files; .*ulimit.*, or use fewer"
+    with pytest.raises(CaseError, match=message):
+        Clients(4, tmp_path / "log", lambda _: None, False, "", "use fewer")
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 2
 
 
 def answers(latency: float = 0.01, count: int = 662, **more: Any) -> Answers:
