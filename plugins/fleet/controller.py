@@ -142,9 +142,9 @@ class Fleet:
 
     def _take(self, name: str, what: str, values: Dict[str, Any]) -> None:
         """Do what follows from an event."""
-        if what in ("line", "report"):
-            self._handed.pop(name, None)  # it says something of its case
-        if what == "line":
+        if what == "begun":
+            self._handed.pop(name, None)
+        elif what == "line":
             self.intake.line(name, values["line"])
         elif what == "report":
             report = self.intake.report(name, values["data"])

@@ -177,6 +177,7 @@ class Member:
 
     def _run(self, item: pytest.Item) -> None:
         """Run a case; the device stays leased and attached unless others of the machine want it."""
+        self.send("begun")
         run = item.config.stash.get(run_key, None)
         if run is not None and case_of(item) is not None:
             run.add({"type": "begin", "case": item.nodeid})
