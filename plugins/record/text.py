@@ -96,10 +96,16 @@ def table(rows: Sequence[Sequence[str]], width: int) -> List[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     others = sum(widths[1:]) + len(GAP) * (len(widths) - 1)
     widths[0] = max(NARROWEST, min(widths[0], width - others))
-    names = {row[0] for row in rows}
-    while len({cut_middle(name, widths[0]) for name in names}) < len(names):
-        widths[0] += 1
+    widths[0] = apart_from([row[0] for row in rows], widths[0])
     return [aligned(row, widths, GAP) for row in rows]
+
+
+def apart_from(names: Sequence[str], width: int) -> int:
+    """Return the least width from ``width`` up in which different names stay so, though cut."""
+    different = set(names)
+    while len({cut_middle(name, width) for name in different}) < len(different):
+        width += 1
+    return width
 
 
 def aligned(cells: Sequence[str], widths: Sequence[int], gap: str) -> str:

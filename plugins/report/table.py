@@ -13,6 +13,7 @@ from ipubench.plugins.record.record import (
 )
 from ipubench.plugins.record.text import (
     aligned,
+    apart_from,
     cut_middle,
     name_of_test,
     percent,
@@ -114,7 +115,8 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
     """Align the rows under the headings within ``width`` columns; each becomes one line.
 
     Columns that are empty throughout, and those that do not fit, are left out; a name that does
-    not fit is cut in its middle, where names differ least. Figures are never cut.
+    not fit is cut in its middle, where names differ least, and no further than names stay
+    different. Figures are never cut.
     """
     if all(len(row.cells) == 1 for row in rows):
         return []
@@ -131,11 +133,12 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
         if gap or ("verdict" in left_out and _can_be_cut(full, rooms[GAPS[-1]])):
             break
     gap = gap or GAPS[-1]
-    widths[0] = min(widths[0], max(SHORTEST_NAME, rooms[gap]))
+    room = min(widths[0], max(SHORTEST_NAME, rooms[gap]))
+    widths[0] = apart_from([cells[0] for cells in full], room)
     lines = []
     for row in (Row(HEADINGS), *shown_rows):
         if len(row.cells) == 1:
-            lines.append(Row((row.cells[0][: width - 1],)))
+            lines.append(Row((cut_middle(row.cells[0], width - 1),)))
             continue
         cells = [row.cells[index] for index in shown]
         line = aligned(cells, [widths[index] for index in shown], " " * gap)
@@ -161,5 +164,5 @@ def _without_verdict(row: Row) -> Row:
 
 def _can_be_cut(full: Sequence[Tuple[str, ...]], room: int) -> bool:
     """Tell whether enough is left of the names in this room, and they stay different."""
-    names = {cells[0] for cells in full[1:]}
-    return room >= NARROWEST_NAME and len({cut_middle(name, room) for name in names}) == len(names)
+    names = [cells[0] for cells in full[1:]]
+    return room >= NARROWEST_NAME and apart_from(names, room) == room

@@ -81,6 +81,17 @@ def test_names_that_are_cut_still_differ() -> None:
     lines = lines_of([Row((name, *figures)) for name in names], 80)
     assert "engine" in lines[0]
     assert lines[1].split()[0] != lines[2].split()[0]
+    # The table is wider than a terminal in which all columns but the figure are left out.
+    long = [f"  {'a' * 30}-bs{size}-{'b' * 30}" for size in (1, 16)]
+    heading, *rows = lines_of([Row((name, *figures)) for name in long], 60)
+    assert heading.split() == ["case", "throughput"]
+    assert rows[0].split()[0] != rows[1].split()[0]
+
+
+def test_a_heading_that_is_cut_has_its_unit() -> None:
+    where = Row((f"{'folder/' * 12}test_sort.py::test_sort (items/s)",))
+    line = lines_of([where, ROW], 80)[1]
+    assert len(line) == 79 and line.endswith("/test_sort.py::test_sort (items/s)")
 
 
 @given(st.integers(20, 200), st.text("abcdefgh-", min_size=1, max_size=120))
