@@ -194,12 +194,15 @@ def _last(ended: Mapping[str, int], machine: str, number: int) -> int:
 
 
 def worst_run(runs: Sequence[RunFacts]) -> Dict[str, RunFacts]:
-    """Return case -> the run in which it ended worst: what one shard found wrong stays wrong."""
+    """Return case -> the run in which it ended worst: what one shard found wrong stays wrong.
+
+    Of several runs, oldest first, in which it ended alike the last, whose figures are shown.
+    """
     found: Dict[str, RunFacts] = {}
     for run in runs:
         for nodeid in run.cases():
             known = found.get(nodeid)
-            if known is None or _rank(run, nodeid) < _rank(known, nodeid):
+            if known is None or _rank(run, nodeid) <= _rank(known, nodeid):
                 found[nodeid] = run
     return found
 
