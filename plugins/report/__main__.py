@@ -23,7 +23,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
 from ipubench.plugins.baseline.run_facts import lost
 from ipubench.plugins.baseline.runs import StoredRun, joined, read_run
-from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
+from ipubench.plugins.record.text import EXIT_USAGE, Parser, given, percent, percentage_argument
 from ipubench.plugins.report.files import ReportError, check, write
 
 DEFAULT_GATE = 0.02
@@ -56,19 +56,19 @@ def main(words: Optional[List[str]] = None) -> int:
         metavar="PERCENT",
         help="slow-down that counts, with --baseline (2%%)",
     )
-    given = parser.parse_args(words)
-    if given.gate is not None and given.baseline is None:
+    args = parser.parse_args(words)
+    if args.gate is not None and args.baseline is None:
         parser.error("--gate needs something to compare with: add --baseline=NAME")
-    gate = DEFAULT_GATE if given.gate is None else given.gate
+    gate = DEFAULT_GATE if args.gate is None else args.gate
     try:
-        check(given.out)
-        report = stored_report(given.runs, given.baseline, gate)
-        names = write(report, given.out)
+        check(args.out)
+        report = stored_report(args.runs, args.baseline, gate)
+        names = write(report, args.out)
     except (ReportError, BaselineError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     rows = report.rows()
-    print(f"{given.out}: {', '.join(names)}")
+    print(f"{args.out}: {', '.join(names)}")
     print(conclusion(report, rows))
     for problem in report.problems:
         print(problem, file=sys.stderr)
@@ -140,7 +140,7 @@ def _baseline(text: str) -> Path:
 
 def _path(text: str) -> Path:
     try:
-        return user_path(text)
+        return user_path(given(text))
     except OSError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

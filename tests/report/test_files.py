@@ -211,7 +211,12 @@ def test_a_report_of_stored_results(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "file").write_text("")
     assert main([str(now), f"--out={tmp_path / 'file'}"]) == 4
     assert "a report cannot be written there" in capsys.readouterr().err
-    for gate, why in (("x", "'x'"), ("1%", "--gate needs something to compare with")):
+    for word, why in (
+        ("--gate=x", "'x'"),
+        ("--gate=1%", "--gate needs something to compare with"),
+        ("--out=", "--out: it names nothing"),
+        ("--baseline=", "--baseline: it names nothing"),
+    ):
         with pytest.raises(SystemExit, match="^4$"):
-            main([str(now), f"--out={out}", f"--gate={gate}"])
+            main([str(now), f"--out={out}", word])
         assert why in capsys.readouterr().err
