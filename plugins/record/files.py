@@ -42,11 +42,13 @@ class JsonLinesFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # A test may change the working directory while its case is recorded.
+        self._absolute = path.absolute()
         self._claim: Optional[BinaryIO] = None
 
     def claim(self) -> bool:
         """Make the file this run's for as long as its process lives; False: another run has it."""
-        file = self.path.open("ab")
+        file = self._absolute.open("ab")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -60,7 +62,7 @@ class JsonLinesFile:
     def create(self) -> bool:
         """Make the file and claim it; False: there is one of this name, which stays as it is."""
         try:
-            file = self.path.open("xb")
+            file = self._absolute.open("xb")
         except FileExistsError:
             return False
         with contextlib.suppress(OSError):  # a file system without locks
@@ -71,7 +73,7 @@ class JsonLinesFile:
     def append(self, line: Dict[str, Any]) -> None:
         """Add one line, or nothing of it. Raises OSError."""
         text = (json.dumps(line, allow_nan=False) + "\n").encode()
-        with self.path.open("rb+", buffering=0) as file:
+        with self._absolute.open("rb+", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
             try:
                 # A full disk takes a part of it and says so, and fails at the next part.
@@ -84,7 +86,7 @@ class JsonLinesFile:
 
     def drop_half_line(self) -> None:
         """Cut a last line without its end, so that the next line starts on one of its own."""
-        with self.path.open("rb+") as file:
+        with self._absolute.open("rb+") as file:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
 

@@ -158,6 +158,8 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
             f"--results-dir={folder}: results cannot be written there: {why}; name another "
             "folder with --results-dir=PATH"
         ) from error
+    # A test may change the working directory, and its case have logs.
+    config.option.results_dir = str(folder.absolute())
     config.stash[run_key] = run
     done = set(run.results.resumed)
     return [item for item in items if item.nodeid in done]

@@ -43,6 +43,14 @@ def append(self, line):
 JsonLinesFile.append = append
 """,
 }
+# A case that a killed run was at is measured apart, below the results folder.
+ELSEWHERE = """
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert not list(tmp_path.iterdir())
+"""
 
 
 def lines_of(path: Path) -> List[str]:
@@ -78,6 +86,18 @@ def test_a_file_that_is_there_is_no_new_journal(tmp_path: Path) -> None:
     assert lines_of(first.path) == ["run"]
     names = numbered(first.path)
     assert [next(names).name for _ in range(3)] == ["run.jsonl", "run-2.jsonl", "run-3.jsonl"]
+
+
+def test_a_case_that_changes_the_working_directory_is_recorded_where_the_run_began(
+    project: Project,
+) -> None:
+    project.add_to_conftest(ELSEWHERE)
+    trouble = "--set=trouble=none,kill"
+    project.run("-k", "beta-synthetic", trouble).assert_code(-9)
+    outcome = project.run("-k", "beta-synthetic", trouble, "--resume").assert_code(1)
+    outcome.line("results: results/run-")
+    outcome.line("1 failed, 20 deselected in")
+    assert len(project.journals()) == 1 and len(project.records()) == 1
 
 
 @pytest.mark.parametrize("killed", ["before", "full"])
