@@ -41,6 +41,14 @@ def test_names_of_other_things(name: str) -> None:
         ('{"token": "abc", "a": 1}', '{"token": "***", "a": 1}'),
         ("-H 'Authorization: Bearer abc'", "-H 'Authorization: ***'"),
         ("api_key: abc", "api_key: ***"),
+        ("Authorization: Basic YWJj", "Authorization: ***"),
+        ("BEARER abc", "BEARER ***"),
+        ("PGPASSWORD=abc", "PGPASSWORD=***"),
+        ("db_passwd=abc", "db_passwd=***"),
+        ("passphrase=abc", "passphrase=***"),
+        ("MY_PWD=abc", "MY_PWD=***"),
+        ("Credentials=abc", "Credentials=***"),
+        ("client_secret=abc", "client_secret=***"),
     ],
 )
 def test_secrets_in_texts(text: str, stored: str) -> None:
