@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any, List, Sequence
@@ -253,6 +254,30 @@ def test_torch_compile_takes_every_kind_of_layer_and_keeps_kernels_that_were_gon
     assert cache.load(_read) != "some-folder"
     # Where nothing is to be kept, it is compiled and no more.
     assert kept_by_inductor(lambda: network, None) is network
+
+
+def test_what_torch_compile_cannot_compile_is_one_message(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from ipubench.fixtures.runtimes.model_cache import ModelCache
+    from ipubench.fixtures.runtimes.torch.engines import build_engine
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        kept = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+        (kept / "half").touch()
+        raise RuntimeError("no C++ compiler")
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    with pytest.raises(
+        CaseError,
+        match=r"engine=eager runs without: [^:]*raised:\nRuntimeError: no C\+\+ compiler$",
+    ):
+        build_engine(
+            "compile", tiny(torch), (1, 3, 32, 32), torch.uint8, torch.float32,
+            torch.device("cpu"), normalise=True, cache=always(ModelCache(str(tmp_path), {}, ".pt")),
+        )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+    assert caplog.records == []
 
 
 def _write(path: Path, text: str) -> None:
