@@ -14,6 +14,7 @@ from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed, find_images
+from ipubench.fixtures.devices.base import DeviceInfo
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes import shared
 from tests.runtimes.torch.test_engines import small_resnet
@@ -167,6 +168,20 @@ def test_cases_that_differ_in_data_share_one_compiled_network(host: Any) -> None
     step = host.inference(make, other, feed(other))
     step.build()
     assert step.compile() is True
+
+
+def test_a_kept_network_is_that_of_the_numbers_it_is_built_of(
+    host: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipubench.models import published
+
+    config = dataclasses.replace(SMALL, model_cache_path=str(tmp_path / "kept"))
+    monkeypatch.setattr(host.device, "info", DeviceInfo("cpu", "a CPU", "cpu", {}), raising=False)
+    network = host.inference(config.network(), config, feed(config)).network
+    before = network._cache("onednn").name
+    monkeypatch.setattr(published, "__file__", str(tmp_path / "published.py"))
+    (tmp_path / "published.py").write_text("STEM_CHANNELS = 40")
+    assert network._cache("onednn").name != before
 
 
 def ready(host: Any, config: Classifier, images: ImageFeed) -> Any:
