@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Counter, Dict, Iterator, List, Optional, Tuple
 
@@ -92,12 +93,13 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Optional[bool]:
-    """Measure a case apart instead of calling its bench function here."""
-    if not why_apart(pyfuncitem):
-        return None
-    _measure(pyfuncitem)
-    return True
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Measure a case apart instead of running its test here.
+
+    pytest_pyfunc_call would be too late: a method of a unittest.TestCase is called without it.
+    """
+    if isinstance(item, pytest.Function) and why_apart(item):
+        item.runtest = partial(_measure, item)  # type: ignore[method-assign]
 
 
 def _measure(item: pytest.Function) -> None:

@@ -18,13 +18,30 @@ from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.journal import journals
 from ipubench.plugins.run.results import SessionResults
-from tests.support.harness import ROOT, Project
+from tests.support.harness import ROOT, Project, run_pytest
 
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
 
 CASE = "bench_fake.py::bench_fake[one]"
 BETA = "bench_fake.py::bench_fake[beta-synthetic"
+
+KILLER = """
+import os
+import signal
+import unittest
+
+import pytest
+
+
+class BenchKiller(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def given(self, meter):
+        self.meter = meter
+
+    def test_kill(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def rewrite(journal: Path, change: Callable[[Dict[str, Any]], None]) -> None:
@@ -515,3 +532,12 @@ def test_pytest_benchmarks_file_has_the_cases_that_were_done_before(
     written.unlink()
     project.run(*words).assert_code(0).line("2 cases are done")
     assert len(set(names())) == 2
+
+
+def test_a_method_of_unittest_that_killed_a_run_kills_no_second_one(project: Project) -> None:
+    (project.folder / "bench_killer.py").write_text(KILLER)
+    words = (project.folder, project.environment, "bench_killer.py", "--device=fake")
+    run_pytest(*words).assert_code(-9)
+    outcome = run_pytest(*words, "--resume").assert_code(1)
+    outcome.line("1 case is measured in a process of its own, because the resumed run was killed")
+    outcome.line("the case's own process ended with exit code -9")
