@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.runtimes.call import CallStep
 from tests.support.harness import Project, run_pytest
 
 FILE = """
@@ -43,3 +49,21 @@ def test_amounts_that_are_none_and_a_second_call(project: Project) -> None:
     outcome.line("bench_wrong.py::bench_twice: meter is called a second time")
     outcome.line("6 failed, 1 passed")
     assert project.records()["bench_numpy"]["items_per_round"] == 20
+
+
+async def fetch() -> None:
+    await asyncio.sleep(0)
+
+
+def test_a_callable_whose_coroutine_nobody_awaits_is_refused() -> None:
+    step = CallStep(lambda: fetch())
+    step.build()
+    step()
+    with pytest.raises(CaseError, match="give a coroutine function itself"):
+        step.finish()
+    step.result.close()
+    awaited = CallStep(fetch)
+    awaited.build()
+    awaited()
+    assert awaited.finish() == {}
+    awaited.close()
