@@ -26,7 +26,7 @@ from ipubench.plugins.benchmarks_yml.metrics import (
     THROUGHPUT,
     VALUE,
 )
-from ipubench.plugins.command_line.set_option import convert
+from ipubench.plugins.command_line.set_option import can_be_set, convert
 from ipubench.plugins.record.text import safe_name
 from ipubench.plugins.selection.expand import case_of
 
@@ -182,6 +182,7 @@ def identifier_of(config: SpecConfig) -> str:
 def unknown_option(key: str, configs: List[SpecConfig]) -> str:
     """Return the message for a --set key that none of the commands has."""
     names = sorted({name for config in configs for name, _ in config.parameters})
+    names = list(filter(can_be_set, names))
     return (
         f"--set: {key!r} is no parameter of the selected commands; they have "
         f"{', '.join([*names, *SETTABLE])}"

@@ -63,6 +63,11 @@ def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
     return assignments
 
 
+def can_be_set(name: str) -> bool:
+    """Tell whether --set takes an option, or a command's parameter, of this name."""
+    return name.replace("-", "_") not in (*RESERVED, "name", "synthetic_data")
+
+
 def _reserved(key: str, text: str) -> str:
     """Return what to write in place of an option that has a flag of its own."""
     choices = {"mode": MODES, "data": DATA_MODES, "precision": PRECISIONS}.get(key, ())
@@ -128,7 +133,7 @@ def unknown_key_message(key: str, classes: Iterable[Type[CaseConfig]]) -> str:
     if advice is not None:
         return f"--set: {key!r} is no option of a case; {advice}"
     known = sorted({item.name for cls in classes for item in dataclasses.fields(cls)})
-    settable = [name for name in known if name not in RESERVED and name != "name"]
+    settable = list(filter(can_be_set, known))
     aliases = [alias for alias, target in ALIASES.items() if target in settable]
     return (
         f"--set: no selected case has an option {key!r}{nearest(key, settable + aliases) or '.'} "

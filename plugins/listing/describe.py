@@ -11,7 +11,7 @@ from ipubench.fixtures.case.masking import mask_value, masked
 from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
 from ipubench.plugins.benchmarks_yml.cases import SETTABLE, SpecConfig
-from ipubench.plugins.command_line.set_option import RESERVED
+from ipubench.plugins.command_line.set_option import can_be_set
 from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.selection.expand import case_of
 
@@ -59,7 +59,7 @@ def _parameters(configs: Sequence[SpecConfig]) -> List[str]:
     found: Dict[str, Dict[str, None]] = {}
     for config in configs:
         for name, value in config.parameters:
-            if name not in RESERVED:
+            if can_be_set(name):
                 found.setdefault(name, {})[mask_value(name, value)] = None
     return [f"  {name}={_some(found[name])} (str): a parameter of the command" for name in found]
 

@@ -17,7 +17,7 @@ from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.yaml_reader import parse
 from ipubench.fixtures.machine.process import ServerProcess
 from ipubench.plugins.benchmarks_yml import template
-from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of
+from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, unknown_option
 from ipubench.plugins.benchmarks_yml.command import Ran, words_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
 from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError, search, seconds_of
@@ -131,15 +131,20 @@ def test_set_replaces_a_parameter_and_other_options() -> None:
 def test_what_is_described_of_commands_is_what_set_takes() -> None:
     """A parameter that is called as what other options choose, such as the mode, is none."""
     items: Any = []
+    cases: Any = []
     for case in cases_of(ENTRIES["infer_gen_pod4"], Wanted({}, "cpu")):
         found: Any = case.config
-        more = (*found.parameters, ("mode", "fast"))
+        more = (*found.parameters, ("mode", "fast"), ("name", "x"), ("synthetic-data", "1"))
         case = replace(case, config=replace(found, parameters=more))
+        cases.append(case)
         spec = SimpleNamespace(params={"ipubench_case": case})
         items.append(SimpleNamespace(nodeid="b.yml::bench_spec[x]", callspec=spec))
     names = [line.split("=")[0].strip() for line in describe(items)[2:]]
     parameters = [name for name, _ in config("infer_gen_pod4").parameters]
-    assert names == [*parameters, "skip_by", "allow_wandb", "timeout", "compile_only"]
+    others = ["skip_by", "allow_wandb", "timeout", "compile_only"]
+    assert names == [*parameters, *others]
+    message = unknown_option("other", [case.config for case in cases])
+    assert message.endswith(f"they have {', '.join([*sorted(parameters), *others])}")
 
 
 def test_a_command_is_words_without_a_shell() -> None:
