@@ -64,7 +64,8 @@ function drawCharts() {
     const enough = (ticks) => ticks.filter((tick) => tick >= low && tick <= high).length >= 3;
     const few = decades > (narrow() ? 1.5 : 3) && enough(powers);
     const ticks = few ? powers : powers.flatMap((power) => [power, 2 * power, 5 * power]);
-    const shown = enough(ticks) ? ticks : evenTicks(low, high);
+    // Plotly shows a power of ten on either side of a single value.
+    const shown = low === high || enough(ticks) ? ticks : evenTicks(low, high);
     const text = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
     return { type: "log", tickvals: shown, ticktext: shown.map(text) };
   }

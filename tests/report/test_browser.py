@@ -368,10 +368,15 @@ def test_a_run_without_a_baseline_has_no_empty_charts(
     browser: Browser, tmp_path: Path, how: str
 ) -> None:
     path = tmp_path / "plain.html"
-    path.write_text(page(Report(document([benchmark("a", compile=how)]))), encoding="utf-8")
+    case = benchmark("a", compile=how)
+    record_of(case)["latency"].update(p50_ms=3.0, p90_ms=3.0, p99_ms=3.0)
+    path.write_text(page(Report(document([case]))), encoding="utf-8")
     browser.open(path.as_uri())
     hidden = "Array.from(document.querySelectorAll('.chart'), e => e.hidden ? '' : e.id).join(' ')"
     assert str(browser.evaluate(hidden)).split() == ["latency", "share", "roofline"]
+    # One value alone has legible marks beside it.
+    ticks: Any = browser.evaluate("document.querySelector('#latency .plot').layout.xaxis.tickvals")
+    assert [tick for tick in ticks if 1 <= tick <= 10] == [1, 2, 5, 10]
     # No column of changes, and nothing to sort by where nothing was compiled.
     assert marks(browser, "th[data-key=change]") == 0
     column = (
