@@ -160,8 +160,11 @@ def _refuse_what_no_case_can_have(selected: Sequence[Case]) -> None:
             raise pytest.UsageError(case.error)
 
 
-def _what_would_match(selection: Selection, keyword: str) -> str:
-    """Return a sentence about the names that are nearest to those of ``-k``."""
+def _what_would_match(selection: Selection, keyword: str, asked: str) -> str:
+    """Return a sentence about the names that are nearest to those of ``-k``.
+
+    ``asked``: it and the other words that chose.
+    """
     words = [word for word in re.findall(r"[\w.-]+", keyword) if word not in ("and", "or", "not")]
     near: List[str] = []
     for word in words:
@@ -171,7 +174,7 @@ def _what_would_match(selection: Selection, keyword: str) -> str:
     shown = ", ".join(list(dict.fromkeys(near))[:NEAR]) or some_of(selection.names, NEAR)
     nearest = "the nearest names" if near else "some names"
     return (
-        f"no case is selected by -k {keyword!r}; {nearest} of --device={selection.device} are: "
+        f"no case is selected by {asked}; {nearest} of --device={selection.device} are: "
         f"{shown}; --collect-only without -k lists all"
     )
 
@@ -203,9 +206,10 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         lines.append(f"{cases[0]}{more}: {warning}")
     lines += _float32(selection.device, [case_of(item) for item in items])
-    keyword = config.option.keyword
+    keyword, marks = config.option.keyword, config.option.markexpr
+    asked = f"-k {keyword!r}" + (f" with -m {marks!r}" if marks else "")
     if selection.empty and keyword and selection.left_out:
-        lines.append(f"no case is selected: all that -k {keyword!r} finds are left out, see above")
+        lines.append(f"no case is selected: all that {asked} finds are left out, see above")
     elif selection.empty and keyword and selection.names:
-        lines.append(_what_would_match(selection, keyword))
+        lines.append(_what_would_match(selection, keyword, asked))
     return lines

@@ -15,7 +15,6 @@ from ipubench.fixtures.case.cases import NAMED, Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.listing.describe import describe
 from ipubench.plugins.selection import deselect
-from ipubench.plugins.selection.deselect import pytest_report_collectionfinish
 from ipubench.plugins.selection.expand import Selection, selection_key
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
@@ -223,12 +222,19 @@ def test_a_function_in_a_folder_with_brackets_is_described_by_its_name() -> None
 def test_a_reason_for_one_case_is_in_the_singular_and_its_own_words_stay() -> None:
     reasons = {"need 4 IPUs: --device=ipu": 1, "cannot have --set=a=1: they need b": 1}
     selection = Selection({}, "cpu", left_out=Counter(reasons))
-    config: Any = SimpleNamespace(
-        stash={selection_key: selection}, option=SimpleNamespace(keyword="")
-    )
-    assert pytest_report_collectionfinish(config, []) == [
+    option = SimpleNamespace(keyword="", markexpr="")
+    config: Any = SimpleNamespace(stash={selection_key: selection}, option=option)
+    assert deselect.pytest_report_collectionfinish(config, []) == [
         "1 case cannot have --set=a=1: they need b", "1 case needs 4 IPUs: --device=ipu"
     ]  # fmt: skip
+
+
+def test_where_k_and_m_together_select_nothing_both_are_named() -> None:
+    selection = Selection({}, "cpu", empty=True, names=["alpha"])
+    option = SimpleNamespace(keyword="alpha", markexpr="training")
+    config: Any = SimpleNamespace(stash={selection_key: selection}, option=option)
+    (line,) = deselect.pytest_report_collectionfinish(config, [])
+    assert line.startswith("no case is selected by -k 'alpha' with -m 'training'; the nearest")
 
 
 def test_an_option_that_only_an_ipu_uses_is_recorded_and_the_header_says_so(
