@@ -60,7 +60,7 @@ class RecipeOptions(Classifier):
         0.0, "polynomial: last rate; 0: by the ratio", minimum=0.0
     )
     label_smoothing: float = option(0.0, "share of the label's mass on other classes", minimum=0.0)
-    weight_decay: float = option(-1.0, "of kernels; below 0: 1e-4, EfficientNet 1e-5")
+    weight_decay: float = option(-1.0, "of kernels and biases; below 0: 1e-4, EfficientNet 1e-5")
     loss_scaling: float = option(128.0, "factor of the loss that gradients are divided by")
     rmsprop_decay: float = option(0.0, "of squared gradients; 0: 1 - 2^N x global batch size")
     rmsprop_base_decay_exp: int = option(-14, "N of RMSprop's decay")
@@ -78,9 +78,12 @@ class RecipeOptions(Classifier):
     )
 
     def idle(self) -> Dict[str, str]:
-        """What is of real images: one that is repeated, or random ones, are not worth changing."""
+        """What is of real images, and what another option stands for."""
+        # One image that is repeated, or random ones, are not worth changing.
         of_images = ("train_with_valid_preprocessing", "mixup_alpha", "cutmix_lambda")
         unused = {} if self.data == "real" else dict.fromkeys(of_images, "it is of data=real")
+        if self.optimiser == "LARS" and self.lars_weight_decay >= 0:
+            unused["weight_decay"] = "LARS has a lars_weight_decay of its own"
         return {**super().idle(), **unused}
 
     @property

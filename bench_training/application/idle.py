@@ -59,7 +59,7 @@ def _groups(config: ApplicationOptions) -> Iterator[Tuple[Tuple[str, ...], str]]
     if not (config.pipeline_splits and (config.training or config.pipelines_validation)):
         yield ("pipeline_schedule",), "it is of a pipeline, and what is measured has one stage"
     if not norm_channels(config.model_name):
-        yield ("norm_layer",), f"{config.model_name} has no norms"
+        yield ("norm_layer", "dbn_replica_group_size"), f"{config.model_name} has no norms"
     if config.lr_schedule == "const" and not config.lr_warmup_params:
         yield ("lr_staircase",), "the rate is the same throughout"
     prepared = config.data == "real" and config.dataset in PREPARED_DATASETS

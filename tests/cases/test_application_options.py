@@ -227,6 +227,7 @@ def test_the_bare_command_line_is_a_case_under_its_full_name() -> None:
     host = BARE_HOST["toy_model"]
     host.check()
     assert (host.batches.global_batch_size, host.program.calls, host.warnings) == (1, 20, ())
+    assert {"norm_layer", "dbn_replica_group_size"} <= set(host.idle())  # it has no norms
     names, _ = collected("-k", "toy_model", "--data=synthetic")
     assert names == ["toy_model-synthetic"]
     names, _ = collected()

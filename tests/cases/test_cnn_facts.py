@@ -246,6 +246,19 @@ def test_what_changes_images_is_of_real_ones() -> None:
     assert not set(of_images) & set(real.idle())
 
 
+def test_a_weight_decay_beside_that_of_lars_is_idle() -> None:
+    """Only the one that LARS has of its own acts."""
+    lars: Dict[str, Any] = {"optimiser": "LARS", "abs_learning_rate": 0.1}
+    one = dataclasses.replace(training.HOST["resnet50"], **lars, lars_weight_decay=0.0)
+    assert one.recipe.optimiser_for(None)._weight_decay == 0.0
+    other = dataclasses.replace(one, weight_decay=0.5)
+    assert other.recipe.optimiser_for(None)._weight_decay == 0.0
+    assert "weight_decay" in other.idle()
+    changes: List[Dict[str, Any]] = [{"lars_weight_decay": -1.0}, {"optimiser": "momentum"}]
+    for change in changes:
+        assert "weight_decay" not in dataclasses.replace(one, **change).idle()
+
+
 def test_proportions_of_memory_of_stages_need_stages() -> None:
     config = dataclasses.replace(inference.IPU["resnet50"], available_memory_proportion=(0.1,))
     config.check()
