@@ -5,11 +5,12 @@ The original passes unknown names on and fails later, or not at all; here they a
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, Mapping, Tuple
+from typing import Any, Dict, Iterable, Mapping
 
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.runtimes.tensorflow.application_options import TrainingOptions
+from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX
 
 Names = Mapping[str, type]
 OPTIMIZER: Dict[str, Names] = {
@@ -32,7 +33,12 @@ NORM: Dict[str, Names] = {
     "group_norm": {"name": str, "num_groups": int, "channels_per_group": int},
 }
 GROUPS = ("num_groups", "channels_per_group")  # a group norm has one of them
-WRITTEN = {float: "a number", int: "a whole number", str: "a word", tuple: "a list of numbers"}
+WRITTEN = {
+    float: "a number that float32 holds",
+    int: "a whole number",
+    str: "a word",
+    tuple: "a list of numbers that float32 holds",
+}
 
 
 def check_parameters(config: TrainingOptions) -> None:
@@ -40,7 +46,7 @@ def check_parameters(config: TrainingOptions) -> None:
     optimizer, schedule = config.optimizer, config.lr_schedule
     given, warmup, norm = config.optimizer_params, config.lr_warmup_params, config.norm_layer
     _check("optimizer_params", given, OPTIMIZER[optimizer], f"optimizer={optimizer}")
-    for key in ("weight_decay", "epsilon"):
+    for key in ("weight_decay", "eeta", "epsilon"):
         if not given.get(key, 0) >= 0:
             raise ValueError(f"optimizer_params: {key}={given[key]} is not 0 or above")
     given, names = config.lr_schedule_params, SCHEDULE[schedule]
@@ -91,5 +97,9 @@ def _check(
 def _fits(value: Any, kind: type) -> bool:
     if kind is tuple:
         return isinstance(value, tuple) and all(_fits(part, float) for part in value)
-    accepted: Tuple[type, ...] = (int, float) if kind is float else (kind,)
-    return isinstance(value, accepted) and not isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    if kind is float:
+        # JSON and YAML have infinite numbers, and NaN.
+        return isinstance(value, (int, float)) and abs(value) <= FLOAT32_MAX
+    return isinstance(value, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from fractions import Fraction
 from typing import Any, Dict, List, Tuple
 
@@ -202,6 +203,27 @@ RULES: List[Tuple[Application, Dict[str, Any], type, str]] = [
         {"optimizer_params": Parameters({"momentum": "0.9"})},
         PLAIN,
         "momentum is '0.9', not a number",
+    ),
+    (
+        RESNET8,
+        {"lr_warmup_params": Parameters({"warmup_mode": "mask", "warmup_epochs": 1e308})},
+        PLAIN,
+        "^lr_warmup_params: warmup_epochs is 1e.308, not a number that float32 holds",
+    ),
+    (
+        RESNET8,
+        {
+            "lr_schedule": "stepped",
+            "lr_schedule_params": Parameters({"boundaries": [math.nan], "values": [0.1, 0.2]}),
+        },
+        PLAIN,
+        "lr_schedule=stepped: boundaries is .nan,., not a list of numbers that float32 holds",
+    ),
+    (
+        RESNET8,
+        {"optimizer": "lars", "optimizer_params": Parameters({"eeta": -0.1})},
+        PLAIN,
+        "^optimizer_params: eeta=-0.1 is not 0 or above",
     ),
     (
         RESNET8,
