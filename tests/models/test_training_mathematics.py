@@ -250,6 +250,9 @@ def test_the_shares_are_what_the_images_show(
     assert shares.dtype == tf.float32
     assert labels.shape == shares.shape == (batch_size, 2 ** (blend + (cut < 1)))
     np.testing.assert_allclose(shares.numpy().sum(1), 1, rtol=1e-6)
+    if cut < 1 and not blend:  # of two images, the one that is two places away is itself
+        others = np.roll(np.arange(batch_size), 2 if batch_size > 2 else 1)
+        np.testing.assert_array_equal(labels.numpy()[:, 1], others)
     # Image n is n + 1 everywhere: its mean level is that of its labels.
     levels = tf.cast(found, tf.float32).numpy().mean(axis=(1, 2, 3))
     tolerance = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
