@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ipubench.models.torch.architectures import ARCHITECTURES, BATCH_NORM, Norm
 from ipubench.models.torch.torchvision_import import import_torchvision
@@ -34,8 +34,9 @@ def build_classifier(
     cache. ``expand_ratio`` and ``group_dim`` change an EfficientNet (see its class).
     ``input_padding`` gives the first convolution a fourth, zero channel and keeps the results.
 
-    Raises ValueError for weights that are missing, do not fit or were never published, and for
-    groups that do not divide a layer's channels. The caller's random state is kept.
+    Raises ValueError for weights that are missing, do not fit or were never published, for groups
+    that do not divide a layer's channels, and for torchvision's networks where it is missing. The
+    caller's random state is kept.
     """
     import torch
 
@@ -72,7 +73,7 @@ def pretrained_path(model: str) -> Path:
     architecture = ARCHITECTURES[model]
     name = architecture.pretrained
     if architecture.family == "torchvision":
-        models = import_torchvision().models
+        models = _torchvision_models(model)
         # The first weights that were published are those of the original program.
         url = str(models.get_model_weights(architecture.variant).IMAGENET1K_V1.url)
         name = url.rsplit("/", 1)[-1]
@@ -101,8 +102,18 @@ def _untrained(model: str, expand_ratio: int, group_dim: int) -> nn.Module:
 
         network = MobileNetV3(variant)
     else:
-        network = getattr(import_torchvision().models, variant)(weights=None)
+        network = getattr(_torchvision_models(model), variant)(weights=None)
     return network
+
+
+def _torchvision_models(model: str) -> Any:
+    try:
+        return import_torchvision().models
+    except ImportError as error:
+        raise ValueError(
+            f"{model} is a network of torchvision, which cannot be imported: {error}; "
+            "pip install '.[torch]' in the project's folder adds it"
+        ) from error
 
 
 def _check_published(model: str, norm: Norm, expand_ratio: int, group_dim: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,3 +48,20 @@ def test_a_torchvision_that_wants_more_of_torch_compile_gets_it(tmp_path: Path) 
     (package / "__init__.py").write_text("from torch._dynamo.utils import counters\n")
     run = run_code(OTHER, str(tmp_path), framework="torch").assert_code(0)
     assert run.line("same") == "same True"
+
+
+def test_without_torchvision_only_its_own_networks_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    from ipubench.models.torch import classification
+    from ipubench.models.torch.classification import build_classifier, pretrained_path
+
+    def missing() -> Any:
+        raise ModuleNotFoundError("No module named 'torchvision'")
+
+    monkeypatch.setattr(classification, "import_torchvision", missing)
+    for ask in (build_classifier, pretrained_path):
+        with pytest.raises(ValueError, match="resnet18 is a network of torchvision.*pip install"):
+            ask("resnet18")
+    build_classifier("mobilenet-v3-small")
