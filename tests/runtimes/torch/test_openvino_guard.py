@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -102,6 +103,16 @@ def test_an_error_of_the_compiler_is_left_to_the_run_itself(
     program(monkeypatch, FAIL)
     build(torch)
     assert list(kept.iterdir()) == []
+
+
+def test_a_network_that_cannot_be_written_down_is_one_message(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    no_folder = contextlib.nullcontext(tmp_path / "file")
+    monkeypatch.setattr(openvino_guard.scratch, "folder", lambda kind: no_folder)
+    with pytest.raises(CaseError, match=r"cannot be written to .*file/model\.xml; .*TMPDIR"):
+        build(torch)
 
 
 # Every attempt to reach another host is refused and written down.
