@@ -194,6 +194,9 @@ def reachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[str]]:
     class Answers(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
             asked.append(self.path)
+            if "ssh" in self.path:
+                self.wfile.write(b"SSH-2.0-OpenSSH\r\n")
+                return
             self.send_response(404 if "gone" in self.path else 200)
             self.end_headers()
 
@@ -224,10 +227,15 @@ def test_a_named_folder_is_downloaded_into_once(
     assert reachable == ["/cifar10"]
 
 
-def test_downloads_that_fail(tmp_path: Path, package: Path, reachable: List[str]) -> None:
+def test_downloads_that_fail(
+    tmp_path: Path, package: Path, reachable: List[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(DataError, match="HTTP Error 404") as caught:
         source(("prepared", "cifar100", "train"), str(tmp_path), {})
     assert "cifar100/<version>/dataset_info.json" in str(caught.value)
+    monkeypatch.setitem(download.SOURCES, "cifar100", download.SOURCES["mnist"] + "-by-ssh")
+    with pytest.raises(DataError, match=r"cannot be reached \(SSH-2\.0-OpenSSH\)"):
+        source(("prepared", "cifar100", "train"), str(tmp_path), {})
     with pytest.raises(DataError, match=r"(?s)cannot make mnist in .*the disk is full"):
         source(("prepared", "mnist", "train"), str(tmp_path), {})
     (tmp_path / "file").touch()
