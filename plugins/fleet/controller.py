@@ -152,7 +152,8 @@ class Fleet:
                 self._called.add(report.nodeid)
         elif what == "done":
             self._fruitless[name] = 0
-            self.intake.closing(values["closing"])
+            said = values["closing"]
+            self.intake.closing([f"{name}: {line}" for line in said] if self.each_host else said)
             self.schedule.done(name)
         elif what == "spent":
             self.config.stash[spent_key].workers.append(values["seconds"])

@@ -125,6 +125,11 @@ def test_hosts_judge_and_the_run_reports(project: Project) -> None:
 
 
 def test_each_host_measures_each_case_and_a_slow_one_is_named(project: Project) -> None:
+    project.add_to_conftest(
+        "def pytest_runtest_call(item):\n"
+        "    from ipubench.plugins.run.results import run_key\n"
+        "    item.config.stash[run_key].closing.append('beta was compiled in 2.0 s')\n"
+    )
     hosts = hosts_file(project, a="", b="env:IPUBENCH_FAKE_SLOWDOWN=1.25", c="")
     words = ("-k", "bs8 or beta or delta", "--set=noise=0.01", "--each-host")
     outcome = project.run(*words, hosts, "--report=out").assert_code(0)
@@ -134,6 +139,9 @@ def test_each_host_measures_each_case_and_a_slow_one_is_named(project: Project) 
     outcome.line("b is 20.")
     outcome.line("% slower than is usual among the hosts of its kind, over")
     assert "faster than" not in outcome.text
+    # What each says at the end is its own.
+    said = [line for line in outcome.text.splitlines() if "beta was compiled" in line]
+    assert sorted(said) == [f"{host}: beta was compiled in 2.0 s" for host in "abc"]
     assert "beta-synthetic-noise0.01@b" in (project.folder / "out" / "results.csv").read_text()
 
 
