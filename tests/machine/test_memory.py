@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -55,7 +56,7 @@ def both(most: int) -> Mapping[str, str]:
 def write(folder: Path, files: Mapping[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (folder / name).write_text(text)
+        (folder / name).write_bytes(os.fsencode(text))
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
         ("0::/own/group", {"own/group": {**V2, "memory.max": "max"}}, 8_000 * 1024),
         ("0::/own/group", {"own/group": {**V2, "memory.max": "max"}, "own": V2}, 5_000_100),
         ("0::/own/group", {"own": V2}, 5_000_100),
+        ("0::/caf\udce9\u2028", {"caf\udce9\u2028": V2}, 5_000_100),
         ("0::/own/group", {"own/group": {**V2, "memory.current": "9500000"}}, 0),
         ("4:memory:/own\n0::/", {"memory/own": V1}, 1_000_035),
         ("4:memory:/of/the/host\n0::/", {"memory": V1}, 1_000_035),
