@@ -198,7 +198,11 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     assert own["draws"] == theirs["draws"] == 8
 
     # Both go on, each from what the other wrote, and are where they were.
+    released, configured = "reset_ipu_configuration", "IPUConfig.configure_ipu_system"
+    before = len(recorder.names())
     validated = ours.finish()["validation"]  # of the rest of the run, too
+    attaching = [name for name in recorder.names()[before:] if name in (released, configured)]
+    assert attaching == [released, configured, released]  # training's own IPUs first
     assert all(0 < one["accuracy"] < 1 for one in validated)
     assert [(one["images"], one["epoch"]) for one in validated] == [
         (VALIDATED, 1.0),
@@ -627,6 +631,11 @@ def test_validation_alone_by_instances_has_replicas_of_its_own(
     (found,) = made.finish()["validation"]
     assert found["images"] == VALIDATED
     made.close()
+    # Of 22 images each instance has 11, of which its 4 replicas take 4 at a time.
+    single: Any = replace(config, micro_batch_size=1)
+    runtime: Any = TensorFlowIpu(HARDWARE)
+    given_to = (single.classifier(), single.recipe, single, feed_of(single, False))
+    assert runtime.application(*given_to, None).batches_per_step == 3
 
     with pytest.raises(ValueError, match="replicas=8 in validation do not divide into instances=3"):
         replace(config, instances=3).check()
