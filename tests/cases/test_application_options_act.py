@@ -14,7 +14,7 @@ import re
 import tempfile
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Set, Tuple
 
 import pytest
 
@@ -199,6 +199,29 @@ def accepted(config: Application, option: str) -> List[Application]:
     return [one for one in found if one != config]
 
 
+def together(config: Application, ones: Dict[str, Application]) -> Iterator[Application]:
+    """Yield the case with the options that ``ones`` change and say are idle: many at once.
+
+    Some of them are refused together, or are not idle.
+    """
+    changed = config
+    names: Set[str] = set()
+    for option, one in ones.items():
+        more = settled(dataclasses.replace(changed, **{option: getattr(one, option)}))
+        names.add(option)
+        try:
+            more.check()
+            fits = names <= set(more.idle())
+        except ValueError:
+            fits = False
+        if not fits:
+            yield changed
+            more, names = one, {option}
+        changed = more
+    if names:
+        yield changed
+
+
 class Asked:
     """What a case asks for, in steps of rising cost; nothing is asked for twice."""
 
@@ -251,22 +274,24 @@ def test_every_option_of_the_application_acts_or_is_declared_idle(
     if not config.ckpts_per_epoch:  # the others are those of the case before
         options = {option for option in options if ABOUT_CHECKPOINTS.search(option)}
     idle: Set[str] = set()
-    declared: Set[str] = set()
+    declared: Dict[str, Application] = {}
     for option in sorted(options):
         ones = accepted(config, option)
         reasons = {one.idle().get(option, "") for one in ones}
         if ones and "" not in reasons:
-            if {(option, reason) for reason in reasons} <= FOUND_IDLE:
-                continue
-            declared.add(option)
-            ones = ones[:1]  # enough to find that it acts
+            if not {(option, reason) for reason in reasons} <= FOUND_IDLE:
+                declared[option] = ones[0]  # enough to find that it acts
+            continue
         folder = tmp_path / option
         others = (Asked(one, folder / str(n), monkeypatch) for n, one in enumerate(ones))
         if ones and all(before.same(other) for other in others):
             idle.add(option)
-            FOUND_IDLE.update((option, reason) for reason in reasons)
-    assert (sorted(idle - declared), sorted(declared - idle)) == ([], [])
-    if not idle:  # else the same was asked for again
+    assert sorted(idle) == []
+    for n, one in enumerate(together(config, declared)):
+        values = {option: getattr(one, option) for option in declared}
+        assert before.same(Asked(one, tmp_path / f"declared-{n}", monkeypatch)), str(values)
+    FOUND_IDLE.update((option, one.idle()[option]) for option, one in declared.items())
+    if not declared:  # else the same was asked for again
         again = Asked(config, tmp_path / "again", monkeypatch)
         assert before.ran() == again.ran(), "the same case asks for two things"
 
