@@ -74,7 +74,6 @@ def test_a_project_that_only_uses_the_suite_is_searched_too(tmp_path: Path) -> N
     repository.commit("nothing")
     repository.slow_down(2.0)
     slow = repository.commit("slower")
-    repository.commit("after it")
     outcome = bisect(repository, good, "main", *WORDS, *WITHOUT_OTHERS).assert_code(0)
     outcome.line(f"{slow} is the first bad commit")
     outcome.line("nothing: good: pass")
