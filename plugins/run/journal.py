@@ -52,14 +52,20 @@ from ipubench.plugins.run.results import Run, SessionResults, run_key
 from ipubench.plugins.selection.expand import case_of
 
 FORMAT = 2
-#: They are a part of the command line.
-VARIABLES = ("PYTEST_ADDOPTS", "DATASETS_DIR")
+#: They are a part of the command line; the first one has words of it.
+ADDED = "PYTEST_ADDOPTS"
+VARIABLES = (ADDED, "DATASETS_DIR")
+RESUME = "--resume"
 
 
 def command_line(config: pytest.Config) -> List[str]:
     """Return the words that decide what this run measures, without ``--resume`` and secrets."""
-    added = [f"{name}={os.environ[name]}" for name in VARIABLES if os.environ.get(name)]
-    given = [str(word) for word in config.invocation_params.args if word != "--resume"]
+    variables = {name: os.environ.get(name, "") for name in VARIABLES}
+    words = shlex.split(variables[ADDED])
+    if RESUME in words:
+        variables[ADDED] = " ".join(shlex.quote(word) for word in words if word != RESUME)
+    added = [f"{name}={value}" for name, value in variables.items() if value]
+    given = [str(word) for word in config.invocation_params.args if word != RESUME]
     return mask_words(added + given)
 
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, List
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.record.text import counted
-from ipubench.plugins.run.journal import journals
+from ipubench.plugins.run.journal import command_line, journals
 from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import ROOT, Project, run_pytest
 
@@ -93,6 +94,19 @@ def test_a_selection_that_is_done_is_not_empty(ended: Project) -> None:
 def test_an_empty_variable_is_no_other_command_line(ended: Project) -> None:
     outcome = ended.run("-k", "beta", "--resume", env={"DATASETS_DIR": ""}).assert_code(0)
     outcome.line("2 cases are done")
+
+
+def test_asked_for_by_the_variable_it_is_no_other_command_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def words(variable: str, *given: str) -> List[str]:
+        monkeypatch.setenv("PYTEST_ADDOPTS", variable)
+        config: Any = SimpleNamespace(invocation_params=SimpleNamespace(args=given))
+        return command_line(config)
+
+    monkeypatch.delenv("DATASETS_DIR", raising=False)
+    assert words("--resume", "-k", "a") == words("", "-k", "a", "--resume") == ["-k", "a"]
+    assert words("--resume -k 'a or b'") == words("-k 'a or b'")
 
 
 def test_other_conditions_are_measured_anew(ended: Project) -> None:
