@@ -34,6 +34,9 @@ progress_key = pytest.StashKey["Progress"]()
 class Progress:
     """Writes to the terminal past pytest's capture; several cases may run at a time."""
 
+    #: The real one, where a test puts another into the module, as freezegun does.
+    _clock = staticmethod(time.monotonic)
+
     def __init__(self, config: pytest.Config) -> None:
         self.terminal: Any = config.pluginmanager.getplugin("terminalreporter")
         self.config = config
@@ -56,7 +59,7 @@ class Progress:
     def begin(self, nodeid: str) -> None:
         """Show that a case starts."""
         self.running.append(nodeid)
-        self.remaining.begin(nodeid, time.monotonic())
+        self.remaining.begin(nodeid, self._clock())
         self.phase("starting")
 
     def phase(self, text: str) -> None:
@@ -87,7 +90,7 @@ class Progress:
 
     def end(self, nodeid: str, result: str, **markup: bool) -> None:
         """Write a case's line: of one that fails after its end, a second one."""
-        now = time.monotonic()
+        now = self._clock()
         if nodeid not in self.positions:
             self.positions[nodeid] = len(self.positions) + 1
             self.seconds[nodeid] = self.remaining.finish(nodeid, now)

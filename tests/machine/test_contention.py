@@ -202,3 +202,13 @@ def test_reading_twice_costs_little_and_is_counted() -> None:
     contention.read()
     contention.read()
     assert len(contention.readings) == 2 and contention.seconds > 0
+
+
+@pytest.mark.skipif(not Contention().available, reason="this system does not count it")
+def test_a_clock_that_a_test_has_stopped_does_not_stop_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    contention = Contention()
+    assert contention.read().time < contention.read().time
+    assert contention.seconds > 0
