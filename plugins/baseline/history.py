@@ -80,7 +80,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     try:
         path = store.add(path, pytest_benchmark_adapter.document(config, benchmarks))
     except BaselineError as error:
-        run.closing.append(f"{error}; the results are in {run.journal.path}")
+        run.closing.append(f"{error}{run.where}")
         if session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         return

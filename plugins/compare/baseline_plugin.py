@@ -270,7 +270,7 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     try:
         store.save(path, pytest_benchmark_adapter.document(config, sound))
     except BaselineError as error:
-        run.closing.append(f"{error}; the results are in {run.journal.path}")
+        run.closing.append(f"{error}{run.where}")
         return pytest.ExitCode.USAGE_ERROR
     run.closing.append(f"baseline with {counted(len(sound), 'case')} written to {path}")
     return code

@@ -155,6 +155,11 @@ class Run:
     #: What this run calls a case -> its node id, where these differ: measured on several hosts.
     nodeids: Dict[str, str] = field(default_factory=dict)
 
+    @property
+    def where(self) -> str:
+        """Where all results are, as the end of a message; '' where the journal has not all."""
+        return "" if self.broken else f"; the results are in {self.journal.path}"
+
     def add(self, line: Dict[str, Any]) -> None:
         """Put one line into the results and on disk; a disk that fails is reported once."""
         line = finite(line)

@@ -451,12 +451,15 @@ def test_results_that_can_no_longer_be_written_are_still_shown(project: Project)
     removing = source.replace(
         "    feed = ArrayFeed(config.data, ())\n    step",
         "    __import__('shutil').rmtree('results', ignore_errors=True)\n"
+        "    open('baselines', 'w').close()\n"
         "    feed = ArrayFeed(config.data, ())\n    step",
     )
     assert removing != source
     (project.folder / "bench_fake.py").write_text(removing)
-    outcome = project.run("-k", "beta").assert_code(1)
+    outcome = project.run("-k", "beta", "--history").assert_code(1)
     outcome.line("results could no longer be written to")
+    outcome.line("baselines")
+    assert "the results are in" not in outcome.text
     outcome.line("  beta-generated ")
     assert "INTERNALERROR" not in outcome.text
 
