@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -147,6 +149,20 @@ def test_a_plugin_of_the_run_is_one_of_its_worker_and_its_fresh_processes(projec
     )
     assert answer.returncode == 0, answer.stdout
     assert (project.folder / "extra.log").read_text() == 3 * "loaded\n"
+
+
+def test_a_full_temporary_folder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    # Neither its journal nor what it printed had room.
+    monkeypatch.setattr(fresh, "run_case", lambda *_, **__: (1, ""))
+    monkeypatch.setattr(fresh, "most_seconds", lambda *_: 60.0)
+    monkeypatch.setattr(fresh, "check_files_can_be_made", full)
+    config: Any = None
+    with pytest.raises(fresh.FreshError, match="No space left on device; make room there") as told:
+        fresh.measure_again(config, "a.py::a")
+    assert tempfile.gettempdir() in told.value.why
 
 
 def test_no_process_is_one_line(tmp_path: Path) -> None:
