@@ -180,7 +180,7 @@ def merge(args: Namespace) -> int:
 
     store.change(out, join, around)
     note = f", {twice} measured twice: the newer kept" if twice else ""
-    print(f"{out} has {count} entries now{note}")
+    print(f"{out} has {counted(count, 'entry', 'entries')} now{note}")
     print_lines(words_of(runs))
     return 0
 

@@ -40,6 +40,7 @@ from ipubench.plugins.baseline.trends import (
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import (
+    counted,
     cut_middle,
     percent,
     short_number,
@@ -218,7 +219,7 @@ def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[st
     for trend, changes in trends:
         machines.setdefault(trend.key.fingerprint, []).append((trend, changes))
     for machine, entries in machines.items():
-        yield cut_middle(f"{machine} ({len(entries)} trends)", terminal_width())
+        yield cut_middle(f"{machine} ({counted(len(entries), 'trend')})", terminal_width())
         rows: List[Tuple[str, ...]] = [("  case", "runs", "level", "unit", "last change")]
         which = configurations_of([trend.key for trend, _ in entries])
         for (trend, changes), configuration in zip(entries, which):

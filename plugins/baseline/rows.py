@@ -256,7 +256,8 @@ def _of_the_runs(report: Report) -> str:
     """Return what a sentence about all cases must not leave out."""
     text = "; the run was interrupted" if report.interrupted and len(report.runs) < 2 else ""
     if report.problems:
-        text += f"; {len(report.problems)} of {len(report.runs)} runs did not end well"
+        which = f"{len(report.problems)} of {len(report.runs)} runs"
+        text += f"; {which if len(report.runs) > 1 else 'the run'} did not end well"
     if report.unselected:
         cases = counted(report.unselected, "case of the baseline was", "cases of the baseline were")
         text += f"; {cases} not selected"

@@ -16,6 +16,7 @@ from ipubench.plugins.baseline.entries import (
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import COMPILED, processes_of, record_of
 from ipubench.plugins.record.text import (
+    counted,
     cut_middle,
     percent,
     share_text,
@@ -52,7 +53,8 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
     for benchmark in benchmarks:
         machines.setdefault(key_of(benchmark).fingerprint, []).append(benchmark)
     for machine, entries in sorted(machines.items()):
-        yield cut_middle(f"{machine} ({len(entries)} entries)", terminal_width())
+        count = counted(len(entries), "entry", "entries")
+        yield cut_middle(f"{machine} ({count})", terminal_width())
         rows: List[Tuple[str, ...]] = [
             ("  case", "throughput", "unit", "±", "processes", "measured (UTC)")
         ]

@@ -182,7 +182,7 @@ def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:
     (record,) = records
     return (
         f"{record['name']}: ±{record['throughput']['spread']:.1%} after "
-        f"{record['rounds'].get('count')} rounds is not precise; {helps}"
+        f"{counted(record['rounds'].get('count'), 'round')} is not precise; {helps}"
     )
 
 

@@ -49,7 +49,7 @@ def test_show_lists_the_cases_by_machine_within_80_columns(shell: Shell) -> None
     shell.store("main", entry(long, processes=5), entry("b", machine="cpu/y"))
     outcome = shell("show", "main").assert_code(0)
     assert all(len(line) <= 80 for line in outcome.lines)
-    outcome.line("cpu/x (1 entries)")
+    outcome.line("cpu/x (1 entry)")
     assert outcome.line("..").split()[1:5] == ["796.5", "items/s", "0.0%", "5"]
 
 

@@ -195,10 +195,12 @@ def test_a_run_is_kept_and_shown(project: Project) -> None:
     assert name.startswith(f"history/{slug('fake/fake device')}/2")
     assert "unversioned" in name
     outcome.line("kept for the history in")
-    project.run("-k", "beta", "--budget=0.3", "--history", env={"IPUBENCH_FAKE_NAME": "other"})
+    other = {"IPUBENCH_FAKE_NAME": "other"}
+    project.run("-k", "beta-synthetic", "--budget=0.3", "--history", env=other)
     assert len({Path(name).parent for name in all_close(folder)}) == 2
     shown = shell("history").assert_code(0)
-    shown.line("fake/other (2 trends)")
+    shown.line("fake/fake device (2 trends)")
+    shown.line("fake/other (1 trend)")
     assert shown.line("beta-synthetic").split()[1:4] == ["1", "4,000", "items/s"]
     shell("list").assert_code(0).line("no baselines in")
     # It is a baseline like any other.
