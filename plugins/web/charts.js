@@ -36,6 +36,15 @@ function drawCharts() {
     return plain(`${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`);
   }
 
+  // Cut names to `most` characters, or up to half as many more where they would not stay different.
+  function apart(names, most, cut = short) {
+    const different = Array.from(new Set(names));
+    const alike = (room) => new Set(different.map((name) => cut(name, room))).size < different.length;
+    let room = most;
+    while (room < 1.5 * most && alike(room)) room += 1;
+    return names.map((name) => cut(name, room));
+  }
+
   // Frameworks have cases of the same name.
   const seen = new Map();
   data.rows.forEach((row) => seen.set(row.name, (seen.get(row.name) || 0) + 1));
@@ -44,12 +53,12 @@ function drawCharts() {
   }
 
   // A case's name beside its line: on a phone in two lines, split between words near the middle.
-  function label(name) {
-    if (!narrow() || name.length <= 16) return short(name, 46);
+  function label(name, most) {
+    if (!narrow() || name.length <= 16) return short(name, most);
     const breaks = Array.from(name.matchAll(/[-_]/g), (found) => found.index + 1);
     const middle = name.length / 2;
     const at = breaks.sort((a, b) => Math.abs(a - middle) - Math.abs(b - middle))[0] || name.length;
-    return [name.slice(0, at), name.slice(at)].filter(Boolean).map((part) => short(part, 20)).join("<br>");
+    return [name.slice(0, at), name.slice(at)].filter(Boolean).map((part) => short(part, most)).join("<br>");
   }
 
   // Ticks of a logarithmic axis, as plain numbers: 1, 2, 5, 10, ...
@@ -99,7 +108,7 @@ function drawCharts() {
     const plot = section.querySelector(".plot");
     const made = make(shown, heights);
     const said = `${section.querySelector("h2").textContent} of ${shown.length} cases; the table has the numbers`;
-    const names = shown.map((row) => label(caseName(row)));
+    const names = apart(shown.map(caseName), narrow() ? 20 : 46, label);
     picture(plot, said, made.traces, {
       height: 80 + (narrow() ? 32 : 22) * shown.length,
       barmode: "stack", bargap: 0.35,
@@ -208,11 +217,12 @@ function drawCharts() {
     const plot = box.querySelector(".plot");
     const colours = css("series").split(" ");
     const sizes = new Set();
+    const shown = apart(series.map(([label]) => label), 34);
     const traces = series.map(([label, points], index) => {
       points.sort((a, b) => a.batch_size - b.batch_size);
       points.forEach((point) => sizes.add(point.batch_size));
       return {
-        type: "scatter", mode: "lines+markers", name: short(label, 34),
+        type: "scatter", mode: "lines+markers", name: shown[index],
         x: points.map((point) => point.batch_size), y: points.map((point) => point.throughput),
         error_y: { type: "data", symmetric: false, thickness: 1, width: 2,
           array: points.map((point) => Math.max(0, (point.high || point.throughput) - point.throughput)),
@@ -263,8 +273,9 @@ function drawCharts() {
     if (section.hidden) return;
     const colours = css("series").split(" ");
     const shown = chosen.slice(0, MOST_SERIES);
+    const names = apart(shown.map(caseName), 34);
     const traces = shown.map((row, index) => ({
-      type: "scatter", mode: "lines+markers", name: short(caseName(row), 34),
+      type: "scatter", mode: "lines+markers", name: names[index],
       x: row.load.map((point) => point.target_qps), y: row.load.map((point) => point.p99_ms),
       line: { color: colours[index % colours.length], width: 2, dash: index < colours.length ? "solid" : "dot" },
       marker: { size: 8, symbol: row.load.map((point) => (point.held ? SYMBOLS[0] : "x")) },

@@ -300,6 +300,16 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
         for name, mode in (("a", "inference"), ("b", "inference"), ("b", "training"))
         for size in (1, 16)
     ]
+    cases += [
+        benchmark(
+            f"panel-with-a-long-{kind}-name-that-is-cut-in-its-middle-bs{size}",
+            "bench_inference/bench_a.py::bench_a",
+            batch_size=size,
+            rate=80.0,
+        )
+        for kind in ("8k", "16k")
+        for size in (1, 16)
+    ]
     served = benchmark("served")
     served["extra_info"]["ipubench"]["finish"] = {
         "load": {
@@ -358,6 +368,14 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
         "1 case ran a network that was compiled before.",
     ]
     browser.open(path.as_uri(), 375, 812)
+    # What is cut stays different, in a legend and beside lines.
+    series: Any = browser.evaluate("document.querySelector('#batch .plot').data.map(t => t.name)")
+    lines: Any = browser.evaluate(
+        "document.querySelector('#latency .plot').layout.yaxis.ticktext.slice(0, 10)"
+    )
+    for texts in (series, lines):
+        assert len(set(texts)) == len(texts)
+    assert any("…" in name for name in series)
     # Two powers of ten are too few.
     shown: Any = browser.evaluate("document.querySelector('#load .plot').layout.yaxis.tickvals")
     assert [tick for tick in shown if 50 <= tick <= 4000] == [50, 100, 200, 500, 1000, 2000]
