@@ -303,7 +303,7 @@ function drawCharts() {
         customdata: shown.map((row) => row.achieved_flops),
         hovertemplate: "%{text} of peak, %{customdata:.3s}FLOP/s<extra></extra>",
       }],
-      xaxis: { tickformat: ".0%", rangemode: "tozero", range: [0, 1.15 * Math.max(...shown.map((row) => row.share), 0.01)] },
+      xaxis: { tickformat: ".0%", rangemode: "tozero", range: [0, (narrow() ? 1.4 : 1.15) * Math.max(...shown.map((row) => row.share), 0.01)] },
     }));
   }
 

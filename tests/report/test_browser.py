@@ -376,6 +376,13 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
     for texts in (series, lines):
         assert len(set(texts)) == len(texts)
     assert any("…" in name for name in series)
+    # The figures at the ends of bars are whole.
+    beyond = (
+        "Array.from(document.querySelectorAll('#share .bars text'), e => e.getBoundingClientRect()"
+        ".right - document.querySelector('#share .plot').getBoundingClientRect().right)"
+    )
+    ends: Any = browser.evaluate(beyond)
+    assert ends and max(ends) <= 0
     # Two powers of ten are too few.
     shown: Any = browser.evaluate("document.querySelector('#load .plot').layout.yaxis.tickvals")
     assert [tick for tick in shown if 50 <= tick <= 4000] == [50, 100, 200, 500, 1000, 2000]
