@@ -221,11 +221,13 @@ def test_a_function_in_a_folder_with_brackets_is_described_by_its_name() -> None
 
 def test_a_reason_for_one_case_is_in_the_singular_and_its_own_words_stay() -> None:
     reasons = {"need 4 IPUs: --device=ipu": 1, "cannot have --set=a=1: they need b": 1}
-    selection = Selection({}, "cpu", left_out=Counter(reasons))
+    warnings = {"slow": ["a", "b", "c"], "slower": ["d"]}
+    selection = Selection({}, "cpu", left_out=Counter(reasons), warnings=warnings)
     option = SimpleNamespace(keyword="", markexpr="")
     config: Any = SimpleNamespace(stash={selection_key: selection}, option=option)
     assert deselect.pytest_report_collectionfinish(config, []) == [
-        "1 case cannot have --set=a=1: they need b", "1 case needs 4 IPUs: --device=ipu"
+        "1 case cannot have --set=a=1: they need b", "1 case needs 4 IPUs: --device=ipu",
+        "a and 2 more: slow", "d: slower",
     ]  # fmt: skip
 
 
