@@ -12,6 +12,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.runtimes.torch import openvino_guard
 from tests.support.harness import ROOT
@@ -110,7 +111,7 @@ def test_a_network_that_cannot_be_written_down_is_one_message(
 ) -> None:
     (tmp_path / "file").touch()
     no_folder = contextlib.nullcontext(tmp_path / "file")
-    monkeypatch.setattr(openvino_guard.scratch, "folder", lambda kind: no_folder)
+    monkeypatch.setattr(scratch, "folder", lambda kind: no_folder)
     with pytest.raises(CaseError, match=r"cannot be written to .*file/model\.xml; .*TMPDIR"):
         build(torch)
 
