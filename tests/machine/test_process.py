@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 # A server with a child in its group and one in a session of its own. Both outlive it if they can.
 SERVER = """
 import os, signal, socket, subprocess, sys
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, lambda *_: print("asked to end", flush=True))
 sleeper = [sys.executable, "-c", "import signal; signal.pause()"]
 children = [subprocess.Popen(sleeper, start_new_session=own) for own in (False, True)]
 print("serving", os.getpid(), *(child.pid for child in children), flush=True)
@@ -99,6 +99,7 @@ def test_stopping_ends_the_server_and_everything_it_started(
     server.stop()
     assert not any(map(runs, pids))
     assert not server.alive
+    assert server.last_lines()[-1] == "asked to end" and server.exit_code == -signal.SIGKILL
     assert not (tmp_path / "scratch-1").exists()
     assert (tmp_path / "kept").exists()
     server.stop()
@@ -145,14 +146,19 @@ def test_a_pipe_that_closes_without_an_order_is_that_of_a_run_that_was_killed(
     assert not (tmp_path / "kept").exists()
 
 
-def test_nothing_is_left_when_the_supervisor_is_killed(server: ServerProcess) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_the_supervisor_is_killed(
+    server: ServerProcess, how: signal.Signals
+) -> None:
     pids = pids_of(server)
     supervisor = int(Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()[1])
-    os.kill(supervisor, signal.SIGKILL)
+    os.kill(supervisor, how)
     assert server.ends_within(10)
-    # What has left the server's group is out of reach now.
-    wait_until_gone(pids[:2])
-    os.kill(pids[2], signal.SIGKILL)
+    if how == signal.SIGTERM:
+        assert not any(map(runs, pids))
+    else:  # what has left the server's group is out of reach now
+        wait_until_gone(pids[:2])
+        os.kill(pids[2], signal.SIGKILL)
 
 
 def test_a_server_that_ends_early_fails_with_its_last_words(tmp_path: Path) -> None:
