@@ -33,6 +33,8 @@ def test_a_member_takes_first_what_fewest_can() -> None:
     schedule.done("b")
     assert keys(schedule.assign()) == {"b": "any2"}
     assert not schedule.assign()
+    schedule = joined(Schedule(tasks[::-1]), "ab")
+    assert keys(schedule.assign()) == {"a": "only", "b": "any2"}
 
 
 def test_what_a_lost_member_had_goes_to_another_that_was_idle() -> None:
@@ -72,9 +74,10 @@ def test_a_stranded_case_may_go_to_those_that_should_not_but_could() -> None:
     schedule.leave("a")
     assert schedule.stranded() == [wanted]
     assert keys(schedule.assign()) == {"b": "two"}
-    schedule.widen(wanted)
-    assert schedule.stranded() == [] and schedule.left == 2
     schedule.done("b")
+    assert not schedule.assign()
+    schedule.widen(wanted)
+    assert schedule.stranded() == [] and schedule.left == 1
     assert keys(schedule.assign()) == {"b": "one"}
     schedule.done("b")
     assert schedule.left == 0
