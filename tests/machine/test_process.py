@@ -105,11 +105,14 @@ def test_stopping_ends_the_server_and_everything_it_started(
     server.stop()
 
 
-def test_a_server_that_is_killed_is_noticed_and_its_children_go_too(server: ServerProcess) -> None:
+def test_a_server_that_is_killed_is_noticed_and_its_children_go_too(
+    server: ServerProcess, tmp_path: Path
+) -> None:
     pids = pids_of(server)
     os.kill(pids[0], signal.SIGKILL)
     assert server.ends_within(10)
     assert not any(map(runs, pids))
+    assert (tmp_path / "kept").exists()  # for the next server of this process
     assert server.how_it_ended() == "was killed by SIGKILL"
     message = str(server.failure("is gone"))
     assert message.startswith(f"the test server is gone. Its log is {server.log}; the last lines")
