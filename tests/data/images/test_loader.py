@@ -226,6 +226,27 @@ def test_a_worker_that_is_killed_with_a_lock_is_no_hang(
     assert next(batches, None) is None
 
 
+@pytest.mark.framework
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # torch's own end
+def test_workers_that_cannot_all_be_started_are_one_message_and_none_is_left(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: List[int] = []
+    start = loader._Worker.start
+
+    def only_one(self: loader._Worker) -> None:
+        if started:
+            raise EOFError("unexpected EOF")  # of a server that can fork no more
+        start(self)
+        started.append(self.pid or 0)
+
+    monkeypatch.setattr(loader._Worker, "start", only_one)
+    message = r"2 image loading processes cannot be started .*EOF.*--set dataloader_worker=N"
+    with pytest.raises(DataError, match=message):
+        image_batches(feed_of(tmp_path, images=2, batch_size=1, workers=2))
+    assert len(started) == 1
+
+
 def _without_shared_memory(path: str, size: int) -> NDArray[np.uint8]:
     """In the place of load_image: have this worker find no room for what it hands over."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
