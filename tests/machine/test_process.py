@@ -199,10 +199,14 @@ def test_a_log_that_cannot_be_written_is_an_error_of_the_user(tmp_path: Path) ->
 def test_ports() -> None:
     port = free_port()
     assert port_is_free(port) and not answers(port)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", port))
-        listener.listen()
+    with socket.create_server(("127.0.0.1", port)) as listener:
         assert not port_is_free(port) and answers(port)
+        listener.accept()[0].close()  # the connection of answers
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            listener.accept()[0].close()
+            assert not client.recv(1)
+    # The server's end of that connection is there for a while yet.
+    assert port_is_free(port)
 
 
 @pytest.fixture
