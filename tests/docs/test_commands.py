@@ -46,7 +46,7 @@ def test_each_module_that_a_command_runs_exists() -> None:
 def test_each_file_of_ours_exists() -> None:
     paths = set(named(rf"(?<![\w/.-])((?:{'|'.join(OURS)})/[\w/.-]+\.(?:py|md|yml|json))"))
     missing = {name for _, name in paths if not (ROOT / name).exists() and "NAME" not in name}
-    assert missing == WRITTEN_BY_THE_READER
+    assert missing <= WRITTEN_BY_THE_READER
     assert paths
 
 
