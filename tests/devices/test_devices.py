@@ -14,7 +14,7 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.devices import cuda
-from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.base import Device, DeviceError, DeviceInfo
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine.processor import quota, read_topology
@@ -305,3 +305,21 @@ def test_auto_takes_cuda_where_pytorch_and_the_driver_have_it(
 @pytest.mark.parametrize("kind", devices.KINDS)
 def test_every_kind_can_be_made(kind: str) -> None:
     assert devices.make(kind, device_id=0).kind == kind
+
+
+class LeastDevice(Device):
+    def leases(self) -> Tuple[str, ...]:
+        return ()
+
+    def attach(self) -> DeviceInfo:
+        return DeviceInfo("least", "least", "least")
+
+    def release(self) -> None:
+        pass
+
+
+def test_a_device_needs_no_more_than_the_page_says() -> None:
+    """The clock is everybody's: a case on a new device ended in an AttributeError."""
+    device = LeastDevice()
+    start = device.clock()
+    assert device.clock() - start >= 0 and device.look() is None
