@@ -19,7 +19,7 @@ import pytest
 from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.application.distributed import Job, poprun_job, under_poprun
 from ipubench.bench_training.bench_application import IPU, POD4, POD16
-from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.errors import CaseError, OptionError
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
@@ -684,6 +684,18 @@ def test_poprun_is_started_with_what_a_preset_has() -> None:
 
 
 # --- how it ends -----------------------------------------------------------------------------
+
+
+def test_training_and_validation_share_the_group_that_is_chosen() -> None:
+    device = IpuDevice("ipu", 5)
+    recorder.groups[5] = 2
+    config = replace(SMALL, replicas=2, validation_num_replicas=1)
+    with pytest.raises(OptionError, match="-id=5 .* training takes 2 IPUs, validation 1: leave"):
+        step_of(config, device)
+    assert not recorder.names()
+    step_of(replace(config, validation_num_replicas=0), device).close()
+    step_of(replace(config, validation=False), device).close()
+    step_of(config, HARDWARE).close()
 
 
 def test_a_checkpoint_of_another_network_is_one_message_and_leaves_no_ipu(tmp_path: Path) -> None:
