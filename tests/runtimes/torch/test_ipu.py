@@ -292,6 +292,7 @@ def test_a_compiled_model_is_found_again(poptorch: ModuleType, tmp_path: Path) -
     again = ready(config)
     assert again.model_cache.hit
     assert again.model_cache.note(2.0) == 48.0
+    assert again.describe()["options"]["executable_cache"] is True
     other = ready(dataclasses.replace(config, micro_batch_size=4))
     assert not other.model_cache.hit
 
