@@ -52,6 +52,12 @@ def test_a_run_leaves_a_report_also_when_a_case_fails(project: Project) -> None:
     }
     median = project.records()["beta-synthetic"]["throughput"]["median"]
     assert float(rows[0]["throughput (items/s)"]) == median
+    empty = [heading for heading, text in rows[0].items() if not text]
+    assert empty[: empty.index("before (items/s)")] == [  # what the fake device has no figure for
+        *("engine", "device memory peak (bytes)", "work (FLOP/item)", "achieved (FLOP/s)"),
+        *("peak (FLOP/s)", "share of peak (1)", "loader alone (items/s)", "model alone (items/s)"),
+        *("git", "weights (bytes/item)", "copy peak (bytes/s)"),
+    ]
     assert summary.read_text().startswith("before\n**🔴 2 cases: 1 failed, 1 measured")
     (case,) = [
         case
