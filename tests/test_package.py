@@ -182,8 +182,8 @@ def test_the_example_project_measures_saves_gates_and_reports(wheel: Path, tmp_p
     assert code == 0 and "5 passed" in said, said
     assert "  text-lines100-generated " in said and "  bench_sort-1000 " in said
     assert (project / "out" / "report.html").stat().st_size > 100_000
-    # What a round has need not be found again, and short rounds do.
-    short = (*few, "--batches-per-step=20")
+    # What a round has need not be found again; a few short ones do.
+    short = (*few, "--batches-per-step=20", "--steps=8")
     alone = ("-k", "sort-1000 and not 100000", "--processes=2", "--keep-disturbed")
     code, said = run(*short, *alone, "--baseline-save=x")
     assert code == 0 and "baseline with 1 case written to" in said, said
