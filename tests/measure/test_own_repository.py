@@ -309,7 +309,7 @@ def test_each_process_of_a_case_has_a_cache_of_its_own(own: OwnProject) -> None:
     (own.folder / "pytest.ini").write_text(f"{INI}cache_dir = kept\nfilterwarnings = error\n")
     (own.folder / "tests" / "test_own.py").write_text(CACHED)
     own.commit("as it is")
-    pytest_words = ("-m", "pytest", *WITHOUT_OTHERS, *FEW)
+    pytest_words = ("-m", "pytest", *WITHOUT_OTHERS, "--steps=5", "--batches-per-step=200")
     for words in (
         ("--baseline-save=main", "--processes=1", "--keep-disturbed"),
         ("--against=git:HEAD", "--gate-cap=3"),
