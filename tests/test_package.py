@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import shutil
@@ -360,17 +359,22 @@ def test_both_builds_of_tensorflow_have_one_version() -> None:
     assert len(pinned) == 1 and pinned == version("constraints-cpu.txt", "tensorflow-cpu")
 
 
-def test_the_version_of_a_package_is_that_of_its_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = {"tensorflow-cpu": "2.21.0", "torch": "2.13.0+cpu"}
-
-    def version(name: str) -> str:
-        if name in installed:
-            return installed[name]
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
+def test_the_version_of_a_package_is_that_of_its_build(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    head, text = "Metadata-Version: 2.1\nName: {}\n", "\n\nVersion: 9\n"  # of what is described
+    for place, lines in (
+        ("tensorflow_cpu-2.21.0.dist-info/METADATA", f"{head}Version: 2.21.0{text}"),
+        ("torch-2.13.0+cpu.dist-info/METADATA", f"{head}Version: 2.13.0+cpu{text}"),
+        ("old-1.0.egg-info/PKG-INFO", f"{head}Version: 1.0{text}"),
+    ):
+        file = tmp_path / place
+        file.parent.mkdir()
+        file.write_text(lines.format(re.split("-[0-9]", place)[0]))
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert version_of("tensorflow") == version_of("TensorFlow") == "2.21.0"
     assert version_of("torch") == "2.13.0+cpu"
+    assert version_of("old") == "1.0"
     assert version_of("poptorch") == ""
 
 
