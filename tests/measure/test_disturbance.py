@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, Callable, List
 
 import pytest
@@ -97,8 +98,24 @@ def test_how_many_clean_rounds_are_enough(clean: int, rounds: int, enough: bool)
     assert is_enough([3.0] * clean, rounds, budget=5) is (clean >= 3)  # they fill the budget
 
 
+def test_the_record_has_what_each_counter_says_of_the_rounds() -> None:
+    readings = [
+        Reading(
+            time, used=time, beside=time / 8, stolen=time / 16, ours=ours, waited=0, throttled=0
+        )
+        for time, ours in ((0.0, 1.0), (2.0, 1.5), (4.0, 2.75))
+    ]
+    counters: Any = SimpleNamespace(readings=readings, seconds=0.25)
+    record = Disturbance(counters).describe([2.0, 2.0], True)
+    assert record["cpu_seconds"] == [0.5, 1.25]
+    parts = {part: record[part] for part in ("by_others", "beside", "stolen", "throttled")}
+    assert parts == {"by_others": 0.5625, "beside": 0.125, "stolen": 0.0625, "throttled": 0.0}
+    assert record["reading_seconds"] == 0.25
+
+
 def test_a_system_that_tells_nothing_says_so() -> None:
     nothing = Disturbance(None)
+    assert "does not count" in nothing.describe_whole(3)["unknown"]
     nothing.read()
     assert nothing.clean([1.0, 2.0]) == [1.0, 2.0]
     assert "does not count" in nothing.describe([1.0, 2.0], True)["unknown"]
