@@ -108,6 +108,11 @@ class Report:
             if trouble and not (run.interrupted and len(self.runs) == 1):
                 self.problems.append(f"{run.name}: {trouble}" if run.name else trouble)
 
+    @property
+    def ended_badly(self) -> bool:
+        """Whether a run ended early or otherwise not well, beside how its cases ended."""
+        return bool(self.problems) or self.interrupted
+
     def judge(self, verdicts: Mapping[str, Dict[str, Any]]) -> None:
         """Keep the verdicts of a comparison that was made later.
 
@@ -194,7 +199,7 @@ def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
     if any(run.problem for run in report.runs):
         return EXIT_UNUSABLE
     found = counts(rows)
-    if report.problems or report.interrupted or any(kind in found for kind in BAD):
+    if report.ended_badly or any(kind in found for kind in BAD):
         return 1
     if report.gate != NO_GATE and not any(kind in found for kind in COMPARED):
         return EXIT_NOTHING_COMPARED

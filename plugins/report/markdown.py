@@ -56,7 +56,7 @@ def markdown(report: Report) -> str:
     compared = any(row["change"] is not None for row in rows)
     return _fitting(
         {
-            "mark": "🔴" if report.problems else MARKS.get(worst, "🟢"),
+            "mark": "🔴" if report.ended_badly else MARKS.get(worst, "🟢"),
             "headline": headline(report, rows),
             "problems": report.problems[:MOST_PROBLEMS],
             "changed": [_changed(row) for row in changed],

@@ -82,7 +82,7 @@ def page(report: Report) -> str:
     compared = any(row["change"] is not None for row in rows)
     values = {
         "headline": conclusion(report, rows),
-        "worst": "bad" if report.problems or any(kind in kinds for kind in BAD) else "good",
+        "worst": "bad" if report.ended_badly or any(kind in kinds for kind in BAD) else "good",
         "problems": report.problems,
         "counts": kinds,
         "overview": _overview(report),

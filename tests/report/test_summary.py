@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 import re
 
-from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.rows import Report, exit_code
+from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.report.markdown import LARGEST, markdown
 from ipubench.plugins.web.templates import escape_markdown
@@ -29,6 +30,16 @@ def test_the_summary_of_one_case_that_nothing_was_compared_with() -> None:
     assert "<details><summary>The case</summary>" in text
     assert re.search(r"\| 🔴 failed \| <code>a</code> \|  \| \d+(\.\d+)? images/s \|", text)
     assert "Change is" not in text and "started" not in text
+
+
+def test_a_run_that_was_interrupted_after_its_last_case_is_no_good_one() -> None:
+    case = benchmark("a")
+    name = case["fullname"]
+    run = RunFacts(selected=[name], outcomes={name: "passed"}, exit_code=2)
+    report = Report.of(document([case]), [run])
+    assert exit_code(report, report.rows()) == 1
+    line = markdown(report).splitlines()[0]
+    assert line == "**🔴 1 case: 1 measured; the run was interrupted**"
 
 
 def test_the_summary_of_any_run_fits_a_comment() -> None:
