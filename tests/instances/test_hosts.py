@@ -131,7 +131,8 @@ def test_the_folder_of_a_log_is_the_users_own(tmp_path: Path) -> None:
             made_folders(folder)
 
 
-def test_an_instance_takes_its_share_of_its_hosts_cores() -> None:
+def test_an_instance_takes_its_share_of_its_hosts_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ipubench.fixtures.instances.plan.quota", lambda: None)
     second = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
     assert place_on_host(second) == (1, 2)
     assert place_on_host({"MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "3"}) == (0, 3)

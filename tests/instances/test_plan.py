@@ -8,7 +8,7 @@ import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from ipubench.fixtures.instances.plan import (
     host_launcher,
     instances_of,
     ipus_per_replica,
+    own_share,
     plan,
     poprun,
     rank,
@@ -186,6 +187,18 @@ def config(**options: Any) -> Any:
     return SimpleNamespace(**{"instances": 4, "replicas": 1, **options})
 
 
+@pytest.fixture
+def quota(monkeypatch: pytest.MonkeyPatch) -> Callable[[Optional[float]], None]:
+    """Gives this process's group the time of so many CPUs; None: any."""
+
+    def give(cpus: Optional[float]) -> None:
+        monkeypatch.setattr("ipubench.fixtures.instances.plan.quota", lambda: cpus)
+
+    give(None)
+    return give
+
+
+@pytest.mark.usefixtures("quota")
 def test_a_host_runs_as_many_as_it_has_cores() -> None:
     found = plan(config(), "cpu", {1000, 1001, 1002})
     assert (found.asked, found.ran, found.one_job) == (4, 3, False)
@@ -198,6 +211,19 @@ def test_a_host_runs_as_many_as_it_has_cores() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("cpus", "cores"), [(0.5, [[1000]]), (1.5, [[1000], [1001]]), (9.0, [[1000], [1001], [1002]])]
+)
+def test_a_quota_leaves_as_many_cores_to_all_instances(
+    cpus: float, cores: List[List[int]], quota: Callable[[Optional[float]], None]
+) -> None:
+    quota(cpus)
+    assert plan(config(), "cpu", {1000, 1001, 1002}).describe()["cores"] == cores
+    only = {"OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"}
+    assert own_share(only, {1000, 1001, 1002}) == [core for share in cores for core in share]
+
+
+@pytest.mark.usefixtures("quota")
 def test_replicas_that_train_together_are_one_job_of_a_host() -> None:
     together = config(processes=2, data_parallel=True)
     found = plan(together, "cpu", {1000, 1001, 1002})
