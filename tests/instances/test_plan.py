@@ -130,6 +130,11 @@ def test_mpirun_is_taken_where_it_is_asked_for(
         host_launcher(2)
     folder = installed("mpirun")
     assert host_launcher(3).words == (str(folder / "mpirun"), "-n", "3")
+    elsewhere = plan(config(), "cpu", {1000}, ["--host", "a,b"])
+    assert elsewhere.launcher.hosts == ("a", "b")
+    # Each host shares its own cores, however many this one has.
+    assert (elsewhere.ran, elsewhere.cores, elsewhere.takes_share) == (4, (), True)
+    assert not elsewhere.one_job
 
 
 def test_our_own_launcher_takes_no_words(installed: Any) -> None:
@@ -235,6 +240,7 @@ def test_replicas_that_train_together_are_one_job_of_a_host() -> None:
 def test_an_ipu_shares_the_replicas_of_one_job() -> None:
     found = plan(config(replicas=8, shards=2), "ipu", {0})
     assert (found.asked, found.ran, found.cores, found.one_job) == (4, 4, (), True)
+    assert not found.exchanges, "IPUs do it themselves"
     assert found.launcher.words[-3:] == (
         *("--num-replicas=8", "--num-instances=4", "--ipus-per-replica=2"),
     )
