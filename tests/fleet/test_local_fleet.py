@@ -193,6 +193,7 @@ def test_a_case_that_ends_every_process_fails_and_the_rest_is_measured(project: 
     outcome = project.run(hosts).assert_code(1)
     assert " bench_fake[beta-generated] CRASHED (" in outcome.text
     outcome.line("two processes were lost while they ran it")
+    assert "a was lost during the run" not in outcome.text  # it has come back
     failed = [case for case, how in outcomes(project).items() if how != "passed"]
     assert failed == [BETA.replace("synthetic", "generated")]
     assert len(project.records()) == 6
