@@ -236,7 +236,7 @@ def prune(args: Namespace) -> int:
         keep(load_all(path))
     else:
         store.change(path, keep)
-    verb = "would be" if args.dry_run else "were"
+    verb = "would be" if args.dry_run else "was" if len(pruned) == 1 else "were"
     count = counted(len(pruned), "case")
     print_lines([*(f"  {nodeid}" for nodeid in pruned), f"{count} {verb} pruned"])
     return 0

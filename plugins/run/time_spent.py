@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping
 
 import pytest
 
-from ipubench.plugins.record.text import percent
+from ipubench.plugins.record.text import counted, percent
 from ipubench.plugins.selection.expand import case_of
 
 #: Part -> the words for it at the end of a run.
@@ -153,7 +153,7 @@ def time_in_words(spent: TimeSpent, width: int) -> List[str]:
         return []
     shares = sorted(((value / whole, part) for part, value in seconds.items()), reverse=True)
     said = [f"{percent(share, 0)} {WORDS[part]}" for share, part in shares if share >= LEAST_SHARE]
-    whose = f" of {len(spent.workers)} workers" if spent.workers else ""
+    whose = f" of {counted(len(spent.workers), 'worker')}" if spent.workers else ""
     text = f"time{whose}: {whole:.0f} s: {', '.join(said)}"
     return textwrap.wrap(text, width, subsequent_indent=" " * 6)
 

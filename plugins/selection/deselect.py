@@ -75,11 +75,11 @@ def _why_left_out(case: Case, device: str, option: Any) -> str:
     # pytest's -k does not know capitals either.
     words = {word for text in given for word in re.findall(r"[\w.-]+", text.lower())}
     if case.tier == SWEEP and not option.sweep and not _spelled(case, words):
-        return "inner points of a sweep: --sweep, or -k with a full name"
+        return "between the ends of a sweep: --sweep, or -k with a full name"
     if case.tier == RARE and not option.sweep and not _spelled(case, words, whole=True):
         return f"with {case.config.data} data: --data={case.config.data}, --sweep or a full name"
     if case.tier == NAMED and not option.sweep and not _named(case, words):
-        return "further configurations: --sweep, or -k with a full name"
+        return "of further configurations: --sweep, or -k with a full name"
     return ""
 
 

@@ -509,7 +509,7 @@ def test_prune_collects_with_the_options_of_the_project(own: OwnProject, ini: st
     save(stored, document(kept, gone))
     words = ("ipubench.plugins.baseline", "prune", "main")
     outcome = run_command(own.folder, own.environment, *words).assert_code(0)
-    assert outcome.lines == [f"  {gone['fullname']}", "1 case were pruned"], outcome.text
+    assert outcome.lines == [f"  {gone['fullname']}", "1 case was pruned"], outcome.text
     assert set(load(stored)) == {SORTED}
 
 

@@ -35,7 +35,7 @@ def test_a_host_leaves_out_what_it_cannot_run_and_says_what_it_needs(project: Pr
         "delta-synthetic",
     ]
     outcome.line("2 cases need 4 IPUs: --device=ipu")
-    outcome.line("2 cases inner points of a sweep: --sweep, or -k with a full name")
+    outcome.line("2 cases between the ends of a sweep: --sweep, or -k with a full name")
 
 
 @pytest.mark.entry_point
@@ -114,7 +114,7 @@ def test_set_sweeps_a_value_and_shows_it(project: Project) -> None:
     assert records["delta-synthetic-bs16"]["config"]["micro_batch_size"] == 16
     assert records["beta-synthetic-bs2"]["overrides"] == ["batch_size", "steps"]
     assert records["beta-synthetic-bs2"]["throughput"]["median"] == pytest.approx(1000)
-    assert "inner points" not in outcome.text
+    assert "ends of a sweep" not in outcome.text
 
 
 def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
