@@ -367,6 +367,14 @@ def test_without_a_threshold_nothing_is_judged_or_measured() -> None:
     assert verdict.change == pytest.approx(-0.5, abs=0.01)
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_without_a_threshold_a_disturbed_case_is_not_judged_either(there: bool) -> None:
+    """A case that the policy ignores was called inconclusive, and its old entry was kept."""
+    verdict = gate.judge(watched(0.1, not there), baseline_of(CALM, there), Rule({}))
+    assert verdict.kind == UNJUDGED
+    assert "other programs disturbed" in verdict.reasons[0]
+
+
 def test_without_a_threshold_all_processes_are_shown() -> None:
     now = with_processes(benchmark([0.1] * 9), [benchmark([0.2] * 9)])
     verdict = gate.judge(now, stored(CALM), Rule({}), processes(CALM, []))
