@@ -11,6 +11,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.hosts import OPTION, launcher_words, named_hosts
 from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
 from ipubench.plugins.command_line.words import PATH_OPTIONS, is_worker, only_lists
+from ipubench.plugins.record.host_process import typed_words
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -91,7 +92,7 @@ def _check_spelling(config: pytest.Config) -> None:
     here = config.invocation_params.dir
     if config.inipath is not None and config.inipath.parent in (here, *here.parents):
         return
-    words = [str(word) for word in config.invocation_params.args]
+    words = typed_words(config)
     for option, value in zip(words, words[1:]):
         if option in PATH_OPTIONS and os.path.exists(value):
             raise pytest.UsageError(

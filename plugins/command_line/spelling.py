@@ -10,6 +10,7 @@ from typing import Callable, List, Mapping, Sequence
 import pytest
 
 from ipubench.fixtures.case.options import nearest
+from ipubench.plugins.record.host_process import typed_words
 
 DEVICES = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
 DATA = {"random": "generated", "host": "generated", "imagenet": "real"}
@@ -53,7 +54,7 @@ def name_unknown_options(parser: pytest.Parser, manager: pytest.PytestPluginMana
     ]
     if not isinstance(config, pytest.Config) or not known:
         return
-    words = [str(word).partition("=")[0] for word in config.invocation_params.args]
+    words = [word.partition("=")[0] for word in typed_words(config)]
     for word in words:
         if word.startswith("--") and word not in known:
             # An unambiguous beginning of an option stands for it.

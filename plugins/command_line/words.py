@@ -9,6 +9,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
+from ipubench.plugins.record.host_process import typed_words
 
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see refusals.py).
 PATH_OPTIONS = (
@@ -138,7 +139,7 @@ def _nameable(path: Path) -> str:
 def given_arguments(config: pytest.Config) -> List[str]:
     """Return those words of the command line that decide how a case is measured, as given."""
     flags = {_flag(dest) for dest in MEASURING_OPTIONS}
-    words = [str(word) for word in config.invocation_params.args]
+    words = typed_words(config)
     found: List[str] = []
     for word, value in zip(words, [*words[1:], ""]):
         flag = word.split("=", 1)[0]

@@ -20,6 +20,7 @@ import pytest
 from ipubench.plugins.fleet import checkout
 from ipubench.plugins.fleet.hosts import FleetError, HostSpec
 from ipubench.plugins.fleet.member import GONE, Handover
+from ipubench.plugins.record.host_process import typed_words
 
 #: Of a process that is to end by itself.
 END_SECONDS = 10.0
@@ -56,8 +57,7 @@ class Project:
     def of(cls, config: pytest.Config, members: int, baseline: Optional[str]) -> Project:
         """Take the words of this run; those of its environment come first, as pytest has them."""
         words = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
-        words += [str(word) for word in config.invocation_params.args]
-        words = without_xdist(words)
+        words = without_xdist(words + typed_words(config))
         results = config.option.results_dir
         return cls(config.rootpath, config.invocation_params.dir, words, members, baseline, results)
 

@@ -23,6 +23,7 @@ from ipubench.plugins.benchmarks_yml.command import launched
 from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import arguments_of, given_arguments
 from ipubench.plugins.measure.instance import instance_command
+from ipubench.plugins.record.host_process import typed_words
 from ipubench.plugins.record.pytest_benchmark_adapter import words_of
 from ipubench.plugins.selection.expand import case_of, selection_key
 
@@ -53,7 +54,7 @@ def commands(item: pytest.Item) -> List[str]:
         return []
     if case.error:
         return ["", case.id, f"  cannot run: {case.error}"]
-    typed = [str(word) for word in item.config.invocation_params.args]
+    typed = typed_words(item.config)
     words = [python(), "-m", "pytest", *where_from(typed)]
     alone = instances_of(case.config) == 1
     given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]

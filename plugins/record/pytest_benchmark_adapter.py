@@ -18,6 +18,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.plugins.record.host_process import typed_words
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
@@ -83,7 +84,7 @@ WARM_UP, WITHOUT_GC = "--benchmark-warmup", "--benchmark-disable-gc"
 def words_of(config: pytest.Config) -> List[str]:
     """Return the words that tell pytest-benchmark how to measure, wherever they are written."""
     words = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-    words += [str(word) for word in config.invocation_params.args]
+    words += typed_words(config)
     found: List[str] = []
     for word, following in zip(words, [*words[1:], ""]):
         name = word.partition("=")[0]
@@ -151,8 +152,8 @@ def as_dict(benchmark: Any) -> Dict[str, Any]:
 def hide_table(config: pytest.Config) -> None:
     """Leave the final table to ours, unless the user asked for pytest-benchmark's."""
     session = getattr(config, "_benchmarksession", None)
-    words = [str(word) for word in config.invocation_params.args]
-    asked = any(word.startswith(("--benchmark-columns", "--benchmark-sort")) for word in words)
+    columns = ("--benchmark-columns", "--benchmark-sort")
+    asked = any(word.startswith(columns) for word in typed_words(config))
     if session is not None and not session.verbose and not asked:
         session.quiet = True
 

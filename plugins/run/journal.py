@@ -46,6 +46,7 @@ from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
+from ipubench.plugins.record.host_process import typed_words
 from ipubench.plugins.run import resume, subtests
 from ipubench.plugins.run.masked_report import mask_report
 from ipubench.plugins.run.results import Run, SessionResults, run_key
@@ -65,7 +66,7 @@ def command_line(config: pytest.Config) -> List[str]:
     if RESUME in words:
         variables[ADDED] = " ".join(shlex.quote(word) for word in words if word != RESUME)
     added = [f"{name}={value}" for name, value in variables.items() if value]
-    given = [str(word) for word in config.invocation_params.args if word != RESUME]
+    given = [word for word in typed_words(config) if word != RESUME]
     return mask_words(added + given)
 
 

@@ -19,6 +19,7 @@ from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.words import given_arguments, only_tests
+from ipubench.plugins.record.host_process import typed_words
 from ipubench.plugins.selection.expand import case_of, expand, selection_key
 
 #: Fixtures that measure.
@@ -112,7 +113,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         )
     if not items or cases:
         return
-    written = {str(word).split("=", 1)[0] for word in config.invocation_params.args}
+    written = {word.split("=", 1)[0] for word in typed_words(config)}
     given = [
         flag
         for name, flag in JUDGING.items()
