@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 import time
 from pathlib import Path
@@ -62,9 +63,8 @@ RESUME = "--resume"
 def command_line(config: pytest.Config) -> List[str]:
     """Return the words that decide what this run measures, without ``--resume`` and secrets."""
     variables = {name: os.environ.get(name, "") for name in VARIABLES}
-    words = shlex.split(variables[ADDED])
-    if RESUME in words:
-        variables[ADDED] = " ".join(shlex.quote(word) for word in words if word != RESUME)
+    # What is beside it stays as it was typed, quotes and all.
+    variables[ADDED] = re.sub(rf"(^|\s+){RESUME}(?=\s|$)", "", variables[ADDED]).strip()
     added = [f"{name}={value}" for name, value in variables.items() if value]
     given = [word for word in typed_words(config) if word != RESUME]
     return mask_words(added + given)
