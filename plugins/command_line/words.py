@@ -100,8 +100,12 @@ def looking_inside_arguments(config: pytest.Config, nodeid: str) -> List[str]:
 
 
 def folder_above(config: pytest.Config, root: str, nodeid: str) -> Path:
-    """Return where the folder of a case is that it leaves something in."""
-    return user_path(root).absolute() / config.stash.get(above_key, {}).get(nodeid, "")
+    """Return where the folder of a case is that it leaves something in.
+
+    ``root`` is seen from where the run began: its test may have changed the working directory.
+    """
+    folder = config.invocation_params.dir / user_path(root)
+    return folder / config.stash.get(above_key, {}).get(nodeid, "")
 
 
 def unknown_arguments(config: pytest.Config, known: Sequence[str]) -> List[str]:

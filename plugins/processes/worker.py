@@ -107,6 +107,8 @@ class Worker:
             chosen = json.load(file)
         if chosen["journal"] is not None:
             relay = Relay(Path(chosen["journal"]))
+            # As in a run without workers: a test may change the working directory.
+            self.config.option.results_dir = str(relay.path.parent.absolute())
             results = SessionResults(suspects=chosen["suspects"])
             self.config.stash[run_key] = Run(relay, results, chosen["order"])
         found = {item.nodeid: item for item in items}

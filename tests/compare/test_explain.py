@@ -49,6 +49,7 @@ def test_cases_of_one_identifier_keep_their_traces(
     config: Any = SimpleNamespace(
         stash={above_key: {"a.py::a[net]": "a", "b.py::b[net]": "b"}},
         option=SimpleNamespace(results_dir=str(tmp_path)),
+        invocation_params=SimpleNamespace(dir=tmp_path),
     )
 
     def profiled(*given: Any) -> Tuple[int, str]:

@@ -31,9 +31,17 @@ def test_a_profile_replaces_the_timing(project: Project) -> None:
     assert "Warning" not in outcome.text
 
 
-def test_cases_of_one_identifier_leave_nothing_in_one_folder(tmp_path: Path) -> None:
-    root = str(tmp_path)
-    config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(profile=root, save_graph=None))
+def test_cases_of_one_identifier_leave_nothing_in_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = "reports"
+    config: Any = SimpleNamespace(
+        stash={},
+        option=SimpleNamespace(profile=root, save_graph=None),
+        invocation_params=SimpleNamespace(dir=tmp_path),
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")  # as a test may do
     items: Any = [
         SimpleNamespace(
             config=config,
@@ -45,12 +53,12 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(tmp_path: Path) -> 
     session: Any = SimpleNamespace(config=config, items=items)
     pytest_collection_finish(session)
     folders = [folder_of("--profile", root, item) for item in items]
-    assert len({*folders}) == 3 and folders[2] == tmp_path / "x"
+    assert len({*folders}) == 3 and folders[2] == tmp_path / root / "x"
     # Another process that measures one of them leaves it in the same folder.
     for item, folder in zip(items, folders):
         assert looking_inside_arguments(config, item.nodeid) == [f"--profile={folder.parent}"]
     pytest_collection_finish(SimpleNamespace(config=config, items=items[:1]))  # type: ignore[arg-type]
-    assert folder_of("--profile", root, items[0]) == tmp_path / "net"
+    assert folder_of("--profile", root, items[0]) == tmp_path / root / "net"
 
 
 def only_case(config: CaseConfig, device: str, profile: Optional[str], **given: List[str]) -> Case:

@@ -361,6 +361,13 @@ def test_what_a_worker_starts_is_no_worker(project: Project) -> None:
         "    assert not [name for name in os.environ if name.startswith('PYTEST_XDIST')]\n"
         "    kept = config.model_cache_path",
     )
+    # Its logs stay with the results.
+    project.add_to_conftest(
+        "@pytest.fixture(autouse=True)\n"
+        "def elsewhere(request, monkeypatch, tmp_path):\n"
+        "    monkeypatch.chdir(tmp_path)\n"
+        "    assert __import__('os').path.isdir(request.config.option.results_dir)\n"
+    )
     project.run("-k", "beta", "-n", "2").assert_code(0)
 
 
