@@ -131,14 +131,13 @@ def judge(
     if reasons:
         return _unjudged(INCOMPARABLE, now, before, reasons)
     stored = processes_of(before)
-    open_kind = INCONCLUSIVE if rule.thresholds else UNJUDGED
     if not any(map(is_clean, stored)):
         why = f"in the baseline {lost_words(stored)}; {what_helps(stored)}"
-        return _unjudged(open_kind, now, before, [why])
+        return _unjudged(INCONCLUSIVE, now, before, [why])
     comparison = _Comparison(now, before, rule)
     comparison.run(measure)
     if not comparison.now:
-        return _unjudged(open_kind, now, before, comparison.reasons)
+        return _unjudged(INCONCLUSIVE, now, before, comparison.reasons)
     return comparison.verdict()
 
 
