@@ -235,14 +235,14 @@ def pytest_runtest_makereport(
     if mendable:
         report.longrepr = str(error)
     mask_report(report, masker(secrets_of(case.config) if case is not None else ()))
-    message = {"message": report.longrepr} if mendable else {}
-    run = item.config.stash.get(run_key, None)
-    if run is None or case is None:
-        return
     if subtests.is_called(item):
         report.ipubench_subtest = True
         if report.outcome == "failed":
             item.stash[subtests.failed_key].append(_why(report))
+        return
+    message = {"message": report.longrepr} if mendable else {}
+    run = item.config.stash.get(run_key, None)
+    if run is None or case is None:
         return
     failed = subtests.why_failed(item)
     if failed is not None and report.when == "call" and report.outcome == "passed":

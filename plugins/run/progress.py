@@ -25,6 +25,7 @@ from ipubench.plugins.record.text import (
     told_apart,
 )
 from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.subtests import is_of_one
 from ipubench.plugins.selection.expand import case_of
 
 NARROWEST_NAME = 16
@@ -114,7 +115,7 @@ class Progress:
 
     def reported(self, report: pytest.TestReport, where: str = "") -> None:
         """Write the line of a case whose end this report is; ``where`` it was, if not here."""
-        if getattr(report, "ipubench_subtest", False):  # the case goes on
+        if is_of_one(report):  # the case goes on
             return
         if (report.when != "setup" and report.when != "teardown") or report.outcome != "passed":
             text, markup = _result(self.config, report)

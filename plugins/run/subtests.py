@@ -31,6 +31,11 @@ def is_called(item: pytest.Item) -> bool:
     return item.stash.get(_called_key, False)
 
 
+def is_of_one(report: pytest.TestReport) -> bool:
+    """Tell whether a report is that of a subtest, so that its test goes on."""
+    return getattr(report, "ipubench_subtest", False)
+
+
 def why_failed(item: pytest.Item) -> Optional[str]:
     """Return why subtests of a test have failed, if some did."""
     failed = item.stash.get(failed_key, [])
