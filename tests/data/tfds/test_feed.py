@@ -197,7 +197,7 @@ def reachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[List[str]]:
             if "ssh" in self.path:
                 self.wfile.write(b"SSH-2.0-OpenSSH\r\n")
                 return
-            self.send_response(404 if "gone" in self.path else 200)
+            self.send_response(404 if "gone" in self.path else 200, "Answered \x1b[2J")
             self.end_headers()
 
         def log_message(self, *arguments: object) -> None:
@@ -230,7 +230,7 @@ def test_a_named_folder_is_downloaded_into_once(
 def test_downloads_that_fail(
     tmp_path: Path, package: Path, reachable: List[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(DataError, match="HTTP Error 404") as caught:
+    with pytest.raises(DataError, match=r"HTTP Error 404: Answered \\x1b\[2J\)") as caught:
         source(("prepared", "cifar100", "train"), str(tmp_path), {})
     assert "cifar100/<version>/dataset_info.json" in str(caught.value)
     monkeypatch.setitem(download.SOURCES, "cifar100", download.SOURCES["mnist"] + "-by-ssh")
