@@ -205,10 +205,9 @@ def _check_validation_ipus(config: ApplicationOptions) -> None:
 
 def _check_groups(config: ApplicationOptions) -> None:
     """Refuse IPUs that make no group: each phase would find that out only as it begins."""
-    validated = config.validation_shards * config.validation_batches.replicas
     phases = (
-        ("training", config.training, config.shards * config.replicas, "replicas or stages"),
-        ("validation", config.validation, validated, "validation_num_replicas"),
+        ("training", config.training, config.ipus, "replicas or stages"),
+        ("validation", config.validation, config.validation_ipus, "validation_num_replicas"),
     )
     for phase, runs, ipus, option in phases:
         own = ipus // config.instances
