@@ -266,11 +266,13 @@ def test_a_temporary_folder_that_the_python_backend_cannot_use_is_named(
     program.write_text("")
     program.chmod(0o755)
     monkeypatch.setenv("TRITON_SERVER", str(program))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "my files"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "rock&roll"))
     server = TritonServer(tmp_path, "tiny", "python", tmp_path / "log")
-    with pytest.raises(CaseError, match=r"cannot start below .*my files: .*; set TMPDIR to"):
+    with pytest.raises(
+        CaseError, match=r"cannot start below .*rock&roll: .* take '&' for .*TMPDIR"
+    ):
         server.new_process()
-    assert not list((tmp_path / "my files").iterdir())
+    assert not list((tmp_path / "rock&roll").iterdir())
 
 
 def test_only_a_server_that_knows_restrictions_is_given_one(tmp_path: Path) -> None:
