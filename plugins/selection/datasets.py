@@ -15,6 +15,7 @@ from ipubench.fixtures.data.sources import KINDS, Key, found_key, named, source
 from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
 from ipubench.plugins.command_line.words import only_lists
 from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.functions import asks_for
 
 NAMES_ONE = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 
@@ -42,14 +43,13 @@ def _read(items: List[pytest.Item]) -> List[Key]:
     keys: Set[Key] = set()
     for item in items:
         case = case_of(item)
-        fixtures: List[str] = getattr(item, "fixturenames", [])
-        # A command of a benchmarks.yml reads what it likes.
-        if case is None or case.config.data != "real" or "data" not in fixtures:
+        # A command of a benchmarks.yml reads what it likes, and so does a project's own `data`.
+        if case is None or case.config.data != "real" or not asks_for(item, "data"):
             continue
         dataset = getattr(case.config, "dataset", "")
         if dataset in PREPARED_DATASETS:
             keys.update(("prepared", dataset, split) for split in _splits(case))
-        elif "tensorflow" in fixtures:
+        elif asks_for(item, "tensorflow"):
             keys.update(("records", split) for split in _splits(case))
         else:
             keys.add(("images",))

@@ -410,11 +410,14 @@ def test_the_option_comes_before_the_environment(tmp_path: Path) -> None:
         source(("records", "train"), None, {"DATASETS_DIR": str(tmp_path / "gone")})
 
 
+OURS = SimpleNamespace(func=source)  # what pytest says of a fixture
+
+
 def item(fixture: str, mode: str, data: str = "real") -> Any:
     case = Case(CaseConfig(mode=mode, data=data), id=f"{fixture}-{mode}")
     return SimpleNamespace(
         callspec=SimpleNamespace(params={"ipubench_case": case}),
-        fixturenames=[fixture, "data", "meter"],
+        _fixtureinfo=SimpleNamespace(name2fixturedefs={fixture: [OURS], "data": [OURS]}),
     )
 
 
@@ -431,9 +434,10 @@ def judge(items: List[Any], folder: Any, **options: bool) -> Any:
 
 def test_images_are_judged_for_cases_that_read_images(tmp_path: Path) -> None:
     touch(tmp_path, "1.jpg")
-    config = judge(
-        [item("pytorch", "inference"), item("tensorflow", "training", "generated")], tmp_path
-    )
+    theirs = item("tensorflow", "training")  # a project's own fixture is the last of its name
+    theirs._fixtureinfo.name2fixturedefs["data"] = [OURS, SimpleNamespace(func=item)]
+    generated = item("tensorflow", "training", "generated")
+    config = judge([item("pytorch", "inference"), generated, theirs], tmp_path)
     assert list(config.stash[found_key]) == [("images",)]
     assert config.stash[found_key]["images",].root == str(tmp_path)
 

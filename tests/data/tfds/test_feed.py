@@ -387,7 +387,7 @@ def test_the_run_is_told_before_its_first_case(tmp_path: Path) -> None:
     case = Case(Application(name="x", data="real"), id="x")
     item = SimpleNamespace(
         callspec=SimpleNamespace(params={"ipubench_case": case}),
-        fixturenames=["tensorflow", "data"],
+        _fixtureinfo=SimpleNamespace(name2fixturedefs={"data": [SimpleNamespace(func=source)]}),
     )
     option = SimpleNamespace(
         collectonly=False, describe=False, dry_run=False, dataset_dir=str(tmp_path)
