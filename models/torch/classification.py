@@ -110,9 +110,12 @@ def _torchvision_models(model: str) -> Any:
     try:
         return import_torchvision().models
     except ImportError as error:
+        import torch
+
+        # Alone, pip would take the newest with its PyTorch, and PopTorch needs the one it has.
         raise ValueError(
             f"{model} is a network of torchvision, which cannot be imported: {error}; "
-            "pip install '.[torch]' in the project's folder adds it"
+            f"pip install torchvision torch=={torch.__version__} adds the one of this PyTorch"
         ) from error
 
 
