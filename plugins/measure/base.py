@@ -173,7 +173,7 @@ class StepMeter(ABC):
 
 
 def _amount(name: str, given: Any, or_zero: bool = False) -> float:
-    """Return an amount that a bench function says, also one of NumPy's types, as a float."""
+    """Return an amount that a bench function says; one of NumPy's types as a float."""
     try:
         amount = float(given)
     except (TypeError, ValueError, OverflowError):
@@ -181,7 +181,7 @@ def _amount(name: str, given: Any, or_zero: bool = False) -> float:
     if not (0 < amount < math.inf or (or_zero and amount == 0)):
         what = "0 or a number above it" if or_zero else "a number above 0"
         raise CaseError(f"meter(..., {name}={given!r}): {name} has to be {what}")
-    return amount
+    return given if isinstance(given, (int, float)) else amount
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The measuring process itself: its allocator, its memory, what it runs with."""
+"""The measuring process itself: its words, its allocator, its memory, what it runs with."""
 
 from __future__ import annotations
 
