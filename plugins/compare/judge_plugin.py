@@ -31,9 +31,10 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     to the call of the test.
     """
     measured = item.stash.get(measured_key, None)
-    if measured is not None:
-        del item.stash[measured_key]  # it holds the step
-    if measured is not None and why_failed(item) is None:
+    if measured is None:
+        return
+    del item.stash[measured_key]  # it holds the step
+    if why_failed(item) is None:
         with item.config.stash[spent_key].during("compare"):
             conclude(item, measured, item.config.stash[progress_key].phase)
 
