@@ -204,7 +204,7 @@ def test_reading_twice_costs_little_and_is_counted() -> None:
     assert len(contention.readings) == 2 and contention.seconds > 0
 
 
-@pytest.mark.skipif(not Contention().available, reason="this system does not count it")
+@pytest.mark.skipif(not Contention().available, reason="needs /proc/PID/schedstat")
 def test_a_clock_that_a_test_has_stopped_does_not_stop_ours(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -39,7 +39,7 @@ class BenchParts(unittest.TestCase):
 """
 
 
-@pytest.mark.skipif(pytest.version_tuple < (9,), reason="this pytest has no subtests")
+@pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest has subtests from 9 on")
 def test_a_case_of_which_a_subtest_fails_fails(project: Project) -> None:
     (project.folder / "bench_parts.py").write_text(SUBTESTS)
     words = ("bench_parts.py", "--device=fake", "--baseline-save=main", "--processes=3")
