@@ -10,8 +10,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.hosts import OPTION, launcher_words, named_hosts
 from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
-from ipubench.plugins.command_line.words import PATH_OPTIONS, is_worker, only_lists
-from ipubench.plugins.record.host_process import typed_words
+from ipubench.plugins.command_line.words import PATH_OPTIONS, is_worker, only_lists, typed_words
 
 
 @pytest.hookimpl(tryfirst=True)

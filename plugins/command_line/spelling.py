@@ -10,7 +10,7 @@ from typing import Callable, List, Mapping, Sequence
 import pytest
 
 from ipubench.fixtures.case.options import nearest
-from ipubench.plugins.record.host_process import typed_words
+from ipubench.plugins.command_line.words import typed_words
 
 DEVICES = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
 DATA = {"random": "generated", "host": "generated", "imagenet": "real"}

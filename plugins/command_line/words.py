@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
-from ipubench.plugins.record.host_process import typed_words
 
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see refusals.py).
 PATH_OPTIONS = (
@@ -42,12 +43,59 @@ MEASURING_OPTIONS = (
     "wait_for_quiet",
     "launcher_args",
 )
-
+# Options of pytest-benchmark that say how it measures, with a value and without one.
+BENCHMARK_OPTIONS = (
+    "--benchmark-min-time",
+    "--benchmark-max-time",
+    "--benchmark-min-rounds",
+    "--benchmark-timer",
+    "--benchmark-precision",
+    "--benchmark-confidence",
+    "--benchmark-calibration-precision",
+    "--benchmark-warmup",
+    "--benchmark-warmup-iterations",
+    "--benchmark-cprofile",
+)
+BENCHMARK_FLAGS = ("--benchmark-warmup", "--benchmark-disable-gc")
 
 #: The files of cases that the command line names: what the node ids in one begin with -> its path.
 files_key = pytest.StashKey[Dict[str, Path]]()
 #: Cases of one identifier: node id -> the folder that has the case's own.
 above_key = pytest.StashKey[Dict[str, str]]()
+
+
+def typed_words(config: pytest.Config) -> List[str]:
+    """Return the words of the command line; of ``@FILE``, which pytest 8.2 reads, its lines."""
+    words = [str(word) for word in config.invocation_params.args]
+    if pytest.version_tuple < (8, 2):
+        return words
+    return list(_read(words, config.invocation_params))
+
+
+def _read(words: Sequence[str], params: pytest.Config.InvocationParams) -> Iterator[str]:
+    for word in words:
+        if word.startswith("@"):
+            yield from _read((Path(params.dir) / word[1:]).read_text().splitlines(), params)
+        else:
+            yield word
+
+
+def options_among(
+    words: Sequence[str], options: Sequence[str], flags: Sequence[str] = ()
+) -> List[List[str]]:
+    """Return the words that give ``options``, each with the word that is its value, or ``flags``.
+
+    What is both has a value that may be missing.
+    """
+    attached = tuple(name if len(name) == 2 else f"{name}=" for name in options)
+    found: List[List[str]] = []
+    for word, following in zip(words, [*words[1:], ""]):
+        is_flag = word in flags
+        if word in options and not (is_flag and following[:1] in ("", "-")):
+            found.append([word, following])
+        elif is_flag or word.startswith(attached):
+            found.append([word])
+    return found
 
 
 def only_lists(config: pytest.Config) -> bool:
@@ -142,16 +190,15 @@ def _nameable(path: Path) -> str:
 
 def given_arguments(config: pytest.Config) -> List[str]:
     """Return those words of the command line that decide how a case is measured, as given."""
-    flags = {_flag(dest) for dest in MEASURING_OPTIONS}
-    words = typed_words(config)
-    found: List[str] = []
-    for word, value in zip(words, [*words[1:], ""]):
-        flag = word.split("=", 1)[0]
-        if word == "--zero-values":
-            found.append(word)
-        elif flag in flags:
-            found.append(word if "=" in word else f"{word}={value}")
-    return found
+    options = list(map(_flag, MEASURING_OPTIONS))
+    return list(map("=".join, options_among(typed_words(config), options, ["--zero-values"])))
+
+
+def benchmark_arguments(config: pytest.Config) -> List[str]:
+    """Return the words that tell pytest-benchmark how to measure, wherever they are written."""
+    words = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+    found = options_among([*words, *typed_words(config)], BENCHMARK_OPTIONS, BENCHMARK_FLAGS)
+    return list(map("=".join, found))
 
 
 def _flag(dest: str) -> str:

@@ -17,10 +17,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import execnet
 import pytest
 
+from ipubench.plugins.command_line.words import typed_words
 from ipubench.plugins.fleet import checkout
 from ipubench.plugins.fleet.hosts import FleetError, HostSpec
 from ipubench.plugins.fleet.member import GONE, Handover
-from ipubench.plugins.record.host_process import typed_words
 
 #: Of a process that is to end by itself.
 END_SECONDS = 10.0

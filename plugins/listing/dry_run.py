@@ -21,10 +21,14 @@ from ipubench.fixtures.instances.hosts import OPTION, launcher_words
 from ipubench.fixtures.instances.plan import instances_of, plan
 from ipubench.plugins.benchmarks_yml.command import launched
 from ipubench.plugins.command_line.own_options import own_arguments
-from ipubench.plugins.command_line.words import arguments_of, given_arguments
+from ipubench.plugins.command_line.words import (
+    arguments_of,
+    benchmark_arguments,
+    given_arguments,
+    options_among,
+    typed_words,
+)
 from ipubench.plugins.measure.instance import instance_command
-from ipubench.plugins.record.host_process import typed_words
-from ipubench.plugins.record.pytest_benchmark_adapter import words_of
 from ipubench.plugins.selection.expand import case_of, selection_key
 
 WIDTH = 80
@@ -60,7 +64,7 @@ def commands(item: pytest.Item) -> List[str]:
     given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]
     try:
         words += test_paths(item)
-        given += [*words_of(item.config), *own_arguments(item.config, typed)]
+        given += [*benchmark_arguments(item.config), *own_arguments(item.config, typed)]
     except CaseError as error:
         return ["", case.id, f"  cannot run: {error}"]
     words += mask_words(given)
@@ -100,13 +104,7 @@ def python() -> str:
 
 def where_from(typed: Sequence[str]) -> List[str]:
     """Return the typed words that lead pytest to the suite, and to a case by the name it has."""
-    found: List[str] = []
-    for word, value in zip(typed, [*typed[1:], ""]):
-        if word in WHERE_FROM:
-            found += [word, value]
-        elif word.startswith(WHERE_FROM):
-            found.append(word)
-    return found
+    return [word for words in options_among(typed, WHERE_FROM) for word in words]
 
 
 def test_paths(item: pytest.Item) -> List[str]:

@@ -16,13 +16,14 @@ import pytest
 from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.call import OWN, CallStep
+from ipubench.plugins.command_line.words import benchmark_arguments
 from ipubench.plugins.measure.alternating import AlternatingMeter
 from ipubench.plugins.measure.base import Calls, CaseRun, StepMeter, measured_by_another
 from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.measure.fixture import meter_of
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record import host_process
-from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, becoming, words_of
+from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, becoming
 from ipubench.plugins.record.statistics import latency
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.functions import asks_for
@@ -44,7 +45,8 @@ def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
     case_run = CaseRun(item, item.stash[case_key], benchmark, device, conditions)
     meter = meter_of(case_run, lambda: request.getfixturevalue("ipubench_peaks"))
     marker = item.get_closest_marker("benchmark")
-    told = bool(words_of(item.config)) or bool(set(marker.kwargs if marker else ()) - {"group"})
+    settings = set(marker.kwargs if marker else ()) - {"group"}
+    told = bool(settings or benchmark_arguments(item.config))
     work = Measuring(meter, told)
     try:
         yield becoming(benchmark, work.measure, work.itself)

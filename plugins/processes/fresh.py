@@ -25,12 +25,15 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.own_options import own_arguments
-from ipubench.plugins.command_line.words import arguments_of, measuring_arguments
+from ipubench.plugins.command_line.words import (
+    arguments_of,
+    benchmark_arguments,
+    measuring_arguments,
+)
 from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.host_process import end_with_parent
-from ipubench.plugins.record.pytest_benchmark_adapter import words_of
 from ipubench.plugins.record.record import record_of, rounds_of
 from ipubench.plugins.run.results import SessionResults, run_key
 
@@ -274,7 +277,7 @@ def fresh_command(
         f"--results-dir={results_dir}",
         *measuring,
         *(["--zero-values"] if config.option.zero_values else []),
-        *words_of(config),
+        *benchmark_arguments(config),
         *own_arguments(config),
         # Without the plugin the setting would be an unknown one.
         *(["-o", f"cache_dir={cache_dir}"] if config.pluginmanager.hasplugin(CACHE) else []),

@@ -1,4 +1,4 @@
-"""The measuring process itself: its words, its allocator, its memory, what it runs with."""
+"""The measuring process itself: its end, its memory, what it runs with."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence
-
-import pytest
+from typing import Dict, Optional
 
 from ipubench.fixtures.machine.memory import forget_peak, peak
 from ipubench.fixtures.machine.packages import version_of
@@ -33,22 +31,6 @@ PACKAGES = (
     "pytest",
     "pytest-benchmark",
 )
-
-
-def typed_words(config: pytest.Config) -> List[str]:
-    """Return the words of the command line; of ``@FILE``, which pytest 8.2 reads, its lines."""
-    words = [str(word) for word in config.invocation_params.args]
-    if pytest.version_tuple < (8, 2):
-        return words
-    return list(_read(words, config.invocation_params))
-
-
-def _read(words: Sequence[str], params: pytest.Config.InvocationParams) -> Iterator[str]:
-    for word in words:
-        if word.startswith("@"):
-            yield from _read((Path(params.dir) / word[1:]).read_text().splitlines(), params)
-        else:
-            yield word
 
 
 def end_with_parent() -> None:

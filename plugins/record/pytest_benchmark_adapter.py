@@ -7,8 +7,6 @@ the rule lives in ``setup``, which runs before each round and ends the rounds by
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import sys
 from functools import partial
 from typing import Any, Callable, Dict, List
@@ -18,7 +16,6 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from ipubench.fixtures.case.untrusted import has_fields
-from ipubench.plugins.record.host_process import typed_words
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
@@ -64,36 +61,6 @@ def run_rounds(
     except EnoughRounds:
         benchmark.has_error = False
     return seconds
-
-
-# Options of pytest-benchmark that say how it measures; the last two may have no value.
-WITH_VALUE = (
-    "--benchmark-min-time",
-    "--benchmark-max-time",
-    "--benchmark-min-rounds",
-    "--benchmark-timer",
-    "--benchmark-precision",
-    "--benchmark-confidence",
-    "--benchmark-calibration-precision",
-    "--benchmark-warmup-iterations",
-    "--benchmark-cprofile",
-)
-WARM_UP, WITHOUT_GC = "--benchmark-warmup", "--benchmark-disable-gc"
-
-
-def words_of(config: pytest.Config) -> List[str]:
-    """Return the words that tell pytest-benchmark how to measure, wherever they are written."""
-    words = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-    words += typed_words(config)
-    found: List[str] = []
-    for word, following in zip(words, [*words[1:], ""]):
-        name = word.partition("=")[0]
-        takes = name in WITH_VALUE or (name == WARM_UP and following in ("on", "off", "auto"))
-        if takes and "=" not in word:
-            found.append(f"{word}={following}")
-        elif name in (*WITH_VALUE, WARM_UP, WITHOUT_GC):
-            found.append(word)
-    return found
 
 
 class Recorded(BenchmarkFixture):
@@ -150,11 +117,9 @@ def as_dict(benchmark: Any) -> Dict[str, Any]:
 
 
 def hide_table(config: pytest.Config) -> None:
-    """Leave the final table to ours, unless the user asked for pytest-benchmark's."""
+    """Leave the final table to ours, unless the user asked for a verbose one."""
     session = getattr(config, "_benchmarksession", None)
-    columns = ("--benchmark-columns", "--benchmark-sort")
-    asked = any(word.startswith(columns) for word in typed_words(config))
-    if session is not None and not session.verbose and not asked:
+    if session is not None and not session.verbose:
         session.quiet = True
 
 

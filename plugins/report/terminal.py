@@ -12,6 +12,7 @@ import pytest
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.plugins.baseline.rows import CHANGED, interval_text, own_noise, reasons_of
+from ipubench.plugins.command_line.words import typed_words
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -46,8 +47,10 @@ COLOURS: Dict[str, Dict[str, bool]] = {
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Ours is the table that people read."""
-    pytest_benchmark_adapter.hide_table(session.config)
+    """Ours is the table that people read, unless the user asked for pytest-benchmark's."""
+    columns = ("--benchmark-columns", "--benchmark-sort")
+    if not any(word.startswith(columns) for word in typed_words(session.config)):
+        pytest_benchmark_adapter.hide_table(session.config)
 
 
 @pytest.hookimpl(tryfirst=True)

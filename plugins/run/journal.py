@@ -44,10 +44,9 @@ from ipubench.fixtures.case.options import secrets_of
 from ipubench.fixtures.case.untrusted import BadFile
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
-from ipubench.plugins.command_line.words import is_worker, measures
+from ipubench.plugins.command_line.words import is_worker, measures, typed_words
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
-from ipubench.plugins.record.host_process import typed_words
 from ipubench.plugins.run import resume, subtests
 from ipubench.plugins.run.masked_report import mask_report
 from ipubench.plugins.run.results import Run, SessionResults, run_key

@@ -18,8 +18,7 @@ from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
-from ipubench.plugins.command_line.words import given_arguments, only_tests
-from ipubench.plugins.record.host_process import typed_words
+from ipubench.plugins.command_line.words import given_arguments, only_tests, typed_words
 from ipubench.plugins.selection.expand import case_of, expand, selection_key
 
 #: Fixtures that measure.

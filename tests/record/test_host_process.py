@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -58,18 +56,6 @@ def test_what_poplar_reads_of_the_environment_is_a_condition_of_ipus(
     model = apply_conditions("ipu-model", "none", "system")
     assert model["poplar_engine_options"] == options and model["affinity"] == "none"
     assert apply_conditions("cuda", "cores", "tuned") == {"allocator": "system"}
-
-
-@pytest.mark.skipif(pytest.version_tuple < (8, 2), reason="older versions of pytest read no @FILE")
-def test_words_in_a_file_are_words_of_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "words").write_text("-k\ntwo words\n@more\n")
-    (tmp_path / "more").write_text("--budget=3\n")
-    given = pytest.Config.InvocationParams(
-        args=("-q", "@words", str(tmp_path)), plugins=None, dir=tmp_path
-    )
-    config: Any = SimpleNamespace(invocation_params=given)
-    found = host_process.typed_words(config)
-    assert found == ["-q", "-k", "two words", "--budget=3", str(tmp_path)]
 
 
 def test_peak_memory_sees_a_buffer_that_is_gone() -> None:
