@@ -20,7 +20,7 @@ from ipubench.plugins.record.text import (
     EXIT_USAGE,
     Parser,
     given,
-    percentage_argument,
+    percentage,
     whole_number,
 )
 
@@ -63,7 +63,7 @@ def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
     diff.add_argument("now", type=given, metavar="NOW")
     diff.add_argument(
         "--gate",
-        type=percentage_argument,
+        type=percentage,
         metavar="PERCENT",
         help="slow-down that fails, such as 2%%",
     )

@@ -24,7 +24,7 @@ from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.processes.fresh import known_reason
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.host_process import git_says
-from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage_argument
+from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, IMPROVED, PASS, REGRESSED
 from ipubench.plugins.run.results import SessionResults
 
@@ -50,16 +50,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gate",
         default="2%",
-        type=_percentage,
+        type=percentage,
         metavar="PERCENT",
         help="what counts as slower (2%%)",
     )
     return parser
-
-
-def _percentage(text: str) -> str:
-    percentage_argument(text)
-    return text
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -75,7 +70,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             revision.add(f"git:{given.bad}", where, tree, bad)
             try:
                 project = tree / root.resolve().relative_to(where.resolve())
-                asked = ["-k", given.case, f"--gate={given.gate}", *words]
+                asked = ["-k", given.case, f"--gate={given.gate:.6%}", *words]
                 return _bisect(tree, [str(root), str(project), good, *asked], good, bad)
             finally:
                 revision.remove(tree)

@@ -27,7 +27,7 @@ UNITS = (3600.0, 60.0, 1.0, 1.0)
 # Of a file's name:
 LONGEST_NAME = 200  # characters; a file's name has at most 255, and options of a run are added
 DIGITS, DIGITS_OF_CUT = 6, 12  # of the digest; many long names begin alike
-PERCENTAGE = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\s?%")
+PERCENTAGE = re.compile(r"([0-9]{1,4}(\.[0-9]{0,6})?|\.[0-9]{1,6})\s?%")
 
 
 def short_number(value: float) -> str:
@@ -169,16 +169,6 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:.10g}s"
 
 
-def percentage(text: str) -> float:
-    """Return the fraction that a percentage below 100% stands for, as an argparse type."""
-    value = finite_number(text[:-1]) if text.endswith("%") else None
-    if value is None or not 0 < value < 100:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a percentage between 0% and 100%; write it as 5%"
-        )
-    return value / 100
-
-
 def finite_number(text: str) -> Optional[float]:
     """Return the number that a text says, or None where it says none that is finite."""
     try:
@@ -198,8 +188,8 @@ def fraction(text: str) -> float:
     return value
 
 
-def percentage_argument(text: str) -> float:
-    """Return the same for argparse, which shows only an error of its own."""
+def percentage(text: str) -> float:
+    """Return the same as an argparse type: argparse shows only an error of its own."""
     try:
         return fraction(text)
     except ValueError as error:

@@ -23,7 +23,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, conclusion, exit_code
 from ipubench.plugins.baseline.run_facts import lost
 from ipubench.plugins.baseline.runs import StoredRun, joined, read_run
-from ipubench.plugins.record.text import EXIT_USAGE, Parser, given, percent, percentage_argument
+from ipubench.plugins.record.text import EXIT_USAGE, Parser, given, percent, percentage
 from ipubench.plugins.report.files import ReportError, check, write
 
 DEFAULT_GATE = 0.02
@@ -52,7 +52,7 @@ def main(words: Optional[List[str]] = None) -> int:
     )
     parser.add_argument(
         "--gate",
-        type=percentage_argument,
+        type=percentage,
         metavar="PERCENT",
         help="slow-down that counts, with --baseline (2%%)",
     )

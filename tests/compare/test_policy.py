@@ -120,7 +120,7 @@ def test_patterns_without_a_case_are_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("5%", 0.05), ("0.5%", 0.005), ("5 %", 0.05), ("150%", 1.5)]
+    ("text", "value"), [("5%", 0.05), ("0.5%", 0.005), (".5%", 0.005), ("5 %", 0.05), ("150%", 1.5)]
 )
 def test_percentages(text: str, value: float) -> None:
     assert fraction(text) == pytest.approx(value)
