@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -91,13 +92,13 @@ class Machine:
 machines_key = pytest.StashKey[Sequence[Machine]]()
 
 
-@dataclass
+@dataclass(frozen=True)
 class Since:
     """What has changed since a run was interrupted."""
 
-    files: List[str] = field(default_factory=list)
-    note: str = ""
-    machines: Sequence[Machine] = ()
+    files: List[str]
+    note: str
+    machines: Sequence[Machine]
 
     @classmethod
     def of(cls, config: pytest.Config, before: Any) -> Since:
@@ -105,11 +106,12 @@ class Since:
         before = before if isinstance(before, dict) else {}
         now = circumstances(config)
         names = sorted({*before, *now} - {GIT})
-        found = cls([name for name in names if before.get(name) != now.get(name)])
+        files = [name for name in names if before.get(name) != now.get(name)]
+        note = ""
         if before.get(GIT) != now[GIT]:
-            found.note = f"the project's revision changed ({before.get(GIT)} -> {now[GIT]})"
-        found.machines = config.stash.get(machines_key, []) or [Machine.here(config)]
-        return found
+            note = f"the project's revision changed ({before.get(GIT)} -> {now[GIT]})"
+        machines = config.stash.get(machines_key, []) or [Machine.here(config)]
+        return cls(files, note, machines)
 
     def changed(self, benchmark: Dict[str, Any]) -> str:
         """Return why a finished case is to be measured anew, or ''."""
@@ -136,29 +138,30 @@ def go_on(
 ) -> None:
     """Keep what still holds of an earlier run, say what does not, and go on in its journal."""
     results = run.results
-    passed = [item for item in items if results.outcomes.get(item.nodeid) == "passed"]
-    finished = [item for item in passed if item.nodeid in results.benchmarks]
-    # Its line may be damaged, or it measures nothing.
-    lost = {item.nodeid for item in passed} - {item.nodeid for item in finished}
-    # Whoever plans a report or a baseline of this run knows what they need of a result.
-    why_damaged = config.stash.get(damage_key, lambda results, nodeid: "")
-    damaged = {
-        i.nodeid
-        for i in finished
-        if why_damaged(results, i.nodeid)
-        or not pytest_benchmark_adapter.can_adopt(results.benchmarks[i.nodeid])
-    }
-    whole = [i for i in finished if i.nodeid not in damaged]
-    same = [i for i in whole if same_case(config, i, results.benchmarks[i.nodeid])]
-    other = {i.nodeid for i in whole} - {i.nodeid for i in same}
     before = [line for line in lines if line["type"] in ("run", "resume")][-1]
-    # The device is only looked at where something depends on it.
-    since = Since.of(config, before.get("circumstances")) if same else Since()
-    changed = {i.nodeid: since.changed(results.benchmarks[i.nodeid]) for i in same}
-    changed.update(dict.fromkeys(other, "its configuration changed"))
-    changed.update(dict.fromkeys(lost, "the journal has no result of them"))
-    changed.update(dict.fromkeys(damaged, "their results in the journal are damaged"))
-    results.resumed = [i.nodeid for i in finished if not changed[i.nodeid]]
+
+    @functools.lru_cache(maxsize=None)
+    def since() -> Since:
+        """The device is only looked at where something depends on it."""
+        return Since.of(config, before.get("circumstances"))
+
+    def why_anew(item: pytest.Item) -> str:
+        """Return why a case that has passed is to be measured anew, or ''."""
+        benchmark = results.benchmarks.get(item.nodeid)
+        if benchmark is None:  # its line may be damaged, or it measures nothing
+            return "the journal has no result of them"
+        # Whoever plans a report or a baseline of this run knows what they need of a result.
+        why_damaged = config.stash.get(damage_key, lambda results, nodeid: "")
+        whole = pytest_benchmark_adapter.can_adopt(benchmark)
+        if not whole or why_damaged(results, item.nodeid):
+            return "their results in the journal are damaged"
+        if not same_case(config, item, benchmark):
+            return "its configuration changed"
+        return since().changed(benchmark)
+
+    passed = [item for item in items if results.outcomes.get(item.nodeid) == "passed"]
+    changed = {item.nodeid: why_anew(item) for item in passed}
+    results.resumed = [nodeid for nodeid, why in changed.items() if not why]
     results.resume(results.resumed)
     done = counted(len(results.resumed), "case is done", "cases are done")
     run.note = f"resuming {run.journal.path}: {done}"
@@ -166,8 +169,8 @@ def go_on(
     if reasons:
         anew = sum(map(bool, changed.values()))
         run.note += f"; {anew} measured anew, since {', '.join(reasons)}"
-    if results.resumed and since.note:
-        run.note += f"; {since.note}"
+    if results.resumed and since().note:
+        run.note += f"; {since().note}"
     run.journal.drop_half_line()
     run.journal.append(
         {
