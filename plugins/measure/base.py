@@ -7,6 +7,7 @@ plugins/compare, which finds what was measured in the test's stash.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import sys
 from abc import ABC, abstractmethod
@@ -272,8 +273,11 @@ def measured_by_another(
 
 
 def plain_benchmark(benchmark: Any, record: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a benchmark with its record in pytest-benchmark's format."""
-    benchmark.extra_info[NAMESPACE] = record
+    """Return a benchmark with its record in pytest-benchmark's format.
+
+    Raises TypeError where JSON cannot hold a value of the record.
+    """
+    benchmark.extra_info[NAMESPACE] = json.loads(json.dumps(record))
     return pytest_benchmark_adapter.as_dict(benchmark)
 
 

@@ -14,12 +14,14 @@ from typing import Any, Callable, Dict, List
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
+from pytest_benchmark.utils import safe_dumps
 
 from ipubench.fixtures.case.untrusted import has_fields
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
 pedantic: Callable[..., Any] = BenchmarkFixture.pedantic
+dumps: Callable[..., str] = safe_dumps
 
 
 class EnoughRounds(Exception):
@@ -110,9 +112,9 @@ def leave_out(benchmark: Any) -> None:
 def as_dict(benchmark: Any) -> Dict[str, Any]:
     """Return the finished benchmark as pytest-benchmark writes it, with its rounds, as plain JSON.
 
-    Raises TypeError for a value that JSON cannot hold: silently it would become a string.
+    A parameter of the test that JSON cannot hold becomes a string.
     """
-    plain: Dict[str, Any] = json.loads(json.dumps(benchmark.stats.as_dict(include_data=True)))
+    plain: Dict[str, Any] = json.loads(dumps(benchmark.stats.as_dict(include_data=True)))
     return plain
 
 
