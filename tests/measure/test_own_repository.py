@@ -193,6 +193,7 @@ def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -
     assert found["test_told"]["group"] == "told" and found["test_group"]["group"] == "mine"
     extra = found["test_told"]["extra_info"]
     assert extra["kept"] == 1 and extra["module"].startswith("UNSERIALIZABLE[<module 'work' ")
+    assert found["test_sum-10"]["params"]["count"] == 10
     assert found["test_work"]["fullname"] == "tests/test_own.py::test_work"
     assert records["test_meter"]["throughput"]["unit"] == "numbers/s"
     ratio = (
