@@ -77,7 +77,12 @@ class Recorded(BenchmarkFixture):
         """Measure a function; return what it returned last."""
         if self._mode:  # used already, which is its error
             return call(self, function_to_benchmark, *args, **kwargs)
-        return self._measure(self, partial(function_to_benchmark, *args, **kwargs))
+        try:
+            return self._measure(self, partial(function_to_benchmark, *args, **kwargs))
+        except BaseException:
+            # It may have failed in the warm-up: pytest-benchmark would warn that nobody used it.
+            self._mode = self._mode or "benchmark(...)"
+            raise
 
     def by_itself(self, function: Callable[[], Any]) -> Any:
         """Measure a function as pytest-benchmark does."""

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
+from pytest_benchmark.fixture import FixtureAlreadyUsed
 
 from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import save
+from ipubench.plugins.record.pytest_benchmark_adapter import becoming
 from tests.support.baselines import document, entry, load
 from tests.support.harness import (
     QUIETLY,
@@ -234,6 +236,22 @@ def test_fresh_processes_measure_as_the_command_line_says(own: OwnProject) -> No
     assert "regressed" in said or "inconclusive" in said, outcome.text
     (record,) = own.records().values()
     assert record["extra_info"]["ipubench"]["effective"]["measured_by"] == "pytest-benchmark"
+
+
+class Fixture:
+    """What pytest-benchmark's fixture has before it is used."""
+
+    def __init__(self) -> None:
+        self._mode = None
+
+
+def test_a_function_that_fails_has_used_the_fixture() -> None:
+    """Else pytest-benchmark warns that nobody did, which may be an error of the test."""
+    benchmark = becoming(Fixture(), lambda _, function: function(), lambda _, function: None)
+    with pytest.raises(ZeroDivisionError):
+        benchmark(divmod, 1, 0)
+    with pytest.raises(FixtureAlreadyUsed, match=r"used in benchmark\(...\) mode"):
+        benchmark(divmod, 1, 1)
 
 
 OPERATORS = """
