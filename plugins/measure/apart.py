@@ -29,6 +29,7 @@ from ipubench.plugins.processes.fresh import LAST_LINES, fresh_environment, run_
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.record import record_of, spent_of
+from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -86,9 +87,9 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     """Say how many cases get a process of their own, and why."""
     lines = []
     for why, count in sorted(collections.Counter(filter(None, map(why_apart, items))).items()):
-        what = "1 case is measured in a process of its" if count == 1 else ""
-        what = what or f"{count} cases are measured in processes of their"
-        lines.append(f"{what} own, because {why}")
+        one = "case is measured in a process of its own"
+        what = counted(count, one, "cases are measured in processes of their own")
+        lines.append(f"{what}, because {why}")
     return lines
 
 

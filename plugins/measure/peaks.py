@@ -162,11 +162,11 @@ def describe_compute(
     if flops is None:
         return {"copy_peak_bytes_per_s": copy}, False
     compute = Compute(flops, flops * rate, peak)
-    certain = True
+    implausible = certain = False
     if step.exact_flops and not compute.credible:
         certain = peaks.undisturbed(_product(step), step.peak_work)
         compute.peak = peaks.get(_product(step), step.peak_work)
-    implausible = step.exact_flops and not compute.credible
+        implausible = not compute.credible
     moved = step.weight_traffic()
     facts = {
         **compute.as_dict(),
