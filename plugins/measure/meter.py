@@ -65,8 +65,7 @@ class Meter(StepMeter):
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
-        most = self.config.option.wait_for_quiet
-        wait_for_quiet(self.device, most, partial(self.phase, "quiet"))
+        self.wait_for_quiet()
         self.phase("peak", "measuring the device's peak")
         ceilings(self.peaks, step)
         memory = host_process.PeakMemory()
@@ -88,6 +87,11 @@ class Meter(StepMeter):
         self.phase("record", "recording")
         if measured:  # else --benchmark-disable: the step ran, nothing is to be recorded
             self._record({**start, **measured}, step)
+
+    def wait_for_quiet(self) -> None:
+        """With ``--wait-for-quiet``: wait until other programs leave the machine alone."""
+        most = self.config.option.wait_for_quiet
+        wait_for_quiet(self.device, most, partial(self.phase, "quiet"))
 
     def _record(self, record: Dict[str, Any], step: Step) -> None:
         """Write the record of the case."""

@@ -77,12 +77,7 @@ class Recorded(BenchmarkFixture):
         """Measure a function; return what it returned last."""
         if self._mode:  # used already, which is its error
             return call(self, function_to_benchmark, *args, **kwargs)
-        try:
-            return self._measure(self, partial(function_to_benchmark, *args, **kwargs))
-        except BaseException:
-            # It may have failed in the warm-up: pytest-benchmark would warn that nobody used it.
-            self._mode = self._mode or "benchmark(...)"
-            raise
+        return self._use(self._measure, partial(function_to_benchmark, *args, **kwargs))
 
     def by_itself(self, function: Callable[[], Any]) -> Any:
         """Measure a function as pytest-benchmark does."""
@@ -91,7 +86,15 @@ class Recorded(BenchmarkFixture):
     def pedantic(self, *args: Any, **named: Any) -> Any:
         """Measure as the test says."""
         run = partial(pedantic, self, *args, **named)
-        return run() if self._mode else self._itself(self, run)
+        return run() if self._mode else self._use(self._itself, run)
+
+    def _use(self, work: Callable[[Any, Callable[[], Any]], Any], function: Any) -> Any:
+        try:
+            return work(self, function)
+        except BaseException:
+            # It may have failed in the warm-up: pytest-benchmark would warn that nobody used it.
+            self._mode = self._mode or "benchmark(...)"
+            raise
 
 
 def becoming(

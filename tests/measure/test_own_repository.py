@@ -417,6 +417,12 @@ def test_what_a_test_without_cases_can_do(
     own.run(*words).assert_code(code).line(said)
 
 
+def test_what_pytest_benchmark_measures_waits_for_a_quiet_machine_too(own: OwnProject) -> None:
+    outcome = own.run("-k", "test_pedantic", "--wait-for-quiet=1s")
+    said = " ".join(outcome.text.split())
+    assert "% waiting for quiet" in said or "the machine was not quiet within 1 s" in said
+
+
 NAMED_AS_OURS = """
 import pytest
 
