@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
 
 import pytest
 
@@ -66,16 +66,14 @@ above_key = pytest.StashKey[Dict[str, str]]()
 
 def typed_words(config: pytest.Config) -> List[str]:
     """Return the words of the command line; of ``@FILE``, which pytest 8.2 reads, its lines."""
-    words = [str(word) for word in config.invocation_params.args]
-    if pytest.version_tuple < (8, 2):
-        return words
-    return list(_read(words, config.invocation_params))
+    return list(_read(map(str, config.invocation_params.args), config))
 
 
-def _read(words: Sequence[str], params: pytest.Config.InvocationParams) -> Iterator[str]:
+def _read(words: Iterable[str], config: pytest.Config) -> Iterator[str]:
     for word in words:
-        if word.startswith("@"):
-            yield from _read((Path(params.dir) / word[1:]).read_text().splitlines(), params)
+        if word.startswith("@") and pytest.version_tuple >= (8, 2):
+            file = Path(config.invocation_params.dir) / word[1:]
+            yield from _read(file.read_text().splitlines(), config)
         else:
             yield word
 
@@ -196,9 +194,9 @@ def given_arguments(config: pytest.Config) -> List[str]:
 
 def benchmark_arguments(config: pytest.Config) -> List[str]:
     """Return the words that tell pytest-benchmark how to measure, wherever they are written."""
-    words = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-    found = options_among([*words, *typed_words(config)], BENCHMARK_OPTIONS, BENCHMARK_FLAGS)
-    return list(map("=".join, found))
+    added = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+    words = [*_read(added, config), *typed_words(config)]
+    return list(map("=".join, options_among(words, BENCHMARK_OPTIONS, BENCHMARK_FLAGS)))
 
 
 def _flag(dest: str) -> str:

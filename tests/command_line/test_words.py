@@ -11,6 +11,7 @@ import pytest
 from ipubench.plugins.command_line.words import (
     BENCHMARK_FLAGS,
     BENCHMARK_OPTIONS,
+    benchmark_arguments,
     options_among,
     typed_words,
 )
@@ -23,9 +24,13 @@ def test_words_in_a_file_are_words_of_the_command_line(tmp_path: Path) -> None:
     given = pytest.Config.InvocationParams(
         args=("-q", "@words", str(tmp_path)), plugins=None, dir=tmp_path
     )
-    config: Any = SimpleNamespace(invocation_params=given)
+    added = ["--benchmark-min-rounds", "9", "@told"]
+    config: Any = SimpleNamespace(invocation_params=given, getini={"addopts": added}.get)
     found = typed_words(config)
     assert found == ["-q", "-k", "two words", "--budget=3", str(tmp_path)]
+    (tmp_path / "told").write_text("--benchmark-warmup=on\n")
+    told = ["--benchmark-min-rounds=9", "--benchmark-warmup=on"]
+    assert benchmark_arguments(config) == told
 
 
 @pytest.mark.parametrize(
