@@ -137,9 +137,7 @@ def stop_reason(
         return "precision"
     if over and is_enough(clean, len(seconds), limits.budget):
         return "budget"
-    if len(seconds) >= LEAST_ROUNDS and spent >= STRETCH * limits.budget:
-        return "disturbed"
-    return ""
+    return "disturbed" if spent >= STRETCH * limits.budget else ""
 
 
 def first_calls(
