@@ -67,8 +67,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         bad = revision.find_commit(f"git:{given.bad}", root)
         with scratch.folder("bisect") as folder:
             tree = folder / "worktree"
-            revision.add(f"git:{given.bad}", where, tree, bad)
             try:
+                revision.add(f"git:{given.bad}", where, tree, bad)
                 project = tree / root.resolve().relative_to(where.resolve())
                 asked = ["-k", given.case, f"--gate={given.gate:.6%}", *words]
                 return _bisect(tree, [str(root), str(project), good, *asked], good, bad)

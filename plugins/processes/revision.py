@@ -15,7 +15,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
+from typing import Optional, Sequence
 
 import pytest
 
@@ -142,10 +142,13 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
                 update_submodules(given, tree)
             else:
                 remove(tree)
-                with _removed_on_failure(tree):
+                try:
                     add(given, repository, tree, commit)
                     if setup:
                         _run_setup(setup, tree)
+                except BaseException:
+                    remove(tree)
+                    raise
             _stamp(tree).touch()
     except CaseError as error:
         raise pytest.UsageError(f"--against={given}: {error}") from None
@@ -158,11 +161,13 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
 
 
 def add(given: str, repository: Path, tree: Path, commit: str) -> None:
-    """Make a worktree without a branch, with its submodules; UsageError where git cannot."""
-    with _removed_on_failure(tree):
-        words = ("worktree", "add", "--force", "--detach")
-        _git(given, repository, *NO_HOOKS, *words, str(tree), commit)
-        update_submodules(given, tree)
+    """Make a worktree without a branch, with its submodules; UsageError where git cannot.
+
+    What it has made by then is for the caller to remove.
+    """
+    words = ("worktree", "add", "--force", "--detach")
+    _git(given, repository, *NO_HOOKS, *words, str(tree), commit)
+    update_submodules(given, tree)
 
 
 def update_submodules(given: str, tree: Path) -> None:
@@ -189,15 +194,6 @@ def remove(tree: Path) -> None:
         shutil.rmtree(str(tree), ignore_errors=True)
     with contextlib.suppress(FileNotFoundError):
         _stamp(tree).unlink()
-
-
-@contextlib.contextmanager
-def _removed_on_failure(tree: Path) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        remove(tree)
-        raise
 
 
 def _stamp(tree: Path) -> Path:
