@@ -82,23 +82,14 @@ def how_compared(in_turns: bool) -> str:
     return "measured in turns" if in_turns else "at equal machine speed"
 
 
-def machine_change(
-    before: Optional[float], now: Optional[float], change: Optional[float]
-) -> Optional[float]:
-    """Return by how much the machine itself has changed its speed, as far as a case follows it.
-
-    It is what lies between the change of the figures that are shown and the ``change`` at equal
-    machine speed; + is a faster machine. None where a number is missing.
-    """
-    if before is None or now is None or change is None:
-        return None
-    ratio = now / before / (1 + change)
-    return ratio - 1 if math.isfinite(ratio) else None
-
-
 def _correction(verdict: Verdict) -> str:
-    machine = machine_change(verdict.before, verdict.now, verdict.change)
-    if verdict.in_turns or machine is None or abs(machine) < LEAST_SHOWN:
+    """Say by how much the machine itself has changed its speed, as far as a case follows it.
+
+    It is what lies between the change of the figures that are shown and that at equal machine
+    speed.
+    """
+    machine = verdict.now / verdict.before / (1 + verdict.change) - 1
+    if verdict.in_turns or not LEAST_SHOWN <= abs(machine) < math.inf:
         return ""
     word = "faster" if machine > 0 else "slower"
     return f", on a machine that its canary found {abs(machine):.1%} {word} now"
