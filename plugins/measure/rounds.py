@@ -189,7 +189,7 @@ def calibrate(
         seconds = min(calls)
         if seconds >= target / 2 or batches >= LARGEST_BATCHES_PER_STEP:
             break
-        growth = min(10.0, max(2.0, target / seconds if seconds > 0 else 10.0))
+        growth = min(10.0, target / seconds) if seconds > 0 else 10.0
         batches = min(LARGEST_BATCHES_PER_STEP, math.ceil(batches * growth))
     if batches == step.burst > 1 and seconds > most_seconds:
         return part_of_a_burst(step, clock, Calibrated(calls, used), most_seconds)
