@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 import pytest
 
@@ -23,7 +23,7 @@ from ipubench.plugins.record.record import (
     rounds_of,
     was_disturbed,
 )
-from ipubench.plugins.record.text import counted, percent, short_number
+from ipubench.plugins.record.text import counted, percent, short_number, told_apart
 from ipubench.plugins.record.verdict import COMPARED, MISSING, REGRESSED
 from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
@@ -80,55 +80,51 @@ def summary(run: Run, width: int) -> List[Row]:
     return layout(table_rows(benchmarks, run.results.verdicts), width) + [Row((n,)) for n in notes]
 
 
+def _names(run: Run) -> Dict[str, str]:
+    """Return what each measured case is called where its function is not said."""
+    measured = run.results.benchmarks.items()
+    return told_apart({nodeid: record_of(benchmark)["name"] for nodeid, benchmark in measured})
+
+
 def _notes(run: Run) -> List[str]:
-    lines = []
-    corrupt: Dict[str, None] = {}
-    imprecise, disturbed, cold = [], [], []
-    for benchmark in run.results.benchmarks.values():
-        record = record_of(benchmark)
-        corrupt.update(dict.fromkeys(record["data"].get("corrupt", ())))
-        if record.get("implausible"):
-            lines.append(f"{record['name']}: implausible, see its failure")
-        spread = record["throughput"]["spread"]
-        ended_by = record.get("rounds", {}).get("stopped_by")
-        if ended_by == "budget" and spread > LARGEST_PRECISE_SPREAD:
-            imprecise.append(benchmark)
-        if was_disturbed(record):
-            disturbed.append(record)
-        elif _was_cold(benchmark):
-            cold.append(record)
-    records = [record_of(benchmark) for benchmark in run.results.benchmarks.values()]
+    names, benchmarks = _names(run), run.results.benchmarks
+    rounds = list(map(rounds_of, benchmarks.values()))
+    records = [{**record_of(benchmarks[nodeid]), "name": names[nodeid]} for nodeid in benchmarks]
+    lines = [
+        f"{record['name']}: implausible, see its failure"
+        for record in records
+        if record.get("implausible")
+    ]
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
-    lines += _diverged(records)
-    if imprecise:
-        lines.append(_imprecise(imprecise))
-    if disturbed:
-        lines += _disturbed(disturbed)
-    lines += _shortened(records)
-    if cold:
-        lines.append(_cold(cold))
-    if corrupt:
-        names = some_of([Path(path).name for path in corrupt])
-        images = counted(len(corrupt), "image")
-        were = "was" if len(corrupt) == 1 else "were"
-        lines.append(f"{images} could not be read and {were} replaced: {names}")
+    lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
+    lines += _shortened(records) + _cold(records, rounds) + _replaced(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
     return lines
 
 
+def _replaced(records: List[Dict[str, Any]]) -> List[str]:
+    """Say which images of a data set could not be read."""
+    corrupt = list(dict.fromkeys(p for one in records for p in one["data"].get("corrupt", ())))
+    if not corrupt:
+        return []
+    images = counted(len(corrupt), "image")
+    were = "was" if len(corrupt) == 1 else "were"
+    names = some_of([Path(path).name for path in corrupt])
+    return [f"{images} could not be read and {were} replaced: {names}"]
+
+
 def _fewer_instances(records: List[Dict[str, Any]]) -> List[str]:
     """Say which cases ran fewer processes than they asked for."""
-    found: Dict[Tuple[int, int], List[str]] = {}
+    found: Dict[Tuple[int, int], List[Dict[str, Any]]] = {}
     for record in records:
         facts = record["effective"].get("instances")
         if has_fields(facts, {"asked": int, "ran": int}) and facts["ran"] < facts["asked"]:
-            found.setdefault((facts["asked"], facts["ran"]), []).append(record["name"])
+            found.setdefault((facts["asked"], facts["ran"]), []).append(record)
     return [
-        f"{names[0] if len(names) == 1 else f'{len(names)} cases'}: {ran} of {asked} instances "
-        "ran, one per core that this run may use"
-        for (asked, ran), names in found.items()
+        f"{_which(some)}: {ran} of {asked} instances ran, one per core that this run may use"
+        for (asked, ran), some in found.items()
     ]
 
 
@@ -175,32 +171,39 @@ def _saved_seconds(records: List[Dict[str, Any]]) -> List[str]:
     return [f"{models} kept from earlier: {sum(saved):.1f} s saved"]
 
 
-def _imprecise(benchmarks: List[Dict[str, Any]]) -> str:
+def _imprecise(records: List[Dict[str, Any]], rounds: List[List[float]]) -> List[str]:
     """Say which cases, at least how many, ended before their figure was precise."""
-    records = [record_of(benchmark) for benchmark in benchmarks]
-    budget = max(10.0, *(4 * math.fsum(rounds_of(benchmark)) for benchmark in benchmarks))
+    found = [
+        (record, seconds)
+        for record, seconds in zip(records, rounds)
+        if record.get("rounds", {}).get("stopped_by") == "budget"
+        and record["throughput"]["spread"] > LARGEST_PRECISE_SPREAD
+    ]
+    if not found:
+        return []
+    budget = max(10.0, *(4 * math.fsum(seconds) for _, seconds in found))
     helps = f"a quieter machine or --budget={budget:.0f} helps"
-    if len(records) > 1:
-        return f"{len(records)} cases are not precise (± above 5%); {helps}"
-    (record,) = records
-    return (
+    if len(found) > 1:
+        return [f"{len(found)} cases are not precise (± above 5%); {helps}"]
+    ((record, seconds),) = found
+    return [
         f"{record['name']}: ±{record['throughput']['spread']:.1%} after "
-        f"{counted(record['rounds'].get('count'), 'round')} is not precise; {helps}"
-    )
+        f"{counted(len(seconds), 'round')} is not precise; {helps}"
+    ]
 
 
 def _disturbed(records: List[Dict[str, Any]]) -> List[str]:
     """Say of which cases too few rounds are clean, and how much other programs took from them."""
     lines = []
-    taken = [record for record in records if not in_changing_states(mean_lost(record))]
+    disturbed = list(filter(was_disturbed, records))
+    taken = [record for record in disturbed if not in_changing_states(mean_lost(record))]
     if taken:
-        shares = [percent(share, 0) for share in sorted(map(mean_lost, taken))]
-        share = _from_to(shares[0], shares[-1])
+        share = _span(map(mean_lost, taken))
         lines.append(
             f"{_which(taken)}: disturbed, other programs took {share} of the time; "
             "--wait-for-quiet=2min waits for a quiet machine"
         )
-    changing = [record for record in records if in_changing_states(mean_lost(record))]
+    changing = [record for record in disturbed if in_changing_states(mean_lost(record))]
     if changing:
         lines.append(
             f"{_which(changing)}: too few rounds found the machine in one state, which other "
@@ -214,34 +217,38 @@ def _which(records: List[Dict[str, Any]]) -> str:
     return str(records[0]["name"]) if len(records) == 1 else f"{len(records)} cases"
 
 
-def _from_to(least: str, most: str) -> str:
+def _span(shares: Iterable[float]) -> str:
+    """Return the least and the largest of some shares as percentages, one where they are equal."""
+    known = sorted(shares)
+    least, most = percent(known[0], 0), percent(known[-1], 0)
     return most if least == most else f"{least} to {most}"
 
 
 def _shortened(records: List[Dict[str, Any]]) -> List[str]:
     """Say whose rounds are shorter than configured, because this machine is slow."""
-    shares = {record["name"]: record.get("rounds", {}).get("shortened", 1.0) for record in records}
-    found = {name: share for name, share in shares.items() if share < 1}
+    found = [one for one in records if one.get("rounds", {}).get("shortened", 1.0) < 1]
     if not found:
         return []
-    least, most = (percent(share, 0) for share in (min(found.values()), max(found.values())))
-    which = next(iter(found)) if len(found) == 1 else f"{len(found)} cases"
-    what = _from_to(least, most)
+    what = _span(record["rounds"]["shortened"] for record in found)
+    which = _which(found)
     return [f"{which}: a round has {what} of the work that is configured, as it takes long here"]
 
 
-def _was_cold(benchmark: Dict[str, Any]) -> bool:
+def _was_cold(record: Dict[str, Any], rounds: List[float]) -> bool:
     """Tell whether the warm-up ended with its share of the budget, and too early."""
-    if record_of(benchmark).get("rounds", {}).get("warm_up_ended_by") != "budget":
+    if record.get("rounds", {}).get("warm_up_ended_by") != "budget" or was_disturbed(record):
         return False
-    first, *later = rounds_of(benchmark)
+    first, *later = rounds
     return bool(later) and first > LEAST_COLD * statistics.median(later)
 
 
-def _cold(records: List[Dict[str, Any]]) -> str:
+def _cold(records: List[Dict[str, Any]], rounds: List[List[float]]) -> List[str]:
     """Say whose rounds still got faster when the warm-up had taken its share of the budget."""
-    name = _which(records)
-    return f"{name}: warm-up ended by the budget, and the first round was slower; --budget helps"
+    found = [record for record, seconds in zip(records, rounds) if _was_cold(record, seconds)]
+    if not found:
+        return []
+    which = _which(found)
+    return [f"{which}: warm-up ended by the budget, and the first round was slower; --budget helps"]
 
 
 def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
@@ -260,8 +267,11 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     for kind in CHANGED:
         found = {nodeid: verdict_text(verdicts[nodeid]) for nodeid in by_kind.get(kind, ())}
         lines += [Row((f"  {kind}: {text}",), kind) for text in _named(found)]
-    lines += _explanations(run, by_kind.get(REGRESSED, ()))
-    noisy = own_noise((_short_name(run, nodeid), verdict) for nodeid, verdict in verdicts.items())
+    names, profiles = _names(run), run.results.profiles
+    for nodeid in by_kind.get(REGRESSED, ()):
+        if nodeid in profiles:
+            lines.append(Row((f"  {names[nodeid]}: {one_line(profiles[nodeid])}",)))
+    noisy = own_noise((names.get(nodeid, nodeid), found) for nodeid, found in verdicts.items())
     lines += [Row((f"  {noisy}",))] if noisy else []
     comparison = config.stash.get(comparison_key, None)
     stored = set() if comparison is None else set(comparison.stored)
@@ -278,21 +288,6 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     if policy_of(config) is not None and not set(by_kind) & set(COMPARED):
         lines.append(Row(("  nothing was compared, so the gate says nothing",)))
     return lines
-
-
-def _explanations(run: Run, nodeids: Sequence[str]) -> List[Row]:
-    """Say of each regressed case that was profiled where its time went."""
-    profiles = run.results.profiles
-    return [
-        Row((f"  {_short_name(run, nodeid)}: {one_line(profiles[nodeid])}",))
-        for nodeid in nodeids
-        if nodeid in profiles
-    ]
-
-
-def _short_name(run: Run, nodeid: str) -> str:
-    benchmark = run.results.benchmarks.get(nodeid)
-    return nodeid if benchmark is None else str(record_of(benchmark)["name"])
 
 
 def verdict_text(verdict: Dict[str, Any]) -> str:

@@ -275,6 +275,20 @@ def test_a_warm_up_that_the_budget_ended_is_named_where_it_was_too_short(
     assert any("alpha: warm-up ended by the budget, and" in line for line in lines) is said
 
 
+def test_the_notes_tell_cases_of_one_name_apart() -> None:
+    training = "bench_training/bench_cnn_torch.py::bench_train"
+    cases = {one["fullname"]: one for one in (benchmark("a"), benchmark("a", training))}
+    run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks=cases))
+    work = "of the work that is configured, as it takes long here"
+    first, second = map(record_of, cases.values())
+    first["rounds"]["shortened"] = 0.1
+    assert summary(run, 80)[-1].cells[0] == f"bench_cnn_torch[a]: a round has 10% {work}"
+    second["rounds"]["shortened"] = 0.5
+    assert summary(run, 80)[-1].cells[0] == f"2 cases: a round has 10% to 50% {work}"
+    second["rounds"]["shortened"] = first["rounds"]["shortened"]
+    assert summary(run, 80)[-1].cells[0] == f"2 cases: a round has 10% {work}"
+
+
 def test_training_that_diverged_names_the_option_that_has_its_rate() -> None:
     """Each program has its own; a case whose loss is a number is not named."""
     cases = {name: benchmark(name) for name in ("classifier", "application", "fine")}
