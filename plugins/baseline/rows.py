@@ -22,7 +22,16 @@ from ipubench.plugins.baseline.run_facts import (
 )
 from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.text import counted, cut_middle, percent
-from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, MISSING, noisier
+from ipubench.plugins.record.verdict import (
+    COMPARED,
+    EXIT_NOTHING_COMPARED,
+    IMPROVED,
+    INCONCLUSIVE,
+    MISSING,
+    PASS,
+    UNJUDGED,
+    noisier,
+)
 
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
 MOST_NOISY = 5  # cases named
@@ -237,6 +246,8 @@ def headline(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     if report.baseline:
         baseline, gate = (cut_middle(one, MOST_JOINED) for one in (report.baseline, report.gate))
         text += f", against {baseline} ({gate})"
+    if exit_code(report, rows) == EXIT_NOTHING_COMPARED:
+        text += "; nothing was compared"
     return text + _of_the_runs(report)
 
 
@@ -244,14 +255,14 @@ def conclusion(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     """Return what matters most in a few words: what is wrong, or that nothing is."""
     found = counts(rows)
     wrong = [f"{found[kind]} {kind}" for kind in BAD if kind in found]
-    judged = sum(found.get(kind, 0) for kind in COMPARED)
     cases = counted(len(rows), "case")
+    clear, open_ = found.get(PASS, 0) + found.get(IMPROVED, 0), found.get(INCONCLUSIVE, 0)
     if wrong:
         text = f"{', '.join(wrong)} of {cases}"
-    elif judged:
-        others = [f"{found[kind]} {kind}" for kind in ("inconclusive",) if kind in found]
-        others += [f"{len(rows) - judged} not judged"] if len(rows) > judged else []
-        text = ", ".join([f"No regression in {counted(judged, 'case')}", *others])
+    elif clear or open_:
+        text = f"No regression in {counted(clear, 'case')}" if clear else f"{cases} measured"
+        others = {INCONCLUSIVE: open_, UNJUDGED: len(rows) - clear - open_}
+        text += "".join(f", {count} {kind}" for kind, count in others.items() if count)
     else:
         text = f"{cases} measured" + (", none judged" if report.baseline else "")
     return text + _of_the_runs(report)

@@ -10,6 +10,7 @@ from ipubench.plugins.baseline.rows import (
     CHANGED,
     Report,
     by_change,
+    exit_code,
     headline,
     interval_text,
     own_noise,
@@ -23,7 +24,7 @@ from ipubench.plugins.record.text import (
     share_text,
     short_number,
 )
-from ipubench.plugins.record.verdict import UNJUDGED, how_compared
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
 from ipubench.plugins.report import profiles, published
 from ipubench.plugins.web.templates import render
 
@@ -52,11 +53,10 @@ def markdown(report: Report) -> str:
     """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
     rows = _named(report.rows())
     changed = by_change([row for row in rows if row["kind"] in CHANGED])
-    worst = by_change(rows)[0]["kind"] if rows else ""
     compared = any(row["change"] is not None for row in rows)
     return _fitting(
         {
-            "mark": "🔴" if report.ended_badly else MARKS.get(worst, "🟢"),
+            "mark": _mark(report, rows),
             "headline": headline(report, rows),
             "problems": report.problems[:MOST_PROBLEMS],
             "changed": [_changed(row) for row in changed],
@@ -72,6 +72,15 @@ def markdown(report: Report) -> str:
             "left": LEFT,
         }
     )
+
+
+def _mark(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
+    """Return the colour of the whole: of the worst case, or of what is wrong with the runs."""
+    if report.ended_badly:
+        return "🔴"
+    if exit_code(report, rows) == EXIT_NOTHING_COMPARED:
+        return "🟡"
+    return MARKS.get(by_change(rows)[0]["kind"] if rows else "", "🟢")
 
 
 def _named(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:

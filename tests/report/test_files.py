@@ -61,10 +61,15 @@ def test_a_case_that_nothing_judged_is_no_pass() -> None:
     text = markdown(report)
     assert text.startswith("**⚪ 3 cases: 3 not judged, against main.json (no gate)")
     assert text.count("| -20.0% (-21.2% to -18.5%) | not judged |") == 3
+    report.gate, report.verdicts = "gate 2.0%", dict.fromkeys((a, b, c), verdict("new", 100))
+    said = "3 cases: 3 new, against main.json (gate 2.0%); nothing was compared"
+    assert markdown(report).startswith(f"**🟡 {said}**")
     report.verdicts = {a: unjudged, b: verdict("pass", 100), c: verdict("inconclusive", 100)}
     assert conclusion(report, report.rows()) == (
-        "No regression in 2 cases, 1 inconclusive, 1 not judged"
+        "No regression in 1 case, 1 inconclusive, 1 not judged"
     )
+    report.verdicts = {a: unjudged, b: unjudged, c: verdict("inconclusive", 100)}
+    assert conclusion(report, report.rows()) == "3 cases measured, 1 inconclusive, 2 not judged"
     (row, *_) = csv.DictReader(io.StringIO(csv_with_verdicts(report)))
     assert (row["verdict"], row["change (1)"], row["gate (1)"]) == ("not judged", "-0.2", "")
     if plotly_is_there():
