@@ -21,11 +21,9 @@ from ipubench.plugins.baseline.entries import (
     configurations_of,
     differences,
     exit_code,
-    function_of,
     gone,
     key_of,
     names_of,
-    short_names,
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import KINDS, RunFacts, in_time, superseded, worst_run
@@ -39,6 +37,7 @@ from ipubench.plugins.record.text import (
     short_number,
     table,
     terminal_width,
+    told_apart,
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
 
@@ -254,17 +253,16 @@ def diff(args: Namespace) -> int:
     places = names_of(one.place for one in found)
     which = configurations_of([one.key for one in found])
     called = [places[one.place] + configuration for one, configuration in zip(found, which)]
-    names = short_names(
-        (one.name + full[len(one.nodeid) :], function_of(one.nodeid), full)
-        for one, full in zip(found, called)
+    names = told_apart(
+        {full: one.name + full[len(one.nodeid) :] for one, full in zip(found, called)}
     )
-    for name, difference in zip(names, found):
+    for full, difference in zip(called, found):
         verdict = difference.verdict
         known = math.isfinite(verdict.change)
         interval = f"{percent(verdict.low, sign=True)} to {percent(verdict.high, sign=True)}"
         rows.append(
             (
-                name,
+                names[full],
                 short_number(verdict.before),
                 short_number(verdict.now),
                 percent(verdict.change, sign=True),

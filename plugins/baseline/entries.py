@@ -28,7 +28,7 @@ from ipubench.plugins.record.record import (
     with_processes,
     with_record,
 )
-from ipubench.plugins.record.text import parts_of, without_identifier
+from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -97,24 +97,6 @@ def configurations_of(keys: Sequence[Key]) -> List[str]:
     return [
         f" {key.config_hash[:HASH_LENGTH]}" if counts[key.nodeid, key.fingerprint] > 1 else ""
         for key in keys
-    ]
-
-
-def function_of(nodeid: str) -> str:
-    """Return the name of a case's bench function."""
-    return parts_of(nodeid)[1]
-
-
-def short_names(cases: Iterable[Tuple[str, str, str]]) -> List[str]:
-    """Return what a list calls cases, of each of which it is given the name, function and id.
-
-    The name; of equal names each with its function, and the id where these are equal too.
-    """
-    known = [(name, f"{function} {name}", full) for name, function, full in cases]
-    counts = [collections.Counter(names) for names in zip(*known)]
-    return [
-        next((name for name, count in zip(names, counts) if count[name] == 1), names[-1])
-        for names in known
     ]
 
 

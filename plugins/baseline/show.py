@@ -9,9 +9,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 from ipubench.plugins.baseline.entries import (
     Benchmark,
     configurations_of,
-    function_of,
     key_of,
-    short_names,
 )
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import COMPILED, processes_of, record_of
@@ -23,6 +21,7 @@ from ipubench.plugins.record.text import (
     short_number,
     table,
     terminal_width,
+    told_apart,
 )
 
 
@@ -58,15 +57,15 @@ def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
         rows: List[Tuple[str, ...]] = [
             ("  case", "throughput", "unit", "±", "processes", "measured (UTC)")
         ]
-        names = short_names(
-            (record_of(entry)["name"] + which, function_of(entry["fullname"]), entry["fullname"])
-            for entry, which in zip(entries, configurations_of(list(map(key_of, entries))))
-        )
-        for name, benchmark in zip(names, entries):
+        which = configurations_of(list(map(key_of, entries)))
+        called = [entry["fullname"] + one for entry, one in zip(entries, which)]
+        own = [record_of(entry)["name"] + one for entry, one in zip(entries, which)]
+        names = told_apart(dict(zip(called, own)))
+        for full, benchmark in zip(called, entries):
             record, rate = record_of(benchmark), throughput_of(benchmark)
             rows.append(
                 (
-                    f"  {name}",
+                    f"  {names[full]}",
                     short_number(rate["median"]),
                     rate["unit"],
                     share_text(rate["spread"]) or "-",

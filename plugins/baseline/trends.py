@@ -13,10 +13,10 @@ import re
 from statistics import median
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.entries import Benchmark, Key, function_of, key_of, short_names
+from ipubench.plugins.baseline.entries import Benchmark, Key, key_of
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import processes_of, record_of
-from ipubench.plugins.record.text import name_of_test
+from ipubench.plugins.record.text import name_of_test, told_apart
 
 REVISION = re.compile("([0-9a-f]+)((?:-dirty)?)")
 REVISION_LENGTH = 7
@@ -76,8 +76,7 @@ def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
 
 def names_of_cases(trends: Sequence[Trend]) -> Dict[str, str]:
     """Return what to call each case: its test, or its node id where two files have such a test."""
-    nodeids = list(dict.fromkeys(trend.key.nodeid for trend in trends))
-    return dict(zip(nodeids, short_names((name_of_test(n), function_of(n), n) for n in nodeids)))
+    return told_apart({trend.key.nodeid: name_of_test(trend.key.nodeid) for trend in trends})
 
 
 def short_revision(revision: Optional[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ipubench.plugins.baseline.case_row import environment
-from ipubench.plugins.baseline.entries import short_names
 from ipubench.plugins.baseline.rows import (
     CHANGED,
     Report,
@@ -23,6 +22,7 @@ from ipubench.plugins.record.text import (
     percent,
     share_text,
     short_number,
+    told_apart,
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
 from ipubench.plugins.report import profiles, published
@@ -51,7 +51,9 @@ CUT = ("rows", "profiles", "changed")
 
 def markdown(report: Report) -> str:
     """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
-    rows = _named(report.rows())
+    rows = report.rows()
+    names = told_apart({row["id"]: row["name"] for row in rows})
+    rows = [{**row, "name": names[row["id"]]} for row in rows]
     changed = by_change([row for row in rows if row["kind"] in CHANGED])
     compared = any(row["change"] is not None for row in rows)
     return _fitting(
@@ -81,12 +83,6 @@ def _mark(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     if exit_code(report, rows) == EXIT_NOTHING_COMPARED:
         return "🟡"
     return MARKS.get(by_change(rows)[0]["kind"] if rows else "", "🟢")
-
-
-def _named(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the rows with names that tell them apart: of equal ones each has its function."""
-    names = short_names((row["name"], row["function"], row["id"]) for row in rows)
-    return [{**row, "name": name} for row, name in zip(rows, names)]
 
 
 def _fitting(values: Dict[str, Any]) -> str:

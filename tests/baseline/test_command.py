@@ -350,12 +350,12 @@ def test_entries_of_one_name_are_told_apart(shell: Shell) -> None:
     rows = shell("diff", "main", "main").assert_code(0).lines
     names = [row.rsplit(maxsplit=8)[0] for row in rows if " not judged" in row][:6]
     shorter = ["c d0000000", "c e0000000"]
-    assert names == ["a on cpu/x", "a on cpu/y", "bench_x b", *shorter, "bench_z b"]
+    assert names == ["a on cpu/x", "a on cpu/y", "bench_x[b]", *shorter, "bench_z[b]"]
     keys = ("case", "config_hash", "machine")
     found = [tuple(one[key] for key in keys) for one in shell.json("diff", "main", "main")]
     assert sorted(found) == sorted(map(key_of, load_all(shell.path("main"))))
     shown = shell("show", "main").assert_code(0)
-    for name in ("bench_x b", "bench_z b", *shorter):
+    for name in ("bench_x[b]", "bench_z[b]", *shorter):
         shown.line(f"  {name} ")
     assert len(json.loads(shell("export", "main", "--format=bencher").text)) == len(found)
 

@@ -86,12 +86,12 @@ def test_the_summary_names_the_function_of_cases_of_one_name() -> None:
     text = html.unescape(markdown(Report(document(cases), found)))
     assert re.findall("regressed [|] <code>(.*?)</code>", text) == [
         "a",
-        "bench_cnn_torch b",
-        "bench_cnn_tensorflow b",
+        "bench_cnn_torch[b]",
+        "bench_cnn_tensorflow[b]",
         cases[3]["fullname"],
         f"{training}[c]",
     ]
-    assert text.count("<code>bench_cnn_torch b</code>") == 2
+    assert text.count("<code>bench_cnn_torch[b]</code>") == 2
 
 
 def test_markdown_of_a_nasty_name_is_inert() -> None:
