@@ -217,12 +217,17 @@ def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
 
 def reasons_of(verdict: Dict[str, Any]) -> List[str]:
     """Return in words what else a verdict says: other metrics that changed, and its reasons."""
-    found = []
-    for other in verdict.get("also") or ():
-        if other.get("kind") != "pass" and other.get("change") is not None:
-            text = f"{other['metric']}: {percent(other['change'], sign=True)}"
-            found.append(f"{text} ({interval_text(other)})")
-    return [*found, *map(str, verdict.get("reasons") or ())]
+    also = [one for one in verdict.get("also") or () if one.get("kind") != "pass"]
+    changed = [f"{one['metric']}: {change_text(one)}" for one in also if change_text(one)]
+    return [*changed, *map(str, verdict.get("reasons") or ())]
+
+
+def change_text(verdict: Dict[str, Any]) -> str:
+    """Return the change with its interval, where that is known; '' where nothing was compared."""
+    if verdict.get("change") is None:
+        return ""
+    text, interval = percent(verdict["change"], sign=True), interval_text(verdict)
+    return text if interval == "-" else f"{text} ({interval})"
 
 
 def interval_text(verdict: Any) -> str:

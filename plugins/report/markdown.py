@@ -9,9 +9,9 @@ from ipubench.plugins.baseline.rows import (
     CHANGED,
     Report,
     by_change,
+    change_text,
     exit_code,
     headline,
-    interval_text,
     own_noise,
 )
 from ipubench.plugins.record.record import compile_text
@@ -19,7 +19,6 @@ from ipubench.plugins.record.text import (
     cut_middle,
     minute_of,
     number_text,
-    percent,
     share_text,
     short_number,
     told_apart,
@@ -121,7 +120,7 @@ def _changed(row: Dict[str, Any]) -> Dict[str, str]:
         "name": row["name"],
         "before": _rate(row["before"], row["unit"]),
         "now": _rate(now, row["unit"]),
-        "change": change_text(row),
+        "change": change_of(row),
         "why": "; ".join(row["reasons"]),
     }
 
@@ -135,19 +134,16 @@ def _full(row: Dict[str, Any]) -> Dict[str, Any]:
         number_text(row["p99_ms"]),
         compile_text(row),
         share_text(row["share"], 0),
-        change_text(row),
+        change_of(row),
         row["kind"],
     )
     return {"name": row["name"], "cells": cells}
 
 
-def change_text(row: Dict[str, Any]) -> str:
-    """Return the change with its interval, or '' where nothing was compared."""
-    if row["change"] is None:
-        return ""
-    text = percent(row["change"], sign=True)
-    interval = interval_text({"low": row["change_low"], "high": row["change_high"]})
-    return text if interval == "-" else f"{text} ({interval})"
+def change_of(row: Dict[str, Any]) -> str:
+    """Return the change of a row with its interval; '' where nothing was compared."""
+    figures = {"change": row["change"], "low": row["change_low"], "high": row["change_high"]}
+    return change_text(figures)
 
 
 def _rate(value: Any, unit: Any) -> str:

@@ -19,7 +19,7 @@ from ipubench.plugins.record.record import compile_text, record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
-from ipubench.plugins.report.markdown import change_text
+from ipubench.plugins.report.markdown import change_of
 from ipubench.plugins.report.profiles import explained, shown
 from ipubench.plugins.web.templates import packed, plotly_script, render, script
 
@@ -164,7 +164,7 @@ def _link(nodeid: str) -> str:
 
 def _cells(row: Dict[str, Any]) -> Dict[str, Tuple[str, str]]:
     """Return the text of each column of figures, and what stands beside it in small letters."""
-    change, _, interval = change_text(row).partition(" ")
+    change, _, interval = change_of(row).partition(" ")
     memory = row["host_memory_bytes"]
     above = row["share"] is not None and row["share"] > 1
     return {

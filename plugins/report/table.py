@@ -88,6 +88,7 @@ def _row(name: str, benchmark: Dict[str, Any], verdict: Any) -> Row:
     latency, rate = record["latency"], shown_throughput(benchmark, verdict)
     share = shown_compute(benchmark, rate)["share"]
     kind = "" if verdict is None else str(verdict["kind"])
+    change = None if verdict is None else verdict.get("change")
     cells = (
         f"  {name}",
         short_number(rate["median"]),
@@ -98,17 +99,10 @@ def _row(name: str, benchmark: Dict[str, Any], verdict: Any) -> Row:
         compile_text(record) or "-",
         "-" if share is None else percent(share, 0),
         kind or "-",
-        change_text(verdict),
+        "-" if change is None else percent(change, sign=True),
         interval_text(verdict),
     )
     return Row(cells, kind)
-
-
-def change_text(verdict: Any) -> str:
-    """Return the change against the baseline, or '-'."""
-    if verdict is None or verdict.get("change") is None:
-        return "-"
-    return percent(verdict["change"], sign=True)
 
 
 def layout(rows: Sequence[Row], width: int) -> List[Row]:

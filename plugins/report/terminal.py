@@ -11,7 +11,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
-from ipubench.plugins.baseline.rows import CHANGED, interval_text, own_noise, reasons_of
+from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.command_line.words import typed_words
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
@@ -292,14 +292,10 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
 
 def verdict_text(verdict: Dict[str, Any]) -> str:
     """Return the numbers and reasons of a verdict; '' where it has none."""
-    parts = []
-    if verdict.get("change") is not None:
-        change = percent(verdict["change"], sign=True)
-        interval = interval_text(verdict)
-        change += "" if interval == "-" else f" ({interval})"
-        processes = verdict.get("processes") or 1
-        parts.append(change + (f" in {processes} processes" if processes > 1 else ""))
-    return "; ".join([*parts, *reasons_of(verdict)])
+    change, processes = change_text(verdict), verdict.get("processes") or 1
+    if change and processes > 1:
+        change += f" in {processes} processes"
+    return "; ".join(filter(None, [change, *reasons_of(verdict)]))
 
 
 def _named(found: Dict[str, str]) -> List[str]:

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.baseline.rows import interval_text, own_noise
+from ipubench.plugins.baseline.rows import change_text, interval_text, own_noise
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import percent, short_number
-from ipubench.plugins.report.table import HEADINGS, Row, change_text, layout, table_rows
+from ipubench.plugins.report.table import HEADINGS, Row, layout, table_rows
 from ipubench.plugins.report.terminal import summary, verdict_text
 from ipubench.plugins.run.results import Run, SessionResults
 from tests.support.harness import Project
@@ -174,8 +174,7 @@ def test_percentages() -> None:
 
 
 def test_a_change_and_its_interval_are_numbers_or_nothing() -> None:
-    assert change_text(None) == "-"
-    assert change_text({"kind": "new", "change": None}) == "-"
+    assert change_text({"kind": "new", "change": None}) == ""
     assert change_text({"kind": "pass", "change": 0.012}) == "+1.2%"
     assert interval_text({"kind": "pass", "low": -0.01, "high": 0.02}) == "-1.0% to +2.0%"
     assert interval_text({"kind": "new"}) == "-"
