@@ -12,7 +12,7 @@ from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
 from ipubench.plugins.benchmarks_yml.cases import SETTABLE, SpecConfig
 from ipubench.plugins.command_line.set_option import can_be_set
-from ipubench.plugins.record.text import without_identifier
+from ipubench.plugins.record.text import counted, without_identifier
 from ipubench.plugins.selection.expand import case_of
 
 
@@ -40,7 +40,7 @@ def describe(items: List[pytest.Item]) -> List[str]:
             groups.setdefault(without_identifier(item.nodeid), []).append(case.config)
     lines = []
     for function, configs in groups.items():
-        lines += ["", f"{function}: {len(configs)} case{'s' if len(configs) > 1 else ''}"]
+        lines += ["", f"{function}: {counted(len(configs), 'case')}"]
         lines += _parameters([one for one in configs if isinstance(one, SpecConfig)])
         lines += [_line(type(configs[0]), field, configs) for field in _options(configs[0])]
     return lines or ["no case is selected, so there is no option to describe"]

@@ -99,7 +99,10 @@ def commands(item: pytest.Item) -> List[str]:
 def python() -> str:
     """Return what a user types for this Python."""
     found = shutil.which("python")
-    return "python" if found and os.path.samefile(found, sys.executable) else sys.executable
+    # A virtual environment's is a link to the one that made it, whose packages are others.
+    folders = [os.path.dirname(path) for path in (found or "", sys.executable)]
+    alike = found and os.path.samefile(found, sys.executable) and os.path.samefile(*folders)
+    return "python" if alike else sys.executable
 
 
 def where_from(typed: Sequence[str]) -> List[str]:

@@ -124,6 +124,18 @@ def test_an_identifier_that_looks_like_a_path_stays_as_it_is(tmp_path: Path) -> 
     assert dry_run.test_paths(item) == ["../a.py::test_a[http://b/../c]"]
 
 
+def test_a_virtual_environment_that_is_not_active_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "one" / "python"))
+    for folder, typed in (("one", "python"), ("other", sys.executable), ("none", sys.executable)):
+        monkeypatch.setenv("PATH", str(tmp_path / folder))
+        assert dry_run.python() == typed
+
+
 def test_a_dry_run_says_what_cannot_run(together: Project) -> None:
     answer = run(together, "--dry-run", "--device=ipu", "--set=replicas=3").assert_code(0)
     assert "  cannot run: replicas=3 cannot be shared equally by instances=4" in answer.text
