@@ -40,7 +40,14 @@ from ipubench.plugins.gate.rule import (
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
 from ipubench.plugins.record.text import counted, percent
-from ipubench.plugins.record.verdict import COMPARED, EXIT_NOTHING_COMPARED, NEW, REGRESSED, Verdict
+from ipubench.plugins.record.verdict import (
+    COMPARED,
+    EXIT_NOTHING_COMPARED,
+    INCONCLUSIVE,
+    NEW,
+    REGRESSED,
+    Verdict,
+)
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key, depends_on, digest
 from ipubench.plugins.selection.expand import Selection, case_of, selection_key
@@ -50,6 +57,7 @@ SELDOM = (
     "--gate-time was over before enough processes had measured: give it more time, or ask for "
     "fewer processes with --processes"
 )
+UNDECIDED = "whose entries stay as they were; a run that compares nothing replaces them"
 DISTURBED = (
     "too few of the processes were left alone: save it on a quiet machine, wait with "
     "--wait-for-quiet=2min, or keep what was measured with --keep-disturbed"
@@ -239,8 +247,9 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     """Write the baseline where one was asked for; return how that went, as an exit code.
 
     To write none is a failure. Cases whose tests did not pass are left out, because their results
-    may be wrong. So are those that --gate-time let measure too seldom and those that others
-    disturbed, unless these are to be kept; both is a failure as well.
+    may be wrong, and those that a gate found neither slower nor not, because what they are compared
+    with would lose a little each time. So are those that --gate-time let measure too seldom and
+    those that others disturbed, unless these are to be kept; both is a failure as well.
     """
     name = config.option.baseline_save
     if name is None:
@@ -258,11 +267,17 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     left = _named(run, seldom, SELDOM)
     if not config.option.keep_disturbed:
         left += _named(run, disturbed, DISTURBED)
-    sound = [benchmark for benchmark in sound if benchmark["fullname"] not in left]
     code = pytest.ExitCode.TESTS_FAILED if left else pytest.ExitCode.OK
+    undecided = {
+        nodeid: INCONCLUSIVE
+        for nodeid, verdict in run.results.verdicts.items()
+        if verdict["kind"] == INCONCLUSIVE and disturbed.get(nodeid) == ""
+    }
+    run.closing += left_out(undecided, UNDECIDED)
+    sound = [one for one in sound if one["fullname"] not in {*left, *undecided}]
     regressed = [v for v in run.results.verdicts.values() if v["kind"] == REGRESSED]
     if regressed or not sound:
-        empty = "no case was left" if left or failed else "no case was measured"
+        empty = "no case was left" if run.results.benchmarks else "no case was measured"
         why = f"{counted(len(regressed), 'case')} regressed" if regressed else empty
         run.closing.append(f"no baseline was written: {why}")
         return pytest.ExitCode.TESTS_FAILED
