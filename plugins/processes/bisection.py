@@ -75,7 +75,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             finally:
                 revision.remove(tree)
     except (pytest.UsageError, ScratchError) as error:
-        print(f"ipubench-bisect: {error}", file=sys.stderr)
+        # Revisions are looked up as for pytest's option, which nobody gave here.
+        said = str(error).replace(f"--against={revision.PREFIX}", "")
+        print(f"ipubench-bisect: {said}", file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED[0]

@@ -150,8 +150,8 @@ def test_a_step_that_fails_says_nothing_of_its_commit(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nowhere", "main", "-k", "beta"], "git knows no revision 'nowhere'"),
-        (["main", "nowhere", "-k", "beta"], "git knows no revision 'nowhere'"),
+        (["nowhere", "main", "-k", "beta"], "ipubench-bisect: nowhere: git knows no revision"),
+        (["main", "nowhere", "-k", "beta"], "ipubench-bisect: nowhere: git knows no revision"),
         (["main", "main"], "the following arguments are required: -k"),
         (["main", "main", "-k", "beta", "--gate=2"], "not a percentage"),
     ],
