@@ -195,10 +195,10 @@ class _Comparison:
     def run(self, measure: Optional[Measure]) -> None:
         """Decide on every metric that is judged."""
         metrics = [metric for metric in METRICS if self._can_judge(metric)]
-        if measure is None or len(self._clean_fresh()) >= LEAST_FRESH:
-            self._look(metrics)
-        else:
+        if measure is not None and len(self._clean_fresh()) < LEAST_FRESH:
             self._screen(metrics)
+        elif self.now:
+            self._look(metrics)
         if measure is not None:
             self._decide(metrics, measure)
         if self.now:

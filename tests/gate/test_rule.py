@@ -368,11 +368,15 @@ def test_without_a_threshold_nothing_is_judged_or_measured() -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_without_a_threshold_a_disturbed_case_is_inconclusive_too(there: bool) -> None:
+@pytest.mark.parametrize("limit", [{}, LIMIT])
+def test_where_nothing_can_be_measured_a_disturbed_case_is_inconclusive(
+    there: bool, limit: Dict[str, float]
+) -> None:
     """Its entry stays where the run is promoted: nobody knows how fast it is."""
-    verdict = gate.judge(watched(0.1, not there), baseline_of(CALM, there), Rule({}))
+    verdict = gate.judge(watched(0.1, not there), baseline_of(CALM, there), Rule(limit))
     assert verdict.kind == INCONCLUSIVE
-    assert "other programs disturbed" in verdict.reasons[0]
+    (why,) = verdict.reasons
+    assert "other programs disturbed" in why
 
 
 def test_without_a_threshold_all_processes_are_shown() -> None:
