@@ -17,6 +17,7 @@ from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.entries import (
     Benchmark,
+    accepting,
     complete,
     configurations_of,
     differences,
@@ -166,8 +167,9 @@ def merge(args: Namespace) -> int:
                     f"{record_of(benchmark)['time']}); --newest takes the newer of two"
                 )
             twice += 1
-            if record_of(benchmark)["time"] > record_of(known)["time"]:
-                found[key_of(benchmark)] = benchmark
+            two = sorted((benchmark, known), key=lambda one: str(record_of(one)["time"]))
+            accepted = record_of(two[0]).get("accepted", ())
+            found[key_of(benchmark)] = accepting(two[1], accepted)
         count = len(found)
         return list(found.values())
 

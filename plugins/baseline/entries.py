@@ -217,17 +217,14 @@ def replaced(old: Iterable[Benchmark], new: Sequence[Benchmark]) -> List[Benchma
     stay for ever. Other cases and other machines keep their entries. A new entry remembers which
     slow-downs of its case were accepted before.
     """
-    accepted: Dict[Tuple[str, str], List[Dict[str, Any]]] = {}
-    again = {(benchmark["fullname"], key_of(benchmark).fingerprint) for benchmark in new}
+    accepted: Dict[Place, List[Dict[str, Any]]] = {place_of(one): [] for one in new}
     kept = []
     for one in old:
-        place = (one["fullname"], key_of(one).fingerprint)
-        if place not in again:
+        if place_of(one) in accepted:
+            accepted[place_of(one)] += record_of(one).get("accepted", ())
+        else:
             kept.append(one)
-        elif record_of(one).get("accepted"):
-            accepted[place] = record_of(one)["accepted"]
-    taken = [accepting(b, accepted.get((b["fullname"], key_of(b).fingerprint), [])) for b in new]
-    return in_order([*kept, *taken])
+    return in_order([*kept, *(accepting(one, accepted[place_of(one)]) for one in new)])
 
 
 def accepting(benchmark: Benchmark, accepted: Sequence[Dict[str, Any]]) -> Benchmark:

@@ -198,14 +198,18 @@ def test_merge_into_a_file_that_exists_keeps_its_cases(shell: Shell) -> None:
 
 
 def test_merge_refuses_two_results_of_one_case_unless_told_to_take_the_newer(shell: Shell) -> None:
-    shell.store("old", entry(time="2026-01-01T00:00:00Z"))
-    shell.store("new", entry(time="2026-01-02T00:00:00Z", slower=2))
+    old, new = entry(time="2026-01-01T00:00:00Z"), entry(time="2026-01-02T00:00:00Z", slower=2)
+    accepted = [{"reason": "x", "pattern": "*", "time": "2026-01-01T00:00:00Z"}]
+    record_of(old)["accepted"] = accepted
+    shell.store("old", old)
+    shell.store("new", new)
+    record_of(new)["accepted"] = accepted  # which the newer one remembers
     outcome = shell("merge", "all", "new", "old").assert_code(4)
     outcome.line(f"{A} was measured twice on cpu/x (2026-01-02T00:00:00Z and 2026-01-01T00:00:00Z)")
     assert not shell.path("all").exists()
     for inputs in (["new", "old"], ["old", "new"]):
         shell("merge", "all", *inputs, "--newest").assert_code(0).line("the newer kept")
-        assert load(shell.path("all"))[A] == entry(time="2026-01-02T00:00:00Z", slower=2)
+        assert load(shell.path("all"))[A] == new
 
 
 def test_commands_that_change_one_file_at_once_lose_nothing(shell: Shell) -> None:

@@ -62,12 +62,14 @@ def test_an_entry_remembers_what_was_accepted_before_it_in_order_of_time() -> No
 
     old, new, other = entry(), entry(slower=2), entry(machine="cpu/y")
     record_of(old)["accepted"] = [accepted(3), accepted(1)]
+    former = entry(config_hash="g")
+    record_of(former)["accepted"] = [accepted(5)]
     again = {**accepted(1), "time": "2026-04-01T00:00:00Z"}  # the same run was promoted twice
     record_of(new)["accepted"] = [accepted(2), accepted(3), again]
     new["extra_info"]["own"] = old["extra_info"]["own"] = "a test's"
-    kept, untouched = replaced([other, old], [new])
+    kept, untouched = replaced([other, former, old], [new])
     assert as_promoted(kept, "main")["extra_info"]["own"] == "a test's"
-    assert record_of(kept)["accepted"] == [accepted(1), accepted(2), accepted(3)]
+    assert record_of(kept)["accepted"] == [accepted(month) for month in (1, 2, 3, 5)]
     assert record_of(kept)["throughput"] == record_of(new)["throughput"]
     assert untouched == other
 
