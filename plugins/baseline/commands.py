@@ -256,7 +256,7 @@ def diff(args: Namespace) -> int:
     which = configurations_of([one.key for one in found])
     called = [places[one.place] + configuration for one, configuration in zip(found, which)]
     names = told_apart(
-        {full: one.name + full[len(one.nodeid) :] for one, full in zip(found, called)}
+        {full: one.name + full[len(one.key.nodeid) :] for one, full in zip(found, called)}
     )
     for full, difference in zip(called, found):
         verdict = difference.verdict

@@ -255,25 +255,19 @@ def as_promoted(benchmark: Benchmark, name: str) -> Benchmark:
 class Difference:
     """What the gate says of one case of two files; a missing one has its name from before."""
 
-    nodeid: str
+    key: Key  # which entry it is of; of a missing case the node id alone
     name: str
     verdict: Verdict
-    machine: str = ""  # on which the case was measured; '' of one that is missing
-    config_hash: str = ""  # of its configuration, likewise
 
     @property
     def place(self) -> Place:
         """Which case it is, and on which machine."""
-        return self.nodeid, self.machine
-
-    @property
-    def key(self) -> Key:
-        """Which entry it is of."""
-        return Key(self.nodeid, self.config_hash, self.machine)
+        return self.key.nodeid, self.key.fingerprint
 
     def as_dict(self) -> Dict[str, Any]:
         """Return JSON values."""
-        key = {"case": self.nodeid, "machine": self.machine, "config_hash": self.config_hash}
+        nodeid, config_hash, machine = self.key
+        key = {"case": nodeid, "machine": machine, "config_hash": config_hash}
         return {**key, **self.verdict.as_dict()}
 
 
@@ -288,16 +282,15 @@ def differences(
     entries = by_case(before)
     stored = [find(entries, *key_of(benchmark)) for benchmark in now]
     thresholds = {} if threshold is None else {THROUGHPUT: threshold}
-    rule = Rule(thresholds, cases=max(1, sum(entry is not None for entry in stored)))
+    rule = Rule(thresholds, cases=sum(entry is not None for entry in stored))
     found = []
     for benchmark, entry in zip(now, stored):
         verdict = Verdict(NEW) if entry is None else judge(benchmark, entry, rule)
-        key = key_of(benchmark)
-        name = record_of(benchmark)["name"]
-        found.append(Difference(key.nodeid, name, verdict, key.fingerprint, key.config_hash))
+        found.append(Difference(key_of(benchmark), record_of(benchmark)["name"], verdict))
     there = {benchmark["fullname"] for benchmark in now}
     lost = {b["fullname"]: record_of(b)["name"] for b in gone(before, there)}
-    found += [Difference(nodeid, name, Verdict(MISSING)) for nodeid, name in lost.items()]
+    missing = Verdict(MISSING)
+    found += [Difference(Key(nodeid, "", ""), name, missing) for nodeid, name in lost.items()]
     return found
 
 

@@ -122,7 +122,7 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
     stored = store.load_all(before)
     report.judge(
         {
-            report.names.get((one.nodeid, one.machine), one.nodeid): one.verdict.as_dict()
+            report.names.get(one.place, one.key.nodeid): one.verdict.as_dict()
             for one in differences(stored, now, threshold)
         }
     )

@@ -248,7 +248,7 @@ def check_that_it_is_refused_or_serves(path: Path) -> None:
     rule = gate.Rule({THROUGHPUT: 0.05, **dict.fromkeys(SCALARS, 0.1)})
     found = differences(loaded, loaded, 0.05)
     report = Report.of(*read_run(path))
-    report.judge({one.nodeid: one.verdict.as_dict() for one in found})
+    report.judge({one.key.nodeid: one.verdict.as_dict() for one in found})
     results = SessionResults({benchmark["fullname"]: benchmark for benchmark in loaded})
     assert summary(Run(JsonLinesFile(path), results), 80) or not loaded
     assert column_lines(loaded) is not None and csv_text(loaded) is not None

@@ -286,6 +286,9 @@ def test_the_notes_tell_cases_of_one_name_apart() -> None:
     assert summary(run, 80)[-1].cells[0] == f"2 cases: a round has 10% to 50% {work}"
     second["rounds"]["shortened"] = first["rounds"]["shortened"]
     assert summary(run, 80)[-1].cells[0] == f"2 cases: a round has 10% {work}"
+    second["implausible"] = True
+    found = [row.cells[0] for row in summary(run, 80) if "implausible" in row.cells[0]]
+    assert found == ["bench_train[a]: implausible, see its failure"]
 
 
 def test_training_that_diverged_names_the_option_that_has_its_rate() -> None:
