@@ -30,6 +30,14 @@ function drawCharts() {
   const kindColour = (kind) => css(
     { regressed: "regressed", failed: "regressed", improved: "improved", inconclusive: "unsure" }[kind] || "plain");
 
+  // The line of a series; those that share a colour are dotted.
+  function seriesLine(index) {
+    const colours = css("series").split(" ");
+    return { color: colours[index % colours.length], width: 2, dash: index < colours.length ? "solid" : "dot" };
+  }
+
+  const colour = (index) => seriesLine(index).color;
+
   function short(text, most) {
     if (text.length <= most) return plain(text);
     const head = Math.floor((most - 1) / 2);
@@ -214,30 +222,31 @@ function drawCharts() {
   }
 
   function panel(box, series) {
-    const plot = box.querySelector(".plot");
-    const colours = css("series").split(" ");
-    const sizes = new Set();
     const shown = apart(series.map(([label]) => label), 34);
     const traces = series.map(([label, points], index) => {
       points.sort((a, b) => a.batch_size - b.batch_size);
-      points.forEach((point) => sizes.add(point.batch_size));
       return {
         type: "scatter", mode: "lines+markers", name: shown[index],
         x: points.map((point) => point.batch_size), y: points.map((point) => point.throughput),
         error_y: { type: "data", symmetric: false, thickness: 1, width: 2,
           array: points.map((point) => Math.max(0, (point.high || point.throughput) - point.throughput)),
           arrayminus: points.map((point) => Math.max(0, point.throughput - (point.low || point.throughput))) },
-        line: { color: colours[index % colours.length], width: 2, dash: index < colours.length ? "solid" : "dot" },
-        marker: { symbol: SYMBOLS[index % SYMBOLS.length], size: 7 },
+        line: seriesLine(index), marker: { symbol: SYMBOLS[index % SYMBOLS.length], size: 7 },
         hovertemplate: `${plain(label)}<br>batch size %{x}: %{y:,.4g} ${plain(points[0].unit)}<extra></extra>`,
       };
     });
-    const ticks = Array.from(sizes).sort((a, b) => a - b);
-    picture(plot, `Throughput of ${box.dataset.name} against batch size; the table has the numbers`, traces, {
-      height: 330 + 18 * series.length, showlegend: true,
-      legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" },
-      xaxis: { type: "log", tickvals: ticks, ticktext: ticks.map(String), title: { text: "batch size" } },
-      yaxis: Object.assign(logTicks(traces.flatMap((trace) => trace.y)), { title: { text: plain(series[0][1][0].unit) } }),
+    const ticks = Array.from(new Set(traces.flatMap((trace) => trace.x))).sort((a, b) => a - b);
+    const said = `Throughput of ${box.dataset.name} against batch size; the table has the numbers`;
+    curves(box.querySelector(".plot"), said, traces, series[0][1][0].unit,
+      { type: "log", tickvals: ticks, ticktext: ticks.map(String), title: { text: "batch size" } });
+  }
+
+  // Draw lines of several series, whose values have one logarithmic axis.
+  function curves(plot, said, traces, unit, xaxis) {
+    picture(plot, said, traces, {
+      height: 330 + 18 * traces.length, showlegend: true,
+      legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" }, xaxis,
+      yaxis: Object.assign(logTicks(traces.flatMap((trace) => trace.y)), { title: { text: plain(unit) } }),
     });
   }
 
@@ -249,14 +258,13 @@ function drawCharts() {
         spans.x.push(row.p50_ms, row.p99_ms, null);
         spans.y.push(heights[index], heights[index], null);
       });
-      const colours = css("series").split(" ");
       const traces = [{
         type: "scatter", mode: "lines", x: spans.x, y: spans.y, hoverinfo: "skip", showlegend: false,
         line: { color: css("line"), width: 5 },
       }];
       ["p50", "p90", "p99"].forEach((name, index) => traces.push({
         type: "scatter", mode: "markers", name, y: heights, x: shown.map((row) => row[`${name}_ms`]),
-        marker: { color: colours[index], size: 9, symbol: ["circle", "diamond", "line-ns-open"][index], line: { width: index === 2 ? 3 : 0 } },
+        marker: { color: colour(index), size: 9, symbol: ["circle", "diamond", "line-ns-open"][index], line: { width: index === 2 ? 3 : 0 } },
         text: shown.map((row) => plain(caseName(row))),
         hovertemplate: `%{text}<br>${name} %{x:.4g} ms<extra></extra>`,
       }));
@@ -271,24 +279,20 @@ function drawCharts() {
     const chosen = rows.filter((row) => row.load.length > 0);
     section.hidden = chosen.length === 0;
     if (section.hidden) return;
-    const colours = css("series").split(" ");
     const shown = chosen.slice(0, MOST_SERIES);
     const names = apart(shown.map(caseName), 34);
     const traces = shown.map((row, index) => ({
       type: "scatter", mode: "lines+markers", name: names[index],
       x: row.load.map((point) => point.target_qps), y: row.load.map((point) => point.p99_ms),
-      line: { color: colours[index % colours.length], width: 2, dash: index < colours.length ? "solid" : "dot" },
+      line: seriesLine(index),
       marker: { size: 8, symbol: row.load.map((point) => (point.held ? SYMBOLS[0] : "x")) },
       text: row.load.map((point) => `${plain(caseName(row))}<br>${point.target_qps.toPrecision(3)} a second: `
         + `p50 ${point.p50_ms.toPrecision(3)} ms, p99 ${point.p99_ms.toPrecision(3)} ms${point.held ? "" : ", not kept"}`),
       hovertemplate: "%{text}<extra></extra>",
     }));
-    picture(section.querySelector(".plot"), `Latency of ${shown.length} cases against the requests a second`, traces, {
-      height: 330 + 18 * shown.length, showlegend: true,
-      legend: { orientation: "h", x: 0, y: -0.2, yanchor: "top" },
-      xaxis: { rangemode: "tozero", title: { text: "requests a second" } },
-      yaxis: Object.assign(logTicks(traces.flatMap((trace) => trace.y)), { title: { text: "p99 ms" } }),
-    });
+    const said = `Latency of ${shown.length} cases against the requests a second`;
+    curves(section.querySelector(".plot"), said, traces, "p99 ms",
+      { rangemode: "tozero", title: { text: "requests a second" } });
     const left = chosen.length - shown.length;
     section.querySelector(".note").textContent = moreLines(left);
   }
@@ -314,7 +318,6 @@ function drawCharts() {
     const chosen = rows.filter((row) => row.achieved_flops && row.weight_bytes_per_item && row.flops_per_item);
     section.hidden = chosen.length === 0;
     if (section.hidden) return;
-    const colours = css("series").split(" ");
     const [low, high] = [Math.min(...chosen.map(intensity)) / 2, Math.max(...chosen.map(intensity)) * 2];
     const roofs = new Map();
     for (const row of chosen) {
@@ -332,7 +335,7 @@ function drawCharts() {
       const own = chosen.filter((row) => `${row.framework}, ${row.mode || "inference"}` === kind);
       traces.push({
         type: "scatter", mode: "markers", name: plain(kind), x: own.map(intensity), y: own.map((row) => row.achieved_flops),
-        marker: { color: colours[index % colours.length], size: 8, symbol: SYMBOLS[index % SYMBOLS.length] },
+        marker: { color: colour(index), size: 8, symbol: SYMBOLS[index % SYMBOLS.length] },
         text: own.map((row) => `${plain(caseName(row))}<br>${giga(row.achieved_flops)}FLOP/s at ${intensity(row).toPrecision(3)} FLOP/B`),
         hovertemplate: "%{text}<extra></extra>",
       });
@@ -363,16 +366,13 @@ function drawCharts() {
     const chosen = compiled.sort((a, b) => total(b) - total(a));
     const note = reused
       ? counted(reused, "case ran a network that was compiled before.", "cases ran a network that was compiled before.") : "";
-    byCase("compile", chosen, note, (shown, heights) => {
-      const colours = css("series").split(" ");
-      return {
-        traces: ["build", "compile"].map((name, index) => ({
-          type: "bar", orientation: "h", name, y: heights, x: shown.map((row) => row[`${name}_seconds`]),
-          marker: { color: colours[index] }, hovertemplate: `${name} %{x:.2f} s<extra></extra>`,
-        })),
-        legend: true, xaxis: { ticksuffix: " s", rangemode: "tozero" },
-      };
-    });
+    byCase("compile", chosen, note, (shown, heights) => ({
+      traces: ["build", "compile"].map((name, index) => ({
+        type: "bar", orientation: "h", name, y: heights, x: shown.map((row) => row[`${name}_seconds`]),
+        marker: { color: colour(index) }, hovertemplate: `${name} %{x:.2f} s<extra></extra>`,
+      })),
+      legend: true, xaxis: { ticksuffix: " s", rangemode: "tozero" },
+    }));
   }
 
   const choice = document.getElementById("chosen");
@@ -394,7 +394,6 @@ function drawCharts() {
     const detail = details.get(choice.value);
     if (!detail) return;
     const row = byId.get(choice.value);
-    const colours = css("series").split(" ");
     const traces = [];
     detail.processes.forEach((process, index) => {
       const name = index === 0 ? "this run" : `process ${index + 1}`;
@@ -408,7 +407,7 @@ function drawCharts() {
       }
       const common = {
         type: "scatter", mode: process.rates.length > 1 ? "lines+markers" : "markers", name, legendgroup: name,
-        line: { color: colours[index % colours.length], width: 1 }, marker: { size: 5, symbol: SYMBOLS[index % SYMBOLS.length] },
+        line: { color: colour(index), width: 1 }, marker: { size: 5, symbol: SYMBOLS[index % SYMBOLS.length] },
       };
       traces.push(Object.assign({}, common, {
         y: process.rates, hovertemplate: `${name}, round %{x}: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
