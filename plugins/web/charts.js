@@ -106,7 +106,7 @@ function drawCharts() {
 
   // A chart with one line per case. `make` returns the traces for the rows and their heights.
   // Where there are many cases, `pick` says which ones.
-  function byCase(id, chosen, note, make, pick = (all) => all.slice(0, MOST_ROWS)) {
+  function byCase(id, chosen, make, pick = (all) => all.slice(0, MOST_ROWS)) {
     const section = document.getElementById(id);
     section.hidden = chosen.length === 0;
     if (section.hidden) return;
@@ -125,7 +125,6 @@ function drawCharts() {
       shapes: made.shapes || [], showlegend: Boolean(made.legend),
       legend: { orientation: "h", x: 0, y: 0, yanchor: "top", traceorder: "normal" },
     });
-    section.querySelector(".note").textContent = note;
     const button = section.querySelector("button");
     button.hidden = chosen.length <= MOST_ROWS;
     button.textContent = everything ? `Show ${MOST_ROWS} cases` : `Show all ${chosen.length} cases`;
@@ -140,7 +139,7 @@ function drawCharts() {
 
   function change() {
     const chosen = rows.filter((row) => row.change !== null).sort((a, b) => a.change - b.change);
-    byCase("change", chosen, "", (shown, heights) => {
+    byCase("change", chosen, (shown, heights) => {
       const gates = shown.map((row) => row.threshold).filter((value) => value !== null);
       const gate = gates.length && gates.every((value) => value === gates[0]) ? gates[0] : null;
       const line = (at, colour, dash) => ({
@@ -252,7 +251,7 @@ function drawCharts() {
 
   function latency() {
     const chosen = rows.filter((row) => row.p50_ms !== null);
-    byCase("latency", chosen, "", (shown, heights) => {
+    byCase("latency", chosen, (shown, heights) => {
       const spans = { x: [], y: [] };
       shown.forEach((row, index) => {
         spans.x.push(row.p50_ms, row.p99_ms, null);
@@ -299,7 +298,7 @@ function drawCharts() {
 
   function share() {
     const chosen = rows.filter((row) => row.share !== null).sort((a, b) => b.share - a.share);
-    byCase("share", chosen, "", (shown, heights) => ({
+    byCase("share", chosen, (shown, heights) => ({
       traces: [{
         type: "bar", orientation: "h", y: heights, x: shown.map((row) => row.share),
         marker: { color: css("accent") }, cliponaxis: false,
@@ -364,9 +363,9 @@ function drawCharts() {
     const compiled = rows.filter((row) => row.compile_seconds !== null);
     const reused = rows.filter((row) => row.compile === "reused").length;
     const chosen = compiled.sort((a, b) => total(b) - total(a));
-    const note = reused
+    document.querySelector("#compile .note").textContent = reused
       ? counted(reused, "case ran a network that was compiled before.", "cases ran a network that was compiled before.") : "";
-    byCase("compile", chosen, note, (shown, heights) => ({
+    byCase("compile", chosen, (shown, heights) => ({
       traces: ["build", "compile"].map((name, index) => ({
         type: "bar", orientation: "h", name, y: heights, x: shown.map((row) => row[`${name}_seconds`]),
         marker: { color: colour(index) }, hovertemplate: `${name} %{x:.2f} s<extra></extra>`,
