@@ -18,7 +18,7 @@ from ipubench.plugins.record.record import record_of, with_processes
 from ipubench.plugins.report.__main__ import main
 from ipubench.plugins.report.files import ReportError, write
 from ipubench.plugins.report.markdown import markdown
-from ipubench.plugins.report.page import page
+from ipubench.plugins.report.page import duration, page
 from ipubench.plugins.web.templates import plotly_is_there
 from tests.support.reports import FILES, NASTY, benchmark, document, nasty, verdict, visible
 
@@ -138,6 +138,12 @@ def test_the_pages_table_and_data_hold_the_records(report: Report) -> None:
         (process,) = data["details"][case["fullname"]]["processes"]
         assert len(process["rates"]) == len(process["canaries_ms"]) == 25
     assert text.count("<tr data-row=") == 62
+    assert "<dt>took</dt><dd>1 h 6 min</dd>" in text
+    assert [duration(seconds) for seconds in (44.6, 74.6, 3600)] == [
+        "45 s",
+        "1 min 15 s",
+        "1 h 0 min",
+    ]
 
 
 def test_cases_of_one_name_and_function_are_told_apart_on_the_page() -> None:
