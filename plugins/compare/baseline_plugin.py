@@ -135,7 +135,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     cases = {item.nodeid: item for item in items if case_of(item) is not None}
     entries = [] if comparison is None else comparison.entries
     stored = [entry for entry in entries if entry["fullname"] in cases]
-    one_each = {entry["fullname"]: entry for entry in stored}
+    judged = {one["fullname"]: one for one in stored if thresholds_of(cases[one["fullname"]])}
     # A file may have the entries of several machines; which of them is this one is not known yet.
     noise: Dict[str, Noise] = {}
     for entry in stored:
@@ -144,7 +144,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         if found is not None:
             noise[name] = min(found, noise.get(name, found))
     said = (
-        most_time(config, len(cases), list(one_each.values())),
+        most_time(config, len(cases), list(judged.values())),
         too_noisy(list(noise.values())),
     )
     return [line for line in said if line]

@@ -11,7 +11,6 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.plugins.command_line.words import arguments_of, worker_count
-from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.processes.fresh import measure_again
 from ipubench.plugins.processes.worker import workers_in_turns
@@ -198,15 +197,14 @@ def too_few(config: pytest.Config, nodeid: str) -> str:
     return f"--gate-time left time for {found} of {processes}"
 
 
-def most_time(config: pytest.Config, cases: int, stored: List[Dict[str, Any]]) -> Optional[str]:
+def most_time(config: pytest.Config, cases: int, judged: List[Dict[str, Any]]) -> Optional[str]:
     """Say how long saving or gating takes at most, before it begins; None where neither is asked.
 
-    ``cases`` are to run, and ``stored`` are the baseline's benchmarks of them. A case without one
-    counts with its budget and the start of a process.
+    ``cases`` are to run, and ``judged`` are the baseline's benchmarks of those that a gate judges.
+    A case without one counts with its budget and the start of a process.
     """
     option, wanted = config.option, processes_wanted(config)
-    gated = len(stored) if policy_of(config) is not None else 0
-    if not cases or (wanted == 1 and not gated):
+    if not cases or (wanted == 1 and not judged):
         return None
     parts = []
     seconds = 0.0
@@ -214,12 +212,12 @@ def most_time(config: pytest.Config, cases: int, stored: List[Dict[str, Any]]) -
         processes = counted(wanted - 1, "fresh process", "fresh processes")
         parts.append(f"{processes} for each of {counted(cases, 'case')}")
         seconds += (wanted - 1) * cases * (option.budget + START_SECONDS)
-    if gated:
+    if judged:
         parts.append(
-            f"up to {max(option.gate_cap, LEAST_FRESH)} for each of {counted(gated, 'case')} "
+            f"up to {max(option.gate_cap, LEAST_FRESH)} for each of {counted(len(judged), 'case')} "
             "that looks slower"
         )
-        seconds += max(option.gate_cap, LEAST_FRESH) * math.fsum(map(_seconds_of, stored))
+        seconds += max(option.gate_cap, LEAST_FRESH) * math.fsum(map(_seconds_of, judged))
     if option.gate_time is not None:
         seconds = min(seconds, option.gate_time)
     return f"{' and '.join(parts)}: {in_words(seconds)} at most on a quiet machine"
