@@ -18,6 +18,7 @@ from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.text import (
     cut_middle,
     minute_of,
+    name_of_test,
     number_text,
     share_text,
     short_number,
@@ -51,7 +52,7 @@ CUT = ("rows", "profiles", "changed")
 def markdown(report: Report) -> str:
     """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
     rows = report.rows()
-    names = told_apart({row["id"]: row["name"] for row in rows})
+    names = told_apart({row["id"]: _name(row) for row in rows})
     rows = [{**row, "name": names[row["id"]]} for row in rows]
     changed = by_change([row for row in rows if row["kind"] in CHANGED])
     compared = any(row["change"] is not None for row in rows)
@@ -73,6 +74,11 @@ def markdown(report: Report) -> str:
             "left": LEFT,
         }
     )
+
+
+def _name(row: Dict[str, Any]) -> str:
+    """Return what a case is called: where it measured nothing its identifier may be a number."""
+    return name_of_test(row["id"]) if row["throughput"] is None else str(row["name"])
 
 
 def _mark(report: Report, rows: Sequence[Dict[str, Any]]) -> str:

@@ -30,6 +30,8 @@ def test_the_summary_of_one_case_that_nothing_was_compared_with() -> None:
     assert "<details><summary>The case</summary>" in text
     assert re.search(r"\| 🔴 failed \| <code>a</code> \|  \| \d+(\.\d+)? images/s \|", text)
     assert "Change is" not in text and "started" not in text
+    text = markdown(Report(document([]), outcomes={"x.py::test_x[1]": "failed"}))
+    assert html.unescape(text).count("<code>test_x[1]</code>") == 2
 
 
 def test_a_run_that_was_interrupted_after_its_last_case_is_no_good_one() -> None:
