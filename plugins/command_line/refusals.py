@@ -23,18 +23,29 @@ def pytest_configure(config: pytest.Config) -> None:
         if value is not None and not value:
             raise pytest.UsageError(f"{flag}= names nothing; give a value")
     _check_listings(config)
-    compares = config.option.baseline is not None or config.option.against is not None
-    if config.option.gate is not None and not compares:
-        raise pytest.UsageError(
-            "--gate needs something to compare with: add --baseline=NAME, --against=PYTHON or "
-            "--against=git:REV"
-        )
+    _check_comparison(config)
     _check_hosts(config)
     kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
     if config.option.profile is not None and kept:
         raise pytest.UsageError(f"{kept[0]}: --profile times nothing; leave one of them out")
     if not only_lists(config) and not is_worker(config):
         _check_folders(config)
+
+
+def _check_comparison(config: pytest.Config) -> None:
+    """Refuse to judge, or to explain, where nothing is compared."""
+    option = config.option
+    asked = {
+        "--gate": option.gate is not None,
+        "--gate-policy": option.gate_policy is not None,
+        "--profile-on-regression": option.profile_on_regression and not only_lists(config),
+    }
+    given = [flag for flag, wanted in asked.items() if wanted]
+    if given and option.baseline is None and option.against is None:
+        raise pytest.UsageError(
+            f"{given[0]} needs something to compare with: add --baseline=NAME, --against=PYTHON or "
+            "--against=git:REV"
+        )
 
 
 def _check_listings(config: pytest.Config) -> None:

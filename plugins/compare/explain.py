@@ -38,19 +38,9 @@ NOT_KEPT = "the baseline keeps no operations; measure it with --keep-operations"
 release_key = pytest.StashKey[Callable[[], None]]()
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse what could explain nothing."""
-    option = config.option
-    compares = option.baseline is not None or option.against is not None
-    if not option.profile_on_regression or only_lists(config):
-        return
-    if not compares:
-        raise pytest.UsageError(
-            "--profile-on-regression needs something to compare with: add --baseline=NAME or "
-            "--against=PYTHON"
-        )
-    if not has_gate(config):
+    if config.option.profile_on_regression and not only_lists(config) and not has_gate(config):
         raise pytest.UsageError(
             "--profile-on-regression profiles cases that a gate finds slower: add --gate=2% or "
             "--gate-policy=PATH"
