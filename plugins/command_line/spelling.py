@@ -56,10 +56,9 @@ def name_unknown_options(parser: pytest.Parser, manager: pytest.PytestPluginMana
         return
     words = [word.partition("=")[0] for word in typed_words(config)]
     for word in words:
-        if word.startswith("--") and word not in known:
-            # An unambiguous beginning of an option stands for it.
-            if any(name.startswith(word) for name in known):
-                continue
-            found: List[str] = difflib.get_close_matches(word, known, n=1)
+        if word.startswith("--") and word not in ("--", *known):
+            # Pytest takes no beginning of an option for it.
+            begun = sorted((name for name in known if name.startswith(word)), key=len)
+            found: List[str] = begun or difflib.get_close_matches(word, known, n=1)
             if found:
                 parser.extra_info[f"{word}, did you mean"] = found[0]

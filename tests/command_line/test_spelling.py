@@ -18,6 +18,7 @@ from tests.support.harness import Project
         (["--device=cdua"], "; did you mean cuda?"),
         (["--basline-save=x"], "--basline-save, did you mean: --baseline-save"),
         (["--bugdet", "3"], "--bugdet, did you mean: --budget"),
+        (["--targ=3%"], "--targ, did you mean: --target-precision"),
         (["--set=mode=trainng"], "write -k training"),
         (["--set=mode=training"], "use -k training instead"),
         (["--set=data=nothing"], "'nothing' is none of synthetic, generated, real; write --data="),
