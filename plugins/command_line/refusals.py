@@ -10,7 +10,13 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.instances.hosts import OPTION, launcher_words, named_hosts
 from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
-from ipubench.plugins.command_line.words import PATH_OPTIONS, is_worker, only_lists, typed_words
+from ipubench.plugins.command_line.words import (
+    LOOKING_INSIDE,
+    PATH_OPTIONS,
+    is_worker,
+    only_lists,
+    typed_words,
+)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,7 +65,7 @@ def _check_listings(config: pytest.Config) -> None:
 
 def _check_folders(config: pytest.Config) -> None:
     """Refuse folders that nothing can be written into: each case would be built to fail for it."""
-    for flag in ("--profile", "--save-graph"):
+    for flag in LOOKING_INSIDE:
         root = config.getoption(flag)
         try:
             if root is not None:

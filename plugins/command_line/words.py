@@ -43,6 +43,8 @@ MEASURING_OPTIONS = (
     "wait_for_quiet",
     "launcher_args",
 )
+# Options that name a folder into which each case puts something.
+LOOKING_INSIDE = ("--profile", "--save-graph")
 # Options of pytest-benchmark that say how it measures, with a value and without one.
 BENCHMARK_OPTIONS = (
     "--benchmark-min-time",
@@ -57,6 +59,7 @@ BENCHMARK_OPTIONS = (
     "--benchmark-cprofile",
 )
 BENCHMARK_FLAGS = ("--benchmark-warmup", "--benchmark-disable-gc")
+
 
 #: The files of cases that the command line names: what the node ids in one begin with -> its path.
 files_key = pytest.StashKey[Dict[str, Path]]()
@@ -187,8 +190,8 @@ def _nameable(path: Path) -> str:
 
 
 def given_arguments(config: pytest.Config) -> List[str]:
-    """Return those words of the command line that decide how a case is measured, as given."""
-    options = list(map(_flag, MEASURING_OPTIONS))
+    """Return those words of the command line that decide what a case does, as given."""
+    options = [*map(_flag, MEASURING_OPTIONS), *LOOKING_INSIDE]
     return list(map("=".join, options_among(typed_words(config), options, ["--zero-values"])))
 
 

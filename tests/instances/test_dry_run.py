@@ -106,14 +106,14 @@ def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> N
 def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Project) -> None:
     project.add_to_conftest("def pytest_addoption(parser):\n    parser.addoption('--size')\n")
     words = ("--sweep", "-k", "alpha and bs4 and synthetic", "--size", "5", "-o", "log_level=ERROR")
-    finding = ("-o", "addopts=--tb=no", "-p", "no:faulthandler", "--rootdir=.")
+    finding = ("-o", "addopts=--tb=no", "-p", "no:faulthandler", "--rootdir=.", "--profile=traces")
     answer = project.run("--dry-run", *words, *finding).assert_code(0)
     (typed,) = commands(answer.text)
     case = "bench_fake.py::bench_fake[alpha-bs4-synthetic]"
     given = "--size=5 -o log_level=ERROR -o addopts=--tb=no"
     leading = "-p no:faulthandler --rootdir=."
     assert "-m pytest -p " in typed
-    assert typed.endswith(f" {leading} '{case}' --device=fake {given} --sweep")
+    assert typed.endswith(f" {leading} '{case}' --device=fake --profile=traces {given} --sweep")
     assert "which starts" not in answer.text
 
 
