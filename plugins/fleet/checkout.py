@@ -75,6 +75,12 @@ class Project(execnet.RSync):
                     ) from None
         return found.hexdigest()
 
+    def _broadcast(self, msg: object) -> None:
+        """Have the owner write to each copy of a file: a later one must be able to replace it."""
+        if isinstance(msg, tuple) and msg[0] is not None:
+            msg = (msg[0] | stat.S_IWUSR, *msg[1:])
+        super()._broadcast(msg)
+
     def _send_link(self, linktype: Any, basename: str, linkpoint: str) -> None:
         """Send a relative link as it is; execnet takes it from the working directory."""
         target = os.readlink(os.path.join(str(self._sourcedir), basename))

@@ -53,13 +53,15 @@ def test_a_host_has_the_project_as_it_is_here_whatever_it_had_before(
     own.mkdir()
     file.write_text("a")
     (own / "b.py").write_text("b")
+    (own / "b.py").chmod(0o444)
     group = execnet.Group()
 
     def names() -> Dict[str, bool]:
         """Bring the project; return its files there, and which of them are programs."""
         place = bring(group.makegateway(f"popen//env:HOME={tmp_path}"), own)
-        files = (Path(place) / CHECKOUT).iterdir()
-        return {path.name: bool(path.stat().st_mode & stat.S_IXUSR) for path in files}
+        modes = {path.name: path.stat().st_mode for path in (Path(place) / CHECKOUT).iterdir()}
+        assert all(mode & stat.S_IWUSR for mode in modes.values())  # or none could be replaced
+        return {name: bool(mode & stat.S_IXUSR) for name, mode in modes.items()}
 
     def cut_off(self: Project) -> None:
         execnet.RSync.send(self)
