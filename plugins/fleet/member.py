@@ -123,6 +123,8 @@ class Member:
         option.dist, option.tx, option.numprocesses = "no", [], None
         option.report, option.history, option.resume, option.maxfail = None, False, False, 0
         option.usepdb = False
+        # The controller selects: this host's cache knows what failed in other runs.
+        option.lf = option.stepwise = option.stepwise_skip = False
         if option.basetemp:
             option.basetemp = f"{option.basetemp}-{given.name}"
         if given.device_id is not None:
