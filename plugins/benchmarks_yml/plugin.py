@@ -122,11 +122,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _refused(first: Case, second: Case) -> Case:
     """Return a case whose name is another command's: it is refused where it is selected."""
     assert isinstance(first.config, SpecConfig) and isinstance(second.config, SpecConfig)
-    entries = f"{first.config.entry} and {second.config.entry}"
+    one, other = first.config.entry, second.config.entry
+    who, what = f"{one} and {other}", "rename one of them in the file"
+    if one == other:
+        who, what = f"two commands of {one}", "give one value"
     return dataclasses.replace(
         second,
         id=f"{second.base_id}-invalid",
-        error=f"--set: {entries} would both be {first.id}; rename one of them in the file",
+        error=f"--set: {who} would both be {first.id}; {what}",
     )
 
 

@@ -96,8 +96,6 @@ def assign(assignments: Dict[str, List[str]], key: str, values: List[str], sourc
                 f"{source}: {key} is given twice{f', also as {other}' if other != key else ''}; "
                 "separate the values of a sweep by commas"
             )
-    if ALIASES.get(key, key) == "steps" and len(values) > 1:
-        raise pytest.UsageError(f"{source}: steps says how long to measure; give one value")
     assignments[key] = values
 
 

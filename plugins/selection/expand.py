@@ -12,6 +12,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import (
     NO_AXES,
+    NOT_IDENTITY,
     RARE,
     SWEEP,
     USUAL,
@@ -204,6 +205,10 @@ def expand(
     usual = [config for config, tier in family.points if tier == USUAL]
     last_swept = getattr(usual[-1], family.swept) if family.swept else None
     settable = {key: name for key, name in keys.items() if name is not None}
+    several = ""
+    for key, name in settable.items():
+        if name in NOT_IDENTITY and len(assignments[key]) > 1:
+            several = f"--set={key}: cases do not differ by {name}; give one value"
     for config, tier in family.points:
         start, excluded = config, ""
         overrides: Set[str] = set()
@@ -239,7 +244,8 @@ def expand(
             given = {f"--set={key}={text}" for key, text in zip(settable, texts)}
             names = list(settable.values())
             case = _overridden(family, start, frozenset(overrides), names, texts, common, profiled)
-            yield dataclasses.replace(case, given=frozenset(narrowed | given))
+            error = case.error or several
+            yield dataclasses.replace(case, given=frozenset(narrowed | given), error=error)
 
 
 def _accepts(config: CaseConfig, key: str, value: Any) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.yaml_reader import parse
 from ipubench.fixtures.machine.process import ServerProcess
-from ipubench.plugins.benchmarks_yml import template
+from ipubench.plugins.benchmarks_yml import plugin, template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, unknown_option
 from ipubench.plugins.benchmarks_yml.command import Ran, words_of
 from ipubench.plugins.benchmarks_yml.entry import Entry
@@ -126,6 +126,16 @@ def test_set_replaces_a_parameter_and_other_options() -> None:
     assert refused.lacks == {"size"}
     (refused,) = cases_of(ENTRIES["train_real_pod16"], Wanted({"steps": ["3"]}, "cpu"))
     assert refused.error.startswith("--steps: the command decides")
+
+
+def test_values_that_no_name_of_a_command_shows_are_refused() -> None:
+    wanted = Wanted({"timeout": ["5", "6"]}, "cpu")
+    first, second = cases_of(ENTRIES["train_real_pod16"], wanted)
+    refused = plugin._refused(first, second)
+    message = (
+        "--set: two commands of train_real_pod16 would both be train_real_pod16; give one value"
+    )
+    assert refused.error == message
 
 
 def test_what_is_described_of_commands_is_what_set_takes() -> None:
