@@ -31,7 +31,7 @@ from ipubench.plugins.selection.time_plan import (
     fitting_cases,
 )
 
-#: A case that no journal knows imports a framework, builds and compiles in so many seconds.
+#: The first case of a function imports a framework, builds and compiles in so many seconds.
 UNKNOWN = Expected(15.0)
 #: The journals that are looked at, the latest first.
 MOST_JOURNALS = 5
@@ -64,6 +64,7 @@ class TimeLimit:
         self.waiting: List[str] = []
         #: Those that were skipped because the time was over.
         self.skipped: List[str] = []
+        self._longest: Dict[str, Expected] = {}  # of the known cases of each function
         self._any_begun = False
         self._clock = clock
         self._end = clock() + seconds
@@ -78,9 +79,17 @@ class TimeLimit:
         """The budget that no case gets less than."""
         return min(LEAST_BUDGET, self.budget)
 
+    def learn(self, nodeid: str, found: Expected) -> None:
+        """Take in what a case took."""
+        self.known[nodeid] = found
+        function = without_identifier(nodeid)
+        longest = self._longest.setdefault(function, found)
+        if found.seconds(self.budget) > longest.seconds(self.budget):
+            self._longest[function] = found
+
     def expected(self, nodeid: str) -> Expected:
-        """Return what a case takes."""
-        return self.known.get(nodeid, UNKNOWN)
+        """Return what a case takes; of one that is not known, the longest of its function."""
+        return self.known.get(nodeid, self._longest.get(without_identifier(nodeid), UNKNOWN))
 
     def choose(self, nodeids: List[str]) -> List[str]:
         """Return the cases that fit; the others are left out."""
@@ -164,7 +173,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     limit = config.stash.get(limit_key, None)
     if limit is None:
         return
-    limit.known = _known(config)
+    for nodeid, found in _known(config).items():
+        limit.learn(nodeid, found)
     cases = [item.nodeid for item in items if case_of(item) is not None]
     kept = set(limit.choose(cases))
     dropped = [item for item in items if case_of(item) is not None and item.nodeid not in kept]
@@ -205,7 +215,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
-    """Learn from a case what those like it will take that no journal knows."""
+    """Learn what a case took, which says what those like it will take."""
     yield
     limit = item.config.stash.get(limit_key, None)
     run = item.config.stash.get(run_key, None)
@@ -213,9 +223,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
     if limit is None or benchmark is None:
         return
     found = expected_of(benchmark)
-    for nodeid in limit.waiting:
-        if found is not None and without_identifier(nodeid) == without_identifier(item.nodeid):
-            limit.known.setdefault(nodeid, found)
+    if found is not None:
+        limit.learn(item.nodeid, found)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

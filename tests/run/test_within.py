@@ -62,9 +62,12 @@ def test_the_first_case_runs_however_short_the_time_is() -> None:
     assert made.skipped == SIX[1:2]
 
 
-def test_what_no_journal_knows_is_assumed() -> None:
+def test_what_no_journal_knows_is_taken_from_its_function_or_assumed() -> None:
     made = TimeLimit(100.0, 5.0, FakeClock())
-    assert made.expected("x") == UNKNOWN
+    for nodeid, seconds in zip(SIX, (3.0, 2.0)):
+        made.learn(nodeid, Expected(seconds))
+    assert [made.expected(nodeid).overhead for nodeid in SIX[:3]] == [3.0, 2.0, 3.0]
+    assert made.expected(SIX[3]) == UNKNOWN
 
 
 def test_a_record_says_what_its_case_takes() -> None:
