@@ -129,7 +129,7 @@ class StepMeter(ABC):
         self._step = work
         facts = BatchFacts(
             _amount("items", items),
-            unit,
+            _noun(unit),
             None if flops is None else _amount("flops", flops, or_zero=True),
             latency_from_throughput,
         )
@@ -183,6 +183,13 @@ def _amount(name: str, given: Any, or_zero: bool = False) -> float:
         what = "0 or a number above it" if or_zero else "a number above 0"
         raise CaseError(f"meter(..., {name}={given!r}): {name} has to be {what}")
     return given if isinstance(given, (int, float)) else amount
+
+
+def _noun(unit: Any) -> str:
+    """Return the unit that a bench function says, if tables can show it."""
+    if not (isinstance(unit, str) and unit.strip() and unit.isprintable()):
+        raise CaseError(f"meter(..., unit={unit!r}): unit has to be a noun, as in unit='images'")
+    return unit
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ def step(device):
 
 
 WRONG = [{"items": 0}, {"items": -1}, {"items": float("nan")}, {"items": "few"}, {"flops": -1.0}]
+WRONG += [{"unit": ""}, {"unit": "a\\n"}, {"unit": 1}]
 
 
-@pytest.mark.parametrize("said", WRONG, ids=map(str, range(5)))
+@pytest.mark.parametrize("said", WRONG, ids=map(str, range(8)))
 def bench_wrong(device, meter, said):
     meter(step(device), **said)
 
@@ -44,10 +45,18 @@ def test_amounts_that_are_none_and_a_second_call(project: Project) -> None:
     (project.folder / "bench_wrong.py").write_text(FILE)
     words = ("bench_wrong.py", "--device=fake")
     outcome = run_pytest(project.folder, project.environment, *words).assert_code(1)
-    for said in ("items=0)", "items=-1)", "items=nan)", "items='few')", "flops=-1.0)"):
+    for said in (
+        "items=0)",
+        "items=-1)",
+        "items=nan)",
+        "items='few')",
+        "flops=-1.0)",
+        "unit='')",
+        "unit=1)",
+    ):
         outcome.line(f"meter(..., {said}: ")
     outcome.line("bench_wrong.py::bench_twice: meter is called a second time")
-    outcome.line("6 failed, 1 passed")
+    outcome.line("9 failed, 1 passed")
     assert project.records()["bench_numpy"]["items_per_round"] == 20
 
 
