@@ -35,7 +35,7 @@ from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.command_line.words import files_key, only_lists
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.expand import case_of, leave_out, selection_key
+from ipubench.plugins.selection.expand import cases_among, leave_out, selection_key
 
 SUFFIXES = (".yml", ".yaml")
 CSV_NAME = "specs.csv"
@@ -137,19 +137,23 @@ def _refused(first: Case, second: Case) -> Case:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out notebooks, and trainings to convergence that nobody asked for."""
-    if not config.option.include_convergence:
-        converging = [item for item in filter(is_spec, items) if entry_of(item).converges]
-        not_asked = [item for item in converging if not _asked(config, item)]
-        leave_out(config, items, not_asked, CONVERGENCE)
-    notebooks = [item for item in filter(is_spec, items) if entry_of(item).notebook]
-    leave_out(config, items, notebooks, NOTEBOOK)
+    leave_out(config, items, _why_left_out)
     _judge_options(config, items)
 
 
-def _asked(config: pytest.Config, item: pytest.Item) -> bool:
+def _why_left_out(item: pytest.Item, case: Case) -> str:
+    if not is_spec(item):
+        return ""
+    entry = entry_of(item)
+    asked = item.config.option.include_convergence or _asked(item.config, case)
+    if entry.converges and not asked:
+        return CONVERGENCE
+    return NOTEBOOK if entry.notebook else ""
+
+
+def _asked(config: pytest.Config, case: Case) -> bool:
     """Tell whether the command line names a case: by its node id, or its name in ``-k``."""
-    case = case_of(item)
-    assert case is not None and isinstance(case.config, SpecConfig)
+    assert isinstance(case.config, SpecConfig)
     if any(word.endswith(f"[{case.id}]") for word in config.args):
         return True
     words = re.findall(r"[^\s()]+", config.option.keyword.lower())
@@ -158,7 +162,7 @@ def _asked(config: pytest.Config, item: pytest.Item) -> bool:
 
 def _judge_options(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Refuse a --set key that no command has, where nothing but commands is selected."""
-    cases = [case for case in map(case_of, items) if case is not None]
+    cases = cases_among(items)
     configs = [case.config for case in cases if isinstance(case.config, SpecConfig)]
     if not cases or len(configs) < len(cases):
         return

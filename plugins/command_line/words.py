@@ -60,7 +60,6 @@ BENCHMARK_OPTIONS = (
 )
 BENCHMARK_FLAGS = ("--benchmark-warmup", "--benchmark-disable-gc")
 
-
 #: The files of cases that the command line names: what the node ids in one begin with -> its path.
 files_key = pytest.StashKey[Dict[str, Path]]()
 #: Cases of one identifier: node id -> the folder that has the case's own.

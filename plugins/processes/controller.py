@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set
 import pytest
 
 from ipubench.fixtures import devices
+from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import hold
 from ipubench.fixtures.instances.plan import instances_of, refuse_undirected
@@ -234,10 +235,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     controller = config.pluginmanager.getplugin("ipubench-controller")
     if controller is None or controller.device != "ipu" or controller.count == 1:
         return
-    dropped = []
-    for item in items:
-        case = case_of(item)
-        if case is not None and (case.config.ipus > 1 or instances_of(case.config) > 1):
-            dropped.append(item)
     reason = "need more than the one IPU that a worker has: run them without -n"
-    leave_out(config, items, dropped, reason)
+
+    def why(item: pytest.Item, case: Case) -> str:
+        return reason if case.config.ipus > 1 or instances_of(case.config) > 1 else ""
+
+    leave_out(config, items, why)

@@ -177,9 +177,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         limit.learn(nodeid, found)
     cases = [item.nodeid for item in items if case_of(item) is not None]
     kept = set(limit.choose(cases))
-    dropped = [item for item in items if case_of(item) is not None and item.nodeid not in kept]
-    within = duration_text(config.option.within)
-    leave_out(config, items, dropped, f"for which --within={within} has no time")
+    reason = f"for which --within={duration_text(config.option.within)} has no time"
+    leave_out(config, items, lambda item, case: "" if item.nodeid in kept else reason)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:

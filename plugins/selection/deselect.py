@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import Any, List, Optional, Sequence, Set, Tuple
+from typing import Any, List, Optional, Sequence, Set
 
 import pytest
 
@@ -14,7 +14,14 @@ from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
-from ipubench.plugins.selection.expand import FRAMEWORKS, Selection, case_of, selection_key
+from ipubench.plugins.selection.expand import (
+    FRAMEWORKS,
+    Selection,
+    case_of,
+    cases_among,
+    leave_out,
+    selection_key,
+)
 
 #: Names that an empty selection shows at most.
 NEAR = 8
@@ -26,8 +33,7 @@ def pytest_collection_modifyitems_begins(config: pytest.Config, items: List[pyte
     selection = config.stash[selection_key]
     for item in items:
         item.extra_keyword_matches.update(selection.base_ids.get(item.nodeid, ()))
-    found = [case for case in map(case_of, items) if case is not None]
-    fitting = [case for case in found if not _unfit(case, selection.device)]
+    fitting = [case for case in cases_among(items) if not _unfit(case, selection.device)]
     selection.names = sorted({case.config.name for case in fitting})
     selection.functions = sorted({item.name.split("[")[0] for item in items if case_of(item)})
 
@@ -36,36 +42,27 @@ def pytest_collection_modifyitems_begins(config: pytest.Config, items: List[pyte
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Keep what this device can run; judge ``--set`` on what is left."""
     selection = config.stash[selection_key]
-    kept: List[pytest.Item] = []
-    dropped: List[pytest.Item] = []
-    for item in items:
-        case = case_of(item)
-        reason = _why_left_out(case, selection.device, config.option) if case else ""
-        fixtures = getattr(item, "fixturenames", ())
-        if case and selection.device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
-            reason = "need a framework, which the fake device has none of"
-        if reason:
-            selection.left_out[reason] += 1
-        (dropped if reason else kept).append(item)
-    kept, lacking = _judge_overrides(selection, kept, config.option)
-    dropped += lacking
-    if dropped:
-        config.hook.pytest_deselected(items=dropped)
-    items[:] = kept
-    selection.empty = not kept
-    for case in filter(None, map(case_of, kept)):
+    leave_out(config, items, _why_not_here)
+    _refuse_overrides(selection, cases_among(items), config.option)
+    leave_out(config, items, _why_not_so)
+    selection.empty = not items
+    for case in cases_among(items):
         for warning in case.config.warnings if not case.error else ():
             selection.warnings.setdefault(warning, []).append(case.id)
     selection.unused = {
         field.name
-        for case in filter(None, map(case_of, kept))
+        for case in cases_among(items)
         for field in dataclasses.fields(case.config)
         if field.metadata.get("ipu_only") and field.name in case.overrides and not case.config.ipus
     }
 
 
-def _why_left_out(case: Case, device: str, option: Any) -> str:
+def _why_not_here(item: pytest.Item, case: Case) -> str:
     """Return what a case needs to run, or '' if it runs."""
+    device, option = item.config.stash[selection_key].device, item.config.option
+    fixtures = getattr(item, "fixturenames", ())
+    if device == "fake" and not FRAMEWORKS.keys().isdisjoint(fixtures):
+        return "need a framework, which the fake device has none of"
     if case.excluded:
         return f"left out by {case.excluded}"
     unfit = _unfit(case, device)
@@ -116,48 +113,30 @@ def _unfit(case: Case, device: str) -> str:
     return ""
 
 
-def _judge_overrides(
-    selection: Selection, items: List[pytest.Item], option: Any
-) -> Tuple[List[pytest.Item], List[pytest.Item]]:
-    """Return (kept, left out). Of a contradiction a dry run tells where it shows the case."""
-    dry_run = option.dry_run
-    found = [(item, case_of(item)) for item in items]
-    selected = [case for _, case in found if case is not None]
-    if not selected:
-        return items, []
+def _refuse_overrides(selection: Selection, selected: Sequence[Case], option: Any) -> None:
+    """Raise UsageError for an option that no selected case has, or a value that none can have."""
     for key in selection.assignments:
-        if all(key in case.lacks for case in selected):
+        if selected and all(key in case.lacks for case in selected):
             if key == "use_zero_values" and option.zero_values:
                 raise pytest.UsageError("--zero-values: kernels have it, and no selected case does")
             classes = {type(case.config) for case in selected}
             raise pytest.UsageError(unknown_key_message(key, classes))
-    if not dry_run:
-        _refuse_what_no_case_can_have(selected)
-    kept: List[pytest.Item] = []
-    lacking: List[pytest.Item] = []
-    for item, case in found:
-        reason = ""
-        if case is not None and case.lacks:
-            reason = f"without the option {', '.join(sorted(case.lacks))}"
-        elif case is not None and case.error and not dry_run:
-            problem = case.error.replace(f"{case.config.name}: ", "", 1)
-            reason = f"cannot have {' '.join(sorted(case.given))}: {problem}"
-        if reason:
-            selection.left_out[reason] += 1
-        (lacking if reason else kept).append(item)
-    return kept, lacking
-
-
-def _refuse_what_no_case_can_have(selected: Sequence[Case]) -> None:
-    """Raise UsageError for the first word of the command line that only refused cases have.
-
-    A command of a benchmarks.yml, whose file may be what is wrong, is refused whatever others are.
-    """
     possible = {word for case in selected if not case.error for word in case.given}
     for case in selected:
+        # A command of a benchmarks.yml, whose file may be what is wrong, was given nothing.
         others_have_it = bool(case.given) and case.given <= possible
-        if case.error and not case.lacks and not others_have_it:
+        if case.error and not (case.lacks or others_have_it or option.dry_run):
             raise pytest.UsageError(case.error)
+
+
+def _why_not_so(item: pytest.Item, case: Case) -> str:
+    """Return why a case cannot be as it was asked for, or ''; a dry run says that of each case."""
+    if case.lacks:
+        return f"without the option {', '.join(sorted(case.lacks))}"
+    if case.error and not item.config.option.dry_run:
+        problem = case.error.replace(f"{case.config.name}: ", "", 1)
+        return f"cannot have {' '.join(sorted(case.given))}: {problem}"
+    return ""
 
 
 def _what_would_match(selection: Selection, keyword: str, asked: str) -> str:

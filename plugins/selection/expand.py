@@ -5,7 +5,19 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from typing import Any, Counter, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set
+from typing import (
+    Any,
+    Callable,
+    Counter,
+    Dict,
+    FrozenSet,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+)
 
 import pytest
 
@@ -76,14 +88,21 @@ selection_key = pytest.StashKey[Selection]()
 
 
 def leave_out(
-    config: pytest.Config, items: List[pytest.Item], dropped: Sequence[pytest.Item], reason: str
+    config: pytest.Config,
+    items: List[pytest.Item],
+    reason_of: Callable[[pytest.Item, Case], str],
 ) -> None:
-    """Take cases out of a selection; the header counts them with the reason."""
+    """Take out of a selection the cases for which there is a reason; the header counts them by it.
+
+    ``reason_of`` returns '' for a case that stays.
+    """
+    found = [(item, case_of(item)) for item in items]
+    reasons = [reason_of(item, case) if case is not None else "" for item, case in found]
+    dropped = [item for item, reason in zip(items, reasons) if reason]
     if dropped:
-        config.stash[selection_key].left_out[reason] += len(dropped)
+        config.stash[selection_key].left_out.update(filter(None, reasons))
         config.hook.pytest_deselected(items=dropped)
-        gone = set(dropped)
-        items[:] = [item for item in items if item not in gone]
+        items[:] = [item for item, reason in zip(items, reasons) if not reason]
 
 
 def case_of(item: pytest.Item) -> Optional[Case]:
@@ -91,6 +110,11 @@ def case_of(item: pytest.Item) -> Optional[Case]:
     callspec = getattr(item, "callspec", None)
     case = callspec.params.get("ipubench_case") if callspec is not None else None
     return case if isinstance(case, Case) else item.stash.get(case_key, None)
+
+
+def cases_among(items: Sequence[pytest.Item]) -> List[Case]:
+    """Return the cases that the collected items run."""
+    return [case for case in map(case_of, items) if case is not None]
 
 
 def framework_of(item: pytest.Item) -> Optional[str]:
@@ -210,19 +234,17 @@ def expand(
         if name in NOT_IDENTITY and len(assignments[key]) > 1:
             several = f"--set={key}: cases do not differ by {name}; give one value"
     for config, tier in family.points:
-        start, excluded = config, ""
-        overrides: Set[str] = set()
-        narrowed: Set[str] = set()
+        changes: Dict[str, Any] = {}
+        excluded = ""
         for key, value in wanted.items():
             if value is None or getattr(config, key) == value:
                 continue
             if len(family.axes.get(key, ())) > 1 or not _accepts(config, key, value):
                 excluded = f"--{key}={value}"
             else:
-                changes: Dict[str, Any] = {key: value}
-                start = dataclasses.replace(start, **changes)
-                overrides.add(key)
-                narrowed.add(f"--{key}={value}")
+                changes[key] = value
+        start = dataclasses.replace(config, **changes)
+        narrowed = {f"--{key}={value}" for key, value in changes.items()}
         swept_here = family.swept in keys.values()
         modes = family.axes.get("data", (config.data,))
         quick = (
@@ -243,7 +265,7 @@ def expand(
         for texts in itertools.product(*(assignments[key] for key in settable)):
             given = {f"--set={key}={text}" for key, text in zip(settable, texts)}
             names = list(settable.values())
-            case = _overridden(family, start, frozenset(overrides), names, texts, common, profiled)
+            case = _overridden(family, start, frozenset(changes), names, texts, common, profiled)
             error = case.error or several
             yield dataclasses.replace(case, given=frozenset(narrowed | given), error=error)
 

@@ -19,19 +19,12 @@ from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.words import given_arguments, only_tests, typed_words
-from ipubench.plugins.selection.expand import case_of, expand, selection_key
+from ipubench.plugins.selection.expand import case_of, cases_among, expand, selection_key
 
 #: Fixtures that measure.
 MEASURING = ("meter", "benchmark")
 #: Options that act on what is measured, beside those that say how it is.
-JUDGING = {
-    "baseline": "--baseline",
-    "baseline_save": "--baseline-save",
-    "against": "--against",
-    "report": "--report",
-    "history": "--history",
-    "resume": "--resume",
-}
+JUDGING = ("--baseline", "--baseline-save", "--against", "--report", "--history", "--resume")
 #: Of these, what a project's settings may always ask for, runs of its unit tests included.
 STANDING = ("--report", "--history")
 
@@ -74,13 +67,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def _is_case_of_its_own(item: pytest.Item) -> bool:
-    """Tell whether a test measures and is no case yet."""
-    return _measures(item) and case_of(item) is None and not only_tests(item.config)
-
-
-def _measures(item: pytest.Item) -> bool:
-    """Tell whether a test asks for a fixture that measures."""
-    return any(asks_for(item, name) for name in MEASURING)
+    """Tell whether a test asks for a fixture that measures, and is no case yet."""
+    measures = any(asks_for(item, name) for name in MEASURING)
+    return measures and case_of(item) is None and not only_tests(item.config)
 
 
 def asks_for(item: pytest.Item, name: str) -> bool:
@@ -102,7 +91,7 @@ def case_name(item: pytest.Item) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Refuse options that nothing selected could obey: silence would look like success."""
-    cases = [case for case in map(case_of, items) if case is not None]
+    cases = cases_among(items)
     together = any(case.error or instances_of(case.config) > 1 for case in cases)
     fresh = INHERIT_VARIABLE in os.environ  # of a run that has other cases too
     if config.option.launcher_args and cases and not together and not fresh:
@@ -115,8 +104,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     written = {word.split("=", 1)[0] for word in typed_words(config)}
     given = [
         flag
-        for name, flag in JUDGING.items()
-        if getattr(config.option, name, None) and (flag not in STANDING or flag in written)
+        for flag in JUDGING
+        if config.getoption(flag, None) and (flag not in STANDING or flag in written)
     ]
     given += given_arguments(config)
     if given:

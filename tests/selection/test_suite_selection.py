@@ -79,7 +79,9 @@ def test_a_named_configuration_runs_where_its_own_name_is_given(
     name = "small_bs1-synthetic"
     case = Case(CaseConfig(name="small_bs1"), name, tier=NAMED, base_id=name)
     option = SimpleNamespace(**{"keyword": "", "file_or_dir": [], "sweep": False, **words})
-    assert (not deselect._why_left_out(case, "cpu", option)) is runs
+    config = SimpleNamespace(stash={selection_key: Selection({}, "cpu")}, option=option)
+    item: Any = SimpleNamespace(config=config)
+    assert (not deselect._why_not_here(item, case)) is runs
 
 
 @pytest.mark.entry_point
