@@ -263,8 +263,9 @@ def expand(
             "base_id": family.identifier(config, frozenset()),
         }
         for texts in itertools.product(*(assignments[key] for key in settable)):
-            given = {f"--set={key}={text}" for key, text in zip(settable, texts)}
             names = list(settable.values())
+            shown = map(mask_value, names, texts)
+            given = {f"--set={key}={text}" for key, text in zip(settable, shown)}
             case = _overridden(family, start, frozenset(changes), names, texts, common, profiled)
             error = case.error or several
             yield dataclasses.replace(case, given=frozenset(narrowed | given), error=error)

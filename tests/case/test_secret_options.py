@@ -8,9 +8,11 @@ from typing import List
 
 import pytest
 
+from ipubench.fixtures.case.cases import Family
 from ipubench.fixtures.case.options import option, secrets_of
 from ipubench.fixtures.runtimes.model_cache import options_of
 from ipubench.plugins.processes import revision
+from ipubench.plugins.selection.expand import expand
 from tests.support import instances
 from tests.support.fake_cases import Fake
 from tests.support.harness import Outcome, Project, SuiteServer, run_command
@@ -85,6 +87,12 @@ def test_a_secret_option_is_in_no_output_and_makes_no_other_case(secretive: Proj
     gated = secretive.run(*words, other, "--baseline=main", "--gate=50%").assert_code(0)
     gated.line("1 pass")
     assert leaks(secretive, saved, promoted, trends, gated) == []
+
+
+def test_what_a_case_was_given_has_no_secret() -> None:
+    words = {"api_token": [f"{CANARY}of-the-option"], "flag": ["yes"]}
+    (case,) = expand(Family.of(Tokened(flavour="sour"), {}), words)
+    assert case.error and case.given == {"--set=api_token=***", "--set=flag=yes"}
 
 
 @pytest.mark.slow
