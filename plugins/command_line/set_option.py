@@ -11,6 +11,7 @@ from typing import Any, Dict, Iterable, List, Sequence, Type
 import pytest
 import yaml
 
+from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.case.options import (
     ALIASES,
     DATA_MODES,
@@ -49,17 +50,18 @@ def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
     """Return key -> values, in the order given. Raises pytest.UsageError on a syntax error."""
     assignments: Dict[str, List[str]] = {}
     for word in words:
+        (shown,) = mask_words([f"--set={word}"])
         key, equals, text = word.partition("=")
         key = key.strip().replace("-", "_")
         if not equals or not key:
-            raise pytest.UsageError(f"--set={word}: write --set=KEY=VALUE[,VALUE...]")
+            raise pytest.UsageError(f"{shown}: write --set=KEY=VALUE[,VALUE...]")
         if key in RESERVED:
-            raise pytest.UsageError(f"--set={word}: {_reserved(key, text.strip())}")
+            raise pytest.UsageError(f"{shown}: {_reserved(key, text.strip())}")
         if key == "synthetic_data":
-            raise pytest.UsageError(f"--set={word}: {_synthetic_data(text)}")
+            raise pytest.UsageError(f"{shown}: {_synthetic_data(text)}")
         if key == "name":
-            raise pytest.UsageError(f"--set={word}: the name of a case cannot be set")
-        assign(assignments, key, split_values(text), f"--set={word}")
+            raise pytest.UsageError(f"{shown}: the name of a case cannot be set")
+        assign(assignments, key, split_values(text), shown)
     return assignments
 
 

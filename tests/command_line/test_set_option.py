@@ -54,8 +54,10 @@ def test_syntax_errors_say_how_to_write_it(word: str) -> None:
 
 
 def test_a_key_given_twice_is_refused() -> None:
-    with pytest.raises(pytest.UsageError, match="batch_size is given twice"):
+    with pytest.raises(pytest.UsageError, match="^--set=batch-size=2: batch_size is given twice"):
         parse_assignments(["batch_size=1", "batch-size=2"])
+    with pytest.raises(pytest.UsageError, match=r"^--set=api_token=\*\*\*: api_token is given"):
+        parse_assignments(["api_token=first-secret", "api_token=second-secret"])
 
 
 @pytest.mark.parametrize(
