@@ -22,6 +22,7 @@ PATH_OPTIONS = (
     "--save-graph",
     "--gate-policy",
     "--against",
+    "--against-python",
     "--hosts",
     "--report",
 )
