@@ -64,7 +64,7 @@ MARKERS = (
     "triton: cases behind a Triton Inference Server",
     "spec: entries of a benchmarks.yml file (docs/how-to/benchmarks-yml.md)",
     "ipus(n): cases whose configuration needs n IPUs",
-    "sweep: inner points of a sweep, run with --sweep",
+    "sweep: cases that a usual run leaves out, run with --sweep",
     "quick: a few minutes across the whole suite (-m quick)",
     'gate(throughput="3%", latency_p99="10%"): what the gate allows a case',
 )

@@ -100,7 +100,9 @@ def _add_case_options(group: pytest.OptionGroup) -> None:
         help="kernels: synthetic data of zeros instead of random values",
     )
     group.addoption(
-        "--sweep", action="store_true", help="also run the inner points of batch-size sweeps"
+        "--sweep",
+        action="store_true",
+        help="also run the inner points of sweeps, further configurations and other modes of data",
     )
 
 
