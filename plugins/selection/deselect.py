@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import Any, List, Optional, Sequence, Set
+from typing import Any, Generator, List, Optional, Sequence, Set
 
 import pytest
 
@@ -14,6 +14,7 @@ from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
+from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.selection.expand import (
     FRAMEWORKS,
     Selection,
@@ -25,6 +26,25 @@ from ipubench.plugins.selection.expand import (
 
 #: Names that an empty selection shows at most.
 NEAR = 8
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, None]:
+    """Say what a case is called that the command line names as it is without overrides."""
+    outcome = yield
+    if outcome.excinfo is None or not issubclass(outcome.excinfo[0], pytest.UsageError):
+        return
+    known = session.config.stash[selection_key].base_ids.items()
+    for word in session.config.args:
+        name = "::" + word.partition("::")[2]
+        found = [
+            nodeid
+            for nodeid, before in known
+            if any(f"{without_identifier(nodeid)}[{one}]".endswith(name) for one in before)
+        ]
+        if found:
+            problem = f"{word}: with the options that are set this case is {some_of(found)}"
+            outcome.force_exception(pytest.UsageError(problem))
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")

@@ -163,6 +163,16 @@ def test_a_usage_error_is_one_message_and_exit_4(
     assert "Traceback" not in outcome.text
 
 
+def test_a_node_id_without_overrides_is_answered_with_the_one_that_has_them(
+    project: Project,
+) -> None:
+    word = "bench_fake.py::bench_fake[beta-synthetic]"
+    words = (word, "--device=fake", "--set=batch_size=2")
+    outcome = run_pytest(project.folder, project.environment, *words).assert_code(4)
+    line = outcome.line(f"ERROR: {word}: with the options that are set this case is ")
+    assert line.endswith(" bench_fake.py::bench_fake[beta-synthetic-bs2]")
+
+
 def test_a_bad_value_matters_only_where_it_is_selected(project: Project) -> None:
     project.run("--set=batch_size=x", "-k", "gamma", "--collect-only").assert_code(5)
     project.run("--set=batch_size=x", "-k", "beta", "--collect-only").assert_code(4)
