@@ -16,7 +16,9 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.devices.base import DeviceInfo
 from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.devices.cuda import CudaDevice
 from ipubench.fixtures.runtimes import shared
+from ipubench.fixtures.runtimes.step import Work
 from tests.runtimes.torch.test_engines import small_resnet
 from tests.support.openvino import needs_openvino
 
@@ -313,3 +315,37 @@ def test_the_jobs_for_the_meter_are_real_work(host: Any, monkeypatch: pytest.Mon
     peak = step.peak_work()
     peak.run()
     assert peak.amount == 2 * 256**3
+
+
+def test_the_memory_of_a_case_on_a_gpu_is_without_its_canary(
+    torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipubench.fixtures.runtimes.torch import host as module
+
+    memory = {"now": 0, "peak": 0}
+
+    def hold(change: int) -> None:
+        memory["now"] += change
+        memory["peak"] = max(memory["peak"], memory["now"])
+
+    def product(self: Any, size: int, dtype: str) -> Work:
+        hold(shared.CANARY_BYTES)
+        return Work(lambda: None, 2.0 * size**3)
+
+    monkeypatch.setattr(module, "without_tf32", lambda: None)
+    monkeypatch.setattr(module.TorchHost, "_product", product)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: memory["peak"])
+    monkeypatch.setattr(
+        torch.cuda, "reset_peak_memory_stats", lambda: memory.update(peak=memory["now"])
+    )
+    gpu = module.TorchHost(CudaDevice(0))
+    for compiling, running in ((900, 700), (10, 700)):
+        gpu.watch_memory()
+        hold(compiling)  # while it compiles, before there is a canary
+        hold(-compiling)
+        gpu.canary()()
+        hold(running)
+        gpu.canary()()
+        assert gpu.device_memory() == max(compiling, running)
+        gpu.drop_canary()
+        hold(-running - shared.CANARY_BYTES)
