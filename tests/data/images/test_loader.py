@@ -228,20 +228,27 @@ def test_a_worker_that_is_killed_with_a_lock_is_no_hang(
 
 @pytest.mark.framework
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # torch's own end
+@pytest.mark.parametrize(
+    "error",
+    [
+        EOFError("unexpected EOF"),  # of a server that can fork no more
+        RuntimeError("can't start new thread"),  # one that hands over tasks, or pins memory
+    ],
+)
 def test_workers_that_cannot_all_be_started_are_one_message_and_none_is_left(
-    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     started: List[int] = []
     start = loader._Worker.start
 
     def only_one(self: loader._Worker) -> None:
         if started:
-            raise EOFError("unexpected EOF")  # of a server that can fork no more
+            raise error
         start(self)
         started.append(self.pid or 0)
 
     monkeypatch.setattr(loader._Worker, "start", only_one)
-    message = r"2 image loading processes cannot be started .*EOF.*--set dataloader_worker=N"
+    message = rf"2 image .* cannot be started \({error}\).*--set dataloader_worker=N"
     with pytest.raises(DataError, match=message):
         image_batches(feed_of(tmp_path, images=2, batch_size=1, workers=2))
     assert len(started) == 1
@@ -253,14 +260,22 @@ def _without_shared_memory(path: str, size: int) -> NDArray[np.uint8]:
     return load_image(path, size)
 
 
+def _without_memory(path: str, size: int) -> None:
+    raise MemoryError("no memory")
+
+
 @pytest.mark.framework
 @pytest.mark.usefixtures("vigilant")
-def test_shared_memory_that_is_full_is_no_hang(
-    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("load", "what"), [(_without_shared_memory, ".*"), (_without_memory, "MemoryError: no memory")]
+)
+def test_memory_that_is_short_is_no_hang(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: Any, what: str
 ) -> None:
-    monkeypatch.setattr(loader, "load_image", _without_shared_memory)
+    monkeypatch.setattr(loader, "load_image", load)
     batches = image_batches(feed_of(tmp_path, images=5, batch_size=16, workers=1))
-    with pytest.raises(DataError, match=r"ended or failed.*or /dev/shm was short.*rebatch_size=N"):
+    message = rf"ended or failed: {what}; .*or /dev/shm was short.*rebatch_size=N"
+    with pytest.raises(DataError, match=message):
         next(batches)
     assert multiprocessing.active_children() == []
 
