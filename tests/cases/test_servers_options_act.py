@@ -246,7 +246,7 @@ def one_image(folder: Path) -> ImageFolder:
 
     path = folder / "image.png"
     Image.new("RGB", (256, 256), (10, 20, 30)).save(str(path))
-    return ImageFolder(str(folder), (str(path),), (0,))
+    return ImageFolder(str(folder), (str(path),))
 
 
 # --- TensorFlow Serving ----------------------------------------------------------------------

@@ -19,7 +19,7 @@ def test_generated_images_are_fixed() -> None:
 
 
 def test_each_corrupt_file_is_kept_once() -> None:
-    folder = ImageFolder("/data", ("/data/a.jpg", "/data/b.jpg"), (0, 1))
+    folder = ImageFolder("/data", ("/data/a.jpg", "/data/b.jpg"))
     feed = ImageFeed("real", batch_size=1, folder=folder)
     feed.note_corrupt(["/data/b.jpg"])
     feed.note_corrupt(["/data/b.jpg", "/data/a.jpg"])

@@ -23,7 +23,7 @@ from tests.support.harness import ROOT, WITHOUT_OTHERS
 pytest_plugins = "pytester"
 
 SIZES = (4, 380)  # images of a batch, pixels of a side
-FOLDER = ImageFolder("/data", ("/data/a.jpg",), (0,))
+FOLDER = ImageFolder("/data", ("/data/a.jpg",))
 
 
 @dataclass(frozen=True)

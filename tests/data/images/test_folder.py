@@ -9,7 +9,7 @@ from typing import Any, List
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
-from ipubench.fixtures.data.images.feed import CLASSES, ImageFolder, find_images
+from ipubench.fixtures.data.images.feed import ImageFolder, find_images
 
 
 def touch(root: Path, *names: str) -> Path:
@@ -23,12 +23,11 @@ def relative(folder: ImageFolder, root: Path) -> List[str]:
     return [str(Path(path).relative_to(root)) for path in folder.paths]
 
 
-def test_class_folders_are_labelled_in_sorted_order(tmp_path: Path) -> None:
+def test_images_come_in_the_order_of_their_class_folders(tmp_path: Path) -> None:
     touch(tmp_path, "dog/2.jpg", "dog/1.JPEG", "ant/b.png", "ant/a.jpeg", "cat/x.JPG")
     folder = find_images(tmp_path)
     names = ["ant/a.jpeg", "ant/b.png", "cat/x.JPG", "dog/1.JPEG", "dog/2.jpg"]
     assert relative(folder, tmp_path) == names
-    assert folder.labels == (0, 0, 1, 2, 2)
     assert not folder.samples
     assert folder.describe() == {"source": str(tmp_path), "images": 5}
 
@@ -42,16 +41,9 @@ def test_other_hidden_and_empty_entries_are_ignored(tmp_path: Path) -> None:
     assert relative(find_images(tmp_path), tmp_path) == ["a/1.jpg"]
 
 
-def test_flat_images_are_labelled_by_index_modulo_classes(tmp_path: Path) -> None:
-    touch(tmp_path, *(f"{index:04}.jpg" for index in range(CLASSES + 2)), "notes/readme.md")
-    labels = find_images(tmp_path).labels
-    assert labels[:3] == (0, 1, 2)
-    assert labels[CLASSES:] == (0, 1)
-
-
-def test_labels_fit_the_networks_where_there_are_more_class_folders(tmp_path: Path) -> None:
-    touch(tmp_path, *(f"{index:04}/x.jpg" for index in range(CLASSES + 1)))
-    assert find_images(tmp_path).labels[-2:] == (CLASSES - 1, 0)
+def test_without_class_folders_the_images_lie_in_the_folder_itself(tmp_path: Path) -> None:
+    touch(tmp_path, "2.jpg", "1.jpg", "notes/readme.md")
+    assert relative(find_images(tmp_path), tmp_path) == ["1.jpg", "2.jpg"]
 
 
 @pytest.mark.parametrize(

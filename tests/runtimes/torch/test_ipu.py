@@ -418,7 +418,7 @@ def jpegs(tmp_path: Path) -> ImageFolder:
         pixels = np.full((40, 50, 3), 40 * index, dtype=np.uint8)
         image.fromarray(pixels).save(path)
         paths.append(str(path))
-    return ImageFolder(str(tmp_path), tuple(paths), (0,) * len(paths))
+    return ImageFolder(str(tmp_path), tuple(paths))
 
 
 def shades(images: Any) -> List[int]:

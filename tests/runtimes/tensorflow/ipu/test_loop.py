@@ -36,7 +36,7 @@ pytestmark = pytest.mark.framework
 
 HARDWARE = IpuDevice("ipu", None)
 MODEL = IpuDevice("ipu-model", None)
-DATA = Data(lambda kind: ImageFolder("", (), ()))
+DATA = Data(lambda kind: ImageFolder("", ()))
 SYNTHETIC = "--use_synthetic_data --synthetic_data_initializer=normal"
 
 
