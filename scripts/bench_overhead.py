@@ -143,13 +143,13 @@ def resnet50(config: Any, pytorch: Any, data: Any) -> Ready:
     step = pytorch.inference(lambda: build_classifier("resnet50"), config, config.feed(data))
     step.build()
     step.compile()
-    step._next = step._source()
-    network, following = step.network._run, step._next
+    step._inputs = step._source()
+    network, inputs = step.network.engine.run, step._inputs
 
     def run(batches: int) -> None:
         with torch.inference_mode():
             for _ in range(batches):
-                network(following())
+                network(next(inputs))
 
     return Ready(step, config.micro_batch_size, run)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from functools import partial
 from pathlib import Path
 from typing import Any, Iterator, List
@@ -14,6 +15,7 @@ from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed, find_images
+from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceInfo
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.cuda import CudaDevice
@@ -197,8 +199,7 @@ def ready(host: Any, config: Classifier, images: ImageFeed) -> Any:
 
 def test_synthetic_inputs_are_made_once_and_alternate(host: Any, torch: Any) -> None:
     step = ready(host, SMALL, feed(SMALL))
-    following = step._source()
-    first, second, third = following(), following(), following()
+    first, second, third = itertools.islice(step._source(), 3)
     assert first.dtype == torch.uint8 and not torch.equal(first, second)
     assert third.data_ptr() == first.data_ptr()
 
@@ -207,11 +208,11 @@ def test_generated_inputs_are_copied_for_every_batch(host: Any, torch: Any) -> N
     config = dataclasses.replace(SMALL, data="generated")
     images = feed(config)
     step = ready(host, config, images)
-    following = step._source()
-    target = following()
+    inputs = step._source()
+    target = next(inputs)
     assert np.array_equal(target.numpy(), images.generated())
     target.zero_()
-    assert np.array_equal(following().numpy(), images.generated())
+    assert np.array_equal(next(inputs).numpy(), images.generated())
 
 
 def test_a_step_runs_the_batches_it_is_asked_for(
@@ -234,6 +235,20 @@ def test_a_step_runs_the_batches_it_is_asked_for(
     assert len(calls) == 5
 
 
+def test_the_bare_loop_that_the_meter_is_compared_with_runs_the_compiled_network(
+    host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scripts import bench_overhead
+
+    network = ready(host, SMALL, feed(SMALL)).network  # which the script's step shares
+    ran: List[Any] = []
+    counting = dataclasses.replace(network.engine, run=ran.append)
+    monkeypatch.setattr(network, "engine", counting)
+    bare = bench_overhead.resnet50(SMALL, host, Data(lambda kind: None))
+    bare.run(3)
+    assert [images.shape[0] for images in ran] == [2, 2, 2]
+
+
 def test_real_images_reach_the_network_and_a_corrupt_one_is_noted(
     host: Any, tmp_path: Path, torch: Any
 ) -> None:
@@ -253,7 +268,7 @@ def test_real_images_reach_the_network_and_a_corrupt_one_is_noted(
         step()
         expected = [load_image(str(tmp_path / f"{index}.jpg"), 224) for index in (0, 2)]
         with torch.inference_mode():
-            found = step._next()
+            found = next(step._inputs)
         assert any(np.array_equal(found[0].numpy(), image) for image in expected)
         assert [Path(path).name for path in images.corrupt] == ["1.jpg"]
     finally:
