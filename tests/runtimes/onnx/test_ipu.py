@@ -22,8 +22,13 @@ from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.machine import memory
 from ipubench.fixtures.runtimes.onnx.ipu import PopartIpu
-from ipubench.fixtures.runtimes.onnx.ipu_options import acquire, session_options
+from ipubench.fixtures.runtimes.onnx.ipu_options import (
+    acquire,
+    check_memory,
+    session_options,
+)
 from tests.doubles import popart as double
 from tests.doubles.popart import recorder
 from tests.support import onnx_reference as reference
@@ -162,11 +167,23 @@ def test_three_ipus_cannot_be_attached() -> None:
         step(dataclasses.replace(SMALL_LSTM, replicas=3))
 
 
-def test_batches_that_do_not_fit_into_the_hosts_memory_are_refused() -> None:
-    # 33 million float16 outputs a batch.
-    made = step(PopartConv(system="ipu", data="generated", batches_per_step=10**6))
-    with pytest.raises(OptionError, match=r"take \d+ GiB, .*; --batches-per-step=\d+ takes half"):
-        made.build()
+def test_batches_that_do_not_fit_into_the_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the machine, or as much as a container leaves this process."""
+    config = dataclasses.replace(SMALL_LSTM, replicas=2, batches_per_step=12)
+    monkeypatch.setattr(memory, "total", lambda: 24 << 30)
+    check_memory(config, 1 << 30)
+    with pytest.raises(
+        OptionError,
+        match=r"^batches_per_step 12: .* take 36 GiB, and .* may use 24; "
+        r"--batches-per-step=4 takes half$",
+    ):
+        check_memory(config, 3 << 29)
+    monkeypatch.setattr(memory, "total", lambda: 1000)
+    # 3 x 2 x 4 values of two bytes each way.
+    with pytest.raises(OptionError, match="--batches-per-step=2 takes half"):
+        step(config).build()
 
 
 # --- what travels ----------------------------------------------------------------------------
