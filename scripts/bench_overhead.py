@@ -179,6 +179,8 @@ def tensorflow_loop(step: Any) -> Callable[[int], object]:
     """Return a loop of our own in TensorFlow over the step's layer, weights and input buffers."""
     import tensorflow as tf
 
+    from ipubench.fixtures.runtimes.tensorflow.host.loop import update as descend
+
     xla, training = step.describe()["xla"], step._training
 
     def inference(batch: Dict[str, Any]) -> Any:
@@ -191,7 +193,7 @@ def tensorflow_loop(step: Any) -> Callable[[int], object]:
         with tf.GradientTape() as tape:
             layer = step._weights_in_place()
             loss = layer.loss(layer(batch), batch)
-        step._update(variables, tape.gradient(loss, variables))
+        descend(tf, variables, tape.gradient(loss, variables), step._learning_rate)
         return loss
 
     @tf.function(jit_compile=xla or None)

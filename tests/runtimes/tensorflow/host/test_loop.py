@@ -142,6 +142,17 @@ def test_every_batch_is_an_update(xla: bool) -> None:
         assert weight_after(batches) == pytest.approx(1 - 0.5 * sum(range(batches + 1)))
 
 
+def test_the_bare_loop_that_the_meter_is_compared_with_trains_the_same_layer() -> None:
+    from scripts import bench_overhead
+
+    step = ready(Probe(), feed("synthetic"), mode="training", learning_rate=0.5)
+    means = step.ring["inputs"].numpy().mean(axis=(1, 2))
+    weight = 1 - 0.5 * means[0]  # compiling took a batch
+    bare = bench_overhead.tensorflow_loop(step)(2)
+    assert bare == pytest.approx(means[0] * weight + means[1] * (weight - 0.5 * means[0]), rel=1e-3)
+    assert float(step.layer.parts[0]) == pytest.approx(weight - 0.5 * (means[0] + means[1]))
+
+
 def test_losses_see_the_updates_before_them() -> None:
     step = ready(Probe(), feed("generated", period=1000), mode="training", learning_rate=0.5)
     weight, total = 1.0, 0.0
