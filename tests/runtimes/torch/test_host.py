@@ -6,7 +6,8 @@ import dataclasses
 import itertools
 from functools import partial
 from pathlib import Path
-from typing import Any, Iterator, List
+from types import SimpleNamespace
+from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy as np
 import pytest
@@ -85,7 +86,8 @@ def test_every_engine_agrees_with_float32_eager(
     from ipubench.fixtures.runtimes.torch import engines
 
     # Whether it crashes is tests/runtimes/torch/test_openvino_guard.py's matter.
-    monkeypatch.setattr(engines, "require_compilable", lambda model, settings: None)
+    asked: Dict[str, Any] = {}
+    monkeypatch.setattr(engines, "require_compilable", lambda _, settings: asked.update(settings))
     module = small_resnet(torch)
     images = torch.randint(0, 255, (2, 3, 64, 64), dtype=torch.uint8)
     built = engines.build_engine(
@@ -104,6 +106,29 @@ def test_every_engine_agrees_with_float32_eager(
     error = (found - expected).norm() / expected.norm()
     assert error < TOLERANCE[dtype]
     assert built.name == engine
+    if engine == "openvino":
+        assert asked == {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[dtype],
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        }
+    if engine == "onednn":
+        traced: Any = built.run
+        assert "oneDNNFusionGroup" in str(traced.graph_for(images))
+        assert not torch.jit.onednn_fusion_enabled()
+
+
+@pytest.mark.parametrize(
+    ("device", "python", "engine"),
+    [("cpu", (3, 13), "onednn"), ("cpu", (3, 14), "compile"), ("cuda", (3, 11), "compile")],
+)
+def test_auto_is_the_fastest_of_pytorchs_own(
+    device: str, python: Tuple[int, int], engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipubench.fixtures.runtimes.torch import engines
+
+    monkeypatch.setattr(engines, "sys", SimpleNamespace(version_info=python))
+    assert engines.default_engine(device) == engine
 
 
 def test_a_pipeline_split_that_names_no_layer_is_refused_on_a_host_too(host: Any) -> None:
