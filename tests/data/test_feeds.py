@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import List
 
 import numpy as np
@@ -23,7 +24,10 @@ def test_each_corrupt_file_is_kept_once() -> None:
     feed = ImageFeed("real", batch_size=1, folder=folder)
     feed.note_corrupt(["/data/b.jpg"])
     feed.note_corrupt(["/data/b.jpg", "/data/a.jpg"])
-    assert feed.describe()["corrupt"] == ["/data/b.jpg", "/data/a.jpg"]
+    facts = feed.describe()
+    assert facts["corrupt"] == ["/data/b.jpg", "/data/a.jpg"]
+    assert "task_images" not in facts
+    assert dataclasses.replace(feed, task_images=4).describe() == {**facts, "task_images": 4}
 
 
 def test_close_closes_each_thing_once_and_the_last_first() -> None:

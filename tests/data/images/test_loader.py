@@ -93,11 +93,8 @@ def test_images_come_in_order_and_again(
 
 @pytest.mark.framework
 @WORKERS
-def test_large_batches_are_loaded_in_parts(
-    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
-    monkeypatch.setattr(loader, "TASK_IMAGES", (2, 4))
-    feed = feed_of(tmp_path, images=7, batch_size=10, workers=workers)
+def test_large_batches_are_loaded_in_parts(torch: Any, tmp_path: Path, workers: int) -> None:
+    feed = feed_of(tmp_path, images=7, batch_size=10, workers=workers, task_images=4)
     batches = image_batches(feed)
     order = itertools.cycle(range(7))
     for batch in itertools.islice(batches, 3):
@@ -334,11 +331,17 @@ def test_more_workers_than_cpus_start_without_a_warning(torch: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("workers", "batch_size", "count"),
-    [(0, 4, 0), (1, 4, 8), (1, 16, 2), (2, 100, 4), (1, 300, 1)],
+    ("workers", "batch_size", "task_images", "count"),
+    [
+        *((0, 4, 0, 0), (1, 4, 0, 8), (1, 16, 0, 2), (2, 100, 0, 4), (1, 300, 0, 1)),
+        *((1, 4, 8, 4), (1, 4, 11, 4), (1, 4, 3, 2), (2, 300, 30, 1)),
+    ],
 )
-def test_prefetched_batches_are_counted(workers: int, batch_size: int, count: int) -> None:
-    assert prefetched_batches(ImageFeed("real", batch_size, workers=workers)) == count
+def test_prefetched_batches_are_counted(
+    workers: int, batch_size: int, task_images: int, count: int
+) -> None:
+    feed = ImageFeed("real", batch_size, workers=workers, task_images=task_images)
+    assert prefetched_batches(feed) == count
 
 
 @pytest.mark.framework
