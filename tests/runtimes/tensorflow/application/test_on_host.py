@@ -310,6 +310,22 @@ def test_checkpoints_are_validated_after_training_and_then_deleted(
     json.dumps(facts, allow_nan=False)
 
 
+def test_without_checkpoints_the_weights_at_the_end_are_validated(dataset: Path) -> None:
+    """Not those that a longer measurement makes of them, whose call may have begun."""
+    config, data = real_run(str(dataset), ckpts_per_epoch=Fraction(0))
+    step = step_of(config, data)
+    for _ in range(4):
+        step()
+    wanted = accuracy_of(step.classifier, config, data)
+    step()
+    (found,) = step.finish()["validation"]
+    assert (found["weights"], found["epoch"]) == ("checkpoint-00000008.npz", 2.0)
+    assert (found["accuracy"], found["images"]) == wanted
+    folder = step.progress._last.path
+    step.close()
+    assert not folder.exists()
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_another_replica_saved_is_deleted_as_well(
     dataset: Path, tmp_path: Path, clean: bool
