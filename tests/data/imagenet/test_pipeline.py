@@ -143,6 +143,14 @@ def test_training_shows_random_parts_half_of_them_mirrored(shards: Shards) -> No
     assert 65 < sum(mirrored for _, _, _, mirrored in parts) < 135
 
 
+def test_instances_see_other_parts(shards: Shards) -> None:
+    """Each has its own copy of one image."""
+    record = labelled(tf, jpeg(smooth(60, 80)), 7)
+    feed = feed_of(shards([record], [record], split="train"), training=True, instances=2)
+    (first, _), (second, _) = (batches(replace(feed, instance=i))[0] for i in range(2))
+    assert not any((one == other).all() for one in first for other in second)
+
+
 def test_training_covers_labelled_boxes(shards: Shards) -> None:
     sides = {"xmin": 0.0, "xmax": 0.1, "ymin": 0.0, "ymax": 0.1}
     boxes = {f"image__object__bbox__{side}": [value] for side, value in sides.items()}

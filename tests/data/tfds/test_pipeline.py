@@ -199,6 +199,16 @@ def test_instances_share_the_images(cifar: Path, uncropped: None) -> None:
         assert sorted(number for part in found for number in part) == list(range(total))
 
 
+def test_instances_see_other_parts(cifar: Path) -> None:
+    feed = feed_of(cifar, True, shuffle=False, instances=2)
+    wholes = standardised(written("train")[0])
+    parts = [
+        [seen(*pair) for pair in zip(batches(replace(feed, instance=i), 1)[0][0], wholes[i::2])]
+        for i in range(2)
+    ]
+    assert all(one != other for one, other in zip(*parts))
+
+
 def test_more_instances_than_images(cifar: Path) -> None:
     feed = feed_of(cifar, True, instance=50, instances=51)
     with pytest.raises(DataError, match="51 instances are more than there are training images"):

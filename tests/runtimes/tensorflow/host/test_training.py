@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
@@ -18,6 +19,7 @@ from ipubench.fixtures.runtimes.tensorflow.host.step import ALONE_FLOP
 from ipubench.fixtures.runtimes.tensorflow.model import RING
 from ipubench.models.published import Stage
 from ipubench.models.tensorflow.cnn import blocks
+from ipubench.models.tensorflow.training.recipe import Recipe
 from tests.support.harness import run_code
 from tests.support.tensorflow_cases import SMALL, record_folder, small, trained, weights
 
@@ -214,6 +216,18 @@ def test_mixing_changes_what_is_learnt(records: Path, whole: Tuple[List[Any], Li
     """Mixup and cutmix act on real images."""
     mixed = changed(small(**WHOLE, mixup_alpha=0.2, cutmix_lambda=0.85), records)
     assert not close(mixed, whole[1])
+
+
+def test_no_replica_draws_what_another_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: List[Any] = []
+    monkeypatch.setattr(Recipe, "mixup_coefficients", lambda *given: seeds.append(given[-1]))
+    step = trained(small(data="generated"))
+    step.feed.instances = 2
+    for number, step.feed.instance in product(range(2), repeat=2):
+        step._update.draws.assign(number)
+        step._update._micro_batch(step._input.take())
+    assert len({tuple(seed.numpy()) for seed in seeds}) == 4
+    step.close()
 
 
 def test_flop_are_those_of_the_published_network() -> None:
