@@ -27,18 +27,17 @@ class Run:
         self.program = program
         self.events = HostEvents(program, IMAGES, self.save, clock=lambda: self.now)
 
-    def save(self, updates: int) -> None:
+    def save(self) -> None:
         """Take long, which no log line may count."""
-        self.saved.append(updates)
+        self.saved.append(self.updates)
         self.now += 1000.0
 
     def call(self, seconds: float = 1.0, loss: float = 1.0, accuracy: float = 0.5) -> None:
         """Do one device call."""
         self.events.begin()
         self.now += seconds
-        done = self.program.updates_per_call
-        self.updates += done
-        self.events.end(done, self.updates, 0.1, loss, accuracy)
+        self.updates += self.program.updates_per_call
+        self.events.end(self.updates, 0.1, loss, accuracy)
 
 
 def test_a_line_has_the_means_of_the_calls_since_the_last(
