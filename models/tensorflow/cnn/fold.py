@@ -46,28 +46,6 @@ def fold(tf: Any, classifier: Any, dtype: Any) -> Callable[[Any], Any]:
     Batch norms are folded in float64 and weights rounded once to ``dtype``; group norms stay. The
     classifier itself is left alone.
     """
-    folded = _folded(tf, classifier, dtype)
-
-    def infer(images: Any) -> Any:
-        return folded(images, ForwardPass(training=False))
-
-    return infer
-
-
-def folded_norms(classifier: Any) -> int:
-    """Return how many norms of a classifier :func:`fold` folds into the convolutions before."""
-    return sum(_folds(part) for part in classifier.submodules)
-
-
-def _folds(part: Any) -> bool:
-    """Whether a part is a convolution whose norm can be folded into it."""
-    from ipubench.models.tensorflow.cnn.layers import BatchNorm, ConvNorm
-
-    return isinstance(part, ConvNorm) and isinstance(part.norm, BatchNorm)
-
-
-def _folded(tf: Any, classifier: Any, dtype: Any) -> Any:
-    """Return a copy of a network as inference sees it."""
 
     def folded(part: Any) -> Any:
         if isinstance(part, tf.Variable):
@@ -89,7 +67,20 @@ def _folded(tf: Any, classifier: Any, dtype: Any) -> Any:
             part.activation,
         )
 
-    return copy_with(tf, classifier, folded)
+    network = copy_with(tf, classifier, folded)
+    return lambda images: network(images, ForwardPass(training=False))
+
+
+def folded_norms(classifier: Any) -> int:
+    """Return how many norms of a classifier :func:`fold` folds into the convolutions before."""
+    return sum(_folds(part) for part in classifier.submodules)
+
+
+def _folds(part: Any) -> bool:
+    """Whether a part is a convolution whose norm can be folded into it."""
+    from ipubench.models.tensorflow.cnn.layers import BatchNorm, ConvNorm
+
+    return isinstance(part, ConvNorm) and isinstance(part.norm, BatchNorm)
 
 
 def _rounded(tf: Any, values: Any, dtype: Any) -> Any:

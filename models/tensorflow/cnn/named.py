@@ -29,8 +29,8 @@ class NamedNetwork:
     the same: in the original they differ in who assigns the moving averages, the layer or the
     optimiser; here it is never the layer. A group norm has either ``groups`` or
     ``channels_per_group``. ``replica_group`` replicas share the statistics of their batch norms;
-    on a host they do so where the run is told how (``Run.reduce``), on IPUs the SDK's option
-    ``norms.experimental.distributed_batch_norm_replica_group_size`` does it.
+    on a host they do so where the run is told how (``ForwardPass.reduce``), on IPUs the SDK's
+    option ``norms.experimental.distributed_batch_norm_replica_group_size`` does it.
     """
 
     model_name: str
