@@ -346,11 +346,13 @@ NAMED: Dict[str, Dict[str, Any]] = {
 }
 
 
-def settings_of(config: Application, training: bool = True) -> Dict[str, Any]:
+def settings_of(
+    config: Application, training: bool = True, device: IpuDevice = HARDWARE
+) -> Dict[str, Any]:
     """Return the options that the device is configured with, where they are not the SDK's."""
     options = config if training else validation_options(config)
     ipu = sys.modules["tensorflow.python.ipu"]
-    application_ipu_config(ipu, options, HARDWARE, training).configure_ipu_system()
+    application_ipu_config(ipu, options, device, training).configure_ipu_system()
     return {name: getattr(value, "name", value) for name, value in recorder.configured.items()}
 
 
@@ -436,9 +438,25 @@ def test_every_other_option_reaches_the_sdk() -> None:
     assert given("IPUInfeedQueue.__init__")["prefetch_depth"] == 5
     assert given("reset_ipu_seed") == {"seed": 3, "experimental_identical_replicas": True}
     facts = made.describe()["options"]
-    assert facts["stochastic_rounding"] == "RI"
     assert (facts["device_mapping"], facts["shards"]) == ([0, 0, 1], 2)
+    for name in (
+        "stochastic_rounding",
+        "nanoo",
+        "fp_exceptions",
+        "scheduling_algorithm",
+        "prefetch_depth",
+        "min_remote_tensor_size",
+        "max_reduce_many_buffer_size",
+    ):
+        assert facts[name] == getattr(config, name)
     made.close()
+
+
+def test_neither_the_software_model_nor_what_only_compiles_attaches_on_demand() -> None:
+    model = settings_of(SMALL, device=IpuDevice("ipu-model", None))
+    assert not any(name.startswith("device_connection") for name in model)
+    compiled = settings_of(replace(SMALL, compile_only=True))
+    assert compiled["device_connection.type"] == "PRE_COMPILE"
 
 
 def test_rounding_that_is_the_same_in_all_replicas_has_one_seed() -> None:
