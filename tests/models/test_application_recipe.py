@@ -435,8 +435,6 @@ def test_pixels_are_those_of_the_data_sets(tf: Any) -> None:
     np.testing.assert_allclose(
         tf.cast(short, tf.float32).numpy(), wanted["imagenet", True], rtol=2.0**-8, atol=1e-6
     )
-    with pytest.raises(ValueError, match="no preprocessing for 'svhn'"):
-        preprocess(tf, images, tf.float32, "svhn")
 
 
 def test_cifar_images_are_mirrored_one_by_one_and_again_with_the_seed(tf: Any) -> None:

@@ -35,10 +35,6 @@ def network_input(tf: Any, images: Any, dtype: Any, normalise_input: bool, norma
     return normalise(tf, images, dtype, normalise_input)
 
 
-#: Data sets of which something can be left to the device.
-DATASETS = ("imagenet", "cifar10", "mnist")
-
-
 def preprocess(
     tf: Any, images: Any, dtype: Any, dataset: str, fused: bool = False, seed: Optional[Any] = None
 ) -> Any:
@@ -47,7 +43,7 @@ def preprocess(
     imagenet: (x / 255 - mean) / deviation of each channel; ``fused`` as one product and one
     difference. cifar10: each image mirrored at random, then standardised. mnist: x / 255. An empty
     name: nothing. ``seed``, int32 [2], is for mirroring; without it, as in validation, there is
-    none. Raises ValueError for another data set.
+    none.
     """
     if not dataset:
         return tf.cast(images, dtype)
@@ -59,9 +55,7 @@ def preprocess(
     if dataset == "cifar10":
         mirrored = pixels if seed is None else mirror(tf, pixels, seed)
         return tf.cast(standardise(tf, mirrored), dtype)
-    if dataset == "mnist":
-        return tf.cast(pixels * (1.0 / 255.0), dtype)
-    raise ValueError(f"there is no preprocessing for {dataset!r}: one of {', '.join(DATASETS)}")
+    return tf.cast(pixels * (1.0 / 255.0), dtype)
 
 
 def mirror(tf: Any, images: Any, seed: Any) -> Any:
