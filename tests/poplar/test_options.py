@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.poplar.options import (
-    engine_options,
     parse_options,
+    reporting,
     reports_in,
 )
 
@@ -90,4 +90,4 @@ def test_reports_are_asked_for_in_full_and_only_meanwhile(monkeypatch: pytest.Mo
 
 def test_a_corrupt_export_is_one_message() -> None:
     with pytest.raises(CaseError, match=f"the environment's {ENGINE_OPTIONS}: .*is not JSON"):
-        engine_options({ENGINE_OPTIONS: "autoReport.all=true"}, Path("/reports"))
+        reporting({ENGINE_OPTIONS: "autoReport.all=true"}, Path("/reports"))
