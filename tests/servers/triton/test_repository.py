@@ -19,6 +19,7 @@ from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.devices.cuda import CudaDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
 from ipubench.fixtures.servers.images import RequestImages, decoded
@@ -236,14 +237,16 @@ def test_the_environment_of_a_server_keeps_what_was_exported(tmp_path: Path) -> 
     installation = find_installation({"TRITON_SERVER": str(program)})
     assert (installation.server, installation.backends) == (program, tmp_path / "backends")
     exported = {"LD_LIBRARY_PATH": "/x", "GLIBC_TUNABLES": "glibc.a=1", "HOME": "/home"}
-    made = server_environment(exported, installation, threads=3, tuned=True)
+    device = CpuDevice()
+    device.threads = 3
+    made = server_environment(exported, installation, device, tuned=True)
     assert made["HOME"] == "/home" and made["OMP_NUM_THREADS"] == "3"
     assert made["LD_LIBRARY_PATH"].endswith(":/x")
     assert made["GLIBC_TUNABLES"].startswith("glibc.a=1:glibc.malloc.mmap_threshold=1073741824:")
-    assert "GLIBC_TUNABLES" not in server_environment({}, installation, threads=1, tuned=False)
+    assert "GLIBC_TUNABLES" not in server_environment({}, installation, device, tuned=False)
     assert "CUDA_VISIBLE_DEVICES" not in made
     shown = {"CUDA_VISIBLE_DEVICES": "4,GPU-5"}
-    made = server_environment(shown, installation, threads=1, tuned=False, gpu=1)
+    made = server_environment(shown, installation, CudaDevice(1), tuned=False)
     assert (made["CUDA_VISIBLE_DEVICES"], made["NVIDIA_TF32_OVERRIDE"]) == ("GPU-5", "0")
 
 
@@ -267,7 +270,7 @@ def test_a_temporary_folder_that_the_python_backend_cannot_use_is_named(
     program.chmod(0o755)
     monkeypatch.setenv("TRITON_SERVER", str(program))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "rock&roll"))
-    server = TritonServer(tmp_path, "tiny", "python", tmp_path / "log")
+    server = TritonServer(tmp_path, "tiny", "python", tmp_path / "log", device=CpuDevice())
     with pytest.raises(
         CaseError, match=r"cannot start below .*rock&roll: .* take '&' for .*TMPDIR"
     ):
