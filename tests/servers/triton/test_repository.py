@@ -35,7 +35,7 @@ from ipubench.fixtures.servers.triton.network import describe_network
 from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier
 from ipubench.fixtures.servers.triton.repository import ServedModel, check_repository, link_models
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
-from ipubench.fixtures.servers.triton.server import Statistics, TritonServer
+from ipubench.fixtures.servers.triton.server import TritonServer
 
 # The numbers of the original program's configurations.
 ORIGINAL = {
@@ -300,11 +300,6 @@ def test_the_poplar_backend_is_taken_from_the_sdk(tmp_path: Path) -> None:
     link_backend("poplar", installation, tmp_path / "second", environment)
     assert (tmp_path / "second" / "poplar" / "libtriton_poplar.so").is_file()
     assert (tmp_path / "second" / "poplar" / "lib").is_dir()
-
-
-def test_statistics_are_differences() -> None:
-    before, after = Statistics(1, 0, 4, 10), Statistics(3, 1, 12, 30)
-    assert after.since(before) == Statistics(2, 1, 8, 20)
 
 
 def test_request_options_are_options_of_the_case() -> None:
