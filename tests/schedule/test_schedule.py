@@ -224,16 +224,16 @@ def test_a_first_checkpoint_within_an_update_or_a_call_is_named() -> None:
 
 def test_a_longest_call_divides_calls_and_moves_no_event() -> None:
     asked = program("1/2", 1)
-    shorter = Program.of(U, 6, Fraction(1, 2), Fraction(1), most_updates_per_call=100)
+    shorter = Program.of(U, 6, Fraction(1, 2), Fraction(1), most_per_call=100)
     assert (asked.updates_per_call, shorter.updates_per_call) == (781, 71)
     assert log_lines(shorter) == log_lines(asked)
     assert shorter.warnings == (
         "batches_per_step=100: 781 weight updates cannot be divided into calls of 100; a device "
         "call has 71 of them",
     )
-    assert not Program.of(64, 1, Fraction(1), Fraction(0), most_updates_per_call=16).warnings
-    assert not Program.of(64, 1, Fraction(1), Fraction(0), most_updates_per_call=99).warnings
-    assert Program.of(U, 6, Fraction(1), Fraction(1), most_updates_per_call=9999).calls == 6
+    assert not Program.of(64, 1, Fraction(1), Fraction(0), most_per_call=16).warnings
+    assert not Program.of(64, 1, Fraction(1), Fraction(0), most_per_call=99).warnings
+    assert Program.of(U, 6, Fraction(1), Fraction(1), most_per_call=9999).calls == 6
 
 
 # ------------------------------------------------------------------ any schedule
