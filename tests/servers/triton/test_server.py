@@ -243,6 +243,7 @@ def test_a_model_that_cannot_be_loaded_fails_with_the_servers_reason(runtime: Ti
     [
         ('name: "tiny" backend: "python" max_batch_size: "many"', "many"),
         ('name: "tiny" backend: "poplar" max_batch_size: 1', "poplar"),
+        ('name: "other" backend: "python"', "for model 'other'"),
     ],
 )
 def test_a_given_repository_that_is_broken_fails_with_the_servers_reason(
