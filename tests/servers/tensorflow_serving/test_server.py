@@ -30,7 +30,6 @@ apis = pytest.importorskip(
     "tensorflow_serving.apis", reason="needs tensorflow-serving-api: make setup installs it"
 )
 from tensorflow_serving.apis import (  # noqa: E402
-    get_model_metadata_pb2,
     get_model_status_pb2,
     model_service_pb2_grpc,
     predict_pb2,
@@ -88,20 +87,7 @@ def test_predict_answers_what_the_network_gives(served: SmallRuntime, rows: int)
     assert len({tuple(row) for row in found}) == rows  # other images, other answers
 
 
-def test_metadata_and_status_of_the_model(served: SmallRuntime) -> None:
-    wanted = get_model_metadata_pb2.GetModelMetadataRequest()
-    wanted.model_spec.name = "small"
-    wanted.metadata_field.append("signature_def")
-    answer = prediction(served).GetModelMetadata(wanted, timeout=LIMIT)
-    signatures = get_model_metadata_pb2.SignatureDefMap()
-    assert answer.metadata["signature_def"].Unpack(signatures)
-    signature = signatures.signature_def["serving_default"]
-    (image,), (scores,) = signature.inputs.values(), signature.outputs.values()
-    assert list(signature.inputs) == ["images"] and list(signature.outputs) == ["probabilities"]
-    assert tf.as_dtype(image.dtype) == tf.uint8 and tf.as_dtype(scores.dtype) == tf.float32
-    assert tf.TensorShape(image.tensor_shape).as_list() == [BATCH, 32, 32, 3]
-    assert signature.method_name == "tensorflow/serving/predict"
-
+def test_status_of_the_model(served: SmallRuntime) -> None:
     models = model_service_pb2_grpc.ModelServiceStub(served.server.connection)
     question = get_model_status_pb2.GetModelStatusRequest()
     question.model_spec.name = "small"
