@@ -12,6 +12,7 @@ import shutil
 import time
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
+from ipubench.fixtures.case import errors
 from ipubench.fixtures.case.errors import shortened
 
 EXIT_USAGE = 4  # of a command line, or a file, that cannot be used
@@ -41,9 +42,8 @@ def short_number(value: float) -> str:
     return f"{rounded:,.{max(0, decimals)}f}"
 
 
-def counted(count: int, one: str, several: str = "") -> str:
-    """Return a number with its noun: 1 case, 2 cases."""
-    return f"{count} {one if count == 1 else several or one + 's'}"
+#: Returns a number with its noun.
+counted = errors.counted
 
 
 def percent(value: float, digits: int = 1, sign: bool = False) -> str:

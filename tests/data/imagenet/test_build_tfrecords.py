@@ -201,7 +201,7 @@ def test_a_damaged_shard_is_found_and_written_again(
     assert run("--verify", tmp_path) == 1
     error = capsys.readouterr().err
     assert "train-00001-of-00003: " in error
-    assert "1 shards are not as they were written" in error
+    assert "1 shard is not as it was written" in error
     assert run(*words) == 0
     assert "1 written, 2 found complete" in capsys.readouterr().out
     assert contents(tmp_path) == before
@@ -260,6 +260,7 @@ def test_corrupt_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "replace the file and name another TARGET" in error
     assert run(*words, "--skip-corrupt") == 0
     out = capsys.readouterr().out
+    assert "train: 22 images in 4 shards, " in out
     assert "2 corrupt images were left out" in out
     assert "n01/3.jpg" in out
     assert "n02/4.jpg" in out
