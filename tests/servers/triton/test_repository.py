@@ -218,6 +218,8 @@ def test_the_environment_of_a_server_keeps_what_was_exported(tmp_path: Path) -> 
     program.chmod(0o755)
     installation = find_installation({"TRITON_SERVER": str(program)})
     assert (installation.server, installation.backends) == (program, tmp_path / "backends")
+    named = {"TRITON_SERVER": str(program), "TRITON_BACKENDS": "~/backends"}
+    assert find_installation(named).backends == Path.home() / "backends"
     exported = {"LD_LIBRARY_PATH": "/x", "GLIBC_TUNABLES": "glibc.a=1", "HOME": "/home"}
     device = CpuDevice()
     device.threads = 3
