@@ -53,13 +53,16 @@ def test_the_same_network_is_served_by_the_same_server(kept: Any) -> None:
     assert not kept.serves(Options(model="two"))
 
 
-@pytest.mark.parametrize(("kind", "stops"), [("cpu", 0), ("cuda", 1), ("ipu", 1)])
-def test_a_server_stays_for_the_next_case_where_it_holds_no_device(
-    kept: Any, monkeypatch: pytest.MonkeyPatch, kind: str, stops: int
+@pytest.mark.parametrize(
+    ("kind", "given", "stops"),
+    [("cpu", False, 0), ("cpu", True, 1), ("cuda", False, 1), ("ipu", False, 1)],
+)
+def test_a_server_stays_for_the_next_case_where_it_holds_no_device_and_no_given_port(
+    kept: Any, monkeypatch: pytest.MonkeyPatch, kind: str, given: bool, stops: int
 ) -> None:
     stopped = []
     monkeypatch.setattr(Device, "kind", kind)
-    kept._server = SimpleNamespace(stop=lambda: stopped.append(kind))
+    kept._server = SimpleNamespace(has_given_port=given, stop=lambda: stopped.append(kind))
     kept.release()
     assert len(stopped) == stops
 
