@@ -144,7 +144,7 @@ class _Clients:
 
     def load(self, load: Load) -> Answers:
         self._said.append(dataclasses.replace(load, logs=""))
-        return Answers([0.5], [0.0], 1.0, percentiles([0.5]))
+        return Answers([0.5], 0.0, 1.0, percentiles([0.5]))
 
     def answered(self, start: float, end: float) -> int:
         return 1

@@ -90,7 +90,7 @@ class ScriptedClients:
 
     def load(self, load: Load) -> Answers:
         latencies = [0.25] * load.queries
-        return Answers(latencies, [], load.queries / load.target_qps, percentiles(latencies))
+        return Answers(latencies, 0.0, load.queries / load.target_qps, percentiles(latencies))
 
     def close(self) -> None:
         pass
