@@ -211,6 +211,12 @@ def test_other_processes_use_memory_as_the_measuring_process_does() -> None:
     assert faults[1] < faults[0] / 10
 
 
+def test_a_server_may_lie_in_the_root_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: True)
+    found = find_installation({"TRITON_SERVER": "/tritonserver"})
+    assert found.backends == Path("/backends")
+
+
 def test_the_environment_of_a_server_keeps_what_was_exported(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "tritonserver"
     program.parent.mkdir()
