@@ -17,7 +17,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from typing import Any, Callable, Dict, Iterator, List, Union
+from typing import Any, Callable, Dict, Iterator, List
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
-from ipubench.plugins.measure.base import CaseRun
+from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
 from ipubench.plugins.measure.disturbance import STRETCH, Disturbance, is_enough
 from ipubench.plugins.measure.instance import member_key
 from ipubench.plugins.measure.rounds import timed
@@ -75,20 +75,13 @@ def memory_canary() -> Callable[[], None]:
     return memory
 
 
-class PoolMeter:
+class PoolMeter(StepMeter):
     """Stands in for the suite's meter: measures one step at every level of extra work."""
 
-    def __init__(self, item: Any, case: Case, benchmark: Any, device: Device) -> None:
-        self.item = item
-        self.case = case
-        self.benchmark = benchmark
-        self.device = device
-
-    def __call__(self, step: Step, *, items: float, unit: str, **_: Any) -> None:
+    def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure and put one line into the journal."""
         clock = self.device.clock
-        step.build()
-        step.compile()
+        self.build(step)
         step.batches_per_step = 1
         step()
         rounds.calibrate(step, clock)
@@ -105,14 +98,14 @@ class PoolMeter:
             slowed = extra.after(step, extra.calls(usual, share))
             slowed()
             levels[str(share)] = _rounds(slowed, canaries, self.device)
-        step.close()
+        self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
-        self.item.config.stash[run_key].add(
+        self.config.stash[run_key].add(
             {
                 "type": "pool",
                 "case": self.item.nodeid.split("::")[-1],
-                "items_per_round": items * step.batches_per_step,
-                "unit": unit,
+                "items_per_round": facts.items * step.batches_per_step,
+                "unit": facts.unit,
                 "time": time.time(),
                 "levels": levels,
             }
@@ -149,16 +142,14 @@ def _rounds(
 def meter(
     request: pytest.FixtureRequest,
     benchmark: Any,
-    case: Case,
-    device: Device,
-    conditions: Dict[str, Any],
-) -> Iterator[Union[PoolMeter, PairMeter]]:
+    ipubench_case: Case,
+    ipubench_device: Device,
+    ipubench_conditions: Dict[str, Any],
+) -> Iterator[StepMeter]:
     """The study's meter in place of the suite's; the process is tuned in the same way."""
+    case_run = CaseRun(request.node, ipubench_case, benchmark, ipubench_device, ipubench_conditions)
     member = request.config.stash.get(member_key, None)
-    if member is None:
-        yield PoolMeter(request.node, case, benchmark, device)
-        return
-    measuring = PairMeter(CaseRun(request.node, case, benchmark, device, conditions), member)
+    measuring = PoolMeter(case_run) if member is None else PairMeter(case_run, member)
     try:
         yield measuring
     finally:

@@ -10,9 +10,11 @@ from typing import Any, Dict, List, Set
 import pytest
 
 from scripts.gate_study import beside_others
+from scripts.gate_study.collect import CASES
 from scripts.gate_study.neighbours import LOADS, Load, neighbours
 from scripts.gate_study.study import SLOWDOWNS, Setting, wilson
 from tests.machine.test_process import wait_until_gone
+from tests.support.harness import ROOT, Project, run_pytest
 
 SETTING = Setting(threshold=0.02, processes=5, cap=4, cases=1)
 CASE = "bench_x[x-synthetic]"
@@ -53,6 +55,13 @@ def test_only_wrong_answers_are_counted_as_wrong(pool: Path) -> None:
     for name, (false_alarms, missed, equal, slower) in found.items():
         assert false_alarms.startswith("0.0%") and missed.startswith("0.0%")
         assert (equal, slower) == (("100%", "100%") if name == "quiet, quiet" else ("0%", "0%"))
+
+
+def test_each_case_of_the_study_gets_the_fixtures_that_its_meter_asks_for(project: Project) -> None:
+    cases = [f"scripts/gate_study/bench_pool.py::{case}" for case in CASES]
+    results = f"--results-dir={project.folder / 'results'}"
+    outcome = run_pytest(ROOT, project.environment, "--setup-plan", results, *cases)
+    assert outcome.assert_code(0).text.count("SETUP    F meter") == len(CASES)
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:
