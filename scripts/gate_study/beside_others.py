@@ -8,36 +8,34 @@ are only two answers: equal code called slower, and code that is 10 % slower pas
 
 from __future__ import annotations
 
-import argparse
-import math
 import random
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from scripts.gate_study.neighbours import LOADS
-from scripts.gate_study.study import Setting, Study, Tally, processes_of_cases, share_text
+from ipubench.plugins.record.text import Parser
+from scripts.gate_study.study import (
+    EQUAL,
+    MUCH_SLOWER,
+    WRONG_ANSWERS,
+    Pool,
+    Setting,
+    Study,
+    pools_given,
+    sum_of,
+    wrong_answers,
+)
 from scripts.markdown_table import markdown_row, markdown_table
 
-HEADINGS = (
-    "baseline",
-    "gate",
-    "equal called slower",
-    "10% slower passed",
-    "equal decided",
-    "10% slower decided",
-)
 
-
-def studies_of(pool: Path, setting: Setting) -> Dict[str, Dict[str, Study]]:
-    """Return load -> case -> its trials, of the cases with enough processes beside that load."""
-    least = setting.processes + setting.cap + 1
+def studies_of(pools: Dict[str, Pool], setting: Setting) -> Dict[str, Dict[str, Study]]:
+    """Return load -> case -> its trials, of the quiet machine's cases with enough processes."""
     return {
         load: {
             case: Study(lines, setting, "arithmetic")
-            for case, lines in processes_of_cases(pool, load).items()
-            if len(lines) >= least
+            for case, lines in pool.items()
+            if len(lines) >= setting.least and case in pools["quiet"]
         }
-        for load in LOADS
+        for load, pool in pools.items()
     }
 
 
@@ -52,37 +50,28 @@ def conditions(loads: List[str]) -> List[Tuple[str, str]]:
 def row(before: Dict[str, Study], now: Dict[str, Study], trials: int) -> List[str]:
     """Return the cells of one condition, over all cases that both pools have."""
     generator = random.Random(0)  # noqa: S311  draws
-    cases = sorted(set(before) & set(now))
-    tallies = {"0.0": Tally(), "0.1": Tally()}
-    for case in cases:
+    found = []
+    for case in sorted(set(before) & set(now)):
         other = None if before is now else now[case]
-        for level, tally in tallies.items():
-            tally.add(before[case].run(level, trials, generator, other)["gate"])
-    equal, slower = tallies.values()
-    independent = math.fsum(before[case].independent() for case in cases)
-    return [
-        share_text(equal.regressed, equal.trials, independent),
-        share_text(slower.passed, slower.trials, independent),
-        equal.decided_share,
-        slower.decided_share,
-    ]
+        levels = (EQUAL, MUCH_SLOWER)
+        found.append([before[case].run(one, trials, generator, other)["gate"] for one in levels])
+    return wrong_answers(*map(sum_of, zip(*found)))
 
 
 def main() -> None:
     """Read the command line, make the trials, print the table in Markdown."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pool", type=Path, required=True, help="file that collect.py wrote")
     parser.add_argument("--trials", type=int, default=250, help="per case and condition (250)")
     parser.add_argument("--processes", type=int, default=9, help="of the baseline (9)")
     parser.add_argument("--cap", type=int, default=16, help="fresh processes at most (16)")
     options = parser.parse_args()
     setting = Setting(0.02, options.processes, options.cap, 1)
-    studies = studies_of(options.pool, setting)
-    if not studies["quiet"]:
-        parser.error(f"{options.pool} has too few processes of a quiet machine")
+    pools = pools_given(parser, options.pool, "quiet", setting.least)
+    studies = studies_of(pools, setting)
     print(f"{setting}; {options.trials} trials for each case and cell\n")
-    print(markdown_table(HEADINGS, []))
-    for before, now in conditions([load for load in LOADS if load != "quiet" and studies[load]]):
+    print(markdown_table(["baseline", "gate", *WRONG_ANSWERS], []))
+    for before, now in conditions([load for load in studies if load != "quiet" and studies[load]]):
         cells = row(studies[before], studies[now], options.trials)
         print(markdown_row([before, now, *cells]))
 

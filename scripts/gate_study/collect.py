@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, Sequence
 
 from ipubench.plugins.record.files import lines_in, read_lines
 from ipubench.plugins.record.text import duration
@@ -56,13 +56,6 @@ def measure(case: str) -> Dict[str, Any]:
     raise RuntimeError(f"{case} measured nothing:\n{output}")
 
 
-def read_pool(path: Path) -> List[Dict[str, Any]]:
-    """Return the processes of a pool, in the order in which they ran."""
-    if not path.exists():
-        return []
-    return read_lines(path)  # without a half-written last one
-
-
 def write_line(path: Path, line: Dict[str, Any]) -> None:
     """Add what a process or a pair measured to a pool."""
     with path.open("a", encoding="utf-8") as file:
@@ -71,7 +64,8 @@ def write_line(path: Path, line: Dict[str, Any]) -> None:
 
 def counts(path: Path, load: str) -> Dict[str, int]:
     """Return how many lines a pool has of each case beside a load."""
-    return collections.Counter(line["case"] for line in read_pool(path) if line["load"] == load)
+    lines = read_lines(path) if path.exists() else []
+    return collections.Counter(line["case"] for line in lines if line["load"] == load)
 
 
 def passes_within(passes: int, seconds: float) -> Iterator[int]:

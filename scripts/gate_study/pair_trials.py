@@ -7,6 +7,7 @@ looks and levels of the suite's own gate (plugins/gate/paired.py).
 from __future__ import annotations
 
 import random
+import statistics
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -14,7 +15,7 @@ from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.gate.inference import Effect
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
-from scripts.gate_study.study import Tally
+from scripts.gate_study.study import SLOWDOWNS, Pool, Tally
 
 TIME, CPU = "time", "CPU time"
 
@@ -56,10 +57,10 @@ class Judge:
     one_is_enough: bool = True
 
     def together(self, kinds: Mapping[str, str]) -> str:
-        """Return the verdict of what each witness has said so far; '' says it of none."""
-        slower = [kinds.get(name) == REGRESSED for name in self.witnesses]
-        fine = [kinds.get(name, INCONCLUSIVE) not in ("", INCONCLUSIVE) for name in self.witnesses]
-        fine = [one and not other for one, other in zip(fine, slower)]
+        """Return the verdict of what each witness has said so far."""
+        said = [kinds.get(name, INCONCLUSIVE) for name in self.witnesses]
+        slower = [kind == REGRESSED for kind in said]
+        fine = [kind not in (REGRESSED, INCONCLUSIVE) for kind in said]
         if any(slower) if self.one_is_enough else all(slower):
             return REGRESSED
         if all(fine) if self.one_is_enough else any(fine):
@@ -194,11 +195,8 @@ class PairStudy:
         """Return the tally of so many trials; its processes are pairs."""
         tally = Tally()
         for _ in range(trials):
-            kind, count = self.once(judge, generator.randrange(len(self.pairs)))
-            tally.trials += 1
-            tally.regressed += kind == REGRESSED
-            tally.inconclusive += kind == INCONCLUSIVE
-            tally.processes += count
+            tally.count(*self.once(judge, generator.randrange(len(self.pairs))))
+        tally.independent = len(self.pairs) / tally.each
         return tally
 
     def once(self, judge: Judge, start: int) -> Tuple[str, int]:
@@ -213,3 +211,48 @@ class PairStudy:
                 return trial.verdict, len(trial.measured)
         trial.look_again()
         return trial.verdict, len(trial.measured)
+
+
+#: Case -> level -> its trials, and what one judge said of them.
+Studies = Dict[str, Dict[str, PairStudy]]
+Tallies = Dict[str, Dict[str, Tally]]
+
+
+def studies_of(
+    pool: Pool,
+    setting: Setting,
+    estimate: Estimate = time_effect,
+    combine: Combine = plain_mean,
+) -> Studies:
+    """Return the trials over every case's pairs."""
+    return {
+        case: {
+            level: PairStudy(
+                [figures_of(line, level, estimate) for line in lines], setting, combine
+            )
+            for level in SLOWDOWNS
+        }
+        for case, lines in pool.items()
+    }
+
+
+def tallies_of(studies: Studies, judge: Judge, trials: int) -> Tallies:
+    """Return what one judge said."""
+    generator = random.Random(0)  # noqa: S311  draws
+    return {
+        case: {level: study.run(judge, trials, generator) for level, study in levels.items()}
+        for case, levels in studies.items()
+    }
+
+
+def change(figures: Figures, witness: str) -> Optional[float]:
+    """Return the difference of a pair, where the witness says anything of it."""
+    figure = figures[witness]
+    return None if figure is None else figure.effect.change
+
+
+def spread(study: PairStudy, witness: str) -> Optional[float]:
+    """Return the standard deviation between pairs of what a witness says of two or more."""
+    found = (change(figures, witness) for _, figures in study.pairs)
+    values = [value for value in found if value is not None]
+    return statistics.stdev(values) if len(values) > 1 else None

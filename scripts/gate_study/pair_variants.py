@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
 import statistics
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 from unittest import mock
 
 from ipubench.fixtures.machine import state
@@ -18,26 +17,20 @@ from ipubench.plugins.gate.inference import Effect
 from ipubench.plugins.record.statistics import quantile
 from scripts.gate_study.pair_trials import (
     JUDGES,
-    TIME,
     Combine,
     Estimate,
     Figure,
     Judge,
-    PairStudy,
     Setting,
-    figures_of,
     plain_mean,
+    spread,
+    studies_of,
+    tallies_of,
     time_effect,
 )
-from scripts.gate_study.study import SLOWDOWNS, Tally, share_text
+from scripts.gate_study.study import EQUAL, SHOWN, SLOWDOWNS, Pool, sum_of
 
-HEADINGS = (
-    "variant",
-    "spread",
-    *(f"{100 * float(level):g}% slower" for level in SLOWDOWNS),
-    "open",
-    "pairs",
-)
+HEADINGS = ("variant", "spread", *(f"{text} slower" for text in SHOWN), "open", "pairs")
 
 
 def of_quantile(rounds: AdjacentRounds, q: float) -> Optional[Effect]:
@@ -159,9 +152,7 @@ VARIANTS = (
 )
 
 
-def variant_rows(
-    pool: Dict[str, List[Dict[str, Any]]], setting: Setting, trials: int
-) -> List[List[str]]:
+def variant_rows(pool: Pool, setting: Setting, trials: int) -> List[List[str]]:
     """Return a row for each variant, over all cases of the pool."""
     rows = []
     for variant in VARIANTS:
@@ -170,29 +161,16 @@ def variant_rows(
     return rows
 
 
-def _row(
-    variant: Variant, pool: Dict[str, List[Dict[str, Any]]], setting: Setting, trials: int
-) -> List[str]:
-    generator = random.Random(0)  # noqa: S311  draws
-    witness = TIME if TIME in variant.judge.witnesses else variant.judge.witnesses[0]
-    spreads: List[float] = []
-    tallies = {level: Tally() for level in SLOWDOWNS}
-    counts = dict.fromkeys(SLOWDOWNS, 0.0)
-    for lines in pool.values():
-        for level, total in tallies.items():
-            pairs = [figures_of(line, level, variant.estimate) for line in lines]
-            tally = PairStudy(pairs, setting, variant.combine).run(variant.judge, trials, generator)
-            total.add(tally)
-            counts[level] += len(lines) / tally.each
-            if level == SLOWDOWNS[0]:
-                known = [figures[witness] for _, figures in pairs]
-                values = [figure.effect.change for figure in known if figure is not None]
-                spreads += [statistics.stdev(values)] if len(values) > 1 else []
-    equal = tallies[SLOWDOWNS[0]]
+def _row(variant: Variant, pool: Pool, setting: Setting, trials: int) -> List[str]:
+    studies = studies_of(pool, setting, variant.estimate, variant.combine)
+    tallies = tallies_of(studies, variant.judge, trials)
+    totals = [sum_of(levels[level] for levels in tallies.values()) for level in SLOWDOWNS]
+    found = [spread(levels[EQUAL], variant.judge.witnesses[0]) for levels in studies.values()]
+    spreads = [value for value in found if value is not None]
     return [
         variant.name,
         f"{statistics.fmean(spreads):.1%}" if spreads else "-",
-        *(share_text(t.regressed, t.trials, counts[level]) for level, t in tallies.items()),
-        equal.open_share,
-        f"{equal.each:.1f}",
+        *(total.slower_share for total in totals),
+        totals[0].open_share,
+        f"{totals[0].each:.1f}",
     ]

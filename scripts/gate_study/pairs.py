@@ -10,77 +10,40 @@ from __future__ import annotations
 
 import argparse
 import math
-import random
 import statistics
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import List, Mapping, Sequence, Tuple
 
+from ipubench.plugins.record.text import Parser
 from scripts.gate_study.neighbours import LOADS
 from scripts.gate_study.pair_trials import (
     CPU,
     JUDGES,
     TIME,
-    Figures,
-    Judge,
-    PairStudy,
     Setting,
+    Studies,
+    Tallies,
+    change,
     figures_of,
+    spread,
+    studies_of,
+    tallies_of,
     together,
 )
 from scripts.gate_study.study import (
+    EQUAL,
+    MUCH_SLOWER,
+    SHOWN,
     SLOWDOWNS,
+    WRONG_ANSWERS,
+    Pool,
     Tally,
     add_trial_options,
-    processes_of_cases,
-    share_text,
+    pools_given,
     short_name,
     sum_of,
+    wrong_answers,
 )
 from scripts.markdown_table import markdown_table
-
-EQUAL, MUCH_SLOWER = SLOWDOWNS[0], SLOWDOWNS[-1]
-Pool = Dict[str, List[Dict[str, Any]]]
-#: Case -> level -> its trials.
-Studies = Dict[str, Dict[str, PairStudy]]
-Tallies = Dict[str, Dict[str, Tally]]
-SHOWN = [f"{100 * float(level):g}%" for level in SLOWDOWNS]
-
-
-def studies_of(pool: Pool, setting: Setting) -> Studies:
-    """Return the trials over every case's pairs."""
-    return {
-        case: {
-            level: PairStudy([figures_of(line, level) for line in lines], setting)
-            for level in SLOWDOWNS
-        }
-        for case, lines in pool.items()
-    }
-
-
-def tallies_of(studies: Studies, judge: Judge, trials: int) -> Tallies:
-    """Return case -> slow-down -> what one judge said."""
-    generator = random.Random(0)  # noqa: S311  draws
-    return {
-        case: {level: study.run(judge, trials, generator) for level, study in levels.items()}
-        for case, levels in studies.items()
-    }
-
-
-def independent(study: PairStudy, tally: Tally) -> float:
-    """Return how many independent trials the pool's pairs amount to, at the least."""
-    return len(study.pairs) / tally.each
-
-
-def shares(studies: Studies, tallies: Tallies, level: str, counted: str) -> str:
-    """Return the share of all cases' trials that were ``counted``, with its interval."""
-    total = sum_of(found[level] for found in tallies.values())
-    alone = math.fsum(independent(studies[case][level], tallies[case][level]) for case in tallies)
-    return share_text(getattr(total, counted), total.trials, alone)
-
-
-def change(figures: Figures, witness: str) -> Optional[float]:
-    """Return the difference of a pair, where the witness says anything of it."""
-    figure = figures[witness]
-    return None if figure is None else figure.effect.change
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -93,20 +56,11 @@ def case_rows(studies: Studies, tallies: Tallies) -> List[List[str]]:
     rows = []
     for case, levels in studies.items():
         found = tallies[case]
-        cells = [
-            share_text(tally.regressed, tally.trials, independent(levels[level], tally))
-            for level, tally in found.items()
-        ]
         spreads = [spread(levels[EQUAL], witness) for witness in (TIME, CPU)]
-        rows.append([short_name(case), *spreads, *cells, cost(found[EQUAL])])
+        shown = ["-" if value is None else f"{value:.1%}" for value in spreads]
+        cells = [tally.slower_share for tally in found.values()]
+        rows.append([short_name(case), *shown, *cells, cost(found[EQUAL])])
     return rows
-
-
-def spread(study: PairStudy, witness: str) -> str:
-    """Return the standard deviation between pairs of what a witness says."""
-    found = (change(figures, witness) for _, figures in study.pairs)
-    values = [value for value in found if value is not None]
-    return f"{statistics.stdev(values):.1%}" if len(values) > 1 else "-"
 
 
 def cost(tally: Tally) -> str:
@@ -114,13 +68,12 @@ def cost(tally: Tally) -> str:
     return f"{tally.open_share} open, {tally.each:.1f} pairs"
 
 
-def judge_rows(studies: Studies, found: Mapping[str, Tallies]) -> List[List[str]]:
+def judge_rows(found: Mapping[str, Tallies]) -> List[List[str]]:
     """Return a row for each judge, over all cases."""
     rows = []
     for name, tallies in found.items():
-        equal = sum_of(levels[EQUAL] for levels in tallies.values())
-        cells = [shares(studies, tallies, level, "regressed") for level in SLOWDOWNS]
-        rows.append([name, *cells, cost(equal)])
+        totals = [sum_of(levels[level] for levels in tallies.values()) for level in SLOWDOWNS]
+        rows.append([name, *(total.slower_share for total in totals), cost(totals[0])])
     return rows
 
 
@@ -148,13 +101,11 @@ def load_rows(pools: Mapping[str, Pool], setting: Setting, trials: int) -> List[
         studies = studies_of(pool, setting)
         for judge in JUDGES:
             tallies = tallies_of(studies, judge, trials)
-            decided = [
-                sum_of(levels[level] for levels in tallies.values()).decided_share
+            totals = [
+                sum_of(levels[level] for levels in tallies.values())
                 for level in (EQUAL, MUCH_SLOWER)
             ]
-            false_alarms = shares(studies, tallies, EQUAL, "regressed")
-            passed = shares(studies, tallies, MUCH_SLOWER, "passed")
-            rows.append([load, judge.name, false_alarms, passed, *decided])
+            rows.append([load, judge.name, *wrong_answers(*totals)])
     return rows
 
 
@@ -184,7 +135,7 @@ def order_rows(pool: Pool) -> List[List[str]]:
 
 def main() -> None:
     """Read the command line, make the trials, print the tables in Markdown."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_trial_options(parser, "collect_pairs.py", "pairs")
     parser.add_argument("--load", choices=LOADS, default="quiet", help="of the tables (quiet)")
     parser.add_argument(
@@ -197,17 +148,13 @@ def main() -> None:
     parser.add_argument("--order", action="store_true", help="what ran before in a process")
     options = parser.parse_args()
     setting = Setting(options.gate / 100, options.cap, options.cases)
-    pools = {load: processes_of_cases(options.pool, load) for load in LOADS}
-    pools = {load: pool for load, pool in pools.items() if pool}
+    pools = pools_given(parser, options.pool, options.load, setting.cap)
     if options.together:
         pools = {
             load: {case: list(map(together, lines)) for case, lines in pool.items()}
             for load, pool in pools.items()
         }
-    pool = pools.get(options.load, {})
-    short = [short_name(case) for case, lines in pool.items() if len(lines) < setting.cap]
-    if short or not pool:
-        parser.error(f"{options.pool} needs {setting.cap} pairs of each case; too few of {short}")
+    pool = pools[options.load]
     if options.variants:
         from scripts.gate_study.pair_variants import HEADINGS, variant_rows
 
@@ -219,9 +166,8 @@ def main() -> None:
     else:
         report(pool, setting, options)
         if set(pools) != {"quiet"}:
-            head = ["load", "judge", "equal called slower", "10% slower passed"]
-            head += ["equal decided", "10% slower decided"]
-            print_table(head, load_rows(pools, setting, options.trials))
+            rows = load_rows(pools, setting, options.trials)
+            print_table(["load", "judge", *WRONG_ANSWERS], rows)
 
 
 def report(pool: Pool, setting: Setting, options: argparse.Namespace) -> None:
@@ -235,7 +181,7 @@ def report(pool: Pool, setting: Setting, options: argparse.Namespace) -> None:
     head = ["case", "spread", "of CPU time", *slower, "of equal code"]
     print_table(head, case_rows(studies, found[options.witness]))
     head = ["judged slower, all cases", *SHOWN, "of equal code"]
-    print_table(head, [*judge_rows(studies, found), *cost_rows(studies)])
+    print_table(head, [*judge_rows(found), *cost_rows(studies)])
 
 
 if __name__ == "__main__":

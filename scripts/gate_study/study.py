@@ -20,12 +20,25 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.metric_verdict import log_cost
+from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
-from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED
-from scripts.gate_study.collect import read_pool
+from ipubench.plugins.record.text import Parser
+from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
+from scripts.gate_study.neighbours import LOADS
 from scripts.markdown_table import markdown_row, markdown_table
 
 SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")
+EQUAL, MUCH_SLOWER = SLOWDOWNS[0], SLOWDOWNS[-1]
+#: Case -> what was measured of it.
+Pool = Dict[str, List[Dict[str, Any]]]
+SHOWN = [f"{100 * float(level):g}%" for level in SLOWDOWNS]
+#: Columns of the answers that are wrong, and of those that there were.
+WRONG_ANSWERS = (
+    "equal called slower",
+    "10% slower passed",
+    "equal decided",
+    "10% slower decided",
+)
 #: pytest-benchmark's statistics, and the change that its users ask for.
 COMPARE_FAIL: Dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
@@ -48,6 +61,11 @@ class Setting:
     cap: int  # --gate-cap
     cases: int  # compared in a run
 
+    @property
+    def least(self) -> int:
+        """How many processes a trial needs: a baseline, and a candidate with its fresh ones."""
+        return self.processes + self.cap + 1
+
     def __str__(self) -> str:
         return (
             f"--gate={100 * self.threshold:g}% --gate-cap={self.cap}, baseline with "
@@ -57,17 +75,20 @@ class Setting:
 
 @dataclass
 class Tally:
-    """Counts of trials."""
+    """Counts of trials, and how many independent ones they amount to at the least."""
 
     trials: int = 0
     regressed: int = 0
     inconclusive: int = 0
     processes: int = 0
+    independent: float = 0.0
 
-    @property
-    def passed(self) -> int:
-        """How many were neither: pass or improved."""
-        return self.trials - self.regressed - self.inconclusive
+    def count(self, kind: str, processes: int = 0) -> None:
+        """Count a trial with this verdict, which took so many processes."""
+        self.trials += 1
+        self.regressed += kind == REGRESSED
+        self.inconclusive += kind == INCONCLUSIVE
+        self.processes += processes
 
     @property
     def each(self) -> float:
@@ -84,12 +105,44 @@ class Tally:
         """The share that was not."""
         return f"{1 - self.inconclusive / self.trials:.0%}"
 
-    def add(self, other: Tally) -> None:
-        """Count another tally's trials as well."""
-        self.trials += other.trials
-        self.regressed += other.regressed
-        self.inconclusive += other.inconclusive
-        self.processes += other.processes
+    @property
+    def slower_share(self) -> str:
+        """The share that was called slower, with its interval."""
+        return share_text(self.regressed, self.trials, self.independent)
+
+    @property
+    def passed_share(self) -> str:
+        """The share that was neither called slower nor left open, with its interval."""
+        passed = self.trials - self.regressed - self.inconclusive
+        return share_text(passed, self.trials, self.independent)
+
+
+def sum_of(tallies: Iterable[Tally]) -> Tally:
+    """Return the tally of all together."""
+    total = Tally()
+    for tally in tallies:
+        total.trials += tally.trials
+        total.regressed += tally.regressed
+        total.inconclusive += tally.inconclusive
+        total.processes += tally.processes
+        total.independent += tally.independent
+    return total
+
+
+def wrong_answers(equal: Tally, slower: Tally) -> List[str]:
+    """Return the cells of WRONG_ANSWERS: trials of equal code and of code that is 10 % slower."""
+    return [
+        equal.slower_share,
+        slower.passed_share,
+        equal.decided_share,
+        slower.decided_share,
+    ]
+
+
+def share_text(count: int, trials: int, independent: float) -> str:
+    """Return a share of trials with its interval."""
+    low, high = wilson(count / trials, independent)
+    return f"{count / trials:.1%} ({low:.0%}-{high:.0%})"
 
 
 def wilson(share: float, independent: float) -> Tuple[float, float]:
@@ -153,10 +206,6 @@ class Study:
         }
         self.rule = gate.Rule({THROUGHPUT: setting.threshold}, setting.cases, setting.cap)
 
-    def independent(self) -> float:
-        """Return how many independent trials the pool's processes amount to, at the least."""
-        return self.count / 2
-
     def run(
         self,
         level: str,
@@ -168,20 +217,20 @@ class Study:
 
         The candidate's processes are of the ``other`` pool, where there is one.
         """
-        tallies = {name: Tally() for name in ("gate", *COMPARE_FAIL)}
+        tallies = {name: Tally(independent=self.count / 2) for name in ("gate", *COMPARE_FAIL)}
         for _ in range(trials):
             base = draw(self.count, self.setting.processes, generator)
             if other is None:
                 fresh = draw_others(self.count, self.setting.cap + 1, base, generator)
             else:
                 fresh = draw(other.count, self.setting.cap + 1, generator)
-            before = [self.benchmarks["0.0"][number] for number in base]
+            before = [self.benchmarks[EQUAL][number] for number in base]
             now = [(other or self).benchmarks[level][number] for number in fresh]
             self._gate(tallies["gate"], before, now)
             for name, statistic in COMPARE_FAIL.items():
                 old, new = (statistic(_seconds(side[0])) for side in (before, now))
-                tallies[name].trials += 1
-                tallies[name].regressed += new > old * (1 + COMPARE_FAIL_THRESHOLD)
+                slower = new > old * (1 + COMPARE_FAIL_THRESHOLD)
+                tallies[name].count(REGRESSED if slower else PASS)
         return tallies
 
     def _gate(self, tally: Tally, before: List[Dict[str, Any]], now: List[Dict[str, Any]]) -> None:
@@ -193,17 +242,14 @@ class Study:
 
         stored = with_processes(before[0], before[1:])
         verdict = gate.judge(now[0], stored, self.rule, measure)
-        tally.trials += 1
-        tally.regressed += verdict.kind == REGRESSED
-        tally.inconclusive += verdict.kind == INCONCLUSIVE
-        tally.processes += len(asked)
+        tally.count(verdict.kind, len(asked))
 
     def stated(self, generator: random.Random) -> float:
         """Return the median slow-down that the gate says it finds, over baselines of the pool."""
         found = []
         for _ in range(STATED):
             chosen = draw(self.count, self.setting.processes, generator)
-            before = [self.benchmarks["0.0"][number] for number in chosen]
+            before = [self.benchmarks[EQUAL][number] for number in chosen]
             least = gate.least_slowdown(with_processes(before[0], before[1:]), self.rule)
             found.append(math.inf if least is None else least)
         return statistics.median(found)
@@ -221,7 +267,7 @@ def spread(lines: List[Dict[str, Any]], level: str, canary: str) -> float:
 
 def slowdown(lines: List[Dict[str, Any]], level: str, canary: str) -> float:
     """Return the median slow-down within a process: what the extra work really cost."""
-    pairs = zip(_costs(lines, level, canary), _costs(lines, "0.0", canary))
+    pairs = zip(_costs(lines, level, canary), _costs(lines, EQUAL, canary))
     return math.expm1(statistics.median(now - before for now, before in pairs))
 
 
@@ -246,34 +292,48 @@ def add_trial_options(parser: argparse.ArgumentParser, collector: str, capped: s
     parser.add_argument("--cases", type=int, default=25, help="compared in a run (25)")
 
 
+def pools_of(path: Path) -> Dict[str, Pool]:
+    """Return load -> what was measured beside it. Raises OSError."""
+    pools: Dict[str, Pool] = {load: {} for load in LOADS}
+    for line in read_lines(path):
+        if line.get("load") in LOADS:  # no journal's
+            pools[line["load"]].setdefault(line["case"], []).append(line)
+    return {load: pool for load, pool in pools.items() if pool}
+
+
+def pools_given(
+    parser: argparse.ArgumentParser, path: Path, load: str, least: int
+) -> Dict[str, Pool]:
+    """Return the pools of a file that is to have so many lines of each case beside a load."""
+    try:
+        pools = pools_of(path)
+    except OSError as error:
+        parser.error(f"--pool={path} cannot be read: {error.strerror}")
+    if load not in pools:
+        others = f"; it has those beside {', '.join(pools)}" if pools else ""
+        parser.error(f"--pool={path} has no measurements beside the load {load}{others}")
+    short = [short_name(case) for case, lines in pools[load].items() if len(lines) < least]
+    if short:
+        parser.error(
+            f"--pool={path} needs {least} measurements of each case beside the load {load}; "
+            f"it has fewer of {', '.join(short)}"
+        )
+    return pools
+
+
 def main() -> None:
     """Read the command line, make the trials, print the tables in Markdown."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_trial_options(parser, "collect.py", "fresh processes")
     parser.add_argument("--processes", type=int, default=9, help="of the baseline (9)")
     parser.add_argument("--canary", default="arithmetic", help="arithmetic, memory, none")
     options = parser.parse_args()
     setting = Setting(options.gate / 100, options.processes, options.cap, options.cases)
-    pool = processes_of_cases(options.pool, "quiet")
-    least = setting.processes + setting.cap + 1
-    short = [short_name(case) for case, lines in pool.items() if len(lines) < least]
-    if short or not pool:
-        parser.error(f"{options.pool} needs {least} processes of each case; too few of {short}")
-    report(pool, setting, options.trials, options.canary)
+    pools = pools_given(parser, options.pool, "quiet", setting.least)
+    report(pools["quiet"], setting, options.trials, options.canary)
 
 
-def processes_of_cases(path: Path, load: str) -> Dict[str, List[Dict[str, Any]]]:
-    """Return case -> its processes beside a load."""
-    pool: Dict[str, List[Dict[str, Any]]] = {}
-    for line in read_pool(path):
-        if line["load"] == load:
-            pool.setdefault(line["case"], []).append(line)
-    return pool
-
-
-def report(
-    pool: Dict[str, List[Dict[str, Any]]], setting: Setting, trials: int, canary: str
-) -> None:
+def report(pool: Pool, setting: Setting, trials: int, canary: str) -> None:
     """Print what the gate found, and what compare-fail would have said."""
     generator = random.Random(0)  # noqa: S311  draws
     found: Dict[str, Dict[str, Dict[str, Tally]]] = {}
@@ -282,45 +342,27 @@ def report(
         found[case] = {level: study.run(level, trials, generator) for level in SLOWDOWNS}
     sizes = sorted(study.count for study in studies.values())
     print(f"{setting}; {sizes[0]} to {sizes[-1]} processes a case, {trials} trials each\n")
-    shown = [f"{100 * float(level):g}%" for level in SLOWDOWNS]
-    head = ["case", "spread", "stated", *(f"{text} slower" for text in shown), "of equal code"]
+    head = ["case", "spread", "stated", *(f"{text} slower" for text in SHOWN), "of equal code"]
     print(markdown_table(head, []))
     for case, study in studies.items():
         tallies = [found[case][level]["gate"] for level in SLOWDOWNS]
-        alone = study.independent()
-        cells = [share_text(tally.regressed, tally.trials, alone) for tally in tallies]
         equal = tallies[0]
         cost = f"{equal.open_share} open, {equal.each:.1f} fresh"
-        varies = f"{spread(pool[case], '0.0', canary):.1%}"
+        varies = f"{spread(pool[case], EQUAL, canary):.1%}"
         stated = f"{study.stated(generator):.1%}"
+        cells = [tally.slower_share for tally in tallies]
         print(markdown_row([short_name(case), varies, stated, *cells, cost]))
     print()
-    print(markdown_table(["judged slower, all cases", *shown], []))
+    print(markdown_table(["judged slower, all cases", *SHOWN], []))
     for name in ("gate", *COMPARE_FAIL):
         label = name if name == "gate" else f"compare-fail={name}:{COMPARE_FAIL_THRESHOLD:.0%}"
-        independent = math.fsum(study.independent() for study in studies.values())
         together = [sum_of(found[case][level][name] for case in studies) for level in SLOWDOWNS]
-        cells = [share_text(tally.regressed, tally.trials, independent) for tally in together]
-        print(markdown_row([label, *cells]))
+        print(markdown_row([label, *(tally.slower_share for tally in together)]))
     real = [
         statistics.median(slowdown(lines, level, canary) for lines in pool.values())
         for level in SLOWDOWNS
     ]
     print(markdown_row(["what the extra work cost", *(f"{value:.1%}" for value in real)]))
-
-
-def sum_of(tallies: Iterable[Tally]) -> Tally:
-    """Return the tally of all cases together."""
-    total = Tally()
-    for tally in tallies:
-        total.add(tally)
-    return total
-
-
-def share_text(count: int, trials: int, independent: float) -> str:
-    """Return a share of trials with its interval."""
-    low, high = wilson(count / trials, independent)
-    return f"{count / trials:.1%} ({low:.0%}-{high:.0%})"
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ from typing import Any, Dict, List, Set
 
 import pytest
 
+from ipubench.plugins.record.text import Parser
 from scripts.gate_study import beside_others
 from scripts.gate_study.collect import CASES
 from scripts.gate_study.neighbours import LOADS, Load, neighbours
-from scripts.gate_study.study import SLOWDOWNS, Setting, wilson
+from scripts.gate_study.study import SLOWDOWNS, Setting, pools_given, pools_of, wilson
 from tests.machine.test_process import wait_until_gone
 from tests.support.harness import ROOT, Project, run_pytest
 
@@ -46,7 +47,7 @@ def pool(tmp_path: Path) -> Path:
 
 
 def test_only_wrong_answers_are_counted_as_wrong(pool: Path) -> None:
-    studies = beside_others.studies_of(pool, SETTING)
+    studies = beside_others.studies_of(pools_of(pool), SETTING)
     assert [load for load, found in studies.items() if found] == ["quiet", "one"]
     found: Dict[str, List[str]] = {}
     for before, now in beside_others.conditions(["one"]):
@@ -55,6 +56,24 @@ def test_only_wrong_answers_are_counted_as_wrong(pool: Path) -> None:
     for name, (false_alarms, missed, equal, slower) in found.items():
         assert false_alarms.startswith("0.0%") and missed.startswith("0.0%")
         assert (equal, slower) == (("100%", "100%") if name == "quiet, quiet" else ("0%", "0%"))
+
+
+@pytest.mark.parametrize(
+    ("load", "least", "message"),
+    [
+        ("two", 1, "has no measurements beside the load two; it has those beside quiet, one"),
+        ("one", 13, "needs 13 measurements of each case beside the load one; it has fewer of x"),
+    ],
+)
+def test_what_a_pool_lacks_is_said(
+    pool: Path, load: str, least: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        pools_given(Parser(), pool, load, least)
+    assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        pools_given(Parser(), pool.with_name("none"), load, least)
+    assert "cannot be read: No such file" in capsys.readouterr().err
 
 
 def test_each_case_of_the_study_gets_the_fixtures_that_its_meter_asks_for(project: Project) -> None:
