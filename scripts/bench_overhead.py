@@ -5,7 +5,8 @@
 Each repeat measures a case with the meter and with a loop written here, one after the other in
 turns, in one process, over the same weights and buffers, a canary before each round in both. For
 PyTorch and ONNX Runtime the compiled code is the same too; for TensorFlow the bare loop is a
-tf.function of its own. The end shows the median of the ratios reported / bare for each case.
+tf.function of its own around the work of a batch. The end shows the median of the ratios
+reported / bare for each case.
 """
 
 from __future__ import annotations
@@ -130,28 +131,26 @@ def bench_resnet50(
     config: Any, pytorch: Any, data: Any, meter: Any, repeat: int, ratios: Any, prepared: Any
 ) -> None:
     if config.name not in prepared:
-        prepared[config.name] = resnet50(config, pytorch, data)
+        step = pytorch.inference(config.network(), config, config.feed(data))
+        step.build()
+        step.compile()
+        prepared[config.name] = Ready(step, config.micro_batch_size, network_loop(step))
     compare("resnet50 batch 16", repeat, prepared[config.name], meter, ratios)
 
 
-def resnet50(config: Any, pytorch: Any, data: Any) -> Ready:
-    """Return the network's step and a loop over its compiled code."""
+def network_loop(step: Any) -> Callable[[int], object]:
+    """Return a loop of our own over the step's compiled network and its input buffers."""
     import torch
 
-    from ipubench.models.torch.classification import build_classifier
-
-    step = pytorch.inference(lambda: build_classifier("resnet50"), config, config.feed(data))
-    step.build()
-    step.compile()
-    step._inputs = step._source()
-    network, inputs = step.network.engine.run, step._inputs
+    step._inputs = inputs = step._source()
+    classify = step.network.engine.run
 
     def run(batches: int) -> None:
         with torch.inference_mode():
             for _ in range(batches):
-                network(next(inputs))
+                classify(next(inputs))
 
-    return Ready(step, config.micro_batch_size, run)
+    return run
 
 
 @pytest.mark.parametrize("repeat", range(REPEATS))
@@ -176,34 +175,17 @@ def bench_kernel(
 
 
 def tensorflow_loop(step: Any) -> Callable[[int], object]:
-    """Return a loop of our own in TensorFlow over the step's layer, weights and input buffers."""
+    """Return a loop of our own in TensorFlow over the step's work and input buffers."""
     import tensorflow as tf
 
-    from ipubench.fixtures.runtimes.tensorflow.host.loop import update as descend
-
-    xla, training = step.describe()["xla"], step._training
-
-    def inference(batch: Dict[str, Any]) -> Any:
-        # Inside the loop the weights are constants; from outside they would be its variables.
-        output = step._weights_in_place()(batch)
-        return tf.reduce_sum(output) if xla else tf.reshape(output, [-1])[0]
-
-    def update(batch: Dict[str, Any]) -> Any:
-        variables = step.layer.trainable_variables
-        with tf.GradientTape() as tape:
-            layer = step._weights_in_place()
-            loss = layer.loss(layer(batch), batch)
-        descend(tf, variables, tape.gradient(loss, variables), step._learning_rate)
-        return loss
-
-    @tf.function(jit_compile=xla or None)
+    @tf.function(jit_compile=step.describe()["xla"] or None)
     def loop(batches: Any) -> Any:
         index, total = tf.constant(0), tf.constant(0.0)
         while index < batches:
             # One batch after the other, as on a device.
             tf.autograph.experimental.set_loop_options(parallel_iterations=1)
             batch = {name: ring[index % ring.shape[0]] for name, ring in step.ring.items()}
-            total += tf.cast(update(batch) if training else inference(batch), tf.float32)
+            total += step._process(batch)
             index += 1
         return total
 
