@@ -24,7 +24,7 @@ from ipubench.fixtures.machine.output import uncaptured
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run.results import run_key
-from scripts.kernel_cases import kernel_cases
+from scripts.steps import kernel_cases, runtime_name, step_of
 
 KERNELS = {case.config.name: case for case in kernel_cases()}
 REPEATS = 20
@@ -158,18 +158,18 @@ def network_loop(step: Any) -> Callable[[int], object]:
 def bench_kernel(
     config: Any,
     request: pytest.FixtureRequest,
-    data: Any,
     meter: Any,
     repeat: int,
     ratios: Any,
     prepared: Any,
 ) -> None:
-    case = KERNELS[config.name]
     if config.name not in prepared:
-        step, items = case.step(request.getfixturevalue(case.runtime), data)
+        function = KERNELS[config.name].function
+        framework = runtime_name(function)
+        step, items = step_of(function, config, request.getfixturevalue(framework))
         step.build()
         step.compile()
-        run = tensorflow_loop(step) if case.runtime == "tensorflow" else onnx_loop(step)
+        run = tensorflow_loop(step) if framework == "tensorflow" else onnx_loop(step)
         prepared[config.name] = Ready(step, items, run)
     compare(config.name, repeat, prepared[config.name], meter, ratios)
 

@@ -16,16 +16,17 @@ import pytest
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.measure.rounds import calibrate, timed
-from scripts.kernel_cases import kernel_cases
+from scripts.steps import kernel_cases, runtime_name, step_of
 
 CASES = {case.config.name: case for case in kernel_cases()}
 TURNS = 21
 
 
 @cases(*(case.config for case in CASES.values()))
-def bench_scaling(config: Any, request: pytest.FixtureRequest, device: Any, data: Any) -> None:
-    case = CASES[config.name]
-    step, _ = case.step(request.getfixturevalue(case.runtime), data)
+def bench_scaling(config: Any, request: pytest.FixtureRequest, device: Any) -> None:
+    function = CASES[config.name].function
+    runtime = request.getfixturevalue(runtime_name(function))
+    step, _ = step_of(function, config, runtime)
     step.build()
     try:
         step.compile()

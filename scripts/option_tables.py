@@ -16,11 +16,11 @@ from types import ModuleType
 from typing import Any, Dict, Iterator, List, Tuple, Type
 
 from ipubench import bench_inference, bench_kernels, bench_training, plugins
-from ipubench.fixtures.case.cases import Sweep
 from ipubench.fixtures.case.options import CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
 from ipubench.plugins.listing.describe import meaning
 from scripts.markdown_table import markdown_table
+from scripts.steps import families
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 PAGES = {
@@ -115,9 +115,8 @@ def _functions(package: ModuleType) -> Iterator[Tuple[Any, Type[CaseConfig]]]:
     for module in _modules(package):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if name.startswith("bench_") and function.__module__ == module.__name__:
-                marks = getattr(function, "pytestmark", ())
-                entry = next(entry for mark in marks for entry in mark.args)
-                yield function, type(entry.base if isinstance(entry, Sweep) else entry)
+                config, _ = next(families(function)).points[0]
+                yield function, type(config)
 
 
 def _modules(package: ModuleType) -> Iterator[ModuleType]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Callable, List, Mapping, Optional, Sequence
+from typing import Callable, List, Mapping, Optional, Sequence
 
-from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.shared import compute_dtype
 from scripts.compare_peers import levels
@@ -108,11 +107,3 @@ def named(names: Sequence[str], parts: Sequence[str], usual: Sequence[str]) -> L
     if not parts:
         return [name for name in names if name in usual]
     return [name for name in names if parts == ["all"] or any(part in name for part in parts)]
-
-
-def _no_images(*_: str) -> Any:
-    raise AssertionError("a comparison reads no images from a disk")
-
-
-#: Made in memory, or on the device.
-DATA = Data(_no_images)

@@ -16,7 +16,8 @@ from typing import Any, Callable, Dict, List, Tuple
 from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.fixtures.runtimes.onnx.host import OnnxHost, OnnxStep
-from scripts.compare_peers.case import DATA, Case, Conditions, Family, Program
+from scripts.compare_peers.case import Case, Conditions, Family, Program
+from scripts.steps import DATA
 
 BATCHES = 4  # inputs that take turns, in every program
 RUNTIME = "onnxruntime"

@@ -20,7 +20,8 @@ import numpy as np
 from ipubench.bench_inference.validation import Validation
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from scripts.compare_peers.case import DATA, Case, Conditions, Family, Program, repeated
+from scripts.compare_peers.case import Case, Conditions, Family, Program, repeated
+from scripts.steps import DATA
 
 NETWORKS: Dict[str, Dict[str, Any]] = {
     "resnet50": {"model": "resnet", "model_size": "50"},

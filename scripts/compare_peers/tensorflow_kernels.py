@@ -20,8 +20,8 @@ from ipubench.bench_kernels.bench_lstm_multi import LstmMulti, bench_lstm_multi
 from ipubench.bench_kernels.bench_rnn import Rnn, bench_rnn
 from ipubench.fixtures.runtimes.tensorflow.model import RING
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from scripts.compare_peers.case import DATA, Case, Conditions, Family, Program
-from scripts.kernel_cases import KernelCase
+from scripts.compare_peers.case import Case, Conditions, Family, Program
+from scripts.steps import DATA, step_of
 
 BENCHES: Dict[type, Callable[..., None]] = {
     Dense: bench_dense,
@@ -102,8 +102,7 @@ class TensorFlowKernels(Family):
     def _ours(self, config: Any, xla: str = "auto") -> Program:
         """Return the benchmark's own step."""
         config = dataclasses.replace(config, xla=xla)
-        case = KernelCase(BENCHES[type(config)], "tensorflow", config)
-        step, _ = case.step(self.host, DATA)
+        step, _ = step_of(BENCHES[type(config)], config, self.host)
         step.build()
         step.compile()
         run: Program = step.run

@@ -7,13 +7,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripts.gate_study import bench_pool, with_asv
 from scripts.gate_study.collect import CASES, ROOT
-from scripts.gate_study.standalone import case_of_name
+from scripts.gate_study.standalone import RUNTIMES, case_of_name
 from scripts.gate_study.with_asv import AsvError, make_repository, row, run, verdict_of
+from scripts.steps import runtime_name, step_of
 
 CASE = "bench_x[x-synthetic]"
 
@@ -68,8 +70,18 @@ def test_a_case_has_its_shares_with_their_intervals() -> None:
     assert [cell.split()[0] for cell in cells] == ["10.0%", "50.0%", "100.0%"]
 
 
+class Runtime:
+    """Any runtime: what it is asked for is a step."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **options: name
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_every_case_of_the_study_is_found_without_pytest(name: str) -> None:
-    found = case_of_name(name)
-    assert name == f"{found.function.__name__}[{found.case.id}]"
-    assert found.function.__name__ in bench_pool.__all__
+def test_every_case_of_the_study_has_its_step_without_pytest(name: str) -> None:
+    function, case = case_of_name(name)
+    assert name == f"{function.__name__}[{case.id}]"
+    assert function.__name__ in bench_pool.__all__
+    assert runtime_name(function) in RUNTIMES
+    step, items = step_of(function, case.config, Runtime())
+    assert step in ("loop", "inference", "validation") and items >= 1

@@ -1,0 +1,85 @@
+"""Bench functions without pytest: their cases, and the steps that they hand to the meter."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+from ipubench import bench_kernels
+from ipubench.fixtures.case.cases import NO_AXES, Family
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.fixtures.data.provider import Data
+from ipubench.plugins.selection.expand import FRAMEWORKS
+
+
+def _no_files(*_: str) -> Any:
+    raise AssertionError("a script reads no data from a disk")
+
+
+#: Made in memory, or on the device.
+DATA = Data(_no_files)
+
+
+def families(function: Callable[..., None]) -> Iterator[Family]:
+    """Yield what each entry of a bench function's ``@cases`` stands for."""
+    for mark in function.pytestmark:  # type: ignore[attr-defined]
+        axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
+        for entry in mark.args:
+            yield Family.of(entry, axes)
+
+
+def runtime_name(function: Callable[..., None]) -> str:
+    """Return the fixture of the runtime that a bench function asks for."""
+    (name,) = set(inspect.signature(function).parameters) & set(FRAMEWORKS)
+    return name
+
+
+def step_of(function: Callable[..., None], config: Any, runtime: Any) -> Tuple[Any, float]:
+    """Return (step, items of a batch) as a bench function hands them to the meter.
+
+    In one process and without load.
+    """
+    caught: List[Any] = []
+
+    def meter(step: Any, *, items: float, **_: Any) -> None:
+        caught.extend([step, items])
+
+    def itself(step: Any) -> Any:
+        return step
+
+    fixtures: Dict[str, Any] = {
+        **{"config": config, runtime_name(function): runtime, "data": DATA, "meter": meter},
+        **{"instances": itself, "under_load": itself},
+    }
+    function(**{name: fixtures[name] for name in inspect.signature(function).parameters})
+    step, items = caught
+    return step, items
+
+
+@dataclass(frozen=True)
+class KernelCase:
+    """One configuration of a kernel, and the bench function that measures it."""
+
+    function: Callable[..., None]
+    config: CaseConfig  # its name carries the mode
+
+
+def kernel_cases() -> List[KernelCase]:
+    """Return each kernel's default configuration in each mode, on a host, synthetic data."""
+    found = []
+    for module in pkgutil.iter_modules(bench_kernels.__path__, "ipubench.bench_kernels."):
+        for name, function in vars(importlib.import_module(module.name)).items():
+            if name.startswith("bench_"):
+                for family in families(function):
+                    found += [KernelCase(function, config) for config in _defaults(family)]
+    return found
+
+
+def _defaults(family: Family) -> Iterator[CaseConfig]:
+    for config, _ in family.points:
+        if not family.swept and (config.system, config.data) == ("host", "synthetic"):
+            yield dataclasses.replace(config, name=f"{config.name}-{config.mode}")
