@@ -1,6 +1,6 @@
 """Latency under load, by LoadGen and by an independent Poisson client, on a scripted server.
 
-python -m scripts.compare_arrivals [--queries=1000] [--repetitions=3]
+    python -m scripts.compare_arrivals [--queries=1000] [--repetitions=3]
 
 The server has one worker that takes 8 ms for each request, first come, first served (M/D/1), so how
 long a request waits follows from the arrivals alone. Each line has the ratio of the two clients'
@@ -9,7 +9,6 @@ percentiles, the median of the repetitions. At 0.4 and at 0.64 of what the serve
 
 from __future__ import annotations
 
-import argparse
 import queue
 import random
 import statistics
@@ -22,6 +21,7 @@ from typing import Any, Callable, Dict, List
 from ipubench.fixtures.servers import arrivals
 from ipubench.fixtures.servers.client import Client
 from ipubench.fixtures.servers.load import SERVER, Load, percentiles
+from ipubench.plugins.record.text import Parser
 
 SERVICE_SECONDS = 0.008
 RATES = (50.0, 80.0)
@@ -107,7 +107,7 @@ def independent(
 
 def main() -> None:
     """Measure both and print a line for each rate and percentile."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = Parser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--repetitions", type=int, default=3)
     args = parser.parse_args()

@@ -14,7 +14,6 @@ CUDA's libcudart.so.12 (nvidia-cuda-runtime-cu12) in LD_LIBRARY_PATH.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import dataclasses
 import statistics
@@ -29,6 +28,7 @@ from ipubench.fixtures.data.images.feed import ImageFeed
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.servers.load import SERVER, Load
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
+from ipubench.plugins.record.text import Parser
 from scripts.compare_arrivals import independent
 from scripts.markdown_table import markdown_row, markdown_table
 from scripts.triton_request import infer_request
@@ -89,7 +89,7 @@ def perf_analyzer(
 
 def main() -> None:
     """Measure and print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", default="resnet50", choices=sorted(HOST))
     parser.add_argument("--shares", default="0.4,0.8")
     parser.add_argument("--queries", type=int, default=1000)

@@ -1,6 +1,6 @@
 """How a run on several hosts grows: with members on this machine, and simulated beyond it.
 
-    python -m scripts.fleet_growth [--cases=553] [--members=1,2,4,8] [--hosts=1,10,100,1000]
+    python -m scripts.fleet_growth [--cases=553] [--members=1,2,4,8] [--hosts=1,10,100,300,1000]
 
 First a run of that many cases of the fake device, without a fleet and with 1, 2, 4 and 8 members on
 this machine: its wall time, and the CPU time of the controller for each case. Then a simulation of
@@ -10,7 +10,6 @@ controller that needs that CPU time for each. Nothing in it waits.
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
 import math
@@ -26,6 +25,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.fleet.schedule import Schedule, Task
+from ipubench.plugins.record.text import Parser
 from scripts.markdown_table import markdown_row, markdown_table
 
 #: Seconds of a case: a kernel, and a network with its budget, compilation and start.
@@ -151,7 +151,7 @@ def simulate(hosts: int, cost: float, seed: int = 1) -> Simulated:
 
 def main(words: Optional[Sequence[str]] = None) -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=553)
     parser.add_argument("--members", default="1,2,4,8")
     parser.add_argument("--hosts", default="1,10,100,300,1000")

@@ -11,7 +11,6 @@ finds them: PyTorch's builds for CPUs, whose hashes constraints-cpu.txt keeps to
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import re
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
 from ipubench.fixtures.machine.files import write_atomically
+from ipubench.plugins.record.text import Parser
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Installed where PyTorch is the build of the package index, which needs them: no build for CPUs.
@@ -127,7 +127,7 @@ def write_builds_for_cpus(wheels: Sequence[Path]) -> None:
 
 def main() -> None:
     """Read the command line and write the files."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions")
     parser.add_argument("--also", type=Path, action="append", default=[], help="a wheel")
     given = parser.parse_args()

@@ -11,7 +11,6 @@ that does not end well. The exit code is 1 where there was one.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import json
@@ -31,6 +30,7 @@ from ipubench.fixtures.machine import scratch
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.text import Parser
 from tests.support.harness import QUIETLY, ROOT, Project
 from tests.support.instances import WORDS, with_instances
 
@@ -238,7 +238,7 @@ def _words(pid: int) -> str:
 
 def main(words: Optional[Sequence[str]] = None) -> int:
     """Read the command line and make the trials; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trials", type=int, default=60, help="of all kinds together (60)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of chance (the time)")
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)} (all)")

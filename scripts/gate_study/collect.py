@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Sequence
 
 from ipubench.plugins.record.files import lines_in, read_lines
-from ipubench.plugins.record.text import duration
+from ipubench.plugins.record.text import Parser, duration
 from scripts.gate_study.neighbours import LOADS, neighbours
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,7 +104,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main() -> None:
     """Read the command line and collect."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_options(parser)
     options = parser.parse_args()
     cases = CASES[: options.cases]

@@ -11,7 +11,6 @@ follow each other in random order. A pool that exists is continued.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import random
 import sys
@@ -30,7 +29,7 @@ from ipubench.fixtures.instances.plan import alone
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.processes.alternating import HERE, THERE, TwoProcesses
 from ipubench.plugins.processes.fresh import fresh_environment
-from ipubench.plugins.record.text import duration
+from ipubench.plugins.record.text import Parser, duration
 from scripts.gate_study.collect import (
     CASES,
     ROOT,
@@ -165,7 +164,7 @@ def collect(
 
 def main() -> None:
     """Read the command line and collect."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_options(parser)
     parser.add_argument(
         "--budget", type=duration, default=1.0, help="seconds of both sides' rounds at a level (1)"

@@ -9,7 +9,6 @@ that a user would type; the neighbours of the load run meanwhile. Prints a table
 
 from __future__ import annotations
 
-import argparse
 import collections
 import os
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Counter, Dict, List, NamedTuple
 
 from ipubench.plugins.record.files import lines_in
+from ipubench.plugins.record.text import Parser
 from scripts.gate_study.collect import ROOT
 from scripts.gate_study.commits import GitError, git
 from scripts.gate_study.neighbours import LOADS, neighbours
@@ -99,7 +99,7 @@ def row(branch: str, slower: float, answers: List[Answer]) -> List[str]:
 
 def main() -> None:
     """Read the command line, compare, print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--load", choices=LOADS, default="quiet", help="neighbours (quiet)")
     parser.add_argument("--repetitions", type=int, default=5, help="of each commit (5)")
     parser.add_argument("--slower", type=float, default=0.1, help="share of batches more (0.1)")

@@ -26,6 +26,7 @@ from typing import Any, Counter, Dict, List, Sequence
 
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.devices.lease import lease
+from ipubench.plugins.record.text import Parser
 from scripts.gate_study.collect import CASES, ROOT
 from scripts.gate_study.commits import GitError, git
 from scripts.gate_study.study import share_text, short_name
@@ -208,7 +209,7 @@ def row(case: str, found: Dict[str, Counter[str]], seconds: float) -> List[str]:
 
 def main() -> None:
     """Read the command line, let asv compare, print the table in Markdown."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--asv", default="", help="the program (installed where not given)")
     parser.add_argument("--repetitions", type=int, default=20, help="per branch (20)")
     parser.add_argument("--only", default="", help="part of the cases' names (all)")
@@ -227,7 +228,7 @@ def main() -> None:
             with lease(("cpu",), LEASE_SECONDS, print):
                 for number, case in enumerate(cases):
                     rows.append(study(case, asv, Path(folder) / str(number), options))
-        except (AsvError, GitError) as error:
+        except (AsvError, GitError, OSError) as error:
             raise SystemExit(str(error)) from None
     head = ["asv continuous", "equal called slower", "5% slower", "10% slower", "each took"]
     print(markdown_table(head, rows))

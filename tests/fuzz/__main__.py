@@ -8,19 +8,19 @@ exit code is 1 where an input was found that ends badly; it is in tests/fuzz/fou
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import sys
 import time
 from typing import Optional, Sequence
 
+from ipubench.plugins.record.text import Parser
 from tests.fuzz.attack import attack
 from tests.fuzz.readers import READERS
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:
     """Read the command line and attack; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=120.0, help="in all (120)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of chance (the time)")
     parser.add_argument("readers", nargs="*", metavar="READER", help="(all)")

@@ -72,8 +72,9 @@ def test_the_attack_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None
     seed, reader, total = capsys.readouterr().out.splitlines()
     assert seed == "seed 1" and total.endswith("inputs, 0 found")
     assert int(reader.split()[1]) > 10
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stopped:
         main(["nothing"])
+    assert stopped.value.code == 4
 
 
 # ------------------------------------------------------------------ readers that nobody listed
