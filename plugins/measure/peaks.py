@@ -33,7 +33,7 @@ class Peaks:
     """Rates in units per second by name, the best ever seen on devices of one fingerprint.
 
     A ceiling is what the device can do, so a session on a busy machine may raise a value that is
-    kept on disk but never lowers it.
+    kept on disk but never lowers it. Only what others left alone shows that a kept one is damaged.
     """
 
     def __init__(
@@ -57,12 +57,20 @@ class Peaks:
         None where the device offers no such work.
         """
         if name not in self._session or again:
-            work = make_work()
-            rate = self._measured(name, work, again) if work is not None else math.inf
-            if not math.isfinite(rate):
-                return None
-            self._session[name] = self._store(name, rate)
-        return self._session[name]
+            self._measure(name, make_work, again)
+        return self._session.get(name)
+
+    def _measure(self, name: str, make_work: Callable[[], Optional[Work]], again: bool) -> bool:
+        """Measure a ceiling; tell whether other programs left that alone."""
+        work = make_work()
+        watching = self._watch()
+        watching.read()
+        rate = self._measured(name, work, again) if work is not None else math.inf
+        watching.read()
+        alone = bool(watching.clean([0.0]))
+        if math.isfinite(rate):
+            self._session[name] = self._store(name, rate, alone)
+        return alone
 
     def _measured(self, name: str, work: Work, again: bool) -> float:
         """Return a rate of the work: of one run where that confirms what is kept of this machine.
@@ -78,22 +86,15 @@ class Peaks:
 
     def undisturbed(self, name: str, make_work: Callable[[], Optional[Work]]) -> bool:
         """Measure a ceiling again until others leave it alone; tell whether they did."""
-        for _ in range(TRIES):
-            watching = self._watch()
-            watching.read()
-            self.get(name, make_work, again=True)
-            watching.read()
-            if watching.clean([0.0]):
-                return True
-        return False
+        return any(self._measure(name, make_work, again=True) for _ in range(TRIES))
 
-    def _store(self, name: str, rate: float) -> float:
+    def _store(self, name: str, rate: float, alone: bool) -> float:
         known = self._read()
         device = known.setdefault(self.fingerprint, {})
         # A folder that cannot be written keeps nothing; this session has seen what it has seen.
         kept = max(device.get(name, 0.0), self._session.get(name, 0.0))
         # What a device is said to do many times faster than it does would excuse any result.
-        best = max(rate, kept) if kept <= MOST_ABOVE * rate else rate
+        best = rate if alone and kept > MOST_ABOVE * rate else max(rate, kept)
         if self.path is not None and best != device.get(name):
             device[name] = best
             # A value that cannot be kept still serves this session.

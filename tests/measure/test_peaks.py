@@ -174,3 +174,14 @@ def test_a_kept_ceiling_that_is_far_above_excuses_nothing(path: Path) -> None:
     assert Bench(path).rate(0.5) == pytest.approx(20)
     path.write_text(json.dumps({"cpu/x": {"matmul": 20 * 19.5}}))
     assert Bench(path).rate(0.5) == pytest.approx(20 * 19.5)
+
+
+def test_what_others_slow_down_does_not_lower_a_kept_ceiling_however_far(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_text(json.dumps({"cpu/x": {"matmul": 20 * 50}}))
+    monkeypatch.setenv(TAKEN_VARIABLE, "0.5")
+    device = FakeDevice(0)
+    peaks = Peaks(path, "cpu/x", device.clock, lambda: Disturbance.of(device))
+    assert peaks.get("matmul", lambda: Work(lambda: device.work(0.25), 10.0)) == 20 * 50
+    assert json.loads(path.read_text()) == {"cpu/x": {"matmul": 20 * 50}}
