@@ -283,6 +283,8 @@ def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(
 ) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
     machine = Machine(project, "github-actions.yml", service)
+    # The pull request that adds the workflow: nothing to compare with.
+    assert machine.measure("pull_request", "bench_inference", {}) == 0, machine.text
     # The first push: there is no baseline yet, so everything is new.
     assert machine.run("push") == 0, machine.text
     first = machine.entry()
@@ -317,6 +319,7 @@ def test_a_workflow_with_a_shard_that_is_killed_ends_red(
 ) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
     machine = Machine(project, "gitlab-ci.yml", service)
+    assert machine.measure("pull_request", "bench_inference", {}) == 0, machine.text
     assert machine.run("push") == 0, machine.text
     bench = project.folder / "bench_fake.py"
     before = 'if config.trouble == "error":'
