@@ -11,7 +11,7 @@ from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_kernels.bench_dense import Dense
 from ipubench.fixtures.devices.cpu import CpuDevice
 from scripts.bench_overhead import network_loop, tensorflow_loop
-from tests.support.kernels import DATA, built, weights_of
+from tests.support.kernels import DATA, built
 
 pytestmark = pytest.mark.framework
 
@@ -20,15 +20,6 @@ def test_a_loop_in_tensorflow_runs_the_batches_of_the_step() -> None:
     step = built(Dense(batch_size=2, size=4))
     step.compile()
     assert tensorflow_loop(step)(3) == pytest.approx(step.run(3))
-
-
-def test_a_loop_in_tensorflow_trains_the_weights_of_the_step() -> None:
-    step = built(Dense(batch_size=2, size=4), mode="training")
-    step.compile()
-    before = weights_of(step)
-    tensorflow_loop(step)(1)
-    after = weights_of(step)
-    assert all((before[name] != after[name]).any() for name in before)
 
 
 def test_a_loop_in_pytorch_runs_the_compiled_network() -> None:

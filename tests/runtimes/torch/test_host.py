@@ -16,7 +16,6 @@ from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.images.feed import ImageFeed, find_images
-from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceInfo
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.cuda import CudaDevice
@@ -258,20 +257,6 @@ def test_a_step_runs_the_batches_it_is_asked_for(
     step.batches_per_step = 5
     step()
     assert len(calls) == 5
-
-
-def test_the_bare_loop_that_the_meter_is_compared_with_runs_the_compiled_network(
-    host: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from scripts import bench_overhead
-
-    network = ready(host, SMALL, feed(SMALL)).network  # which the script's step shares
-    ran: List[Any] = []
-    counting = dataclasses.replace(network.engine, run=ran.append)
-    monkeypatch.setattr(network, "engine", counting)
-    bare = bench_overhead.resnet50(SMALL, host, Data(lambda kind: None))
-    bare.run(3)
-    assert [images.shape[0] for images in ran] == [2, 2, 2]
 
 
 def test_real_images_reach_the_network_and_a_corrupt_one_is_noted(
