@@ -73,10 +73,18 @@ def _is_case_of_its_own(item: pytest.Item) -> bool:
 
 
 def asks_for(item: pytest.Item, name: str) -> bool:
-    """Tell whether a test asks for a fixture of ours, not for a project's own of its name."""
+    """Tell whether a test asks for a fixture of ours, not for a project's own of its name.
+
+    A project's own may hand on ours.
+    """
     known = getattr(item, "_fixtureinfo", None)
-    found = known.name2fixturedefs if known is not None else {}
-    return name in found and str(found[name][-1].func.__module__).startswith("ipubench.")
+    found = known.name2fixturedefs.get(name, ()) if known is not None else ()
+    for definition in reversed(found):
+        if str(definition.func.__module__).startswith("ipubench."):
+            return True
+        if name not in definition.argnames:
+            break
+    return False
 
 
 def case_name(item: pytest.Item) -> str:

@@ -442,6 +442,16 @@ def conditions(request):
 def test_theirs(benchmark, meter, conditions, device, case):
     assert (meter, case) == ("theirs", "a")
     benchmark(len, device)
+
+
+class TestWrapped:
+    @pytest.fixture
+    def benchmark(self, benchmark):
+        benchmark.extra_info["by"] = "theirs"
+        return benchmark
+
+    def test_theirs_wrapped(self, benchmark):
+        benchmark(len, "abc")
 """
 THEIR_DEVICE = """
 import pytest
@@ -477,7 +487,8 @@ def test_a_projects_fixtures_and_parameters_may_have_the_names_of_ours(own: OwnP
     combined = {
         f"test_theirs-{side}-a-{kind}" for side in ("one", "two") for kind in ("cpu", "gpu")
     }
-    assert set(own.records()) == {*combined, "test_theirs_too", "sort-generated"}
+    names = {"test_theirs_wrapped", "test_theirs_too", "sort-generated"}
+    assert set(own.records()) == {*combined, *names}
 
 
 EXPECTED_TO_FAIL = """
