@@ -33,8 +33,8 @@ from ipubench.plugins.selection.time_plan import (
 
 #: The first case of a function imports a framework, builds and compiles in so many seconds.
 UNKNOWN = Expected(15.0)
-#: The journals that are looked at, the latest first.
-MOST_JOURNALS = 5
+#: The journals that are looked at, the latest first: this run's own, and five before it.
+MOST_JOURNALS = 6
 #: What the budget decides; and what another run's use of the device did, which says nothing.
 MEASURING = ("warm_up", "rounds", "latency", "device")
 #: Fresh processes that a gate asks for take this share of the time at most, and no case gets it.
@@ -148,7 +148,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[limit_key] = TimeLimit(seconds - seconds_of_start(), option.budget, time.monotonic)
 
 
-def _known(config: pytest.Config) -> Dict[str, Expected]:
+def known_cases(config: pytest.Config) -> Dict[str, Expected]:
     """Return what the cases of the latest journals took, by node id."""
     known: Dict[str, Expected] = {}
     with contextlib.suppress(OSError):
@@ -173,7 +173,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     limit = config.stash.get(limit_key, None)
     if limit is None:
         return
-    for nodeid, found in _known(config).items():
+    for nodeid, found in known_cases(config).items():
         limit.learn(nodeid, found)
     cases = [item.nodeid for item in items if case_of(item) is not None]
     kept = set(limit.choose(cases))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, List
 
 import pytest
 
 from ipubench.fixtures.devices.fake import FakeClock
-from ipubench.plugins.run.within import UNKNOWN, TimeLimit, expected_of
+from ipubench.plugins.run.within import UNKNOWN, TimeLimit, expected_of, known_cases
 from ipubench.plugins.selection.time_plan import LEAST_BUDGET, Expected
 from tests.support.harness import Project, run_command
 from tests.support.reports import benchmark
@@ -90,6 +92,17 @@ def test_a_damaged_record_says_nothing(spent: Any) -> None:
 @pytest.mark.parametrize("extra", [[], None, "x", {"ipubench": []}])
 def test_a_benchmark_without_a_record_says_nothing(extra: Any) -> None:
     assert expected_of({**benchmark("alpha"), "extra_info": extra}) is None
+
+
+def test_five_journals_before_the_runs_own_are_looked_at(tmp_path: Path) -> None:
+    for number in range(6):
+        one = benchmark(str(number), "bench.py::bench_a")
+        one["extra_info"]["ipubench"]["spent"] = {"compile": 1.0}
+        line = json.dumps({"type": "case", "benchmark": one})
+        (tmp_path / f"run-20261126T12000{number}-1.jsonl").write_text(f"{line}\n")
+    (tmp_path / "run-20261126T120006-1.jsonl").write_text("")
+    config: Any = SimpleNamespace(option=SimpleNamespace(results_dir=str(tmp_path)))
+    assert sorted(known_cases(config)) == [f"bench.py::bench_a[{n}]" for n in range(1, 6)]
 
 
 def known(project: Project, overhead: float) -> None:
