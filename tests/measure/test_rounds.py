@@ -111,8 +111,8 @@ def test_a_round_is_a_part_of_a_slow_burst_where_no_part_waits(
 def test_what_workers_had_prepared_says_nothing_of_bursts() -> None:
     step = Burst(False, 3.2)
     step.prefetched_batches = 64
-    measure.calibrate(step, step.device.clock, most_seconds=1.0)
-    assert step.batches_per_step == 16
+    found = measure.calibrate(step, step.device.clock, most_seconds=1.0)
+    assert step.batches_per_step == found.batches == 16
 
 
 def test_work_that_takes_no_time_does_not_calibrate_for_ever() -> None:
