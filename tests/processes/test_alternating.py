@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import List
+from types import SimpleNamespace
+from typing import Any, List
 
 import pytest
 
+from ipubench.fixtures.case.cases import case_key
+from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.devices.fake import FakeDevice
+from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine.contention import Contention, Reading
+from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.plugins.gate.adjacent import AdjacentRounds
-from ipubench.plugins.processes.alternating import Contended
+from ipubench.plugins.measure.alternating import why_unfit
+from ipubench.plugins.processes.alternating import Contended, why_not_alternating
+from ipubench.plugins.processes.other_python import Environment
 
 
 class Counters(Contention):
@@ -52,3 +60,42 @@ def test_a_fake_devices_time_is_not_the_machines() -> None:
     watched.begin()
     watched.complete(rounds)
     assert rounds.here.lost == rounds.there.cpu_seconds == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("device", "version", "instances", "marker", "fixture", "why"),
+    [
+        ("cpu", ALTERNATING, 1, None, "tensorflow", ""),
+        ("cpu", ALTERNATING - 1, 1, None, "tensorflow", "the other side does not know"),
+        ("ipu", ALTERNATING, 1, None, "tensorflow", "a device of the kind ipu serves one process"),
+        ("cpu", ALTERNATING, 2, None, "tensorflow", "it has several instances"),
+        ("cpu", ALTERNATING, 1, "spec", "tensorflow", "it is a command"),
+        ("cpu", ALTERNATING, 1, None, "triton", "it has a server"),
+    ],
+)
+def test_what_cannot_take_turns_says_why(
+    device: str, version: int, instances: int, marker: Any, fixture: str, why: str
+) -> None:
+    case = SimpleNamespace(config=SimpleNamespace(instances=instances))
+    item: Any = SimpleNamespace(
+        stash={case_key: case}, get_closest_marker=lambda _: marker, fixturenames=[fixture]
+    )
+    there = Environment("python", [], {}, alternating=version)
+    found = why_not_alternating(item, device, there)
+    assert found.startswith(why) and bool(found) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "why"),
+    [
+        ("most_rounds", None, ""),
+        ("prefetched_batches", 4, "its input is loaded in the background"),
+        ("round_clock", lambda: float, "its server takes the times"),
+        ("most_rounds", 9, "its work ends after a number of rounds"),
+    ],
+)
+def test_a_step_that_cannot_take_turns_says_why(fact: str, value: Any, why: str) -> None:
+    step = FakeStep(FakeDevice(0), ArrayFeed("real", ()), 0.0)
+    setattr(step, fact, value)
+    found = why_unfit(step)
+    assert found.startswith(why) and bool(found) == bool(why)
