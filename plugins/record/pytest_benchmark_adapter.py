@@ -7,6 +7,8 @@ the rule lives in ``setup``, which runs before each round and ends the rounds by
 from __future__ import annotations
 
 import json
+import math
+import reprlib
 import sys
 from functools import partial
 from typing import Any, Callable, Dict, List
@@ -14,14 +16,15 @@ from typing import Any, Callable, Dict, List
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
-from pytest_benchmark.utils import safe_dumps
 
 from ipubench.fixtures.case.untrusted import has_fields
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
 pedantic: Callable[..., Any] = BenchmarkFixture.pedantic
-dumps: Callable[..., str] = safe_dumps
+
+# Characters of a parameter in a record; some tests have lists of a million numbers.
+LONGEST_PARAMETER = 1000
 
 
 class EnoughRounds(Exception):
@@ -122,10 +125,25 @@ def leave_out(benchmark: Any) -> None:
 def as_dict(benchmark: Any) -> Dict[str, Any]:
     """Return the finished benchmark as pytest-benchmark writes it, with its rounds, as plain JSON.
 
-    A parameter of the test that JSON cannot hold becomes a string.
+    What the test's parameters and its ``extra_info`` have that JSON has not becomes a short text,
+    and so does a long parameter.
     """
-    plain: Dict[str, Any] = json.loads(dumps(benchmark.stats.as_dict(include_data=True)))
+    found = benchmark.stats.as_dict(include_data=True)
+    params, extra = found["params"], found["extra_info"]
+    if params is not None:
+        found["params"] = {name: _plain(params[name], LONGEST_PARAMETER) for name in params}
+    found["extra_info"] = {str(name): _plain(value) for name, value in extra.items()}
+    plain: Dict[str, Any] = json.loads(json.dumps(found))
     return plain
+
+
+def _plain(value: Any, longest: float = math.inf) -> Any:
+    """Return a value as JSON has it, or a short text where it cannot, or in too many characters."""
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return reprlib.repr(value)
+    return json.loads(text) if len(text) <= longest else reprlib.repr(value)
 
 
 def hide_table(config: pytest.Config) -> None:
