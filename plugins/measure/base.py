@@ -7,7 +7,6 @@ plugins/compare, which finds what was measured in the test's stash.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import sys
 from abc import ABC, abstractmethod
@@ -280,11 +279,8 @@ def measured_by_another(
 
 
 def plain_benchmark(benchmark: Any, record: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a benchmark with its record in pytest-benchmark's format.
-
-    Raises TypeError where JSON cannot hold a value of the record.
-    """
-    benchmark.extra_info[NAMESPACE] = json.loads(json.dumps(record))
+    """Return a benchmark with its record in pytest-benchmark's format."""
+    benchmark.extra_info[NAMESPACE] = record
     return pytest_benchmark_adapter.as_dict(benchmark)
 
 

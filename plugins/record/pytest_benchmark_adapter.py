@@ -18,6 +18,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.plugins.record.record import NAMESPACE
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
@@ -126,13 +127,15 @@ def as_dict(benchmark: Any) -> Dict[str, Any]:
     """Return the finished benchmark as pytest-benchmark writes it, with its rounds, as plain JSON.
 
     What the test's parameters and its ``extra_info`` have that JSON has not becomes a short text,
-    and so does a long parameter.
+    and so does a long parameter. Raises TypeError for such a value of our record.
     """
     found = benchmark.stats.as_dict(include_data=True)
     params, extra = found["params"], found["extra_info"]
     if params is not None:
         found["params"] = {name: _plain(params[name], LONGEST_PARAMETER) for name in params}
-    found["extra_info"] = {str(name): _plain(value) for name, value in extra.items()}
+    found["extra_info"] = {
+        str(name): value if name == NAMESPACE else _plain(value) for name, value in extra.items()
+    }
     plain: Dict[str, Any] = json.loads(json.dumps(found))
     return plain
 
