@@ -1,4 +1,4 @@
-"""What the run that lets two processes take turns makes of the system's counters."""
+"""Two processes that take turns: which cases can, and what the run makes of the counters."""
 
 from __future__ import annotations
 
