@@ -57,7 +57,6 @@ class TimeLimit:
 
     def __init__(self, seconds: float, budget: float, clock: Callable[[], float]) -> None:
         """``seconds`` from now on, for cases of ``budget`` seconds of rounds at most."""
-        self.seconds = seconds
         self.budget = budget
         self.known: Dict[str, Expected] = {}
         #: The cases that are still to come, in order.
