@@ -78,6 +78,7 @@ def test_a_record_says_what_its_case_takes() -> None:
     assert expected_of(one) is None  # an older record
     record = one["extra_info"]["ipubench"]
     record["spent"] = {"build": 1.0, "compile": 4.0, "rounds": 5.0, "warm_up": 2.0, "device": 60.0}
+    record["spent"]["latency"] = 3.0
     found = expected_of(one)
     assert found is not None and found.overhead == 5.0
     assert found.round == pytest.approx(0.1, rel=0.1)
