@@ -84,6 +84,9 @@ def details(benchmark: Benchmark) -> Iterator[str]:
         f"{name} {short_number(record['latency'][f'{name}_ms'])} ms"
         for name in ("p50", "p90", "p99")
     ]
+    interval = ""
+    if rate["low"] is not None:
+        interval = f" ({short_number(rate['low'])} to {short_number(rate['high'])})"
     facts = [
         ("machine", key_of(benchmark).fingerprint),
         ("configuration", record["config_hash"]),
@@ -93,11 +96,7 @@ def details(benchmark: Benchmark) -> Iterator[str]:
         ("data", _pairs(record["data"])),
         ("revision", record.get("git") or "-"),
         ("versions", _pairs(record.get("versions", {}))),
-        (
-            "throughput",
-            f"{short_number(rate['median'])} {rate['unit']} "
-            f"({short_number(rate['low'])} to {short_number(rate['high'])})",
-        ),
+        ("throughput", f"{short_number(rate['median'])} {rate['unit']}{interval}"),
         ("latency", ", ".join(latency)),
         (
             "compilation",

@@ -68,6 +68,10 @@ def shown_compute(benchmark: Dict[str, Any], throughput: Dict[str, Any]) -> Dict
 
 
 def _of_own_process(benchmark: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what the process of the session found."""
+    """Return what the process of the session found; a single round has no interval."""
     record = record_of(benchmark)
-    return {**record["throughput"], "spread": spread_of(record)} if record else {}
+    if not record:
+        return {}
+    spread = spread_of(record)
+    unknown = {"low": None, "high": None} if spread is None else {}
+    return {**record["throughput"], "spread": spread, **unknown}

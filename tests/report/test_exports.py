@@ -14,7 +14,7 @@ import pytest
 
 from ipubench.plugins.baseline.case_row import process_rows, row_of
 from ipubench.plugins.baseline.entries import differences
-from ipubench.plugins.baseline.exports import EXPORTS, csv_with_verdicts
+from ipubench.plugins.baseline.exports import EXPORTS, bencher, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.show import details, overview
 from ipubench.plugins.gate.shown_throughput import throughput_of
@@ -162,6 +162,16 @@ def test_two_processes_decide_together_and_one_that_others_disturbed_does_not() 
     shown = throughput_of(case)
     for figure in ("median", "low", "high", "spread"):
         assert shown[figure] == pytest.approx(other[figure])
+
+
+def test_a_single_round_has_no_interval() -> None:
+    case = benchmark("a", rounds=1)
+    (row,) = Report(document([case])).rows()
+    assert [row[key] for key in ("low", "high", "spread")] == 3 * [None]
+    (measures,) = json.loads(bencher([row])).values()
+    assert measures["throughput"] == {"value": row["throughput"]}
+    (line,) = (one for one in details(case) if "throughput" in one)
+    assert line.endswith(" images/s")
 
 
 def test_where_pairs_were_compared_no_other_interval_stands_beside_their_figure(
