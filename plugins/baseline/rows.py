@@ -21,7 +21,13 @@ from ipubench.plugins.baseline.run_facts import (
     worst_run,
 )
 from ipubench.plugins.record.record import THROUGHPUT
-from ipubench.plugins.record.text import counted, cut_middle, percent
+from ipubench.plugins.record.text import (
+    counted,
+    cut_middle,
+    name_of_test,
+    percent,
+    told_apart,
+)
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -213,6 +219,20 @@ def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
     if report.gate != NO_GATE and not any(kind in found for kind in COMPARED):
         return EXIT_NOTHING_COMPARED
     return 0
+
+
+def named(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return the rows with names that tell them apart.
+
+    A case that measured nothing is called by its test: its identifier may be a number.
+    """
+    names = told_apart(
+        {
+            row["id"]: name_of_test(row["id"]) if row["throughput"] is None else row["name"]
+            for row in rows
+        }
+    )
+    return [{**row, "name": names[row["id"]]} for row in rows]
 
 
 def reasons_of(verdict: Dict[str, Any]) -> List[str]:

@@ -12,17 +12,16 @@ from ipubench.plugins.baseline.rows import (
     change_text,
     exit_code,
     headline,
+    named,
     own_noise,
 )
 from ipubench.plugins.record.record import compile_text
 from ipubench.plugins.record.text import (
     cut_middle,
     minute_of,
-    name_of_test,
     number_text,
     share_text,
     short_number,
-    told_apart,
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
 from ipubench.plugins.report import profiles, published
@@ -51,9 +50,7 @@ CUT = ("rows", "profiles", "changed")
 
 def markdown(report: Report) -> str:
     """Return the summary: the verdict, what changed, the rest folded; 60 kB at most."""
-    rows = report.rows()
-    names = told_apart({row["id"]: _name(row) for row in rows})
-    rows = [{**row, "name": names[row["id"]]} for row in rows]
+    rows = named(report.rows())
     changed = by_change([row for row in rows if row["kind"] in CHANGED])
     compared = any(row["change"] is not None for row in rows)
     return _fitting(
@@ -74,11 +71,6 @@ def markdown(report: Report) -> str:
             "left": LEFT,
         }
     )
-
-
-def _name(row: Dict[str, Any]) -> str:
-    """Return what a case is called: where it measured nothing its identifier may be a number."""
-    return name_of_test(row["id"]) if row["throughput"] is None else str(row["name"])
 
 
 def _mark(report: Report, rows: Sequence[Dict[str, Any]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import math
 from typing import Any, Dict, List, Sequence, Tuple
 from urllib.parse import quote
@@ -13,6 +12,7 @@ from ipubench.plugins.baseline.rows import (
     by_change,
     conclusion,
     counts,
+    named,
 )
 from ipubench.plugins.baseline.run_facts import BAD
 from ipubench.plugins.record.record import compile_text, record_of
@@ -77,7 +77,7 @@ COLUMNS: Tuple[Tuple[str, str, bool], ...] = (
 def page(report: Report) -> str:
     """Return the page. Raises ImportError without plotly, whose JavaScript it holds."""
     plotly = packed(plotly_script())
-    rows = _named(by_change(report.rows()))
+    rows = by_change(named(report.rows()))
     kinds = counts(rows)
     compared = any(row["change"] is not None for row in rows)
     values = {
@@ -105,15 +105,6 @@ def page(report: Report) -> str:
         "script": script("table.js", "plot.js", "charts.js"),
     }
     return render("page.html", values)
-
-
-def _named(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Return the rows; those of one name and function are called by their node ids."""
-    known = collections.Counter((row["function"], row["name"]) for row in rows)
-    return [
-        {**row, "name": row["id"]} if known[row["function"], row["name"]] > 1 else row
-        for row in rows
-    ]
 
 
 def _overview(report: Report) -> Dict[str, str]:

@@ -53,13 +53,6 @@ function drawCharts() {
     return names.map((name) => cut(name, room));
   }
 
-  // Frameworks have cases of the same name.
-  const seen = new Map();
-  data.rows.forEach((row) => seen.set(row.name, (seen.get(row.name) || 0) + 1));
-  function caseName(row) {
-    return seen.get(row.name) > 1 ? `${row.name} (${row.function.replace("bench_", "")})` : row.name;
-  }
-
   // A case's name beside its line: on a phone in two lines, split between words near the middle.
   function label(name, most) {
     if (!narrow() || name.length <= 16) return short(name, most);
@@ -116,7 +109,7 @@ function drawCharts() {
     const plot = section.querySelector(".plot");
     const made = make(shown, heights);
     const said = `${section.querySelector("h2").textContent} of ${shown.length} cases; the table has the numbers`;
-    const names = apart(shown.map(caseName), narrow() ? 20 : 46, label);
+    const names = apart(shown.map((row) => row.name), narrow() ? 20 : 46, label);
     picture(plot, said, made.traces, {
       height: 80 + (narrow() ? 32 : 22) * shown.length,
       barmode: "stack", bargap: 0.35,
@@ -162,7 +155,7 @@ function drawCharts() {
             const row = shown[index];
             const interval = row.change_low === null || row.change_high === null ? ""
               : ` (${percent(row.change_low)} to ${percent(row.change_high)})`;
-            return `${plain(caseName(row))}<br>${percent(row.change)}${interval}, ${plain(row.kind)}`;
+            return `${plain(row.name)}<br>${percent(row.change)}${interval}, ${plain(row.kind)}`;
           }),
           hovertemplate: "%{text}<extra></extra>",
         };
@@ -264,7 +257,7 @@ function drawCharts() {
       ["p50", "p90", "p99"].forEach((name, index) => traces.push({
         type: "scatter", mode: "markers", name, y: heights, x: shown.map((row) => row[`${name}_ms`]),
         marker: { color: colour(index), size: 9, symbol: ["circle", "diamond", "line-ns-open"][index], line: { width: index === 2 ? 3 : 0 } },
-        text: shown.map((row) => plain(caseName(row))),
+        text: shown.map((row) => plain(row.name)),
         hovertemplate: `%{text}<br>${name} %{x:.4g} ms<extra></extra>`,
       }));
       const ticks = logTicks(shown.flatMap((row) => [row.p50_ms, row.p99_ms]));
@@ -279,13 +272,13 @@ function drawCharts() {
     section.hidden = chosen.length === 0;
     if (section.hidden) return;
     const shown = chosen.slice(0, MOST_SERIES);
-    const names = apart(shown.map(caseName), 34);
+    const names = apart(shown.map((row) => row.name), 34);
     const traces = shown.map((row, index) => ({
       type: "scatter", mode: "lines+markers", name: names[index],
       x: row.load.map((point) => point.target_qps), y: row.load.map((point) => point.p99_ms),
       line: seriesLine(index),
       marker: { size: 8, symbol: row.load.map((point) => (point.held ? SYMBOLS[0] : "x")) },
-      text: row.load.map((point) => `${plain(caseName(row))}<br>${point.target_qps.toPrecision(3)} a second: `
+      text: row.load.map((point) => `${plain(row.name)}<br>${point.target_qps.toPrecision(3)} a second: `
         + `p50 ${point.p50_ms.toPrecision(3)} ms, p99 ${point.p99_ms.toPrecision(3)} ms${point.held ? "" : ", not kept"}`),
       hovertemplate: "%{text}<extra></extra>",
     }));
@@ -335,7 +328,7 @@ function drawCharts() {
       traces.push({
         type: "scatter", mode: "markers", name: plain(kind), x: own.map(intensity), y: own.map((row) => row.achieved_flops),
         marker: { color: colour(index), size: 8, symbol: SYMBOLS[index % SYMBOLS.length] },
-        text: own.map((row) => `${plain(caseName(row))}<br>${giga(row.achieved_flops)}FLOP/s at ${intensity(row).toPrecision(3)} FLOP/B`),
+        text: own.map((row) => `${plain(row.name)}<br>${giga(row.achieved_flops)}FLOP/s at ${intensity(row).toPrecision(3)} FLOP/B`),
         hovertemplate: "%{text}<extra></extra>",
       });
     });

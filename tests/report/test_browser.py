@@ -357,7 +357,7 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
     labels = "Array.from(document.querySelectorAll('#latency .ytick text'), e => e.textContent)"
     found: Any = browser.evaluate(labels)
     others = [name for name in sorted(found) if "panel" not in name]
-    assert others == ["a", "net (a)", "net (b)", "served"]
+    assert others == ["a", "bench_a[net]", "bench_b[net]", "served"]
     text: Any = browser.evaluate("document.getElementById('table').innerText")
     assert text.count("above the peak seen") == 1
     notes: Any = browser.evaluate(

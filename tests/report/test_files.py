@@ -153,7 +153,7 @@ def test_cases_of_one_name_and_function_are_told_apart_on_the_page() -> None:
         record_of(case)["name"] = "test_op"
     cases.append(benchmark("test_op", "b.py::test_other"))
     found = re.findall('class="name"><a [^>]*>([^<]*)</a>', page(Report(document(cases))))
-    assert found == ["a.py::test_op[+]", "a.py::test_op[-]", "test_op"]
+    assert found == ["test_op[+]", "test_op[-]", "test_other[test_op]"]
 
 
 def test_every_process_of_a_case_is_shown() -> None:
