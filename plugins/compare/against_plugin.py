@@ -280,7 +280,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if run is None or against is None:
         return
     for why, count in sorted(against.not_alternated.items()):
-        cases = f"{count} case{'s' if count > 1 else ''}"
+        cases = counted(count, "case")
         run.closing.append(
             f"{cases} measured in alternating processes, not in alternating rounds: {why}"
         )
