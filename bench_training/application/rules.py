@@ -131,7 +131,8 @@ def _check_pipeline(config: ApplicationOptions) -> None:
             f"device_mapping has {len(mapping)} values, and pipeline_splits make {stages} "
             f"stage{'s' if stages > 1 else ''}: give one IPU for each"
         )
-    if mapping and set(mapping) != set(range(max(mapping) + 1)):
+    used = sorted(set(mapping))
+    if used != list(range(len(used))):
         raise DimensionError(
             f"device_mapping={' '.join(map(str, mapping))}: IPUs are numbered from 0 to the "
             "largest, and each has a stage"

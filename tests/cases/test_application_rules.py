@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import resource
+import sys
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -329,6 +332,18 @@ def test_what_contradicts_itself_is_refused(
     with pytest.raises(ValueError, match=message) as caught:
         dataclasses.replace(config, **changes).check()
     assert type(caught.value) is kind
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: run it there")
+def test_an_ipu_of_a_large_number_is_refused_without_counting_up_to_it() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + (1 << 28), hard))
+    try:
+        with pytest.raises(DimensionError, match="IPUs are numbered from 0"):
+            dataclasses.replace(RESNET8, device_mapping=(10**11,)).check()
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def test_what_the_rules_allow() -> None:
