@@ -141,6 +141,12 @@ class StepMeter(ABC):
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Do with the step what this meter is for, and close it where that went well."""
 
+    def end(self) -> None:
+        """At the end of the test, however it went: close the step."""
+        self.close()
+        if self._called:
+            pytest_benchmark_adapter.leave_out_unused(self.benchmark)
+
     def close(self) -> None:
         """Close the step, once."""
         if self._step is not None:

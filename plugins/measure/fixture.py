@@ -55,7 +55,7 @@ def meter(
     try:
         yield measuring
     finally:
-        measuring.close()
+        measuring.end()
 
 
 def meter_of(case_run: CaseRun, peaks: Callable[[], Peaks]) -> StepMeter:

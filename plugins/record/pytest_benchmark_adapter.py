@@ -123,6 +123,12 @@ def leave_out(benchmark: Any) -> None:
     pedantic(benchmark, lambda: None)
 
 
+def leave_out_unused(benchmark: Any) -> None:
+    """Leave out a test that has failed before its rounds: its fixture would be called unused."""
+    if not benchmark._mode:
+        leave_out(benchmark)
+
+
 def as_dict(benchmark: Any) -> Dict[str, Any]:
     """Return the finished benchmark as pytest-benchmark writes it, with its rounds, as plain JSON.
 
