@@ -87,7 +87,7 @@ def test_images_come_in_order_and_again(
         assert batch.dtype == torch.uint8
         wanted = expected(feed, list(itertools.islice(order, batch_size)))
         assert np.array_equal(batch.numpy(), wanted)
-    assert feed.corrupt == []
+    assert not feed.corrupt
     feed.close()
 
 
@@ -127,7 +127,7 @@ def test_a_corrupt_image_is_replaced_by_the_next_and_named(
     batches = image_batches(feed)
     for batch in itertools.islice(batches, 6):
         assert np.array_equal(batch.numpy()[:6], expected(feed, [0, 1, 4, 4, 4, 5]))
-    assert feed.corrupt == list(feed.folder.paths[2:4])
+    assert tuple(feed.corrupt) == feed.folder.paths[2:4]
     feed.close()
 
 

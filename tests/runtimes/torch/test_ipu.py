@@ -466,7 +466,7 @@ def test_unreadable_images_are_noted_in_the_cases_feed(
     made.compile()
     made()
     made.close()
-    assert given.corrupt == [jpegs.paths[1]]
+    assert list(given.corrupt) == [jpegs.paths[1]]
 
 
 def test_latencies_are_the_means_that_poptorch_reports(poptorch: ModuleType) -> None:
