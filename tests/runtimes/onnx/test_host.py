@@ -168,6 +168,7 @@ def test_outputs_and_losses_in_bfloat16_are_near(popart: Any, config: Any, mode:
         pytest.skip("needs a CPU with AVX512_BF16 or AMX")
     step = ready(popart, dataclasses.replace(config, mode=mode, engine="torch"))
     assert step.describe()["precision"] == "bfloat16"
+    assert step.weight_traffic() == 2 * sum(one.size for one in first_weights(config).values())
     config = dataclasses.replace(config, mode=mode)
     wanted = expected(config, first_weights(config), first_batch(step))
     for name, value in step.engine.results().items():
