@@ -143,6 +143,7 @@ class InstanceMeter(StepMeter):
             "most_rounds": lambda _: step.most_rounds,
             "latencies": lambda _: step.latencies(),
             "parts": parts,
+            "prepare_part": lambda number: halves[number].prepare(),
             "part": lambda number: halves[number].run(),
             "memory": lambda _: memory.read(),
             "device_memory": lambda _: step.device_memory(),

@@ -292,12 +292,13 @@ def steady_rate(work: Work, clock: Clock, ahead: float, most_seconds: float = ma
     """Return the amount per second of repeated runs, after the ``ahead`` that was waiting.
 
     What was waiting is given up after ``most_seconds``, but for the run at their end; where that is
-    much longer, it is the rate's.
+    much longer, and too long to be repeated, it is the rate's.
     """
+    work.prepare()
     waiting, start = ahead, clock()
     while waiting > 0 and clock() - start < most_seconds:
         seconds = timed(work.run, clock)
-        if seconds > MUCH_LONGER * most_seconds:
+        if seconds > max(MUCH_LONGER * most_seconds, PEAK_SECONDS):
             return work.amount / seconds
         waiting -= work.amount
     runs, spent = 0, 0.0

@@ -313,25 +313,37 @@ def test_a_steady_rate_leaves_out_what_was_waiting() -> None:
     def load() -> None:
         device.clock.advance(waiting.pop() if waiting else 0.1)
 
-    rate = measure.steady_rate(Work(load, 1.0), device.clock, ahead=3)
+    def prepare() -> None:
+        device.clock.advance(100.0)
+
+    rate = measure.steady_rate(Work(load, 1.0, prepare), device.clock, ahead=3, most_seconds=1.0)
     assert rate == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize(
-    ("most_seconds", "runs"), [(math.inf, 8 + 2), (0.5, 2 + 2), (0.05, 1 + 2), (0.02, 1), (0.0, 2)]
+    ("seconds", "most_seconds", "runs"),
+    [
+        (0.3, math.inf, 8 + 2),
+        (0.3, 0.5, 2 + 2),
+        (0.3, 0.05, 1 + 2),
+        (0.3, 0.02, 1 + 2),
+        (0.3, 0.0, 2),
+        (0.6, 0.07, 1 + 1),
+        (0.6, 0.02, 1),
+    ],
 )
 def test_waiting_ends_with_what_was_waiting_or_with_its_time(
-    most_seconds: float, runs: int
+    seconds: float, most_seconds: float, runs: int
 ) -> None:
     device = FakeDevice(0)
     ran: List[int] = []
 
     def run() -> None:
         ran.append(1)
-        device.clock.advance(0.3)
+        device.clock.advance(seconds)
 
     rate = measure.steady_rate(Work(run, 1.0), device.clock, 8, most_seconds)
-    assert rate == pytest.approx(1 / 0.3)
+    assert rate == pytest.approx(1 / seconds)
     assert len(ran) == runs
 
 

@@ -275,6 +275,7 @@ def test_parts_are_the_loader_and_the_updates_alone(records: Path) -> None:
     assert amounts == [[1.0, math.floor(most)], [1.0, 1.0], [1.0, 3.0]]
     before = step.updates
     for part in parts:
+        part.prepare()
         part.run()
     assert step.updates == before + 3  # the second half really trains
     assert math.isfinite(step.loss)
