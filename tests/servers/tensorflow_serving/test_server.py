@@ -419,7 +419,9 @@ def test_the_own_server_loads_the_version_that_appears(
     assert answer.model_spec.version.value == 2
 
 
-def test_a_network_that_cannot_be_exported_leaves_no_server(tmp_path: Path) -> None:
+def test_a_network_that_cannot_be_exported_leaves_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def network(tf: Any) -> Any:
         pids.append(runtime.server.process.pid)
         raise ValueError("no such network")
@@ -432,5 +434,14 @@ def test_a_network_that_cannot_be_exported_leaves_no_server(tmp_path: Path) -> N
         with pytest.raises(CaseError, match="no such network"):
             runtime.serve()
         assert len(pids) == 1 and not runs(pids[0]) and not runtime.running
+
+        def full(*_: Any, **__: Any) -> None:
+            raise tf.errors.ResourceExhaustedError(None, None, "saved_model.pb; No space left")
+
+        monkeypatch.setattr(tf.saved_model, "save", full)
+        runtime.inference(SMALL.classifier(), SMALL, feed(SMALL))
+        with pytest.raises(CaseError, match="exported: saved_model.pb; No space left; make room"):
+            runtime.serve()
+        assert not runtime.running
     finally:
         runtime.close()

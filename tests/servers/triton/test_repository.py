@@ -36,6 +36,7 @@ from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier
 from ipubench.fixtures.servers.triton.repository import check_repository, link_models
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from ipubench.fixtures.servers.triton.server import TritonServer
+from ipubench.fixtures.servers.triton.step import TritonStep
 
 # The numbers of the original program's configurations.
 ORIGINAL = {
@@ -168,6 +169,24 @@ def test_clients_have_requests_of_their_own(tmp_path: Path) -> None:
     # 90 images of 380 pixels are 39 MB: all requests together stay within 256 MiB.
     large = RequestImages(ImageFeed("generated", 90, 380), clients=2)
     assert large.requests_each == 3
+
+
+def test_requests_that_cannot_be_written_are_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NumPy says it of a full disk."""
+
+    def full(*_: Any) -> None:
+        raise OSError("9633792 requested and 2097024 written")
+
+    monkeypatch.setattr("numpy.save", full)
+    runtime = TritonRuntime(CpuDevice(), tmp_path, tuned=False)
+    config, feed = HOST["resnet50"], ImageFeed("generated", 1, 32)
+    try:
+        with pytest.raises(CaseError, match="no temporary file of requests .* written; make room"):
+            TritonStep(runtime, config, feed).build()
+    finally:
+        runtime.close()
 
 
 def test_requests_carry_the_next_images_in_place_of_unreadable_ones(tmp_path: Path) -> None:
