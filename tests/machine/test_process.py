@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -11,12 +12,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Iterator, List, Sequence
+from typing import Any, Iterator, List, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.machine.process import ServerProcess, answers, free_port, port_is_free
+from ipubench.fixtures.machine.loopback import check_port
+from ipubench.fixtures.machine.process import ServerProcess, answers, free_port
 from tests.support.harness import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -196,17 +198,27 @@ def test_a_log_that_cannot_be_written_is_an_error_of_the_user(tmp_path: Path) ->
         server_process(tmp_path, ["true"]).start()
 
 
-def test_ports() -> None:
+def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
-    assert port_is_free(port) and not answers(port)
+    check_port(port, "port")
+    assert not answers(port)
     with socket.create_server(("127.0.0.1", port)) as listener:
-        assert not port_is_free(port) and answers(port)
+        with pytest.raises(CaseError, match=f"port={port}: another program .*; end it, or leave"):
+            check_port(port, "port")
+        assert answers(port)
         listener.accept()[0].close()  # the connection of answers
         with socket.create_connection(("127.0.0.1", port)) as client:
             listener.accept()[0].close()
             assert not client.recv(1)
     # The server's end of that connection is there for a while yet.
-    assert port_is_free(port)
+    check_port(port, "port")
+
+    def privileged(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", privileged)
+    with pytest.raises(CaseError, match=r"port=80: no server .*:80 \(Permission denied\); leave"):
+        check_port(80, "port")
 
 
 @pytest.fixture
