@@ -136,6 +136,9 @@ def test_a_repository_that_cannot_be_used_is_refused(
         path.touch()
     with pytest.raises(CaseError, match=message):
         check_repository(repository, "net")
+    too_long = tmp_path / ("x" * 300)
+    with pytest.raises(CaseError, match="cannot read .*: File name too long; name a model_repo"):
+        check_repository(too_long, "net")
 
 
 def test_a_server_gets_the_model_of_a_repository_and_those_that_its_ensemble_names(
@@ -267,8 +270,11 @@ def test_a_server_that_is_missing_is_named(tmp_path: Path) -> None:
     program.write_text("")
     program.chmod(0o755)
     installation = find_installation({"TRITON_SERVER": str(program)})
-    with pytest.raises(CaseError, match="no backend python in .*; set TRITON_BACKENDS"):
-        link_backend("python", installation, tmp_path / "made", {})
+    # The last cannot even be looked at.
+    for number, backends in enumerate((installation.backends, tmp_path / ("x" * 300))):
+        where = dataclasses.replace(installation, backends=backends)
+        with pytest.raises(CaseError, match="no backend python in .*; set TRITON_BACKENDS"):
+            link_backend("python", where, tmp_path / str(number), {})
 
 
 def test_a_temporary_folder_that_the_python_backend_cannot_use_is_named(
