@@ -171,5 +171,6 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Not results: they were measured.
 clean:
-	rm -rf $(VENV) $(VENV38) $(VENV26) results site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV38) $(VENV26) site .pytest_cache .mypy_cache .ruff_cache
