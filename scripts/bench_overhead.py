@@ -26,7 +26,8 @@ from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run.results import run_key
 from scripts.steps import kernel_cases, runtime_name, step_of
 
-KERNELS = {case.config.name: case for case in kernel_cases()}
+KERNELS = kernel_cases()
+FUNCTIONS = {config.name: function for config, function in KERNELS}
 REPEATS = 20
 ROUND_SECONDS = 0.1
 
@@ -154,7 +155,7 @@ def network_loop(step: Any) -> Callable[[int], object]:
 
 
 @pytest.mark.parametrize("repeat", range(REPEATS))
-@cases(*(case.config for case in KERNELS.values()))
+@cases(*(config for config, _ in KERNELS))
 def bench_kernel(
     config: Any,
     request: pytest.FixtureRequest,
@@ -164,7 +165,7 @@ def bench_kernel(
     prepared: Any,
 ) -> None:
     if config.name not in prepared:
-        function = KERNELS[config.name].function
+        function = FUNCTIONS[config.name]
         framework = runtime_name(function)
         step, items = step_of(function, config, request.getfixturevalue(framework))
         step.build()

@@ -18,13 +18,14 @@ from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.measure.rounds import calibrate, timed
 from scripts.steps import kernel_cases, runtime_name, step_of
 
-CASES = {case.config.name: case for case in kernel_cases()}
+CASES = kernel_cases()
+FUNCTIONS = {config.name: function for config, function in CASES}
 TURNS = 21
 
 
-@cases(*(case.config for case in CASES.values()))
+@cases(*(config for config, _ in CASES))
 def bench_scaling(config: Any, request: pytest.FixtureRequest, device: Any) -> None:
-    function = CASES[config.name].function
+    function = FUNCTIONS[config.name]
     runtime = request.getfixturevalue(runtime_name(function))
     step, _ = step_of(function, config, runtime)
     step.build()

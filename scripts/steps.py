@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from ipubench import bench_kernels
@@ -60,22 +59,17 @@ def step_of(function: Callable[..., None], config: Any, runtime: Any) -> Tuple[A
     return step, items
 
 
-@dataclass(frozen=True)
-class KernelCase:
-    """One configuration of a kernel, and the bench function that measures it."""
+def kernel_cases() -> List[Tuple[CaseConfig, Callable[..., None]]]:
+    """Return each kernel's default configuration in each mode, on a host, synthetic data.
 
-    function: Callable[..., None]
-    config: CaseConfig  # its name carries the mode
-
-
-def kernel_cases() -> List[KernelCase]:
-    """Return each kernel's default configuration in each mode, on a host, synthetic data."""
+    With the bench function that measures it. The configuration's name carries the mode.
+    """
     found = []
     for module in pkgutil.iter_modules(bench_kernels.__path__, "ipubench.bench_kernels."):
         for name, function in vars(importlib.import_module(module.name)).items():
             if name.startswith("bench_"):
                 for family in families(function):
-                    found += [KernelCase(function, config) for config in _defaults(family)]
+                    found += [(config, function) for config in _defaults(family)]
     return found
 
 
