@@ -6,6 +6,7 @@ Pytest takes this package for a plugin (conftest.py names it), and the package r
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 from ipubench.fixtures.machine.garbage import end_without_collecting
@@ -91,5 +92,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _register(pluginmanager: pytest.PytestPluginManager, module: str) -> None:
     name = f"ipubench.{module}"
-    if not (pluginmanager.has_plugin(name) or pluginmanager.is_blocked(name)):  # by `-p`
-        pluginmanager.register(importlib.import_module(name), name)
+    if pluginmanager.has_plugin(name) or pluginmanager.is_blocked(name):  # by `-p`
+        return
+    try:
+        imported = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        import pytest
+
+        if str(error.name).startswith("ipubench"):
+            raise
+        raise pytest.UsageError(
+            f"{sys.executable} has no {error.name}, which ipubench needs; run pytest in the "
+            "environment that has it (after `make setup`: .venv/bin/python -m pytest)"
+        ) from error
+    pluginmanager.register(imported, name)

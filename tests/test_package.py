@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -10,9 +11,11 @@ import sys
 import zipfile
 from pathlib import Path
 from typing import Dict, List, Set, Tuple
+from unittest.mock import Mock
 
 import pytest
 
+from ipubench import plugins
 from ipubench.fixtures.machine.packages import version_of
 from scripts import install
 from tests.support.harness import ROOT, WITHOUT_OTHERS
@@ -406,3 +409,17 @@ def test_what_pyproject_names_is_pinned() -> None:
     # Of the datasets nothing is installed by `make setup`.
     assert names - pinned <= {"tensorflow-datasets", "importlib-resources"}
     assert {"torch", "tensorflow", "pytest", "ruff"} <= names
+
+
+def test_a_python_without_a_package_that_the_suite_needs_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the environment of `make setup` is not activated."""
+    manager = pytest.PytestPluginManager()
+    monkeypatch.setitem(sys.modules, "ipubench.plugins.run.journal", None)
+    with pytest.raises(ModuleNotFoundError):
+        plugins._register(manager, "plugins.run.journal")
+    missing = ModuleNotFoundError("No module named 'filelock'", name="filelock")
+    monkeypatch.setattr(importlib, "import_module", Mock(side_effect=missing))
+    with pytest.raises(pytest.UsageError, match=r"has no filelock, which ipubench needs; run"):
+        plugins._register(manager, "plugins.run.journal")
