@@ -113,7 +113,7 @@ class TimeLimit:
         """
         budget = self.share()
         self.waiting = [other for other in self.waiting if other != nodeid]
-        if self._any_begun and self.expected(nodeid).seconds(budget) > max(0.0, self.left):
+        if self._any_begun and self.expected(nodeid).seconds(budget) > self.left:
             self.skipped.append(nodeid)
             return None
         self._any_begun = True
