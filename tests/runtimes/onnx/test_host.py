@@ -74,7 +74,7 @@ def ready(popart: Any, config: Any) -> Any:
     network = lstm if isinstance(config, PopartLstm) else conv
     step = popart.loop(lambda dtype: network(config, dtype), config, config.feed(DATA))
     step.build()
-    step.compile()
+    assert step.compile()  # anew for each case
     return step
 
 
