@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Counter, Dict, List, NamedTuple
+from typing import Any, Counter, Dict, List, NamedTuple, Optional
 
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.text import Parser
@@ -37,10 +37,10 @@ class LiveError(Exception):
 
 
 class Answer(NamedTuple):
-    """What one comparison came to; ``change`` is of the throughput."""
+    """What one comparison came to; ``change`` is of the throughput, None where none is known."""
 
     kind: str
-    change: float
+    change: Optional[float]
     pairs: int
     seconds: float
 
@@ -86,12 +86,12 @@ def compare(folder: Path, branch: str, case: str, options: List[str]) -> Answer:
 def row(branch: str, slower: float, answers: List[Answer]) -> List[str]:
     """Return the cells of a commit."""
     kinds: Counter[str] = collections.Counter(answer.kind for answer in answers)
-    changes = [answer.change for answer in answers]
+    changes = [answer.change for answer in answers if answer.change is not None]
     took = [answer.seconds for answer in answers]
     return [
         "nothing" if branch == EQUAL else f"{slower:.0%} more batches a round",
         ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()),
-        f"{min(changes):+.1%} to {max(changes):+.1%}",
+        f"{min(changes):+.1%} to {max(changes):+.1%}" if changes else "-",
         ", ".join(str(answer.pairs) for answer in answers),
         f"{min(took):.0f} to {max(took):.0f} s",
     ]

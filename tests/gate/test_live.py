@@ -49,3 +49,6 @@ def test_a_commit_has_its_verdicts_changes_pairs_and_times() -> None:
         "113 to 175 s",
     ]
     assert row(SLOWER, 0.1, answers)[0] == "10% more batches a round"
+    unknown = Answer("inconclusive", None, 1, 60.0)
+    assert row(EQUAL, 0.1, [*answers, unknown])[2] == "-1.2% to +1.0%"
+    assert row(EQUAL, 0.1, [unknown])[2] == "-"
