@@ -172,6 +172,22 @@ def test_what_has_no_meaning_is_refused(changes: Dict[str, Any], message: str) -
         dataclasses.replace(Classifier(), **changes).check()
 
 
+def test_a_profile_of_an_ipu_is_of_as_few_batches_as_can_run_and_leaves_no_program() -> None:
+    family = Family.of(IPU["resnet50"], {})
+    (usual,) = expand(family, {})
+    (case,) = expand(family, {}, profiled=True)
+    assert (
+        case.config.batches_per_step == case.config.fewest_batches < usual.config.batches_per_step
+    )
+    assert (case.id, case.error) == (usual.id, "")
+    (given,) = expand(family, {"batches_per_step": ["7"]}, profiled=True)
+    assert given.config.batches_per_step == 7
+    (kept,) = expand(family, {"model_cache_path": ["kept"]}, profiled=True)
+    assert "resnet50: model_cache_path: with --profile an IPU gets" in kept.error
+    (kept,) = expand(family, {"model_cache_path": ["kept"]})
+    assert not kept.error
+
+
 def test_inference_in_pytorch_has_no_master_weights() -> None:
     """The original program has 16.16 and 32.32 alone."""
     for config in (HOST["resnet50"], IPU["resnet50"], TRITON["resnet50"]):
