@@ -435,7 +435,7 @@ def judge(items: List[Any], folder: Any, **options: bool) -> Any:
 def test_images_are_judged_for_cases_that_read_images(tmp_path: Path) -> None:
     touch(tmp_path, "1.jpg")
     theirs = item("tensorflow", "training")  # a project's own fixture is the last of its name
-    theirs._fixtureinfo.name2fixturedefs["data"] = [OURS, SimpleNamespace(func=item)]
+    theirs._fixtureinfo.name2fixturedefs["data"] = [OURS, SimpleNamespace(func=item, argnames=())]
     generated = item("tensorflow", "training", "generated")
     config = judge([item("pytorch", "inference"), generated, theirs], tmp_path)
     assert list(config.stash[found_key]) == [("images",)]
