@@ -34,17 +34,20 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, None]:
     outcome = yield
     if outcome.excinfo is None or not issubclass(outcome.excinfo[0], pytest.UsageError):
         return
-    known = session.config.stash[selection_key].base_ids.items()
+    selection = session.config.stash[selection_key]
     for word in session.config.args:
         name = "::" + word.partition("::")[2]
+        if any(nodeid.endswith(name) for nodeid in selection.base_ids):
+            continue  # it was found, so the error is about something else
         found = [
             nodeid
-            for nodeid, before in known
+            for nodeid, before in selection.base_ids.items()
             if any(f"{without_identifier(nodeid)}[{one}]".endswith(name) for one in before)
         ]
         if found:
             problem = f"{word}: with the options that are set this case is {some_of(found)}"
-            outcome.force_exception(pytest.UsageError(problem))
+            wrong = next((selection.errors[one] for one in found if one in selection.errors), "")
+            outcome.force_exception(pytest.UsageError(wrong or problem))
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")

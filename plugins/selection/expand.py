@@ -70,6 +70,7 @@ class Selection:
     collected: Set[str] = dataclasses.field(default_factory=set)
     #: Node id -> the identifiers that its case would have without overrides.
     base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
+    errors: Dict[str, str] = dataclasses.field(default_factory=dict)  # node id -> its case's
     #: The names of this device's cases, before ``-k``.
     names: List[str] = dataclasses.field(default_factory=list)
     functions: List[str] = dataclasses.field(default_factory=list)  # those of all cases
@@ -171,6 +172,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 selection.nodeids |= {before, now}
                 # A swept option that is set makes one case of several.
                 selection.base_ids.setdefault(now, set()).add(case.base_id)
+                if case.error:
+                    selection.errors.setdefault(now, case.error)
                 if case.tier == USUAL:
                     here = tier if everything else _tier_on_cpu(case, mark.kwargs, named) or tier
                     case = dataclasses.replace(case, tier=here)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
 
+import pluggy
 import pytest
 
 from ipubench.fixtures.case.cases import NAMED, Case
@@ -171,6 +172,31 @@ def test_a_node_id_without_overrides_is_answered_with_the_one_that_has_them(
     outcome = run_pytest(project.folder, project.environment, *words).assert_code(4)
     line = outcome.line(f"ERROR: {word}: with the options that are set this case is ")
     assert line.endswith(" bench_fake.py::bench_fake[beta-synthetic-bs2]")
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("f.py::bench[a]", "no case has an option 'precison'"),
+        ("f.py::bench[b]", "--set=batch_size=x: 'x' is not a whole number"),
+        ("f.py", "no case has an option 'precison'"),
+    ],
+)
+def test_an_error_that_is_not_about_a_node_id_stays(word: str, message: str) -> None:
+    selection = Selection({}, "fake")
+    selection.base_ids = {"f.py::bench[a]": {"a"}, "f.py::bench[b-bs1-invalid]": {"b"}}
+    selection.errors = {"f.py::bench[b-bs1-invalid]": message}
+    config: Any = SimpleNamespace(stash={selection_key: selection}, args=[word])
+    hook = deselect.pytest_collection(SimpleNamespace(config=config))  # type: ignore[arg-type]
+    next(hook)
+
+    def collect() -> None:
+        raise pytest.UsageError("no case has an option 'precison'")
+
+    outcome = pluggy.Result.from_call(collect)
+    with pytest.raises(StopIteration):
+        hook.send(outcome)
+    assert str(outcome.exception) == message
 
 
 def test_a_bad_value_matters_only_where_it_is_selected(project: Project) -> None:
