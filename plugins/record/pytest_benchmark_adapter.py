@@ -96,8 +96,7 @@ class Recorded(BenchmarkFixture):
         try:
             return work(self, function)
         except BaseException:
-            # It may have failed in the warm-up: pytest-benchmark would warn that nobody used it.
-            self._mode = self._mode or "benchmark(...)"
+            count_as_used(self)
             raise
 
 
@@ -123,10 +122,9 @@ def leave_out(benchmark: Any) -> None:
     pedantic(benchmark, lambda: None)
 
 
-def leave_out_unused(benchmark: Any) -> None:
-    """Leave out a test that has failed before its rounds: its fixture would be called unused."""
-    if not benchmark._mode:
-        leave_out(benchmark)
+def count_as_used(benchmark: Any) -> None:
+    """Have pytest-benchmark not warn that nobody used the fixture, where its work failed early."""
+    benchmark._mode = benchmark._mode or "benchmark(...)"
 
 
 def as_dict(benchmark: Any) -> Dict[str, Any]:
