@@ -92,10 +92,12 @@ class Decision:
     bad: List[str] = field(default_factory=list)
 
 
-def decide(stored: StoredRun, accepts: Callable[[Place], Sequence[Acceptance]]) -> Decision:
+def decide(
+    stored: StoredRun, accepts: Callable[[Place], Sequence[Acceptance]], entries: Set[Place]
+) -> Decision:
     """Return what becomes of each case on each machine, by what its run said of it.
 
-    ``accepts`` returns what may be accepted of a case there.
+    ``accepts`` returns what may be accepted of a case there; ``entries`` are those of the baseline.
     """
     found = Decision()
     places = [place for run in stored.runs for place in run.places().values()]
@@ -117,7 +119,7 @@ def decide(stored: StoredRun, accepts: Callable[[Place], Sequence[Acceptance]]) 
             found.promoted.append(accepting(benchmark, [_kept(by[-1], runs[said], said)]))
         elif kind == REGRESSED:
             found.refused.append(name)
-        elif kind == INCONCLUSIVE:
+        elif kind == INCONCLUSIVE and place in entries:
             found.left[name] = kind
         else:
             found.promoted.append(benchmark)
@@ -166,7 +168,7 @@ def promote(args: Namespace) -> int:
     def accepts(place: Place) -> List[Acceptance]:
         return [*given, *(messages.since_entry_of(place) if messages else ())]
 
-    found = decide(stored, accepts)
+    found = decide(stored, accepts, store.places_in(target))
     if args.history is not None:
         # Where one case may not be promoted, none is.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]

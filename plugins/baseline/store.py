@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 from filelock import FileLock, Timeout
 
@@ -18,7 +18,14 @@ from ipubench.fixtures.machine.files import (
     user_path,
     write_atomically,
 )
-from ipubench.plugins.baseline.entries import Benchmark, complete, in_order, replaced
+from ipubench.plugins.baseline.entries import (
+    Benchmark,
+    Place,
+    complete,
+    in_order,
+    place_of,
+    replaced,
+)
 from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode, parse
 from ipubench.plugins.baseline.format import problems as faults_of
 from ipubench.plugins.record.files import finite, json_text
@@ -92,6 +99,14 @@ def load_all(path: Path) -> List[Benchmark]:
     """Return all entries, of all machines and configurations. Raises BaselineError."""
     benchmarks: List[Benchmark] = load_document(path)["benchmarks"]
     return benchmarks
+
+
+def places_in(path: Path) -> Set[Place]:
+    """Return which cases have an entry, and of which machine. Raises BaselineError.
+
+    None where there is no file.
+    """
+    return set(map(place_of, load_all(path))) if exists(path) else set()
 
 
 def load_document(

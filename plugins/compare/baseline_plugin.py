@@ -16,12 +16,14 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import kind_of
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import (
+    Place,
     by_case,
     find,
     gone,
     key_of,
     left_out,
     measured,
+    place_of,
     unproven,
     why_disturbed,
 )
@@ -106,6 +108,8 @@ class Comparison:
 
 
 comparison_key = pytest.StashKey[Comparison]()
+#: The cases, each with its machine, of which the baseline that is to be saved has an entry.
+replaceable_key = pytest.StashKey[Set[Place]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -115,8 +119,8 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         if option.baseline_save is not None:
             target = store.baseline_path(option.baseline_save, config.rootpath)
-            if store.exists(target):
-                store.load_all(target)  # what is there is kept, so it must be sound
+            # What is there is kept, so it must be sound.
+            config.stash[replaceable_key] = store.places_in(target)
             if measures(config) and not is_worker(config):
                 store.check_writable(target)
         if option.baseline is not None:
@@ -247,8 +251,8 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     """Write the baseline where one was asked for; return how that went, as an exit code.
 
     To write none is a failure. Cases whose tests did not pass are left out, because their results
-    may be wrong, and those that a gate found neither slower nor not, because what they are compared
-    with would lose a little each time. So are those that --gate-time let measure too seldom and
+    may be wrong, and those that a gate found neither slower nor not and that have an entry already,
+    which would lose a little each time. So are those that --gate-time let measure too seldom and
     those that others disturbed, unless these are to be kept; both is a failure as well.
     """
     name = config.option.baseline_save
@@ -269,9 +273,11 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
         left += _named(run, disturbed, DISTURBED)
     code = pytest.ExitCode.TESTS_FAILED if left else pytest.ExitCode.OK
     undecided = {
-        nodeid: INCONCLUSIVE
-        for nodeid, verdict in run.results.verdicts.items()
-        if verdict["kind"] == INCONCLUSIVE and disturbed.get(nodeid) == ""
+        one["fullname"]: INCONCLUSIVE
+        for one in sound
+        if run.results.verdicts.get(one["fullname"], {}).get("kind") == INCONCLUSIVE
+        and disturbed.get(one["fullname"]) == ""
+        and place_of(one) in config.stash[replaceable_key]
     }
     run.closing += left_out(undecided, UNDECIDED)
     sound = [one for one in sound if one["fullname"] not in {*left, *undecided}]

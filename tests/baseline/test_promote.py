@@ -300,6 +300,8 @@ def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(shell: S
     outcome.line(f"1 inconclusive, whose entries stay as they were: {SYNTHETIC}")
     after = load(shell.path("main"))
     assert after[SYNTHETIC] == before[SYNTHETIC] and after[GENERATED] != before[GENERATED]
+    # Where it has no entry, none can become slower little by little.
+    shell("promote", journal.name, "other").assert_code(0).line("2 cases of")
     shell("promote", journal.name, "main", "--accept", "*=as good as it gets").assert_code(0)
     accepted = load(shell.path("main"))
     assert accepted[SYNTHETIC] != before[SYNTHETIC]
