@@ -158,18 +158,20 @@ def merge(args: Namespace) -> int:
         found = {key_of(benchmark): benchmark for benchmark in old}
         for benchmark in (complete(b) for one in stored for b in one.benchmarks):
             known = found.setdefault(key_of(benchmark), benchmark)
-            if known == benchmark:
-                continue
-            if not args.newest:
-                raise BaselineError(
-                    f"nothing was merged: {benchmark['fullname']} was measured twice on "
-                    f"{key_of(benchmark).fingerprint} ({record_of(known)['time']} and "
-                    f"{record_of(benchmark)['time']}); --newest takes the newer of two"
-                )
-            twice += 1
-            two = sorted((benchmark, known), key=lambda one: str(record_of(one)["time"]))
-            accepted = record_of(two[0]).get("accepted", ())
-            found[key_of(benchmark)] = accepting(two[1], accepted)
+            # What was accepted is said of the case, and makes no other result of one.
+            two = (
+                accepting(known, record_of(benchmark).get("accepted", ())),
+                accepting(benchmark, record_of(known).get("accepted", ())),
+            )
+            if two[0] != two[1]:
+                if not args.newest:
+                    raise BaselineError(
+                        f"nothing was merged: {benchmark['fullname']} was measured twice on "
+                        f"{key_of(benchmark).fingerprint} ({record_of(known)['time']} and "
+                        f"{record_of(benchmark)['time']}); --newest takes the newer of two"
+                    )
+                twice += 1
+            found[key_of(benchmark)] = max(two, key=lambda one: str(record_of(one)["time"]))
         count = len(found)
         return list(found.values())
 

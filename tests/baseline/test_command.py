@@ -210,6 +210,9 @@ def test_merge_refuses_two_results_of_one_case_unless_told_to_take_the_newer(she
     for inputs in (["new", "old"], ["old", "new"]):
         shell("merge", "all", *inputs, "--newest").assert_code(0).line("the newer kept")
         assert load(shell.path("all"))[A] == new
+    # A result that is there already is no second one for what is remembered beside it.
+    assert "twice" not in shell("merge", "all", "new").assert_code(0).text
+    assert load(shell.path("all"))[A] == new
 
 
 def test_commands_that_change_one_file_at_once_lose_nothing(shell: Shell) -> None:
