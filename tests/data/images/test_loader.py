@@ -258,13 +258,14 @@ def _without_shared_memory(path: str, size: int) -> NDArray[np.uint8]:
 
 
 def _without_memory(path: str, size: int) -> None:
-    raise MemoryError("no memory")
+    raise MemoryError("no memory\nin here")
 
 
 @pytest.mark.framework
 @pytest.mark.usefixtures("vigilant")
 @pytest.mark.parametrize(
-    ("load", "what"), [(_without_shared_memory, ".*"), (_without_memory, "MemoryError: no memory")]
+    ("load", "what"),
+    [(_without_shared_memory, ".*"), (_without_memory, "MemoryError: no memory\nin here")],
 )
 def test_memory_that_is_short_is_no_hang(
     torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: Any, what: str
@@ -275,6 +276,9 @@ def test_memory_that_is_short_is_no_hang(
     with pytest.raises(DataError, match=message):
         next(batches)
     assert multiprocessing.active_children() == []
+    batches._loaded = ((bytes(sys.maxsize // 2), []) for _ in range(1))  # no memory in this process
+    with pytest.raises(DataError, match=r"ended or failed: MemoryError; "):
+        next(batches)
 
 
 @pytest.mark.framework
