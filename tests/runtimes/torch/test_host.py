@@ -342,10 +342,11 @@ def test_the_jobs_for_the_meter_are_real_work(host: Any, monkeypatch: pytest.Mon
     assert peak.amount == 2 * 256**3
 
 
-def test_the_memory_of_a_case_on_a_gpu_is_without_its_canary(
+def test_the_memory_of_a_case_on_a_gpu_is_without_what_the_meter_measures_beside_it(
     torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ipubench.fixtures.runtimes.torch import host as module
+    from ipubench.fixtures.runtimes.torch.classifier import ClassifierStep
 
     memory = {"now": 0, "peak": 0}
 
@@ -365,12 +366,21 @@ def test_the_memory_of_a_case_on_a_gpu_is_without_its_canary(
     )
     gpu = module.TorchHost(CudaDevice(0))
     for compiling, running in ((900, 700), (10, 700)):
-        gpu.watch_memory()
-        hold(compiling)  # while it compiles, before there is a canary
-        hold(-compiling)
-        gpu.canary()()
+
+        def compile_(most: int = compiling) -> bool:  # before there is a canary
+            hold(most)
+            hold(-most)
+            return False
+
+        network: Any = SimpleNamespace(build=lambda: None, compile=compile_, engine=None)
+        step = ClassifierStep(gpu, network, ImageFeed("synthetic", batch_size=1))
+        step.build()
+        hold(5000)  # the device's peaks, where they are not known yet
+        hold(-5000)
+        step.compile()
+        step.canary()()
         hold(running)
-        gpu.canary()()
-        assert gpu.device_memory() == max(compiling, running)
-        gpu.drop_canary()
+        step.canary()()
+        assert step.device_memory() == max(compiling, running)
+        step.close()
         hold(-running - shared.CANARY_BYTES)
