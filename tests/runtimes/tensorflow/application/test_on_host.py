@@ -310,13 +310,19 @@ def test_checkpoints_are_validated_after_training_and_then_deleted(
     json.dumps(facts, allow_nan=False)
 
 
-def test_without_checkpoints_the_weights_at_the_end_are_validated(dataset: Path) -> None:
+@pytest.mark.parametrize("in_warm_up", [True, False])
+def test_without_checkpoints_the_weights_at_the_end_are_validated(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch, in_warm_up: bool
+) -> None:
     """Not those that a longer measurement makes of them, whose call may have begun."""
     config, data = real_run(str(dataset), ckpts_per_epoch=Fraction(0))
     step = step_of(config, data)
     for _ in range(4):
         step()
     wanted = accuracy_of(step.classifier, config, data)
+    if not in_warm_up:  # then no round has the time of writing them
+        step.prepare_rounds(print)
+        monkeypatch.setattr(step.progress._last, "save", lambda *_: pytest.fail("in a round"))
     step()
     (found,) = step.finish()["validation"]
     assert (found["weights"], found["epoch"]) == ("checkpoint-00000008.npz", 2.0)
