@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import subprocess
@@ -262,7 +263,7 @@ def test_the_environment_of_a_server_keeps_what_was_exported(tmp_path: Path) -> 
     assert (made["CUDA_VISIBLE_DEVICES"], made["NVIDIA_TF32_OVERRIDE"]) == ("GPU-5", "0")
 
 
-def test_a_server_that_is_missing_is_named(tmp_path: Path) -> None:
+def test_a_server_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CaseError, match="TRITON_SERVER=/nowhere is no program that can be run"):
         find_installation({"TRITON_SERVER": "/nowhere"})
     program = tmp_path / "bin" / "tritonserver"
@@ -275,6 +276,16 @@ def test_a_server_that_is_missing_is_named(tmp_path: Path) -> None:
         where = dataclasses.replace(installation, backends=backends)
         with pytest.raises(CaseError, match="no backend python in .*; set TRITON_BACKENDS"):
             link_backend("python", where, tmp_path / str(number), {})
+    (installation.backends / "python").mkdir(parents=True)
+
+    def secret(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", secret)
+    with pytest.raises(
+        CaseError, match="cannot read .*/python: Permission .*; set TRITON_BACKENDS"
+    ):
+        link_backend("python", installation, tmp_path / "made", {})
 
 
 def test_a_temporary_folder_that_the_python_backend_cannot_use_is_named(
