@@ -139,6 +139,7 @@ class InstanceMeter(StepMeter):
             "compile": compile_,
             "note": note,
             "facts": facts,
+            "prepare_rounds": lambda _: step.prepare_rounds(lambda text: None),
             "run": run,
             "most_rounds": lambda _: step.most_rounds,
             "latencies": lambda _: step.latencies(),

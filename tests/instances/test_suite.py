@@ -61,6 +61,7 @@ def test_all_instances_run_together_and_all_of_their_items_count(together: Proje
     assert one["threads"] == other["threads"] == len(one["affinity"])
     # The barrier: nobody begins a call before everybody has ended the call before.
     assert len(one["calls"]) == len(other["calls"]) >= 4
+    assert 0 < one["before_rounds"] == other["before_rounds"] < len(one["calls"])
     pairs = list(zip(one["calls"], other["calls"]))
     for before, after in zip(pairs, pairs[1:]):
         assert min(start for start, _ in after) >= max(end for _, end in before)

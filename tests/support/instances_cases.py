@@ -76,6 +76,9 @@ class HashStep(Step):
             self.model_cache.load(Path.read_text)
         return False
 
+    def prepare_rounds(self, tell: Callable[[str], None]) -> None:
+        self.notes["before_rounds"] = len(self.notes["calls"])
+
     def __call__(self) -> None:
         calls: List[List[float]] = self.notes["calls"]
         if len(calls) == 3 and self.trouble == "kill":
