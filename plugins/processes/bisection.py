@@ -62,22 +62,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     given, words = _parser().parse_known_args(arguments)
     root = Path.cwd()
     try:
-        where = Path(revision.toplevel(f"git:{given.good}", root))
-        good = revision.find_commit(f"git:{given.good}", root)
-        bad = revision.find_commit(f"git:{given.bad}", root)
+        where = Path(revision.toplevel(given.good, root))
+        good = revision.find_commit(given.good, given.good, root)
+        bad = revision.find_commit(given.bad, given.bad, root)
         with scratch.folder("bisect") as folder:
             tree = folder / "worktree"
             try:
-                revision.add(f"git:{given.bad}", where, tree, bad)
+                revision.add(given.bad, where, tree, bad)
                 project = tree / root.resolve().relative_to(where.resolve())
                 asked = ["-k", given.case, f"--gate={given.gate:.6%}", *words]
                 return _bisect(tree, [str(root), str(project), good, *asked], good, bad)
             finally:
                 revision.remove(tree)
     except (pytest.UsageError, ScratchError) as error:
-        # Revisions are looked up as for pytest's option, which nobody gave here.
-        said = str(error).replace(f"--against={revision.PREFIX}", "")
-        print(f"ipubench-bisect: {said}", file=sys.stderr)
+        print(f"ipubench-bisect: {error}", file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED[0]
@@ -119,7 +117,7 @@ def step(arguments: Sequence[str]) -> int:
     here, project, good, *words = arguments
     try:
         # git bisect leaves them as the commit before had them.
-        revision.update_submodules("git:HEAD", Path.cwd())
+        revision.update_submodules("HEAD", Path.cwd())
         found, why = _verdict(Path(here), Path(project), good, words)
     except Exception as error:
         found, why = SKIP, str(error)

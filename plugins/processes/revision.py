@@ -54,15 +54,16 @@ def check_out(given: str, root: Path, setup: Optional[str] = None) -> Revision:
 
     ``root`` is the project's folder here. UsageError where that cannot be done.
     """
-    where = Path(toplevel(given, root))
-    commit = find_commit(given, root)
-    folder = _worktree(given, where, commit, setup)
+    asked = f"--against={given}"
+    where = Path(toplevel(asked, root))
+    commit = find_commit(asked, given[len(PREFIX) :], root)
+    folder = _worktree(asked, where, commit, setup)
     project = folder / root.resolve().relative_to(where.resolve())
     if has_suite(project):
         return Revision(commit, project)
     if root.resolve() == IMPORT_ROOT:
         raise pytest.UsageError(
-            f"--against={given}: commit {commit[:12]} has no ipubench folder of its own, so there "
+            f"{asked}: commit {commit[:12]} has no ipubench folder of its own, so there "
             "is no other suite to measure; name a revision that has one"
         )
     return Revision(commit, project, root.resolve())
@@ -73,56 +74,56 @@ def has_suite(project: Path) -> bool:
     return (project / "ipubench" / "__init__.py").is_file()
 
 
-def toplevel(given: str, root: Path) -> str:
+def toplevel(asked: str, root: Path) -> str:
     """Return the folder of the repository that the project is in."""
     try:
-        return _git(given, root, "rev-parse", "--show-toplevel")
+        return _git(asked, root, "rev-parse", "--show-toplevel")
     except pytest.UsageError as error:
         if "not a git repository" not in str(error):
             raise
         raise pytest.UsageError(
-            f"--against={given}: {root} is in no git repository; name another environment's "
+            f"{asked}: {root} is in no git repository; name another environment's "
             "interpreter instead, or clone the project with git"
         ) from None
 
 
-def find_commit(given: str, root: Path) -> str:
-    """Return the commit that ``git:REV`` or ``git:merge-base:BRANCH`` means in a repository.
+def find_commit(asked: str, name: str, root: Path) -> str:
+    """Return the commit that ``REV`` or ``merge-base:BRANCH`` means in a repository.
 
     A branch that is only at the remote is found there, as in a checkout of a pull request.
+    ``asked`` is the word that named it, with which an error begins, here and below.
     """
-    name = given[len(PREFIX) :]
     if name.startswith(MERGE_BASE):
-        other = _resolve(given, name[len(MERGE_BASE) :], root)
+        other = _resolve(asked, name[len(MERGE_BASE) :], root)
         try:
-            return _git(given, root, "merge-base", "HEAD", other)
+            return _git(asked, root, "merge-base", "HEAD", other)
         except pytest.UsageError:
             raise pytest.UsageError(
-                f"--against={given}: HEAD and {other[:12]} have no common commit here; a shallow "
+                f"{asked}: HEAD and {other[:12]} have no common commit here; a shallow "
                 "clone needs its history: git fetch --unshallow, in CI fetch-depth: 0"
             ) from None
-    return _resolve(given, name, root)
+    return _resolve(asked, name, root)
 
 
-def _resolve(given: str, name: str, root: Path) -> str:
+def _resolve(asked: str, name: str, root: Path) -> str:
     if name and not name.startswith("-"):
         for word in (name, f"origin/{name}"):
             with contextlib.suppress(pytest.UsageError):
-                return _git(given, root, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
+                return _git(asked, root, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
     raise pytest.UsageError(
-        f"--against={given}: git knows no revision {name!r} in {root}; give a branch, a tag, a "
+        f"{asked}: git knows no revision {name!r} in {root}; give a branch, a tag, a "
         "commit or merge-base:BRANCH, and fetch it first where this clone is shallow"
     )
 
 
-def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -> Path:
+def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -> Path:
     """Return the folder of a worktree of a commit, made and set up where there is none."""
     from filelock import FileLock, Timeout  # here, because most runs need no other revision
 
     try:
         folder = cache_dir() / "worktrees"
     except DataError as error:
-        raise pytest.UsageError(f"--against={given}: {error}") from None
+        raise pytest.UsageError(f"{asked}: {error}") from None
     made_by = f"-{hashlib.sha256(setup.encode()).hexdigest()[:8]}" if setup else ""
     tree = folder / f"{commit}{made_by}"
     try:
@@ -138,12 +139,12 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
                     remove(old)
         # Of this one alone: another commit's may be set up for an hour.
         with FileLock(f"{tree}.lock"):
-            if _is_sound(given, tree, commit):
-                update_submodules(given, tree)
+            if _is_sound(asked, tree, commit):
+                update_submodules(asked, tree)
             else:
                 remove(tree)
                 try:
-                    add(given, repository, tree, commit)
+                    add(asked, repository, tree, commit)
                     if setup:
                         _run_setup(setup, tree)
                 except BaseException:
@@ -151,33 +152,33 @@ def _worktree(given: str, repository: Path, commit: str, setup: Optional[str]) -
                     raise
             _stamp(tree).touch()
     except CaseError as error:
-        raise pytest.UsageError(f"--against={given}: {error}") from None
+        raise pytest.UsageError(f"{asked}: {error}") from None
     except OSError as error:
         raise pytest.UsageError(
-            f"--against={given}: no worktree can be made in {folder}: {error}; set "
+            f"{asked}: no worktree can be made in {folder}: {error}; set "
             "IPUBENCH_CACHE_DIR to a directory that can be written"
         ) from None
     return tree
 
 
-def add(given: str, repository: Path, tree: Path, commit: str) -> None:
+def add(asked: str, repository: Path, tree: Path, commit: str) -> None:
     """Make a worktree without a branch, with its submodules; UsageError where git cannot.
 
     What it has made by then is for the caller to remove.
     """
     words = ("worktree", "add", "--force", "--detach")
-    _git(given, repository, *NO_HOOKS, *words, str(tree), commit)
-    update_submodules(given, tree)
+    _git(asked, repository, *NO_HOOKS, *words, str(tree), commit)
+    update_submodules(asked, tree)
 
 
-def update_submodules(given: str, tree: Path) -> None:
+def update_submodules(asked: str, tree: Path) -> None:
     """Have the submodules of a worktree as its commit has them; UsageError where git cannot."""
     if not (tree / ".gitmodules").is_file():
         return
     # Not --init, which writes into the configuration that all worktrees share with the user's own.
     words = ("-c", "submodule.active=.", "submodule", "update", "--recursive")
     try:
-        _git(given, tree, *NO_HOOKS, *words)
+        _git(asked, tree, *NO_HOOKS, *words)
     except pytest.UsageError as error:
         raise pytest.UsageError(
             f"{mask_text(str(error))}\n"
@@ -201,13 +202,13 @@ def _stamp(tree: Path) -> Path:
     return tree.with_name(f"{tree.name}.used")
 
 
-def _is_sound(given: str, tree: Path, commit: str) -> bool:
+def _is_sound(asked: str, tree: Path, commit: str) -> bool:
     """Tell whether a worktree is whole, and nobody has changed a file of its commit."""
     if not _stamp(tree).exists() or not tree.is_dir():
         return False
     try:
-        head = _git(given, tree, "rev-parse", "HEAD")
-        return head == commit and not _git(given, tree, "status", "--porcelain", "-uno")
+        head = _git(asked, tree, "rev-parse", "HEAD")
+        return head == commit and not _git(asked, tree, "status", "--porcelain", "-uno")
     except pytest.UsageError:
         return False
 
@@ -228,17 +229,15 @@ def _run_setup(setup: str, tree: Path) -> None:
         raise pytest.UsageError(mask(said))
 
 
-def _git(given: str, folder: Path, *words: str) -> str:
+def _git(asked: str, folder: Path, *words: str) -> str:
     """Return what git says; UsageError where it is not there or fails."""
     try:
         answer = _run(["git", *words], folder)
     except OSError as error:
-        raise pytest.UsageError(
-            f"--against={given} needs git, which cannot be run here: {error}"
-        ) from None
+        raise pytest.UsageError(f"{asked} needs git, which cannot be run here: {error}") from None
     said = answer.stdout.decode(errors="replace").strip()
     if answer.returncode:
-        raise pytest.UsageError(f"--against={given}: git {' '.join(words)} in {folder}: {said}")
+        raise pytest.UsageError(f"{asked}: git {' '.join(words)} in {folder}: {said}")
     return said
 
 

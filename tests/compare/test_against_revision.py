@@ -86,8 +86,8 @@ def test_the_merge_base_is_what_a_pull_request_changes(tmp_path: Path) -> None:
     commit("nothing")
     git("update-ref", "refs/remotes/origin/main", "main")
     git("branch", "-q", "-D", "main")
-    assert find_commit("git:merge-base:main", tmp_path) == base
-    assert find_commit("git:main", tmp_path) == later
+    assert find_commit("asked", "merge-base:main", tmp_path) == base
+    assert find_commit("asked", "main", tmp_path) == later
 
 
 def test_a_revision_that_cannot_alternate_is_measured_in_processes(
