@@ -25,7 +25,7 @@ DATA = Data(_no_files)
 
 def families(function: Callable[..., None]) -> Iterator[Family]:
     """Yield what each entry of a bench function's ``@cases`` stands for."""
-    for mark in function.pytestmark:  # type: ignore[attr-defined]
+    for mark in function.pytestmark:  # type: ignore[attr-defined]  # @cases has set it
         axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
         for entry in mark.args:
             yield Family.of(entry, axes)

@@ -186,8 +186,9 @@ def test_an_error_that_is_not_about_a_node_id_stays(word: str, message: str) -> 
     selection = Selection({}, "fake")
     selection.base_ids = {"f.py::bench[a]": {"a"}, "f.py::bench[b-bs1-invalid]": {"b"}}
     selection.errors = {"f.py::bench[b-bs1-invalid]": message}
-    config: Any = SimpleNamespace(stash={selection_key: selection}, args=[word])
-    hook = deselect.pytest_collection(SimpleNamespace(config=config))  # type: ignore[arg-type]
+    config = SimpleNamespace(stash={selection_key: selection}, args=[word])
+    session: Any = SimpleNamespace(config=config)
+    hook = deselect.pytest_collection(session)
     next(hook)
 
     def collect() -> None:
