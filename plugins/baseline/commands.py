@@ -11,6 +11,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.machine.files import kind_of, user_path, write_atomically
 from ipubench.plugins.baseline import show, store
@@ -33,7 +34,6 @@ from ipubench.plugins.baseline.store import baseline_path, load_all, load_docume
 from ipubench.plugins.record.record import NAMESPACE, record_of, unnamed
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
-    counted,
     percent,
     short_number,
     table,

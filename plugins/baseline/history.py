@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import pytest
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import print_json, print_lines, suite_root
@@ -40,7 +41,6 @@ from ipubench.plugins.baseline.trends import (
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import (
-    counted,
     cut_middle,
     percent,
     short_number,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
 
-from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import history, store
 from ipubench.plugins.baseline.commands import (
@@ -41,7 +41,7 @@ from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFa
 from ipubench.plugins.baseline.runs import StoredRun, read_run
 from ipubench.plugins.record.host_process import git_says
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.text import counted, matches, time_stamp
+from ipubench.plugins.record.text import matches, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
 #: The exit code where the good cases were promoted and others were not measured well.

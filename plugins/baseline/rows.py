@@ -6,7 +6,7 @@ import collections
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.plugins.baseline.case_row import row_of
 from ipubench.plugins.baseline.entries import Benchmark, Place, names_of, place_of
 from ipubench.plugins.baseline.run_facts import (
@@ -21,13 +21,7 @@ from ipubench.plugins.baseline.run_facts import (
     worst_run,
 )
 from ipubench.plugins.record.record import THROUGHPUT
-from ipubench.plugins.record.text import (
-    counted,
-    cut_middle,
-    name_of_test,
-    percent,
-    told_apart,
-)
+from ipubench.plugins.record.text import cut_middle, name_of_test, percent, told_apart
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,

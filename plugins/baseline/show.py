@@ -6,6 +6,7 @@ import textwrap
 from statistics import median
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.baseline.entries import (
     Benchmark,
     configurations_of,
@@ -14,7 +15,6 @@ from ipubench.plugins.baseline.entries import (
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import COMPILED, processes_of, record_of
 from ipubench.plugins.record.text import (
-    counted,
     cut_middle,
     percent,
     share_text,

@@ -14,6 +14,7 @@ import sys
 from argparse import Namespace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline.commands import suite_root
 from ipubench.plugins.baseline.entries import HASH_LENGTH
@@ -21,13 +22,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import FOLDER, nothing_in, read, slug, with_changes
 from ipubench.plugins.baseline.show import when
 from ipubench.plugins.baseline.trends import Trend, level_changes, levels, names_of_cases, trends_of
-from ipubench.plugins.record.text import (
-    counted,
-    name_of_test,
-    number_text,
-    percent,
-    without_identifier,
-)
+from ipubench.plugins.record.text import name_of_test, number_text, percent, without_identifier
 from ipubench.plugins.web.templates import plotly_is_there, plotly_script, render, script
 
 #: Of what changed lately, on the front page.

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, List, Match, Optional, Sequence, Tuple
 
-from ipubench.plugins.record.text import counted, finite_number
+from ipubench.fixtures.case.errors import counted
+from ipubench.plugins.record.text import finite_number
 
 REDUCTIONS = ("mean", "final", "min", "value")
 THROUGHPUT, LATENCY = "throughput", "latency"

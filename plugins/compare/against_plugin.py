@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import START_SECONDS, gate_time_key, seconds_of_own
 from ipubench.plugins.compare.policy import thresholds_of
@@ -33,7 +34,7 @@ from ipubench.plugins.processes.other_python import Environment, find, find_revi
 from ipubench.plugins.processes.revision import PREFIX
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import THROUGHPUT, record_of
-from ipubench.plugins.record.text import counted, percent, short_number
+from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, Verdict
 from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
 import pytest
 
-from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.machine.files import kind_of
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import (
@@ -41,7 +41,7 @@ from ipubench.plugins.gate.rule import (
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
-from ipubench.plugins.record.text import counted, percent
+from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,

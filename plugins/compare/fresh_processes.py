@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Seq
 
 import pytest
 
-from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.plugins.command_line.words import arguments_of, worker_count
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.processes.fresh import measure_again
@@ -21,7 +21,7 @@ from ipubench.plugins.record.record import (
     rounds_of,
     was_disturbed,
 )
-from ipubench.plugins.record.text import counted, short_number
+from ipubench.plugins.record.text import short_number
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key

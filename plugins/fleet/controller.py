@@ -12,6 +12,7 @@ from typing import Any, Dict, Generator, List, Optional, Sequence, Set
 
 import pytest
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import printable, read_bytes
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
@@ -27,7 +28,6 @@ from ipubench.plugins.fleet.members import COLLECTED, ENDED, LOST, Members
 from ipubench.plugins.fleet.placing import Placing
 from ipubench.plugins.fleet.schedule import Schedule, Task
 from ipubench.plugins.record import host_process
-from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import machines_key

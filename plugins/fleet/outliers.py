@@ -12,9 +12,10 @@ import statistics
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.gate.inference import student_quantile
 from ipubench.plugins.record.record import record_of, unnamed
-from ipubench.plugins.record.text import counted, percent
+from ipubench.plugins.record.text import percent
 
 #: Cases that a host is judged by at least, and hosts of one kind.
 LEAST_CASES, LEAST_HOSTS = 3, 3

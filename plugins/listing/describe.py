@@ -7,12 +7,13 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Type
 
 import pytest
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.masking import mask_value, masked
 from ipubench.fixtures.case.options import ALIASES, CaseConfig, option_types
 from ipubench.fixtures.case.values import type_name
 from ipubench.plugins.benchmarks_yml.cases import SETTABLE, SpecConfig
 from ipubench.plugins.command_line.set_option import can_be_set
-from ipubench.plugins.record.text import counted, without_identifier
+from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.selection.expand import case_of
 
 

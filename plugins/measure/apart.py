@@ -19,7 +19,7 @@ from typing import Any, Counter, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.fixtures.devices import IPU_KINDS
 from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.poplar.options import TF_FLAGS, case_flags
@@ -29,7 +29,6 @@ from ipubench.plugins.processes.fresh import LAST_LINES, fresh_environment, run_
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.record import record_of, spent_of
-from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import spent_key

@@ -20,6 +20,7 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import hold
 from ipubench.fixtures.instances.plan import instances_of, refuse_undirected
@@ -28,7 +29,6 @@ from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.command_line.words import is_worker, only_lists, only_tests
 from ipubench.plugins.processes.worker import PART, Handover
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.time_spent import spent_key

@@ -12,7 +12,6 @@ import shutil
 import time
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from ipubench.fixtures.case import errors
 from ipubench.fixtures.case.errors import shortened
 
 EXIT_USAGE = 4  # of a command line, or a file, that cannot be used
@@ -40,10 +39,6 @@ def short_number(value: float) -> str:
     rounded = float(f"{value:.4g}")
     decimals = 3 - math.floor(math.log10(abs(rounded)))
     return f"{rounded:,.{max(0, decimals)}f}"
-
-
-#: Returns a number with its noun.
-counted = errors.counted
 
 
 def percent(value: float, digits: int = 1, sign: bool = False) -> str:

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.record.files import finite
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT
-from ipubench.plugins.record.text import counted
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"

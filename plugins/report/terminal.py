@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, List, Tuple
 
 import pytest
 
-from ipubench.fixtures.case.errors import some_of
+from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.command_line.words import typed_words
@@ -23,7 +23,7 @@ from ipubench.plugins.record.record import (
     rounds_of,
     was_disturbed,
 )
-from ipubench.plugins.record.text import counted, percent, short_number, told_apart
+from ipubench.plugins.record.text import percent, short_number, told_apart
 from ipubench.plugins.record.verdict import COMPARED, MISSING, REGRESSED
 from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line

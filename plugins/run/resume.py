@@ -13,10 +13,10 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import config_hash
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.conditions import apply_conditions
 from ipubench.plugins.run.results import Run, SessionResults
 from ipubench.plugins.selection.expand import case_of, selection_key

@@ -10,7 +10,7 @@ from typing import Generator, List, Optional
 
 import pytest
 
-from ipubench.plugins.record.text import counted
+from ipubench.fixtures.case.errors import counted
 
 #: Why subtests of a test have failed, a line each.
 failed_key = pytest.StashKey[List[str]]()

@@ -16,7 +16,8 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping
 
 import pytest
 
-from ipubench.plugins.record.text import counted, percent
+from ipubench.fixtures.case.errors import counted
+from ipubench.plugins.record.text import percent
 from ipubench.plugins.selection.expand import case_of
 
 #: Part -> the words for it at the end of a run.

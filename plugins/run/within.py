@@ -14,12 +14,13 @@ from typing import Any, Callable, Dict, Generator, List, Optional
 
 import pytest
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.record import rounds_of, spent_of
-from ipubench.plugins.record.text import counted, duration_text, without_identifier
+from ipubench.plugins.record.text import duration_text, without_identifier
 from ipubench.plugins.run.journal import journals
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import seconds_of_start

@@ -14,9 +14,9 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
+from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
-from ipubench.plugins.record.text import counted
 from ipubench.plugins.run.journal import command_line, journals
 from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import ROOT, Project, run_pytest
