@@ -18,6 +18,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.models.tensorflow.popnn import popnn
 from ipubench.models.tensorflow.recurrent import (
     Form,
+    factor_of,
     form_for,
     inputs_part,
     one_kernel,
@@ -74,7 +75,7 @@ def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
                     half_partials=config.half_matmul_partials,
                 )
             # One product for all timesteps; only the state's products have to wait their turn.
-            form = form_for(config.system, config.use_xla)
+            form = form_for(config.system, config.use_xla, training)
             parts = inputs_part(tf, inputs, self.kernel, self.bias, training, form)
             return recurrence(config, tf, parts, tf.convert_to_tensor(self.recurrent), form)
 
@@ -131,7 +132,8 @@ def recurrence(config: Gru, tf: Any, parts: Any, recurrent: Any, form: Form) -> 
 
     @tf.custom_gradient
     def run(parts: Any, recurrent: Any) -> Tuple[Any, Callable[[Any], Tuple[Any, Any]]]:
-        of_gates, of_candidate = recurrent[:, : 2 * size], recurrent[:, 2 * size :]
+        factor = factor_of(tf, recurrent, form)
+        of_gates, of_candidate = factor[:, : 2 * size], factor[:, 2 * size :]
 
         def forward(state: Any, here: Any) -> Any:
             (hidden,), (part,) = state, here

@@ -39,6 +39,7 @@ class Lstm(RecurrentKernel):
 
 def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
     """Return the layer with its loss; ``fused``: on the SDK's fused layer, which is the same."""
+    training = config.mode == "training"
 
     class Layer(tf.Module):
         def __init__(self) -> None:
@@ -48,8 +49,8 @@ def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
                 dtype,
                 config.features,
                 config.hidden_size,
-                training=config.mode == "training",
-                form=form_for(config.system, config.use_xla),
+                training=training,
+                form=form_for(config.system, config.use_xla, training),
                 fused=fused,
                 half_partials=config.half_matmul_partials,
             )

@@ -69,7 +69,7 @@ def lstm_multi(config: LstmMulti, tf: Any, dtype: Any, fused: bool = False) -> A
 
     ``fused``: on the SDK's fused layers, which are the same; the original has no other form.
     """
-    size = config.hidden_size
+    size, training = config.hidden_size, config.mode == "training"
     glorot = tf.keras.initializers.GlorotUniform
 
     def layer(features: int) -> Any:
@@ -78,8 +78,8 @@ def lstm_multi(config: LstmMulti, tf: Any, dtype: Any, fused: bool = False) -> A
             dtype,
             features,
             size,
-            training=config.mode == "training",
-            form=form_for(config.system, config.use_xla),
+            training=training,
+            form=form_for(config.system, config.use_xla, training),
             fused=fused,
             half_partials=config.half_matmul_partials,
         )

@@ -46,14 +46,9 @@ def rnn(config: Rnn, tf: Any, dtype: Any) -> Any:
 
         def __call__(self, batch: Dict[str, Any]) -> Any:
             weights = (self.kernel, self.bias, self.recurrent)
-            return layer(
-                tf,
-                cell,
-                batch["inputs"],
-                weights,
-                training=config.mode == "training",
-                form=form_for(config.system, config.use_xla),
-            )
+            training = config.mode == "training"
+            form = form_for(config.system, config.use_xla, training)
+            return layer(tf, cell, batch["inputs"], weights, training=training, form=form)
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
             return sequence_loss(tf, output, batch["labels"])
