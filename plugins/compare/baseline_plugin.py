@@ -179,9 +179,11 @@ def too_noisy(cases: Sequence[Noise]) -> str:
     goals = {one.goal for one in cases}
     what = percent(goals.pop(), 0) if len(goals) == 1 else "twice their threshold"
     shown = some_of([f"{one.name} from {percent(one.least)}" for one in noisy], 3)
+    have = "have" if len(noisy) > 1 else "has"
+    who = f"{len(noisy)} of {len(cases)} cases" if len(cases) > 1 else "the case"
     return (
-        f"{len(noisy)} of {len(cases)} cases have too few processes in the baseline, or too "
-        f"different ones, for a slow-down of {what} to be found for certain: {shown}"
+        f"{who} {have} too few processes in the baseline, or too different ones, for a slow-down "
+        f"of {what} to be found for certain: {shown}"
     )
 
 

@@ -72,7 +72,7 @@ def test_a_fresh_process_whose_test_fails_judges_nothing(stored: Project) -> Non
 def test_a_baseline_that_is_too_noisy_is_named_before_anything_is_measured(stored: Project) -> None:
     """Its three processes take equally long, or times that differ by a fifth."""
     noisy = (
-        "1 of 1 cases have too few processes in the baseline, or too different ones, for a "
+        "the case has too few processes in the baseline, or too different ones, for a "
         "slow-down of 10%"
     )
     assert noisy not in " ".join(stored.run(*GATE).assert_code(0).text.split())
