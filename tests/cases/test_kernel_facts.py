@@ -217,14 +217,14 @@ def by_xla(config: Any, onednn: bool = True, vnni: bool = True, **changes: Any) 
 
 
 def test_xla_is_for_small_layers_beside_onednn() -> None:
+    large: Dict[str, Any] = {"batch_size": 64, "hidden_size": 512}
     for config in (Lstm(), Gru(), Rnn(), LstmMulti()):
-        for mode in ("inference", "training"):
-            full: Dict[str, Any] = {"mode": mode, "precision": "32.32"}
-            assert by_xla(config, **full)
-            assert not by_xla(config, batch_size=64, hidden_size=512, **full)
-    # The gradient of many weights for few timesteps.
-    assert not by_xla(Lstm(), mode="training", hidden_size=512, precision="32.32")
-    assert not by_xla(Lstm(), mode="training")
+        for precision in ("16.16", "32.32"):
+            for mode in ("inference", "training"):
+                assert by_xla(config, mode=mode, precision=precision)
+            assert not by_xla(config, mode="inference", precision=precision, **large)
+        assert not by_xla(config, mode="training", precision="16.16", **large)
+        assert by_xla(config, mode="training", precision="32.32", **large)
     assert by_xla(GroupedConv())
     for change in (
         {"batch_size": 8},
