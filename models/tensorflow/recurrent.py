@@ -237,18 +237,20 @@ def scan(
     def here(count: Any) -> State:
         return tuple(part_at(tf, sequence, at(count)) for sequence in sequences)
 
-    def stored(dtype: Any) -> Any:
-        return tf.float32 if form.wide and dtype.size < 4 else dtype
+    def array_for(output: Any) -> Any:
+        dtype = tf.float32 if form.wide and output.dtype.size < 4 else output.dtype
+        return tf.TensorArray(dtype, timesteps, element_shape=output.shape)
 
-    # A first timestep before the loop would tell what the outputs look like, too, and have XLA
-    # convert its weights beside those of the loop.
-    specs = tuple(tf.TensorSpec(sequence.shape[1:], sequence.dtype) for sequence in sequences)
-    traced = tf.function(step, autograph=False).get_concrete_function(state, specs)
-    outputs = traced.structured_outputs[1]
-    arrays = tuple(
-        tf.TensorArray(stored(output.dtype), timesteps, element_shape=output.shape)
-        for output in outputs
-    )
+    if form.wide:
+        # XLA would convert the weights for a timestep before the loop, beside those of the loop.
+        specs = tuple(tf.TensorSpec(sequence.shape[1:], sequence.dtype) for sequence in sequences)
+        traced = tf.function(step, autograph=False).get_concrete_function(state, specs)
+        first, looks = 0, traced.structured_outputs[1]
+        arrays = tuple(map(array_for, looks))
+    else:
+        # It tells what the outputs look like, and needs no product with a state that is zero.
+        state, looks = step(state, here(0))
+        first, arrays = 1, tuple(array_for(output).write(at(0), output) for output in looks)
 
     def body(count: Any, state: State, arrays: State) -> Tuple[Any, State, State]:
         state, outputs = step(state, here(count))
@@ -261,11 +263,11 @@ def scan(
     _, _, arrays = tf.while_loop(
         lambda count, *_: count < timesteps,
         body,
-        (tf.constant(0), state, arrays),
+        (tf.constant(first), state, arrays),
         parallel_iterations=1,
-        maximum_iterations=timesteps,
+        maximum_iterations=timesteps - first,
     )
-    return [tf.cast(array.stack(), output.dtype) for array, output in zip(arrays, outputs)]
+    return [tf.cast(array.stack(), output.dtype) for array, output in zip(arrays, looks)]
 
 
 def part_at(tf: Any, parts: Any, number: Any) -> Any:
