@@ -15,7 +15,7 @@ Step = Callable[[State, State], Tuple[State, State]]
 #: (inputs' part, state's product, *memory) -> (hidden state, *memory); memory is float32.
 Cell = Callable[..., State]
 
-
+# Of more timesteps XLA would compile for minutes.
 LONGEST_UNROLLED = 32
 
 
@@ -24,7 +24,7 @@ class Form(NamedTuple):
 
     #: XLA makes one kernel of the cell.
     fuse: bool = True
-    #: A longer sequence is a loop in the graph; unrolled, XLA would compile it for minutes.
+    #: A longer sequence is a loop in the graph.
     longest_unrolled: int = LONGEST_UNROLLED
     #: A loop stores 16 bits as 32: XLA converts a whole 16-bit array to write one timestep.
     wide: bool = False
@@ -222,14 +222,25 @@ def scan(
 
     ``reverse`` starts at the last timestep; outputs stand where their inputs do.
     """
+    run = _unrolled if sequences[0].shape[0] <= form.longest_unrolled else _looped
+    return run(tf, step, state, sequences, form, reverse)
+
+
+def _unrolled(
+    tf: Any, step: Step, state: State, sequences: Sequence[Any], form: Form, reverse: bool
+) -> List[Any]:
+    columns = list(zip(*(tf.unstack(sequence) for sequence in sequences)))
+    rows = []
+    for column in columns[::-1] if reverse else columns:
+        state, outputs = step(state, column)
+        rows.append(outputs)
+    return [tf.stack(row) for row in zip(*(rows[::-1] if reverse else rows))]
+
+
+def _looped(
+    tf: Any, step: Step, state: State, sequences: Sequence[Any], form: Form, reverse: bool
+) -> List[Any]:
     timesteps = sequences[0].shape[0]
-    if timesteps <= form.longest_unrolled:
-        columns = list(zip(*(tf.unstack(sequence) for sequence in sequences)))
-        rows = []
-        for column in columns[::-1] if reverse else columns:
-            state, outputs = step(state, column)
-            rows.append(outputs)
-        return [tf.stack(row) for row in zip(*(rows[::-1] if reverse else rows))]
 
     def at(count: Any) -> Any:
         return timesteps - 1 - count if reverse else count
