@@ -230,6 +230,14 @@ def test_an_ipu_is_given_convolutions_and_loops() -> None:
         assert operations(config) & {"While", "StatelessWhile"}
 
 
+def test_xla_shares_out_no_product_of_a_small_layer_to_threads() -> None:
+    """With what makes their weights, unrolled ones were: to wake a thread took longer."""
+    step = built(Rnn(timesteps=3), mode="training", precision="16.16", xla="on")
+    step.compile()
+    program = step._run.experimental_get_compiler_ir(step._tf.constant(1))(stage="optimized_hlo")
+    assert "while" in program and "outer_dimension_partitions" not in program
+
+
 def test_one_more_convolution_is_one_more_convolution() -> None:
     config = GroupedConv(filter_in=4, filter_out=4, input_size=6, block_repeats=2)
     two, four = built(config), built(dataclasses.replace(config, block_repeats=4))
