@@ -54,8 +54,7 @@ class LstmMulti(TensorFlowKernel):
     def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = 4 * self.hidden_size**2, self.mode == "training"
-        size = weights, self.batch_size
-        return xla_is_faster(onednn and vnni, *size, training, self.precision)
+        return xla_is_faster(onednn and vnni, weights, self.batch_size, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

@@ -253,13 +253,14 @@ def _looped(
         return tf.TensorArray(dtype, timesteps, element_shape=output.shape)
 
     if form.wide:
-        # XLA would convert the weights for a timestep before the loop, beside those of the loop.
+        # For a timestep before the loop XLA would convert the weights once more.
         specs = tuple(tf.TensorSpec(sequence.shape[1:], sequence.dtype) for sequence in sequences)
         traced = tf.function(step, autograph=False).get_concrete_function(state, specs)
         first, looks = 0, traced.structured_outputs[1]
         arrays = tuple(map(array_for, looks))
     else:
-        # It tells what the outputs look like, and needs no product with a state that is zero.
+        # A first timestep before the loop tells what the outputs look like, and its product with a
+        # state that is zero goes away.
         state, looks = step(state, here(0))
         first, arrays = 1, tuple(array_for(output).write(at(0), output) for output in looks)
 
