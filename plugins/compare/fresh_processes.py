@@ -11,6 +11,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError, counted
 from ipubench.plugins.command_line.words import arguments_of, worker_count
+from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.processes.fresh import measure_again
 from ipubench.plugins.processes.worker import workers_in_turns
@@ -25,12 +26,15 @@ from ipubench.plugins.record.text import short_number
 from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.run.within import limit_key
 from ipubench.plugins.selection.expand import case_of
 
 #: Processes that measure each case of a baseline: its own and fresh ones.
 BASELINE_PROCESSES = 9
 #: Python, pytest and a framework's imports, before anything is known.
 START_SECONDS = 3.0
+#: Of the time of ``--within``, the processes that a gate asks for take this share at most.
+GATE_SHARE = 1 / 3
 #: Parts of a run's time that say nothing of a fresh process, which has the run's device.
 NOT_OF_A_PROCESS = ("device", "quiet", "compare")
 
@@ -81,6 +85,17 @@ def processes_wanted(config: pytest.Config) -> int:
     if option.processes is not None:
         return int(option.processes)
     return BASELINE_PROCESSES if option.baseline_save is not None else 1
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep a part of the time of ``--within``, which has begun, for the processes of a gate."""
+    option, limit = config.option, config.stash.get(limit_key, None)
+    if limit is None or option.baseline is None or not has_gate(config):
+        return
+    most = GATE_SHARE * option.within
+    option.gate_time = most if option.gate_time is None else min(most, option.gate_time)
+    limit.keep(option.gate_time)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

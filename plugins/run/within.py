@@ -38,8 +38,6 @@ UNKNOWN = Expected(15.0)
 MOST_JOURNALS = 6
 #: What the budget decides; and what another run's use of the device did, which says nothing.
 MEASURING = ("warm_up", "rounds", "latency", "device")
-#: Fresh processes that a gate asks for take this share of the time at most, and no case gets it.
-GATE_SHARE = 1 / 3
 
 
 def expected_of(benchmark: Dict[str, Any]) -> Optional[Expected]:
@@ -78,6 +76,10 @@ class TimeLimit:
     def least_budget(self) -> float:
         """The budget that no case gets less than."""
         return min(LEAST_BUDGET, self.budget)
+
+    def keep(self, seconds: float) -> None:
+        """Leave so much of the time to others; no case gets it."""
+        self._end -= seconds
 
     def learn(self, nodeid: str, found: Expected) -> None:
         """Take in what a case took."""
@@ -140,12 +142,8 @@ def pytest_configure(config: pytest.Config) -> None:
                 f"{flag} measures every case several times, as often as it must: leave out "
                 "--within, and give --budget and --gate-time"
             )
-    seconds = option.within
-    if option.baseline is not None:
-        fresh = GATE_SHARE * seconds
-        option.gate_time = fresh if option.gate_time is None else min(fresh, option.gate_time)
-        seconds -= option.gate_time
-    config.stash[limit_key] = TimeLimit(seconds - seconds_of_start(), option.budget, time.monotonic)
+    seconds = option.within - seconds_of_start()
+    config.stash[limit_key] = TimeLimit(seconds, option.budget, time.monotonic)
 
 
 def known_cases(config: pytest.Config) -> Dict[str, Expected]:

@@ -10,6 +10,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.fixtures.devices.fake import FakeClock
+from ipubench.plugins.compare import fresh_processes
 from ipubench.plugins.run import within
 from ipubench.plugins.run.within import UNKNOWN, TimeLimit, expected_of, known_cases
 from ipubench.plugins.selection.time_plan import LEAST_BUDGET, Expected
@@ -96,18 +97,35 @@ def test_a_benchmark_without_a_record_says_nothing(extra: Any) -> None:
     assert expected_of({**benchmark("alpha"), "extra_info": extra}) is None
 
 
-@pytest.mark.parametrize(("given", "gate_time"), [(None, 30.0), (60.0, 30.0), (20.0, 20.0)])
+@pytest.mark.parametrize(
+    ("gate", "given", "gate_time", "left"),
+    [
+        (0.02, None, 30.0, 59.0),
+        (0.02, 60.0, 30.0, 59.0),
+        (0.02, 20.0, 20.0, 69.0),
+        (None, None, None, 89.0),
+        (None, 20.0, 20.0, 89.0),
+    ],
+)
 def test_a_third_of_the_time_at_most_is_for_the_fresh_processes_of_a_gate(
-    monkeypatch: pytest.MonkeyPatch, given: Any, gate_time: float
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    gate: Any,
+    given: Any,
+    gate_time: Any,
+    left: float,
 ) -> None:
     monkeypatch.setattr(within, "seconds_of_start", lambda: 1.0)
     monkeypatch.setattr(within, "time", SimpleNamespace(monotonic=lambda: 0.0))
-    option = SimpleNamespace(within=90.0, baseline="main", gate_time=given, budget=5.0)
-    config: Any = SimpleNamespace(option=option, stash={})
+    option = SimpleNamespace(
+        within=90.0, baseline="main", gate=gate, gate_policy=None, gate_time=given, budget=5.0
+    )
+    config: Any = SimpleNamespace(option=option, stash={}, rootpath=tmp_path)
     config.getoption = lambda name, default=None: default
     within.pytest_configure(config)
+    fresh_processes.pytest_configure(config)
     assert option.gate_time == gate_time
-    assert config.stash[within.limit_key].left == 89.0 - gate_time
+    assert config.stash[within.limit_key].left == left
 
 
 def test_five_journals_before_the_runs_own_are_looked_at(tmp_path: Path) -> None:
