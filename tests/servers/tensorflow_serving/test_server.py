@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any, Iterator, List
 
@@ -263,6 +264,18 @@ def test_the_real_program_is_told_what_the_original_tells_it(served: SmallRuntim
         "max_enqueued_batches { value: 1000 }\nnum_batch_threads { value: 4 }\n"
         "allowed_batch_sizes: 4\n"
     )
+
+
+def test_a_server_that_does_not_tell_its_version_serves_all_the_same(
+    served: SmallRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hanging(words: List[str], *, timeout: float, **_: Any) -> None:
+        raise subprocess.TimeoutExpired(words, timeout)
+
+    monkeypatch.setattr(subprocess, "run", hanging)
+    monkeypatch.setattr(served.server, "version", "")
+    served.server.wait_for_model()
+    assert served.server.version == "unknown"
 
 
 @pytest.mark.parametrize("use_async", [False, True])
