@@ -21,6 +21,7 @@ from ipubench.fixtures.machine.files import PathError, user_path
 
 #: Keys of execnet that a host may have, besides its address and ``env:NAME``.
 KEYS = ("python", "chdir", "id", "ssh_config", "nice")
+PRIORITIES = tuple(str(number) for number in range(-20, 20))
 #: How ssh notices that a host is gone, and never asks for a password in the middle of a run.
 SSH_OPTIONS = (
     *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
@@ -136,7 +137,7 @@ def _parse(text: str, words: Sequence[str], where: str) -> Tuple[HostSpec, str]:
     if empty:
         raise FleetError(f"{where}: {empty[0]}= names nothing")
     nice = given.get("nice", "0")
-    if not re.fullmatch(r"-?\d{1,2}", nice):
+    if nice not in PRIORITIES:
         raise FleetError(f"{where}: nice={nice} is no priority; give a number from -20 to 19")
     if not all(re.fullmatch(r"\w+", key) for key in environment):
         raise FleetError(f"{where}: env: needs a name, as in env:NAME=VALUE")

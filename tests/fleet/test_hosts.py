@@ -69,6 +69,7 @@ def test_execnet_reads_what_it_is_given() -> None:
         ("host id='a b'", "line 1: 'a b' cannot name a host"),
         ("host 'a", "line 1: No closing quotation"),
         ("host nice=abc", "line 1: nice=abc is no priority"),
+        ("host nice=20", "line 1: nice=20 is no priority; give a number from -20 to 19"),
         ("host env:=x", "line 1: env: needs a name"),
         ("popen chdir=~nobody-at-all/x", "line 1: there is no home folder for ~nobody-at-all"),
         ("2*popen id=a\npopen id=a.0", "line 2: a.0 is there twice"),
