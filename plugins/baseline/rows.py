@@ -115,7 +115,8 @@ class Report:
             trouble = run.trouble()
             # Of one run alone the headline says that it was interrupted.
             if trouble and not (run.interrupted and len(self.runs) == 1):
-                self.problems.append(f"{run.name}: {trouble}" if run.name else trouble)
+                named = not run.name or trouble.startswith(f"{run.name} ")
+                self.problems.append(trouble if named else f"{run.name}: {trouble}")
 
     @property
     def ended_badly(self) -> bool:

@@ -173,6 +173,7 @@ def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(
         why = "has format 3, this version reads up to 2"
     outcome = command(project, "report", "shards/one", path, "--out=report").assert_code(4)
     outcome.line(why)
+    assert f"{path}: {path} " not in outcome.text
     summary = (project.folder / "report" / "summary.md").read_text()
     assert "🔴 2 cases: 2 measured; 1 of 2 runs did not end well" in summary
     # The joined document remembers it.
