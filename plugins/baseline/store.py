@@ -50,6 +50,14 @@ def baseline_path(name: str, root: Path) -> Path:
     return root / FOLDER / f"{name}{SUFFIX}"
 
 
+def path_text(path: Path, root: Path) -> str:
+    """Return a path as a run shows it: from the project's folder on, where it is in that."""
+    try:
+        return str(path.relative_to(root))
+    except ValueError:
+        return str(path)
+
+
 def exists(path: Path) -> bool:
     """Tell whether a file or a folder is there. Raises BaselineError where that cannot be seen."""
     return bool(kind(path))

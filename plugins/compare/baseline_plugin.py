@@ -295,7 +295,8 @@ def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:
     except BaselineError as error:
         run.closing.append(f"{error}{run.where}")
         return pytest.ExitCode.USAGE_ERROR
-    run.closing.append(f"baseline with {counted(len(sound), 'case')} written to {path}")
+    where = store.path_text(path, config.rootpath)
+    run.closing.append(f"baseline with {counted(len(sound), 'case')} written to {where}")
     return code
 
 

@@ -12,6 +12,7 @@ import pytest
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
+from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.words import typed_words
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
@@ -317,7 +318,7 @@ def compared_with(config: pytest.Config) -> str:
     """Return the baseline, or the other interpreter; '' where nothing is compared."""
     comparison = config.stash.get(comparison_key, None)
     if comparison is not None:
-        return str(comparison.path)
+        return path_text(comparison.path, config.rootpath)
     return str(config.option.against or "")
 
 

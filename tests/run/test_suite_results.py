@@ -91,7 +91,7 @@ def test_a_baseline_compares_and_the_same_code_passes(stored: Project) -> None:
     assert [process["fresh"] for process in kept] == [False, *[True] * 5]
     assert all(process["seconds"] and process["canaries"] for process in kept)
     outcome = stored.run("-k", "beta", "--baseline=six", "--gate=2%").assert_code(0)
-    outcome.line("six.json (gate 2.0%): 2 pass")
+    assert outcome.line("six.json").startswith("against baselines/six.json (gate 2.0%): 2 pass")
     assert "+0.0%" in outcome.line("  beta-synthetic")
     assert "fresh" not in [line["type"] for line in stored.journal()]
 
