@@ -229,8 +229,8 @@ def most_time(config: pytest.Config, cases: int, judged: List[Dict[str, Any]]) -
         seconds += (wanted - 1) * cases * (option.budget + START_SECONDS)
     if judged:
         parts.append(
-            f"up to {max(option.gate_cap, LEAST_FRESH)} for each of {counted(len(judged), 'case')} "
-            "that looks slower"
+            f"up to {max(option.gate_cap, LEAST_FRESH)} fresh processes for each of "
+            f"{counted(len(judged), 'case')} that looks slower"
         )
         seconds += max(option.gate_cap, LEAST_FRESH) * math.fsum(map(_seconds_of, judged))
     if option.gate_time is not None:

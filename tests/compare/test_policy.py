@@ -283,7 +283,7 @@ def test_the_policys_file_alone_has_the_gates_time_said_beforehand(stored: Proje
         'default: {throughput: 3%}\ncases: {"*generated*": ignore}'
     )
     outcome = stored.run("-k", "beta", "--baseline=main").assert_code(0)
-    outcome.line("up to 16 for each of 1 case that looks slower: ")
+    outcome.line("up to 16 fresh processes for each of 1 case that looks slower: ")
 
 
 def test_a_named_policy_must_be_there_and_of_use(stored: Project) -> None:
