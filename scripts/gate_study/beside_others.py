@@ -13,17 +13,9 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 from ipubench.plugins.record.text import Parser
-from scripts.gate_study.study import (
-    EQUAL,
-    MUCH_SLOWER,
-    WRONG_ANSWERS,
-    Pool,
-    Setting,
-    Study,
-    pools_given,
-    sum_of,
-    wrong_answers,
-)
+from scripts.gate_study.pool import EQUAL, MUCH_SLOWER, Pool, pools_given
+from scripts.gate_study.study import Setting, Study
+from scripts.gate_study.tally import WRONG_ANSWERS, sum_of, wrong_answers
 from scripts.markdown_table import markdown_row, markdown_table
 
 

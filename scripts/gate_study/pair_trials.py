@@ -15,7 +15,8 @@ from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.gate.inference import Effect
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
-from scripts.gate_study.study import SLOWDOWNS, Pool, Tally
+from scripts.gate_study.pool import SLOWDOWNS, Pool
+from scripts.gate_study.tally import Tally
 
 TIME, CPU = "time", "CPU time"
 

@@ -28,7 +28,8 @@ from scripts.gate_study.pair_trials import (
     tallies_of,
     time_effect,
 )
-from scripts.gate_study.study import EQUAL, SHOWN, SLOWDOWNS, Pool, sum_of
+from scripts.gate_study.pool import EQUAL, SHOWN, SLOWDOWNS, Pool
+from scripts.gate_study.tally import sum_of
 
 HEADINGS = ("variant", "spread", *(f"{text} slower" for text in SHOWN), "open", "pairs")
 

@@ -29,20 +29,17 @@ from scripts.gate_study.pair_trials import (
     tallies_of,
     together,
 )
-from scripts.gate_study.study import (
+from scripts.gate_study.pool import (
     EQUAL,
     MUCH_SLOWER,
     SHOWN,
     SLOWDOWNS,
-    WRONG_ANSWERS,
     Pool,
-    Tally,
     add_trial_options,
     pools_given,
     short_name,
-    sum_of,
-    wrong_answers,
 )
+from scripts.gate_study.tally import WRONG_ANSWERS, Tally, sum_of, wrong_answers
 from scripts.markdown_table import markdown_table
 
 

@@ -10,35 +10,29 @@ of the same baseline's first process and the same candidate's first.
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
 import statistics
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ipubench.plugins.gate import rule as gate
 from ipubench.plugins.gate.metric_verdict import log_cost
-from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.record import NAMESPACE, THROUGHPUT, sample_of, with_processes
 from ipubench.plugins.record.text import Parser
-from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
-from scripts.gate_study.neighbours import LOADS
+from ipubench.plugins.record.verdict import PASS, REGRESSED
+from scripts.gate_study.pool import (
+    EQUAL,
+    SHOWN,
+    SLOWDOWNS,
+    Pool,
+    add_trial_options,
+    pools_given,
+    short_name,
+)
+from scripts.gate_study.tally import Tally, sum_of
 from scripts.markdown_table import markdown_row, markdown_table
 
-SLOWDOWNS = ("0.0", "0.01", "0.02", "0.05", "0.1")
-EQUAL, MUCH_SLOWER = SLOWDOWNS[0], SLOWDOWNS[-1]
-#: Case -> what was measured of it.
-Pool = Dict[str, List[Dict[str, Any]]]
-SHOWN = [f"{100 * float(level):g}%" for level in SLOWDOWNS]
-#: Columns of the answers that are wrong, and of those that there were.
-WRONG_ANSWERS = (
-    "equal called slower",
-    "10% slower passed",
-    "equal decided",
-    "10% slower decided",
-)
 #: pytest-benchmark's statistics, and the change that its users ask for.
 COMPARE_FAIL: Dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
@@ -48,8 +42,6 @@ COMPARE_FAIL: Dict[str, Callable[[Sequence[float]], float]] = {
 COMPARE_FAIL_THRESHOLD = 0.05
 #: Baselines of a case, of which the median is shown.
 STATED = 50
-#: Of a binomial proportion: 95%, both sides.
-NORMAL_QUANTILE = 1.96
 
 
 @dataclass(frozen=True)
@@ -71,86 +63,6 @@ class Setting:
             f"--gate={100 * self.threshold:g}% --gate-cap={self.cap}, baseline with "
             f"--processes={self.processes}, {self.cases} cases compared"
         )
-
-
-@dataclass
-class Tally:
-    """Counts of trials, and how many independent ones they amount to at the least."""
-
-    trials: int = 0
-    regressed: int = 0
-    inconclusive: int = 0
-    processes: int = 0
-    independent: float = 0.0
-
-    def count(self, kind: str, processes: int = 0) -> None:
-        """Count a trial with this verdict, which took so many processes."""
-        self.trials += 1
-        self.regressed += kind == REGRESSED
-        self.inconclusive += kind == INCONCLUSIVE
-        self.processes += processes
-
-    @property
-    def each(self) -> float:
-        """How many processes a trial took."""
-        return self.processes / self.trials
-
-    @property
-    def open_share(self) -> str:
-        """The share that was inconclusive, as a text."""
-        return f"{self.inconclusive / self.trials:.0%}"
-
-    @property
-    def decided_share(self) -> str:
-        """The share that was not."""
-        return f"{1 - self.inconclusive / self.trials:.0%}"
-
-    @property
-    def slower_share(self) -> str:
-        """The share that was called slower, with its interval."""
-        return share_text(self.regressed, self.trials, self.independent)
-
-    @property
-    def passed_share(self) -> str:
-        """The share that was neither called slower nor left open, with its interval."""
-        passed = self.trials - self.regressed - self.inconclusive
-        return share_text(passed, self.trials, self.independent)
-
-
-def sum_of(tallies: Iterable[Tally]) -> Tally:
-    """Return the tally of all together."""
-    total = Tally()
-    for tally in tallies:
-        total.trials += tally.trials
-        total.regressed += tally.regressed
-        total.inconclusive += tally.inconclusive
-        total.processes += tally.processes
-        total.independent += tally.independent
-    return total
-
-
-def wrong_answers(equal: Tally, slower: Tally) -> List[str]:
-    """Return the cells of WRONG_ANSWERS: trials of equal code and of code that is 10 % slower."""
-    return [
-        equal.slower_share,
-        slower.passed_share,
-        equal.decided_share,
-        slower.decided_share,
-    ]
-
-
-def share_text(count: int, trials: int, independent: float) -> str:
-    """Return a share of trials with its interval."""
-    low, high = wilson(count / trials, independent)
-    return f"{count / trials:.1%} ({low:.0%}-{high:.0%})"
-
-
-def wilson(share: float, independent: float) -> Tuple[float, float]:
-    """Return Wilson's 95% interval of a share, if ``independent`` trials had been made."""
-    z, p, n = NORMAL_QUANTILE, share, independent
-    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def benchmark_of(line: Dict[str, Any], level: str, canary: str) -> Dict[str, Any]:
@@ -275,50 +187,6 @@ def _costs(lines: List[Dict[str, Any]], level: str, canary: str) -> List[float]:
     samples = [sample_of(benchmark_of(line, level, canary), fresh=True) for line in lines]
     costs = [log_cost(sample, THROUGHPUT) for sample in samples]
     return [cost for cost in costs if cost is not None]
-
-
-def short_name(case: str) -> str:
-    """Return the identifier of a case, with its framework where two cases share one."""
-    framework = " (tensorflow)" if "cnn_tensorflow" in case else ""
-    return case.split("[")[1].rstrip("]").replace("-synthetic", "") + framework
-
-
-def add_trial_options(parser: argparse.ArgumentParser, collector: str, capped: str) -> None:
-    """Add the options of trials over the pool of a collector; ``capped`` is what --cap counts."""
-    parser.add_argument("--pool", type=Path, required=True, help=f"file that {collector} wrote")
-    parser.add_argument("--trials", type=int, default=400, help="per case and slow-down (400)")
-    parser.add_argument("--gate", type=float, default=2.0, help="percent (2)")
-    parser.add_argument("--cap", type=int, default=16, help=f"{capped} at most (16)")
-    parser.add_argument("--cases", type=int, default=25, help="compared in a run (25)")
-
-
-def pools_of(path: Path) -> Dict[str, Pool]:
-    """Return load -> what was measured beside it. Raises OSError."""
-    pools: Dict[str, Pool] = {load: {} for load in LOADS}
-    for line in read_lines(path):
-        if line.get("load") in LOADS:  # no journal's
-            pools[line["load"]].setdefault(line["case"], []).append(line)
-    return {load: pool for load, pool in pools.items() if pool}
-
-
-def pools_given(
-    parser: argparse.ArgumentParser, path: Path, load: str, least: int
-) -> Dict[str, Pool]:
-    """Return the pools of a file that is to have so many lines of each case beside a load."""
-    try:
-        pools = pools_of(path)
-    except OSError as error:
-        parser.error(f"--pool={path} cannot be read: {error.strerror}")
-    if load not in pools:
-        others = f"; it has those beside {', '.join(pools)}" if pools else ""
-        parser.error(f"--pool={path} has no measurements beside the load {load}{others}")
-    short = [short_name(case) for case, lines in pools[load].items() if len(lines) < least]
-    if short:
-        parser.error(
-            f"--pool={path} needs {least} measurements of each case beside the load {load}; "
-            f"it has fewer of {', '.join(short)}"
-        )
-    return pools
 
 
 def main() -> None:

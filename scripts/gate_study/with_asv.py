@@ -29,7 +29,8 @@ from ipubench.fixtures.devices.lease import lease
 from ipubench.plugins.record.text import Parser
 from scripts.gate_study.collect import CASES, ROOT
 from scripts.gate_study.commits import GitError, git
-from scripts.gate_study.study import share_text, short_name
+from scripts.gate_study.pool import short_name
+from scripts.gate_study.tally import share_text
 from scripts.markdown_table import markdown_table
 
 #: Branch -> extra work as a share of a round. asv sees another commit for equal code, too.

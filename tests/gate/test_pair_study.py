@@ -40,7 +40,7 @@ from scripts.gate_study.pair_variants import (
     variant_rows,
     weighted_mean,
 )
-from scripts.gate_study.study import SLOWDOWNS
+from scripts.gate_study.pool import SLOWDOWNS
 
 SETTING = Setting(threshold=0.02, cap=8, cases=1)
 CASE = "bench_x[x-synthetic]"

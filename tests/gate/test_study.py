@@ -13,7 +13,9 @@ from ipubench.plugins.record.text import Parser
 from scripts.gate_study import beside_others
 from scripts.gate_study.collect import CASES
 from scripts.gate_study.neighbours import LOADS, Load, neighbours
-from scripts.gate_study.study import SLOWDOWNS, Setting, pools_given, pools_of, wilson
+from scripts.gate_study.pool import SLOWDOWNS, pools_given, pools_of
+from scripts.gate_study.study import Setting
+from scripts.gate_study.tally import wilson
 from tests.machine.test_process import wait_until_gone
 from tests.support.harness import ROOT, Project, run_pytest
 
