@@ -146,8 +146,8 @@ class _Clients:
         self._said.append(dataclasses.replace(load, logs=""))
         return Answers([0.5], 0.0, 1.0, percentiles([0.5]))
 
-    def answered(self, start: float, end: float) -> int:
-        return 1
+    def answered(self, start: float, end: float) -> List[float]:
+        return [end]
 
     def report(self, runs: int) -> List[List[List[float]]]:
         return [[[1.0]] * runs] * len(self)

@@ -82,8 +82,9 @@ class ScriptedClients:
             windows.append((answer["window"][0], answer["window"][1]))
         return windows
 
-    def answered(self, start: float, end: float) -> int:
-        return sum(client.answered((start, end))["count"] for client in self.clients)
+    def answered(self, start: float, end: float) -> List[float]:
+        found = [client.answered((start, end))["times"] for client in self.clients]
+        return sorted(time for times in found for time in times)
 
     def report(self, runs: int) -> List[List[List[float]]]:
         return [client.report(runs)["runs"] for client in self.clients]
@@ -155,6 +156,12 @@ def test_answers_before_the_common_window_are_not_counted_in_it(clock: Clock) ->
     assert counters["timed_window"] == "common window"
     assert counters["common_window_share"] == pytest.approx(4 / 14)
     assert counters["rounds_without_common_window"] == 0
+
+
+def test_what_is_under_way_at_the_windows_end_is_not_missing_from_its_rate(clock: Clock) -> None:
+    """Both wait a second for each answer, so two come a second: clients over latency."""
+    step = scripted(clock, (0, [1, 2, 3]), (0, [1.01, 2.01, 3.01]))
+    assert rate(step) == pytest.approx(2)
 
 
 def test_clients_that_send_all_at_once_are_timed_from_first_start_to_last_answer(
