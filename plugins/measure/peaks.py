@@ -122,7 +122,12 @@ def _is_rate(value: object) -> bool:
 
 
 def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]]:
-    """Return FLOP/s of a matrix product at the step's precision, and bytes/s of a copy."""
+    """Return FLOP/s of a matrix product at the step's precision, and bytes/s of a copy.
+
+    None where the device offers no such work, or several hosts do the step's.
+    """
+    if step.on_several_hosts:
+        return None, None
     product = peaks.get(_product(step), step.peak_work)
     return product, peaks.get("copy", step.copy_work)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 import pytest
 
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.devices.fake import TAKEN_VARIABLE, FakeDevice
+from ipubench.fixtures.instances.plan import Launcher, Plan
+from ipubench.fixtures.instances.step import InstancesStep
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.fixtures.runtimes.step import Work
 from ipubench.plugins.measure.disturbance import Disturbance
@@ -161,6 +163,20 @@ def test_work_with_shortcuts_may_exceed_the_ceiling(exact: bool, implausible: bo
     facts, found = describe_compute(peaks, step, 20.0, 1.0, 8.0)
     assert found is implausible
     assert (facts["peak"], facts["share"], facts["weight_bytes_per_item"]) == (10.0, 2.0, 50.0)
+
+
+def test_the_work_of_several_hosts_is_not_held_against_the_ceiling_of_one() -> None:
+    class Members:
+        def order(self, name: str, argument: object = None) -> List[Dict[str, object]]:
+            return [{"weight_traffic": None}] * 2
+
+    one = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1, peak=10.0)
+    peaks = Peaks(None, "cpu/x", one.device.clock)
+    for hosts, expected in (((), (10.0, 2.0, True)), (("a", "b"), (None, None, False))):
+        plan = Plan(Launcher("mpirun", ("mpirun",), hosts), 2, (), 2, one_job=False)
+        step = InstancesStep(one, plan, Members())  # type: ignore[arg-type]
+        facts, implausible = describe_compute(peaks, step, 20.0, 1.0, 1.0)
+        assert (facts["peak"], facts["share"], implausible) == expected
 
 
 def test_a_pipe_in_place_of_the_cache_is_replaced(path: Path) -> None:
