@@ -155,8 +155,8 @@ def why_unfit(step: Step) -> str:
     """Return why a step cannot take turns with another process, in words; '' where it can."""
     if step.prefetched_batches:
         return "its input is loaded in the background, also while the other side is timed"
-    if step.round_clock() is not None:
-        return "its server takes the times"
     if step.most_rounds is not None:
         return "its work ends after a number of rounds"
+    if step.round_clock() is not None:
+        return "its server takes the times"
     return ""

@@ -61,13 +61,15 @@ def test_each_question_is_one_call_and_has_its_latency(
     assert inner.calls == compiled + step.batches_per_step == compiled + len(step.latencies())
     assert step.finish() == {}
     step.prepare_rounds(print)
-    wanted, before = step.batches_per_step, inner.calls
+    clock = step.round_clock()
+    wanted, before, began = step.batches_per_step, inner.calls, clock()
     assert wanted >= (800 if scenario != "offline" else 1)
     step()
     assert inner.calls == before + wanted
     assert len(step.latencies()) == before - compiled + wanted
     facts = step.finish()["load"]
     assert (facts["scenario"], facts["requests"]) == (scenario, wanted)
+    assert wanted / (clock() - began) == pytest.approx(facts["answered_qps"])
     assert step.summary({"load": facts})[0].startswith(f"{scenario}, {wanted} requests")
 
 

@@ -198,7 +198,9 @@ def test_a_scenario_is_counted_and_its_latencies_are_the_clients(clock: Clock) -
     config = dataclasses.replace(step._config, scenario=CONSTANT, target_qps=10.0)
     step._scenario = Scenario(config, step._send, Path("logs"))
     assert step._scenario.prepare(0.25, print) == 662
+    before = step._seconds
     step()
+    assert step._seconds - before == pytest.approx(662 / 10)  # as the client says
     counters = step.counters()
     assert counters["client_1_latency_ms"] == {"mean": 250, "min": 250, "max": 250}
     assert counters["requests"] == counters["images"] == 2 + 662

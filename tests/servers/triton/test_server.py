@@ -402,6 +402,8 @@ def test_a_scenario_is_one_long_run_after_the_warm_up_that_the_server_counts(
         assert step.most_rounds == 1 and step.finish() == {}
         step.prepare_rounds(print)
         assert step.batches_per_step == 662
+        clock = step.round_clock()
+        assert clock is not None and clock() == 0
         step()
         counters = step.counters()
         assert counters["server_requests"] == 8 + 662
@@ -409,6 +411,7 @@ def test_a_scenario_is_one_long_run_after_the_warm_up_that_the_server_counts(
         assert len(step.latencies()) == 8 + 662
         load = step.finish()["load"]
         assert (load["scenario"], load["requests"], load["target_qps"]) == (scenario, 662, 1000.0)
+        assert 662 / clock() == pytest.approx(load["answered_qps"])
         assert step.summary({"load": load})[0].startswith(
             f"{scenario}, 662 requests at 1000.0 a second"
         )
