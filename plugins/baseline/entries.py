@@ -160,6 +160,14 @@ def by_case(benchmarks: Iterable[Benchmark]) -> Dict[str, List[Benchmark]]:
     return found
 
 
+def by_machine(benchmarks: Iterable[Benchmark]) -> Dict[str, List[Benchmark]]:
+    """Return the entries of each machine, by its fingerprint."""
+    found: Dict[str, List[Benchmark]] = {}
+    for benchmark in benchmarks:
+        found.setdefault(key_of(benchmark).fingerprint, []).append(benchmark)
+    return found
+
+
 def find(
     entries: Mapping[str, Sequence[Benchmark]], nodeid: str, config_hash: str, fingerprint: str
 ) -> Optional[Benchmark]:

@@ -21,6 +21,7 @@ from ipubench.plugins.baseline.entries import (
     HASH_LENGTH,
     Benchmark,
     Key,
+    by_machine,
     configurations_of,
     key_of,
     left_out,
@@ -61,7 +62,7 @@ Moment = Tuple[Key, str]
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the run's file; a disk that fails is reported and makes the exit code 4."""
+    """Write a file for each machine; a disk that fails is reported and makes the exit code 4."""
     config = session.config
     run = config.stash.get(run_key, None)
     if not config.option.history or run is None or session.exitstatus in UNFINISHED:
@@ -77,15 +78,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         run.closing.append(f"nothing was kept for the history: {why}")
         return
     now = time_stamp()
-    path = path_of(config.rootpath / FOLDER, benchmarks, now, str(os.getpid()))
-    try:
-        path = store.add(path, pytest_benchmark_adapter.document(config, benchmarks))
-    except BaselineError as error:
-        run.closing.append(f"{error}{run.where}")
-        if session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        return
-    run.closing.append(f"kept for the history in {path}")
+    # The hosts of a fleet may be several machines.
+    for ours in by_machine(benchmarks).values():
+        path = path_of(config.rootpath / FOLDER, ours, now, str(os.getpid()))
+        try:
+            path = store.add(path, pytest_benchmark_adapter.document(config, ours))
+        except BaselineError as error:
+            run.closing.append(f"{error}{run.where}")
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            return
+        run.closing.append(f"kept for the history in {path}")
 
 
 def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str) -> Path:

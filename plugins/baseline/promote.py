@@ -31,6 +31,7 @@ from ipubench.plugins.baseline.entries import (
     accepting,
     as_promoted,
     by_case,
+    by_machine,
     key_of,
     left_out,
     names_of,
@@ -275,12 +276,9 @@ def _keep_history(document: Dict[str, Any], known: Dict[Any, Benchmark], folder:
         root = user_path(folder) if folder else suite_root() / history.FOLDER
     except OSError as error:
         raise BaselineError(f"--history={folder}: {error}") from error
-    machines: Dict[str, List[Benchmark]] = {}
-    for benchmark in document["benchmarks"]:
-        key = key_of(benchmark)
-        machines.setdefault(key.fingerprint, []).append(known.get(key, benchmark))
+    kept = [known.get(key_of(benchmark), benchmark) for benchmark in document["benchmarks"]]
     lines = []
-    for benchmarks in machines.values():
+    for benchmarks in by_machine(kept).values():
         newest = max(str(record_of(benchmark)["time"]) for benchmark in benchmarks)
         path = history.path_of(root, benchmarks, newest, "promoted")
         there = history.files_of(path.parent, benchmarks)

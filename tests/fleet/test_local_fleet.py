@@ -14,6 +14,9 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipubench.plugins.baseline.entries import place_of
+from ipubench.plugins.baseline.history import FOLDER
+from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.run.results import SessionResults
 from tests.support.fleet import as_host, cases_of, hosts_file, hosts_of, journal_of
 from tests.support.harness import (
@@ -126,9 +129,13 @@ def test_a_case_with_a_baseline_goes_to_a_host_of_its_fingerprint(project: Proje
     only = {"IPUBENCH_FAKE_NAME": "old"}
     project.run("-k", "beta", "--baseline-save=main", "--processes=2", env=only).assert_code(0)
     hosts = hosts_file(project, a="env:IPUBENCH_FAKE_NAME=new", b="env:IPUBENCH_FAKE_NAME=old")
-    outcome = project.run("--baseline=main", "--gate=10%", hosts).assert_code(0)
+    outcome = project.run("--baseline=main", "--gate=10%", "--history", hosts).assert_code(0)
     found = hosts_of(project)
     assert {host for name, host in found.items() if name.startswith("beta")} == {"b"}
+    # Each machine's results are a run of its own history.
+    kept = [load_all(path) for path in (project.folder / FOLDER).glob("*/*.json")]
+    assert [len({place_of(one)[1] for one in run}) for run in kept] == [1, 1]
+    assert sum(map(len, kept)) == len(found)
     assert set(found.values()) == {"a", "b"}
     outcome.line("(gate 10.0%): 5 new, 2 pass")
 
