@@ -125,7 +125,8 @@ def load_document(
     Raises BaselineError for a file that cannot be trusted.
     """
     try:
-        text = read_bytes(path, MOST_BYTES).decode("utf-8")
+        # Some editors begin a file with a mark, which is none of JSON's.
+        text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise BaselineError(
             f"there is no baseline {path}; write one with --baseline-save={_given(path)}"

@@ -36,6 +36,11 @@ def test_what_was_saved_is_loaded(path: Path) -> None:
     assert json.loads(path.read_text())["ipubench"] == {"format": 2}
 
 
+def test_a_file_as_editors_of_windows_leave_it_is_loaded(path: Path) -> None:
+    path.write_text(path.read_text().replace("\n", "\r\n"), encoding="utf-8-sig")
+    assert load(path) == {A: entry()}
+
+
 def test_saving_leaves_nothing_behind_but_its_lock(path: Path) -> None:
     save(path, document(entry()))
     assert {file.name for file in path.parent.iterdir()} <= {"main.json", ".main.json.lock"}
