@@ -261,6 +261,11 @@ def _locked(path: Path) -> Iterator[None]:
                 f"the baseline {path} has been locked by another process for {LOCK_SECONDS:.0f} s "
                 f"(lock: {lock.lock_file}); try again when that has ended"
             ) from None
+        except NotImplementedError:  # of older filelocks, such as Python 3.8's
+            raise BaselineError(
+                f"the baseline {path} cannot be written: its file system has no locks; name a "
+                "place on another one"
+            ) from None
     try:
         yield
     finally:
