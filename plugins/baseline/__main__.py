@@ -137,7 +137,8 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
         action="append",
         default=[],
         metavar="PATTERN=REASON",
-        help="also cases that regressed, are inconclusive or no longer exist; the reason is kept; "
+        help="also cases that regressed, are inconclusive, were disturbed or no longer exist; the "
+        "reason of the first two is kept; "
         "repeatable",
     )
     promotion.add_argument(

@@ -36,6 +36,7 @@ from ipubench.plugins.baseline.entries import (
     left_out,
     names_of,
     place_of,
+    why_disturbed,
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
@@ -47,6 +48,7 @@ from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 
 #: The exit code where the good cases were promoted and others were not measured well.
 EXIT_INCOMPLETE = 1
+DISTURBED = "not promoted: measure on a quiet machine, or take as measured with --accept"
 #: The line at the end of a commit's message by which a slow-down is accepted.
 TRAILER = "Benchmark-accept"
 FORMAT_OF_TRAILERS = f"--format=%(trailers:key={TRAILER},valueonly,unfold)"
@@ -89,6 +91,8 @@ class Decision:
     left: Dict[str, str] = field(default_factory=dict)
     #: Node ids of cases that no longer exist, which a person accepts.
     gone: List[str] = field(default_factory=list)
+    #: Cases of which too few processes were left alone: a gate could judge nothing by them.
+    disturbed: List[str] = field(default_factory=list)
     #: Missing, failed or not run: something is wrong with the run.
     bad: List[str] = field(default_factory=list)
 
@@ -98,7 +102,8 @@ def decide(
 ) -> Decision:
     """Return what becomes of each case on each machine, by what its run said of it.
 
-    ``accepts`` returns what may be accepted of a case there; ``entries`` are those of the baseline.
+    ``accepts`` returns what may be accepted of a case there; ``entries`` are the sound ones of the
+    baseline.
     """
     found = Decision()
     places = [place for run in stored.runs for place in run.places().values()]
@@ -122,6 +127,8 @@ def decide(
             found.refused.append(name)
         elif kind == INCONCLUSIVE and place in entries:
             found.left[name] = kind
+        elif why_disturbed(benchmark) and not by:
+            found.disturbed.append(name)
         else:
             found.promoted.append(benchmark)
     # A case that ran without being measured is missing as well, but it exists.
@@ -169,7 +176,7 @@ def promote(args: Namespace) -> int:
     def accepts(place: Place) -> List[Acceptance]:
         return [*given, *(messages.since_entry_of(place) if messages else ())]
 
-    found = decide(stored, accepts, store.places_in(target))
+    found = decide(stored, accepts, store.sound_places(target))
     if args.history is not None:
         # Where one case may not be promoted, none is.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
@@ -256,7 +263,8 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
     """Name what was not simply promoted; return the exit code."""
     lines = [f"  taken out: {nodeid}" for nodeid in found.gone]
     stay = left_out(found.left, "whose entries stay as they were")
-    lines += [f"  {line}" for line in stay]
+    disturbed = left_out(dict.fromkeys(found.disturbed, "disturbed"), DISTURBED)
+    lines += [f"  {line}" for line in (*stay, *disturbed)]
     known = {b["fullname"] for b in stored.benchmarks}.union(*(run.cases() for run in stored.runs))
     for one in acceptances:
         if one is not ALL and not any(matches(one.pattern, nodeid) for nodeid in known):

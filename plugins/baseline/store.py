@@ -25,6 +25,7 @@ from ipubench.plugins.baseline.entries import (
     in_order,
     place_of,
     replaced,
+    why_disturbed,
 )
 from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode, parse
 from ipubench.plugins.baseline.format import problems as faults_of
@@ -109,12 +110,14 @@ def load_all(path: Path) -> List[Benchmark]:
     return benchmarks
 
 
-def places_in(path: Path) -> Set[Place]:
-    """Return which cases have an entry, and of which machine. Raises BaselineError.
+def sound_places(path: Path) -> Set[Place]:
+    """Return which cases have an entry to judge by, and of which machine. Raises BaselineError.
 
-    None where there is no file.
+    None where there is no file. By an entry that others disturbed nothing is ever judged, so there
+    is no reason to keep it.
     """
-    return set(map(place_of, load_all(path))) if exists(path) else set()
+    entries = load_all(path) if exists(path) else []
+    return {place_of(entry) for entry in entries if not why_disturbed(entry)}
 
 
 def load_document(

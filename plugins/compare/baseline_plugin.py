@@ -108,7 +108,7 @@ class Comparison:
 
 
 comparison_key = pytest.StashKey[Comparison]()
-#: The cases, each with its machine, of which the baseline that is to be saved has an entry.
+#: The cases, each with its machine, of which the baseline to be saved has an entry to judge by.
 replaceable_key = pytest.StashKey[Set[Place]]()
 
 
@@ -120,7 +120,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if option.baseline_save is not None:
             target = store.baseline_path(option.baseline_save, config.rootpath)
             # What is there is kept, so it must be sound.
-            config.stash[replaceable_key] = store.places_in(target)
+            config.stash[replaceable_key] = store.sound_places(target)
             if measures(config) and not is_worker(config):
                 store.check_writable(target)
         if option.baseline is not None:

@@ -13,6 +13,7 @@ from ipubench.plugins.record.text import percent
 MOST_DISTURBED = 3
 #: What helps against other programs, and against other machines of the host.
 WAYS_OUT = "use a quiet machine, --wait-for-quiet=2min, or --against, which measures both in turns"
+SAVE_AGAIN = "save it again on a quiet machine, or use --against, which measures both in turns"
 LATER = "try again later, or use --against, which measures both in turns"
 #: Fresh processes that decide without the session's own.
 LEAST_FRESH = 3

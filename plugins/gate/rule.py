@@ -25,6 +25,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from ipubench.plugins.gate.countable import (
     LATER,
     LEAST_FRESH,
+    SAVE_AGAIN,
     comparable,
     deciding,
     decisive,
@@ -132,7 +133,7 @@ def judge(
         return _unjudged(INCOMPARABLE, now, before, reasons)
     stored = processes_of(before)
     if not any(map(is_clean, stored)):
-        why = f"in the baseline {lost_words(stored)}; {what_helps(stored)}"
+        why = f"in the baseline {lost_words(stored)}; {SAVE_AGAIN}"
         return _unjudged(INCONCLUSIVE, now, before, [why])
     comparison = _Comparison(now, before, rule)
     comparison.run(measure)

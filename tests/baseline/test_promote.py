@@ -13,7 +13,7 @@ import pytest
 
 from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.baseline.store import load_all, load_document, save, write
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import processes_of, record_of
 from tests.support.baselines import A, B, Shell, document, entry, load
 from tests.support.harness import Outcome, Project
 from tests.support.reports import verdict
@@ -307,6 +307,24 @@ def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(shell: S
     assert accepted[SYNTHETIC] != before[SYNTHETIC]
     # What passed needs no acceptance.
     assert [name for name, one in accepted.items() if "accepted" in record_of(one)] == [SYNTHETIC]
+
+
+def test_promote_leaves_out_what_no_gate_could_judge_by(shell: Shell) -> None:
+    """An entry of disturbed processes would leave each later run open, and so stay for ever."""
+    report = shell.folder / "report.json"
+    disturbed = entry("a", slower=2)
+    processes_of(disturbed)[0].update(clean=False, lost=0.5)
+    save(report, document(entry("b"), disturbed))
+    outcome = shell("promote", "./report.json", "main").assert_code(0)
+    outcome.line("1 disturbed, not promoted: measure on a quiet machine, or take as measured with")
+    assert load(shell.path("main")) == {B: entry("b")}
+    shell("promote", "./report.json", "main", "--accept=*=no quieter machine").assert_code(0)
+    assert load(shell.path("main"))[A] == disturbed
+    # What a clean run finds replaces it, although compared with it nothing is known.
+    facts = RunFacts(outcomes={A: "passed"}, verdicts={A: {"kind": "inconclusive"}})
+    write(report, {**document(entry("a")), "ipubench": {"runs": [facts.as_dict()]}})
+    shell("promote", "./report.json", "main").assert_code(0)
+    assert load(shell.path("main"))[A] == entry("a")
 
 
 def test_promote_takes_out_a_case_that_is_gone_on_purpose(shell: Shell) -> None:

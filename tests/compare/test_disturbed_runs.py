@@ -101,6 +101,8 @@ def test_a_disturbed_baseline_is_refused_and_kept_only_on_demand(project: Projec
     outcome = project.run(*GATE).assert_code(0)
     outcome.line("1 inconclusive")
     outcome.line("in the baseline other programs disturbed")
+    # Nothing is ever judged by it, so what was measured without them takes its place.
+    project.run(*SAVE, "--baseline=main").assert_code(0).line("baseline with 1 case written")
 
 
 def test_a_baseline_replaces_processes_that_were_disturbed(project: Project) -> None:
