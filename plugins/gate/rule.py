@@ -224,7 +224,8 @@ class _Comparison:
             reasons.append(
                 f"{len(others)} of {len(everyone)} processes found the machine in another state: a "
                 f"copy in memory took {usual_copy(others):.2f} ms, and {self.copy:.2f} in the "
-                f"baseline; other machines of its host do that: {LATER}"
+                f"baseline; other machines of its host do that: {LATER}; where it stays so, save "
+                "the baseline again"
             )
         return reasons
 

@@ -327,6 +327,7 @@ def test_processes_beside_other_machines_are_replaced_too() -> None:
     only = gate.judge(beside, baseline_of(CALM), Rule(LIMIT), in_turns([beside], asked))
     assert only.kind == INCONCLUSIVE
     assert "4 of 4 processes found the machine in another state: a copy" in only.reasons[0]
+    assert "where it stays so, save the baseline again" in only.reasons[0]
     assert "took 1.00 ms, and 0.50 in the baseline" in only.reasons[0]
 
 
