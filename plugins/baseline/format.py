@@ -51,6 +51,11 @@ def decode(path: Path, text: str) -> Dict[str, Any]:
     except TooLarge as error:
         raise BaselineError(f"the baseline {path} cannot be read: {error}") from error
     except ValueError as error:
+        if path.suffix == ".jsonl":  # what a run measured is not to be deleted
+            raise BaselineError(
+                f"{path} is no baseline, but the journal of a run; ipubench-baseline promote, or "
+                "merge, makes one of it"
+            ) from error
         raise BaselineError(
             f"the baseline {path} is not valid JSON ({error}); restore it, or delete it and write "
             "it again with --baseline-save"

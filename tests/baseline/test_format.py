@@ -127,6 +127,13 @@ def test_a_file_that_is_no_baseline_is_one_message(path: Path, content: str, mes
         load(path)
 
 
+def test_a_journal_in_place_of_a_baseline_is_not_to_be_deleted(path: Path) -> None:
+    journal = path.with_name("run-1.jsonl")
+    journal.write_text('{"type": "run", "format": 1}\n{"type": "end"}\n')
+    with pytest.raises(BaselineError, match="run-1.jsonl is no baseline, but the journal of a run"):
+        load(journal)
+
+
 def test_a_file_in_which_all_is_wrong_is_refused_at_once(path: Path) -> None:
     """Naming each of its 200,000 rounds took 20 seconds."""
     stored = json.loads(path.read_text())
