@@ -16,7 +16,7 @@ from ipubench.plugins.baseline.rows import (
 )
 from ipubench.plugins.baseline.run_facts import BAD
 from ipubench.plugins.record.record import compile_text, record_of
-from ipubench.plugins.record.text import minute_of, number_text, share_text
+from ipubench.plugins.record.text import minute_of, number_text, share_text, told_apart
 from ipubench.plugins.record.verdict import how_compared
 from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import change_of
@@ -97,7 +97,7 @@ def page(report: Report) -> str:
         "published_heading": published.HEADING,
         "environment": environment(report.document),
         "data": {
-            "rows": [{key: row[key] for key in CHART_KEYS} for row in rows],
+            "rows": _charted(rows),
             "details": _details(report),
         },
         "style": script("style.css"),
@@ -105,6 +105,21 @@ def page(report: Report) -> str:
         "script": script("table.js", "plot.js", "charts.js"),
     }
     return render("page.html", values)
+
+
+def _charted(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return what the charts use of each row.
+
+    ``panel``: whose rates it may be drawn among. A function may be the name of one for training
+    too, and of one in another file.
+    """
+    panels = [row["function"] + (f", {row['mode']}" if row["mode"] else "") for row in rows]
+    owners = [f"{row['file']}::{panel}" for row, panel in zip(rows, panels)]
+    called = told_apart(dict(zip(owners, panels)))
+    return [
+        {**{key: row[key] for key in CHART_KEYS}, "panel": called[owner]}
+        for row, owner in zip(rows, owners)
+    ]
 
 
 def _overview(report: Report) -> Dict[str, str]:

@@ -175,8 +175,8 @@ function drawCharts() {
     const functions = new Map();
     for (const row of rows) {
       if (row.batch_size === null || row.throughput === null) continue;
-      // A function may be the name of one for training too, whose rates are others.
-      const name = row.mode ? `${row.function}, ${row.mode}` : row.function;
+      // Rates in two units have no axis in common.
+      const name = `${row.panel} in ${row.unit}`;
       const series = functions.get(name) || functions.set(name, new Map()).get(name);
       (series.get(row.series) || series.set(row.series, []).get(row.series)).push(row);
     }
@@ -188,7 +188,7 @@ function drawCharts() {
       const series = Array.from(all).filter(([, points]) => new Set(points.map((point) => point.batch_size)).size > 1);
       series.sort(([a], [b]) => a.localeCompare(b));
       left += Math.max(0, series.length - MOST_SERIES);
-      if (series.length) found.push([panelOf(panels, name), series.slice(0, MOST_SERIES)]);
+      if (series.length) found.push([panelOf(panels, name, series[0][1][0].panel), series.slice(0, MOST_SERIES)]);
     }
     // All panels have their places before one is drawn in the width that it has.
     found.forEach(([box]) => { box.hidden = false; });
@@ -199,14 +199,14 @@ function drawCharts() {
 
   // The chart of a bench function, made when it is first needed and used again after that: Plotly
   // may still have work to do on one that it drew a moment ago.
-  function panelOf(panels, name) {
+  function panelOf(panels, name, title) {
     const known = Array.from(panels.children).find((box) => box.dataset.name === name);
     if (known) return known;
     const box = document.createElement("div");
     const heading = document.createElement("h3");
     const plot = document.createElement("div");
     box.dataset.name = name;
-    heading.textContent = name;
+    heading.textContent = title;
     plot.className = "plot";
     box.append(heading, plot);
     panels.append(box);

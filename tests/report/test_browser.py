@@ -310,6 +310,18 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
         for kind in ("8k", "16k")
         for size in (1, 16)
     ]
+    cases += [
+        benchmark(
+            f"panel-{unit[0]}-bs{size}", function, batch_size=size, rate=80.0 + size, unit=unit
+        )
+        for function, unit in (
+            ("bench_inference/bench_c.py::bench_c", "images/s"),
+            ("bench_kernels/bench_c.py::bench_c", "images/s"),
+            ("bench_kernels/bench_d.py::bench_d", "images/s"),
+            ("bench_kernels/bench_d.py::bench_d", "tokens/s"),
+        )
+        for size in (1, 16)
+    ]
     served = benchmark("served")
     served["extra_info"]["ipubench"]["finish"] = {
         "load": {
@@ -336,8 +348,16 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
     titles: Any = browser.evaluate(
         "Array.from(document.querySelectorAll('#batch h3'), e => e.innerText)"
     )
-    # Rates of training are not joined with those of inference.
-    assert titles == [f"bench_{name}" for name in ("a, inference", "b, inference", "b, training")]
+    # Rates of training are not joined with those of inference, nor those of two files or units.
+    assert titles == [
+        "bench_a, inference",
+        "bench_b, inference",
+        "bench_b, training",
+        "bench_inference/bench_c.py::bench_c, inference",
+        "bench_kernels/bench_c.py::bench_c, inference",
+        "bench_d, inference",
+        "bench_d, inference",
+    ]
     wider = (
         "Array.from(document.querySelectorAll('#batch .plot')).filter(plot => "
         "plot.querySelector('svg').getBoundingClientRect().width > plot.clientWidth + 1).length"
