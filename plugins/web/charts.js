@@ -135,6 +135,7 @@ function drawCharts() {
     byCase("change", chosen, (shown, heights) => {
       const gates = shown.map((row) => row.threshold).filter((value) => value !== null);
       const gate = gates.length && gates.every((value) => value === gates[0]) ? gates[0] : null;
+      document.getElementById("gated").hidden = gate === null;
       const line = (at, colour, dash) => ({
         type: "line", x0: at, x1: at, yref: "paper", y0: 0, y1: 1, line: { color: colour, width: 1, dash },
       });

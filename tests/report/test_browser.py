@@ -129,7 +129,11 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     contention = {"limit": 0.02, "lost": share, "kept": some, "enough": True}
     many["extra_info"]["ipubench"]["contention"] = contention
     cases = document([now, many])
-    report = Report(cases, verdicts={now["fullname"]: verdict("regressed", 100, -0.16)})
+    verdicts = {
+        now["fullname"]: verdict("regressed", 100, -0.16),
+        many["fullname"]: {**verdict("not judged", 100, 0.01), "threshold": None},
+    }
+    report = Report(cases, verdicts)
     report.keep_compared(lambda one: before if one is now else None)
     path = tmp_path / "report.html"
     path.write_text(page(report), encoding="utf-8")
@@ -146,6 +150,11 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     assert note.startswith("400 of 1000 rounds of this run count for nothing: ")
     assert note.endswith(" One of 2 rounds is shown; baseline.json has them all.")
     assert marks(browser, "#rounds .points path.point") == 200 + 300 + 300  # every second one
+    # The page says what the dashed line is where there is one.
+    gated = "document.getElementById('gated').hidden"
+    assert browser.evaluate(gated) is False
+    choose(browser, "not judged")
+    assert browser.evaluate(gated) is True
 
 
 def test_what_is_not_compared_has_no_baseline_beside_it() -> None:
