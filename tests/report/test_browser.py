@@ -247,7 +247,9 @@ def test_the_dark_has_light_ink_and_paper_all_cases_and_charts_and_no_controls(
     browser.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert browser.evaluate("document.documentElement.scrollWidth") <= 680
     shown = "getComputedStyle(document.querySelector('{}')).display"
-    assert browser.evaluate(shown.format(".controls")) == "none"
+    assert browser.evaluate(shown.format("#controls")) == "none"
+    # The rounds on paper are those of a case that has a name.
+    assert browser.evaluate("document.getElementById('chosen').offsetHeight") > 0
     height = "document.querySelector('.scroll')"
     assert browser.evaluate(f"{height}.scrollHeight <= {height}.clientHeight") is True
     ink = "getComputedStyle(document.querySelector('#latency .xtick text')).fill"
