@@ -38,6 +38,8 @@ function drawCharts() {
 
   const colour = (index) => seriesLine(index).color;
 
+  const fourDigits = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
+
   function short(text, most) {
     if (text.length <= most) return plain(text);
     const head = Math.floor((most - 1) / 2);
@@ -76,8 +78,7 @@ function drawCharts() {
     const ticks = few ? powers : powers.flatMap((power) => [power, 2 * power, 5 * power]);
     // Plotly shows a power of ten on either side of a single value.
     const shown = low === high || enough(ticks) ? ticks : evenTicks(low, high);
-    const text = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
-    return { type: "log", tickvals: shown, ticktext: shown.map(text) };
+    return { type: "log", tickvals: shown, ticktext: shown.map(fourDigits) };
   }
 
   // Values that lie close together have no powers of ten between them.
@@ -450,7 +451,7 @@ function drawCharts() {
   function processTable(detail, row) {
     const body = document.querySelector("#processes tbody");
     body.textContent = "";
-    const digits = (value) => (value === null ? "" : Number(value.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 4 }));
+    const digits = (value) => (value === null ? "" : fourDigits(value));
     const all = detail.processes.concat(detail.before);
     all.forEach((process, index) => {
       const line = body.insertRow();

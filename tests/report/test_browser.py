@@ -120,6 +120,7 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     before = with_processes(benchmark("a", rate=120, seed=5), [benchmark("a", rate=118, seed=6)])
     now = benchmark("a", rate=100)
     record = now["extra_info"]["ipubench"]
+    record["latency"]["p99_ms"] = 0.00002345
     kept = [number not in (3, 4) for number in range(25)]
     lost = [0.0 if one else 0.5 for one in kept]
     record["contention"] = {"limit": 0.02, "lost": lost, "kept": kept, "enough": True}
@@ -145,6 +146,8 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     lines = "Array.from(document.querySelectorAll('#processes tbody tr'))"
     names = browser.evaluate(f"{lines}.map(r => r.cells[0].innerText)")
     assert names == ["1, this run", "1, baseline", "2, baseline"]
+    # Of nanoseconds too there are four digits.
+    assert browser.evaluate(f"{lines}[0].cells[4].innerText") == "0.00002345"
     browser.evaluate("document.querySelectorAll('#table td.name a')[1].click()")
     note = browser.evaluate("document.getElementById('rounds-note').textContent")
     assert note.startswith("400 of 1000 rounds of this run count for nothing: ")
