@@ -41,9 +41,10 @@ function drawCharts() {
   const fourDigits = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
 
   function short(text, most) {
-    if (text.length <= most) return plain(text);
+    const letters = Array.from(text); // never half of one: some are two units of a string
+    if (letters.length <= most) return plain(text);
     const head = Math.floor((most - 1) / 2);
-    return plain(`${text.slice(0, head)}…${text.slice(text.length - (most - 1 - head))}`);
+    return plain([...letters.slice(0, head), "…", ...letters.slice(head + 1 - most)].join(""));
   }
 
   // Cut names to `most` characters, or up to half as many more where they would not stay different.

@@ -452,12 +452,14 @@ def test_a_run_without_a_baseline_has_no_empty_charts(
 
 
 def test_no_name_leaves_charts_and_filters_dead(browser: Browser, tmp_path: Path) -> None:
-    odd = ["a\rb", "a\x00b", "constructor", "__proto__", "a b&c=d#e"]
+    odd = ["a\rb", "a\x00b", "constructor", "__proto__", "a b&c=d#e", "\N{ROCKET}" * 60]
     cases = [benchmark(name) for name in (*odd, "other")]
     path = tmp_path / "report.html"
     path.write_bytes(page(Report(document(cases))).encode("utf-8"))  # as it is
     browser.open(f"{path.as_uri()}#case=constructor")
     assert marks(browser, "#latency .points path.point") == 3 * len(cases)
+    labels = "document.querySelector('#latency .plot').layout.yaxis.ticktext"
+    assert browser.evaluate(f"{labels}.every(label => label.isWellFormed())")
     # The page takes over another address as it takes the one that it was opened with.
     other = "addEventListener('hashchange', () => done(0), {once: true}); location.hash = "
     for address, count in (("#case=__proto__&q=other", 1), ("#case=nothing", len(cases))):
