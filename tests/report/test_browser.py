@@ -100,6 +100,16 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
         assert found[60:] == ["", ""]  # what is empty comes last
         head = "document.querySelector('th[data-key=throughput]').ariaSort"
         assert browser.evaluate(head) == word
+    # What has the focus is not under the headings, which stay where they are.
+    under = (
+        "(() => { const link = document.querySelectorAll('td.name a')[20];"
+        " const scroll = document.querySelector('.scroll');"
+        " const top = element => element.getBoundingClientRect().top;"
+        " scroll.scrollTop += top(link) - top(scroll) - 2; link.focus();"
+        " const headings = document.querySelector('#table th').getBoundingClientRect();"
+        " return top(link) < headings.bottom; })()"
+    )
+    assert browser.evaluate(under) is False
     browser.evaluate(
         "Array.from(document.querySelectorAll('td.name a'))"
         ".find(a => a.textContent === 'resnet50-bs1-synthetic').focus()"
