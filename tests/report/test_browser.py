@@ -77,6 +77,30 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
     assert marks(browser, "#roofline .lines path.js-line") == 1
     assert marks(browser, "#compile .points .point") == 60
     assert marks(browser, "#rounds .lines path.js-line") == 2
+    # The cases that changed most, the slowest first; the gate allows 5% more time.
+    changes: Any = browser.evaluate("report.data.rows.map(row => row.change)")
+    points: Any = browser.evaluate(
+        "document.querySelector('#change .plot').data.flatMap(t => t.x.map((x, i) =>"
+        " [t.y[i], x, t.error_x.array[i], t.error_x.arrayminus[i]]))"
+    )
+    shown = [change for _, change, _, _ in sorted(points, reverse=True)]
+    assert shown == sorted(shown)
+    known = [change for change in changes if change is not None]
+    assert set(shown) == set(sorted(known, key=abs)[-30:])
+    assert {(round(high, 9), round(low, 9)) for _, _, high, low in points} == {(0.015, 0.012)}
+    gate = browser.evaluate("document.querySelector('#change .plot').layout.shapes[1].x0")
+    assert gate == pytest.approx(-0.05 / 1.05)
+    # A roof rises with the bytes of the copy, and is flat from where the products are the limit.
+    drawn = "document.querySelector('#{} .plot').data"
+    roof: Any = browser.evaluate(f"{drawn.format('roofline')}[0]")
+    assert roof["y"] == [min(2.1e12, 3e10 * x) for x in roof["x"]]
+    assert roof["y"][0] < roof["y"][1] == roof["y"][2]
+    cases: Any = browser.evaluate(f"{drawn.format('roofline')}[1]")
+    assert 50 in cases["x"]  # 1e12 / 200 FLOP over 1e8 bytes: resnet50 of one image
+    shares: Any = browser.evaluate(f"{drawn.format('share')}[0].x")
+    assert shares == sorted(shares, reverse=True)
+    latencies: Any = browser.evaluate(drawn.format("latency"))
+    assert latencies[0]["x"][:2] == [latencies[1]["x"][0], latencies[3]["x"][0]]  # p50 to p99
     assert light(browser, "document.body).backgroundColor") > 240
     assert light(browser, "document.querySelector('#latency .xtick text')).fill") < 60
     assert browser.evaluate(
@@ -119,7 +143,13 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
                      windowsVirtualKeyCode=13)  # fmt: skip
     chosen = browser.evaluate("document.getElementById('chosen').value")
     assert chosen.endswith("[resnet50-bs1-synthetic]")
-    assert marks(browser, "#processes tbody tr") == 4
+    cells: Any = browser.evaluate(
+        "Array.from(document.querySelectorAll('#processes tbody tr'), row =>"
+        " [0, 2, 6].map(column => row.cells[column].innerText))"
+    )
+    assert [name for name, _, _ in cells] == ["1, this run", *(f"{n}, fresh" for n in (2, 3, 4))]
+    assert cells[3][1].startswith("+")  # 2% faster
+    assert cells[0][1:] == ["", "1,024"]
     assert marks(browser, "#rounds .lines path.js-line") == 8
 
 
