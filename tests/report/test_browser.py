@@ -171,10 +171,12 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     share = [0.0 if one else 0.5 for one in some]
     contention = {"limit": 0.02, "lost": share, "kept": some, "enough": True}
     many["extra_info"]["ipubench"]["contention"] = contention
-    cases = document([now, many])
+    free = benchmark("c")
+    cases = document([now, many, free])
     verdicts = {
         now["fullname"]: verdict("regressed", 100, -0.16),
-        many["fullname"]: {**verdict("not judged", 100, 0.01), "threshold": None},
+        many["fullname"]: {**verdict("pass", 100, 0.01), "threshold": 0.1},
+        free["fullname"]: {**verdict("not judged", 100, 0.01), "threshold": None},
     }
     report = Report(cases, verdicts)
     report.keep_compared(lambda one: before if one is now else None)
@@ -203,11 +205,10 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     assert note.startswith("400 of 1000 rounds of this run count for nothing: ")
     assert note.endswith(" One of 2 rounds is shown; baseline.json has them all.")
     assert marks(browser, "#rounds .points path.point") == 200 + 300 + 300  # every second one
-    # The page says what the dashed line is where there is one.
-    gated = "document.getElementById('gated').hidden"
-    assert browser.evaluate(gated) is False
-    choose(browser, "not judged")
-    assert browser.evaluate(gated) is True
+    # The page says what the dashed line is where there is one: not of two gates, nor of none.
+    for kind, hidden in (("", True), ("regressed", False), ("not judged", True)):
+        choose(browser, kind)
+        assert browser.evaluate("document.getElementById('gated').hidden") is hidden
 
 
 def test_what_is_not_compared_has_no_baseline_beside_it() -> None:
