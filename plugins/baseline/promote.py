@@ -191,9 +191,15 @@ def promote(args: Namespace) -> int:
             "the cases that it names the baseline, --accept-regressed that of all"
         )
     if found.promoted:
+        later = _later(target, found.promoted)
         store.save(target, {**stored.document, "benchmarks": found.promoted})
         subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
         print(f"{subject} the baseline {target} now")
+        if later:
+            print(
+                f"  the baseline had a later result of {counted(len(later), 'case')}: "
+                f"{some_of(later, MOST_NAMES)}; promote that run to have it again"
+            )
     else:
         print(f"no case of {path} was promoted to the baseline {target}")
     if found.gone and store.exists(target):
@@ -257,6 +263,13 @@ class CommitMessages:
 def _number(revision: Any) -> str:
     """Return a commit without what says that files differed from it; '' of none."""
     return str(revision or "").partition("-")[0]
+
+
+def _later(target: Path, promoted: Sequence[Benchmark]) -> List[str]:
+    """Return the cases of which a baseline has a later result, as when an old job runs again."""
+    entries = store.load_all(target) if store.exists(target) else []
+    times = {key_of(entry): str(record_of(entry)["time"]) for entry in entries}
+    return [b["fullname"] for b in promoted if str(record_of(b)["time"]) < times.get(key_of(b), "")]
 
 
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:
