@@ -70,12 +70,15 @@ def test_reports_keep_what_the_user_exported(monkeypatch: pytest.MonkeyPatch) ->
     assert os.environ[ENGINE_OPTIONS] == exported
 
 
-def test_what_reports_is_not_kept_for_runs_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POPART_CACHE_DIR", "/kept")
+@pytest.mark.parametrize("variable", ["POPART_CACHE_DIR", "POPXL_CACHE_DIR"])
+def test_what_reports_is_not_kept_for_runs_that_time(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "/kept")
     monkeypatch.delenv("POPTORCH_CACHE_DIR", raising=False)
     before = {**os.environ}
     with reports_in(Path("/reports")):
-        assert "POPART_CACHE_DIR" not in os.environ
+        assert variable not in os.environ
     assert os.environ == before
 
 

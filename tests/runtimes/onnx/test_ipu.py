@@ -370,8 +370,19 @@ def test_a_pipeline_has_the_batches_that_popart_needs_to_fill_it(
 # --- how it begins and ends ------------------------------------------------------------------
 
 
-def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POPART_CACHE_DIR", "/somewhere")
+@pytest.mark.parametrize("variable", ["POPART_CACHE_DIR", "POPXL_CACHE_DIR"])
+@pytest.mark.parametrize(("device", "kept"), [(HARDWARE, True), (MODEL, False)])
+def test_an_exported_folder_may_have_kept_an_ipus_program(
+    monkeypatch: pytest.MonkeyPatch, variable: str, device: IpuDevice, kept: bool
+) -> None:
+    monkeypatch.setenv(variable, "/somewhere")
+    made = step(SMALL_LSTM, device)
+    made.build()
+    assert made.compile() is not kept
+    assert made.not_compiled == "fresh or cached"
+
+
+def test_the_record_says_what_runs() -> None:
     made = step(dataclasses.replace(SMALL_CONV, replicas=2, convolution_options='{"a": "b"}'))
     facts = made.describe()
     assert facts == {
@@ -394,9 +405,6 @@ def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (made.dropped, made.calibrated, made.batches_per_step) == (1, False, 3)
     assert made.canary() is None
     assert made.peak_work() is None
-    made.build()
-    assert made.compile() is False
-    assert made.not_compiled == "fresh or cached"
 
 
 @pytest.mark.parametrize("mode", ["inference", "evaluation", "training"])

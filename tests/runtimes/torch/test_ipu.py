@@ -10,7 +10,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, Dict, Iterator, List
 
 import numpy as np
@@ -477,8 +477,25 @@ def test_latencies_are_the_means_that_poptorch_reports(poptorch: ModuleType) -> 
     assert made.latencies() == [0.002, 0.004]
 
 
-def test_the_record_says_what_runs(poptorch: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POPTORCH_CACHE_DIR", "/somewhere")
+@pytest.mark.parametrize("variable", ["POPTORCH_CACHE_DIR", "POPART_CACHE_DIR", "POPXL_CACHE_DIR"])
+@pytest.mark.parametrize(("device", "kept"), [(HARDWARE, True), (MODEL, False)])
+def test_an_exported_folder_may_have_kept_an_ipus_program(
+    poptorch: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
+    device: IpuDevice,
+    kept: bool,
+) -> None:
+    """PopTorch's session begins with PopART's options; neither keeps the software model's."""
+    monkeypatch.setenv(variable, "/somewhere")
+    made = step(SMALL, device)
+    assert made.describe()["options"]["executable_cache"] is kept
+    monkeypatch.setattr(made, "_executor", SimpleNamespace(compile=lambda images: None))
+    assert made.compile() is not kept
+    assert made.not_compiled == "fresh or cached"
+
+
+def test_the_record_says_what_runs(poptorch: ModuleType) -> None:
     config = dataclasses.replace(SMALL, replicas=2, half_partial=True, pipeline_splits=("fc",))
     made = step(config)
     facts = made.describe()
@@ -495,16 +512,13 @@ def test_the_record_says_what_runs(poptorch: ModuleType, monkeypatch: pytest.Mon
             "synthetic_data": False,
             "engine_options": ENGINE_OPTIONS,
             "io_tiles": 0,
-            "executable_cache": True,
+            "executable_cache": False,
         },
     }
     assert json.loads(json.dumps(facts)) == facts
     assert (made.dropped, made.calibrated, made.batches_per_step) == (2, False, 3)
     assert made.canary() is None
     assert made.device_memory() is None
-    made.build()
-    assert made.compile() is False
-    assert made.not_compiled == "fresh or cached"
 
 
 # --- how it begins and ends ------------------------------------------------------------------
