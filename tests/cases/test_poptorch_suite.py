@@ -99,8 +99,12 @@ def test_weights_that_are_missing_are_one_message(
 
 
 @pytest.mark.framework
-def test_compiling_alone_keeps_the_program_for_later_runs(tmp_path: Path) -> None:
-    words = ["--set=compile_only=yes", f"--set=model_cache_path={tmp_path / 'kept'}"]
+def test_compiling_alone_keeps_the_program_for_later_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POPLAR_SDK_ENABLED", "/opt/poplar")
+    kept = f"--set=model_cache_path={tmp_path / 'kept'}"
+    words = ["--device=ipu", "--set=compile_only=yes", kept]
     for found in ("", " s less than without its cache)"):
         text = run(tmp_path, "", "-k", "resnet50-ipu-bs2-generated", *words).assert_code(0).text
         assert f"{found}, not run" in text

@@ -245,6 +245,14 @@ def test_options_that_cannot_work_together_are_refused(
         step(dataclasses.replace(SMALL, **changes))
 
 
+def test_a_folder_for_programs_is_refused_where_none_are_kept(
+    poptorch: ModuleType, tmp_path: Path
+) -> None:
+    """Beside programs of hardware that lie there, the software model's looked found again."""
+    with pytest.raises(ValueError, match="model_cache_path needs --device=ipu: "):
+        step(dataclasses.replace(SMALL, model_cache_path=str(tmp_path)), MODEL)
+
+
 # --- transfers, compiled models --------------------------------------------------------------
 
 
