@@ -180,9 +180,18 @@ def test_batches_that_do_not_fit_into_the_memory_are_refused(
         r"--batches-per-step=4 takes half$",
     ):
         check_memory(config, 3 << 29)
+    with pytest.raises(OptionError, match=r"may use 24; give smaller batches$"):
+        check_memory(config, 13 << 29)
     monkeypatch.setattr(memory, "total", lambda: 1000)
     # 3 x 2 x 4 values of two bytes each way.
     with pytest.raises(OptionError, match="--batches-per-step=2 takes half"):
+        step(config).build()
+    # As many values, 3 x 2 labels of four bytes, and the loss comes back.
+    config = dataclasses.replace(config, mode="evaluation", replicas=1)
+    monkeypatch.setattr(memory, "total", lambda: 12 * (48 + 24 + 2))
+    step(config).build()
+    monkeypatch.setattr(memory, "total", lambda: 12 * (48 + 24 + 2) - 1)
+    with pytest.raises(OptionError, match="--batches-per-step=5 takes half"):
         step(config).build()
 
 
