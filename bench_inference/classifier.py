@@ -33,6 +33,13 @@ class Classifier(InferenceOptions):
             raise ValueError(
                 f"replicas={self.replicas} cannot be shared equally by instances={self.instances}"
             )
+        if self.compile_only and self.system != "host" and self.instances > 1:
+            # PopTorch compiles without an IPU only where no IPU's number was given, and PopDist
+            # gives each instance's (graphcore/poptorch, CompilerImpl.cpp).
+            raise ValueError(
+                f"compile_only with instances={self.instances}: the instances' programs are for "
+                "the IPUs that PopDist chose; leave it out, and they are compiled and measured"
+            )
         efficientnet = self.model.startswith("efficientnet")
         modified = (self.efficientnet_expand_ratio, self.efficientnet_group_dim) != (6, 1)
         if modified and not efficientnet:

@@ -165,6 +165,10 @@ def test_an_ipu_runs_the_published_batch_sizes_and_always_the_presets_own() -> N
         ({"efficientnet_group_dim": 16}, "need an EfficientNet, not resnet18"),
         ({"efficientnet_expand_ratio": 4}, "need an EfficientNet, not resnet18"),
         ({"replicas": 2}, "replicas=2 needs an IPU"),
+        (
+            {"system": "ipu", "replicas": 4, "instances": 2, "compile_only": True},
+            "compile_only with instances=2: .* leave it out",
+        ),
     ],
 )
 def test_what_has_no_meaning_is_refused(changes: Dict[str, Any], message: str) -> None:

@@ -90,6 +90,7 @@ class Options(poptorch.Options):
         assert ipus_per_replica == recorder.ipus_per_replica, "poprun was told another number"
         super().__init__()
         super().replicationFactor(getNumLocalReplicas())
+        super().useIpuId(recorder.index)
 
     def replicationFactor(self, replication_factor: int) -> Any:
         raise RuntimeError("replicationFactor is decided by poprun")

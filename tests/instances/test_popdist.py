@@ -76,6 +76,22 @@ def test_poptorch_is_told_the_ipus_of_a_pipeline(job: double.Job) -> None:
         start_options(None, config)
 
 
+@pytest.mark.framework
+def test_poptorch_does_not_compile_alone_for_the_ipus_of_an_instance(
+    job: double.Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So compile_only is refused for several instances."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options
+
+    poptorch = poptorch_double.as_module()
+    config = dataclasses.replace(POD4["resnet50_minlatency"], compile_only=True)
+    feed = ImageFeed("generated", batch_size=2, image_size=32)
+    options = poptorch_options(poptorch, config, IpuDevice("ipu", None), feed)
+    with pytest.raises(poptorch.Error, match="not supported with an IPU id"):
+        poptorch.inferenceModel(torch.nn.Linear(4, 4), options).compile(torch.zeros(256, 4))
+
+
 def test_a_process_that_poprun_has_not_started_is_alone(
     job: double.Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
