@@ -171,10 +171,10 @@ def test_every_configuration_becomes_options_that_poptorch_takes(
             {"key": "groupNormStridedChannelGrouping", "value": False},
         ),
         (
-            {"model_cache_path": "/models"},
+            {"model_cache_path": "~/models"},
             HARDWARE,
             "Options.enableExecutableCaching",
-            {"path": "/models"},
+            {"path": str(Path.home() / "models")},
         ),
         (
             {"compile_only": True, "offline_target_ipu_version": 1},
@@ -216,6 +216,7 @@ def test_an_option_becomes_a_call(
         ({}, HARDWARE, "Options.setExecutionStrategy"),
         ({}, HARDWARE, "Options.enableExecutableCaching"),
         ({}, HARDWARE, "Options.useOfflineIpuTarget"),
+        ({"compile_only": True}, IpuDevice("ipu", 3), "Options.useIpuId"),
         # The emulator needs no target without hardware.
         ({"compile_only": True}, MODEL, "Options.useOfflineIpuTarget"),
     ],
