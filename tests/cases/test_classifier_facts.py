@@ -186,6 +186,9 @@ def test_a_profile_of_an_ipu_is_of_as_few_batches_as_can_run_and_leaves_no_progr
     assert (case.id, case.error) == (usual.id, "")
     (given,) = expand(family, {"batches_per_step": ["7"]}, profiled=True)
     assert given.config.batches_per_step == 7
+    stages = dataclasses.replace(IPU["resnet50"], pipeline_splits=("layer2/0/conv1",))
+    tiles = dataclasses.replace(stages, num_io_tiles=32)
+    assert (stages.fewest_batches, tiles.fewest_batches) == (2, 3)
     (kept,) = expand(family, {"model_cache_path": ["kept"]}, profiled=True)
     assert "resnet50: model_cache_path: with --profile an IPU gets" in kept.error
     (kept,) = expand(family, {"model_cache_path": ["kept"]})
