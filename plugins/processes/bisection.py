@@ -23,7 +23,7 @@ from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.processes.fresh import known_reason
 from ipubench.plugins.record.files import lines_in
-from ipubench.plugins.record.host_process import git_says
+from ipubench.plugins.record.host_process import git_says, outside_git
 from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, IMPROVED, PASS, REGRESSED
 from ipubench.plugins.run.results import SessionResults
@@ -84,7 +84,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
     """Bisect in a worktree at BAD, once BAD has been seen to be slower; ``words`` of a step."""
     program = [sys.executable, "-c", PROGRAM, str(IMPORT_ROOT), *words]
-    first = subprocess.run(program, cwd=str(tree), check=False).returncode
+    # Not the user's own checkout, if it is a hook or an alias of git that runs us.
+    there: Dict[str, Any] = {"cwd": str(tree), "env": outside_git()}
+    first = subprocess.run(program, check=False, **there).returncode
     if first >= ABORT:
         return INTERRUPTED[0]
     if first != BAD:
@@ -93,12 +95,12 @@ def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
         return EXIT_NOTHING_COMPARED
     git = ["git", "-c", "core.hooksPath=/dev/null", "bisect"]
     started = subprocess.run(
-        [*git, "start", bad, good], cwd=str(tree), stdout=subprocess.PIPE, check=False
+        [*git, "start", bad, good], stdout=subprocess.PIPE, check=False, **there
     )
     print(started.stdout.decode(errors="replace").strip(), flush=True)
     if started.returncode:
         return EXIT_USAGE
-    run = subprocess.Popen([*git, "run", *program], cwd=str(tree), stdout=subprocess.PIPE)
+    run = subprocess.Popen([*git, "run", *program], stdout=subprocess.PIPE, **there)
     assert run.stdout is not None
     for line in run.stdout:
         text = line.decode(errors="replace")
@@ -163,7 +165,7 @@ def _measure(
         code = subprocess.run(
             command,
             cwd=str(project),
-            env={**os.environ, "PYTHONPATH": path},
+            env={**outside_git(), "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -20,6 +20,7 @@ from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private, user_path
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.processes.revision import Revision
+from ipubench.plugins.record.host_process import GIT_VARIABLES
 
 CHECK_SECONDS = 300.0
 # Everything that a case needs but its framework, and what it would be measured with. Of an older
@@ -59,7 +60,7 @@ class Environment:
 
     def variables(self, ours: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment variables for its processes, given those of ours."""
-        wrong = OURS if self.revision is None else (*OURS, *revision.GIT_VARIABLES)
+        wrong = OURS if self.revision is None else (*OURS, *GIT_VARIABLES)
         kept = {name: value for name, value in ours.items() if name not in wrong}
         folders = list(self.folders)
         if self.own_python:

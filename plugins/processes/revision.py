@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shlex
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ from ipubench.fixtures.case.errors import CaseError, DataError
 from ipubench.fixtures.case.masking import mask_text, masker, secrets_in
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private
+from ipubench.plugins.record.host_process import outside_git
 
 PREFIX = "git:"
 MERGE_BASE = "merge-base:"
@@ -33,8 +33,6 @@ KEPT_DAYS = 14
 LAST_LINES = 15
 #: Hooks of the repository do not run: nothing else may happen because somebody measures.
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
-#: Of a git hook that runs us, and wrong in a worktree.
-GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 
 
 @dataclass(frozen=True)
@@ -244,11 +242,10 @@ def _git(asked: str, folder: Path, *words: str) -> str:
 def _run(
     words: Sequence[str], folder: Path, seconds: Optional[float] = None
 ) -> subprocess.CompletedProcess[bytes]:
-    environment = {k: v for k, v in os.environ.items() if k not in GIT_VARIABLES}
     return subprocess.run(
         words,
         cwd=str(folder),
-        env={**environment, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+        env={**outside_git(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

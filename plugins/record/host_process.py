@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import platform
 import resource
 import signal
@@ -31,6 +32,8 @@ PACKAGES = (
     "pytest",
     "pytest-benchmark",
 )
+#: Of a git hook or alias that runs us. Git would look at its repository, whatever folder is meant.
+GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 
 
 def end_with_parent() -> None:
@@ -73,12 +76,18 @@ def versions() -> Dict[str, str]:
     return found
 
 
+def outside_git() -> Dict[str, str]:
+    """Return this process's environment as it is where neither a hook nor an alias runs us."""
+    return {name: value for name, value in os.environ.items() if name not in GIT_VARIABLES}
+
+
 def git_says(folder: Path, *words: str) -> Optional[bytes]:
     """Return what git answers in a folder; None without git, or where it refuses."""
     try:
         answer = subprocess.run(
             ["git", *words],  # noqa: S607  git of the PATH
             cwd=str(folder),
+            env=outside_git(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -113,6 +113,18 @@ def test_where_nothing_is_slower_nothing_is_searched_for(
     assert capsys.readouterr().out == said
 
 
+def test_an_alias_of_git_that_bisects_leaves_its_checkout_as_it_is(
+    commits: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bisection, "PROGRAM", f"import sys; sys.exit({BAD})")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
+    subprocess.check_call(["git", *IDENTITY, "commit", "-q", "--allow-empty", "-m", "more"])
+    assert bisection.main(["HEAD~2", "HEAD", *WORDS]) == 0
+    left = subprocess.check_output(["git", "for-each-ref", "--format=%(refname)"], text=True)
+    assert left == "refs/heads/main\n"
+    assert (tmp_path / ".git" / "HEAD").read_text() == "ref: refs/heads/main\n"
+
+
 @pytest.mark.parametrize(
     ("output", "why"),
     [

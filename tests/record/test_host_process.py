@@ -11,6 +11,7 @@ import pytest
 from ipubench.plugins.record import host_process
 from ipubench.plugins.run.conditions import apply_conditions, tune_allocator
 from tests.support.harness import ROOT
+from tests.support.repository import IDENTITY
 
 # Counts the page faults of buffers that glibc maps anew each time unless it is told to keep them.
 FAULTS = """
@@ -74,5 +75,14 @@ def test_versions_name_what_is_installed() -> None:
     assert "poptorch" not in host_process.versions()
 
 
-def test_a_folder_without_git_has_no_revision(tmp_path: Path) -> None:
+def test_a_folder_without_git_has_no_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where an alias or a hook of another repository runs us."""
+    other = tmp_path / "other"
+    subprocess.check_call(["git", "init", "-q", str(other)])
+    words = ["git", *IDENTITY, "commit", "-q", "--allow-empty", "-m", "empty"]
+    subprocess.check_call(words, cwd=str(other))
+    assert host_process.git_revision(other) is not None
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     assert host_process.git_revision(tmp_path) is None
