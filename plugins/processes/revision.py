@@ -230,17 +230,21 @@ def _run_setup(setup: str, tree: Path) -> None:
 def _git(asked: str, folder: Path, *words: str) -> str:
     """Return what git says; UsageError where it is not there or fails."""
     try:
-        answer = _run(["git", *words], folder)
+        answer = _run(["git", *words], folder, errors=subprocess.PIPE)
     except OSError as error:
         raise pytest.UsageError(f"{asked} needs git, which cannot be run here: {error}") from None
-    said = answer.stdout.decode(errors="replace").strip()
     if answer.returncode:
+        said = answer.stderr.decode(errors="replace").strip()
         raise pytest.UsageError(f"{asked}: git {' '.join(words)} in {folder}: {said}")
-    return said
+    # Without its warnings, and what GIT_TRACE has it say.
+    return answer.stdout.decode(errors="replace").strip()
 
 
 def _run(
-    words: Sequence[str], folder: Path, seconds: Optional[float] = None
+    words: Sequence[str],
+    folder: Path,
+    seconds: Optional[float] = None,
+    errors: int = subprocess.STDOUT,
 ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         words,
@@ -248,7 +252,7 @@ def _run(
         env={**outside_git(), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=errors,
         timeout=seconds,
         check=False,
     )

@@ -49,8 +49,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return own
 
 
-def test_a_worktree_has_the_submodules_of_its_revision(own: Path) -> None:
+def test_a_worktree_has_the_submodules_of_its_revision(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whether the user's own checkout has them or not, which stays as it is."""
+    monkeypatch.setenv("GIT_TRACE", "1")  # as warnings of git do, it says more than was asked
     git(own, "submodule", "--quiet", "deinit", "--all")
     before = (own / ".git" / "config").read_text()
     there = check_out("git:HEAD~1", own).root
