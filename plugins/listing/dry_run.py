@@ -92,7 +92,7 @@ def commands(item: pytest.Item) -> List[str]:
     return [
         *lines,
         f"  which starts {count} with",
-        *wrapped([*planned.launcher.words, *program], indent="    "),
+        *wrapped(mask_words([*planned.launcher.words, *program]), indent="    "),
     ]
 
 

@@ -48,10 +48,12 @@ def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
 
 
 def test_a_dry_run_shows_poprun_on_several_hosts(together: Project) -> None:
-    words = "--launcher-args=--host=localhost,127.0.0.1 --vipu-partition=pod64"
+    variable = "-x A_TOKEN=hunter2hunter2"
+    words = f"--launcher-args={variable} --host=localhost,127.0.0.1 --vipu-partition=pod64"
     answer = run(together, "--dry-run", "--device=ipu", words).assert_code(0)
     _, launched = commands(answer.text)
-    given = "--ipus-per-replica=4 --host=localhost,127.0.0.1 --vipu-partition=pod64 "
+    given = "-x 'A_TOKEN=***' --host=localhost,127.0.0.1 --vipu-partition=pod64 "
+    assert "hunter2" not in answer.text
     assert f" {given}'--mpi-local-args=-x " in launched
     assert "-x IPUBENCH_INSTANCE_TOKEN -x " in launched
     answer = run(together, "--dry-run", "--device=ipu", "--launcher-args=-H gone.invalid")
