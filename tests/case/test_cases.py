@@ -72,6 +72,13 @@ def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
         (Sample(precision="32"), {}, r"@cases\(precision=...\): '32' is not one of 16.16"),
         (Sweep(Sample(), "batch_size", (0, 1)), {}, r"batch_size=...\): '0' is below the smallest"),
         (Sweep(Sample(), "size", (1,)), {}, r"@cases\(size=...\): name, "),
+        (Sweep(Sample(), "batch_size", ()), {}, r"@cases\(batch_size=...\): give a value, or more"),
+        (Sample(), {"mode": ()}, r"@cases\(mode=...\): give a value, or more"),
+        (
+            Sweep(Sample(), "batch_size", (1, 4), usual=(1, 2)),
+            {},
+            r"@cases\(batch_size=...\): usual has 2, which is none of the values",
+        ),
         (
             Sample(),
             {"batch_size": ("2",)},
