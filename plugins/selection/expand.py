@@ -35,7 +35,7 @@ from ipubench.fixtures.case.cases import (
     case_key,
 )
 from ipubench.fixtures.case.masking import mask_value
-from ipubench.fixtures.case.options import CaseConfig, check_value, resolve_key
+from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
 
 # Fixture name -> marker: a case's framework is the runtime it asks for.
@@ -234,7 +234,8 @@ def expand(
     settable = {key: name for key, name in keys.items() if name is not None}
     several = ""
     for key, name in settable.items():
-        if name in NOT_IDENTITY and len(assignments[key]) > 1:
+        hidden = [one for one in assignments[key] if name in NOT_IDENTITY or is_masked(name, one)]
+        if len(hidden) > 1:
             several = f"--set={key}: cases do not differ by {name}; give one value"
     for config, tier in family.points:
         changes: Dict[str, Any] = {}

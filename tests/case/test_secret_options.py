@@ -95,6 +95,14 @@ def test_what_a_case_was_given_has_no_secret() -> None:
     assert case.error and case.given == {"--set=api_token=***", "--set=flag=yes"}
 
 
+def test_values_that_no_identifier_shows_are_refused() -> None:
+    family = Family.of(Tokened(), {})
+    for case in expand(family, {"api_token": ["one-secret", "another"]}):
+        assert case.error == "--set=api_token: cases do not differ by api_token; give one value"
+    for case in expand(family, {"api_token": ["", "one-secret"]}):
+        assert not case.error
+
+
 @pytest.mark.slow
 def test_no_failure_shows_a_secret(secretive: Project) -> None:
     words = ["-k", "beta-synthetic", "--junitxml=junit.xml", GIVEN, "--set=trouble=raise,error"]
