@@ -17,11 +17,12 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
+from ipubench.fixtures.data.sources import for_other_folders
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.processes import only_from, revision
-from ipubench.plugins.processes.fresh import known_reason
+from ipubench.plugins.processes.fresh import for_another_folder, known_reason
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.host_process import git_says, outside_git
 from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage
@@ -70,7 +71,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             try:
                 revision.add(given.bad, where, tree, bad)
                 project = tree / root.resolve().relative_to(where.resolve())
-                asked = ["-k", given.case, f"--gate={given.gate:.6%}", *words]
+                asked = ["-k", given.case, f"--gate={given.gate:.6%}"]
+                asked += for_another_folder(words, root)
                 return _bisect(tree, [str(root), str(project), good, *asked], good, bad)
             finally:
                 revision.remove(tree)
@@ -85,7 +87,7 @@ def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
     """Bisect in a worktree at BAD, once BAD has been seen to be slower; ``words`` of a step."""
     program = [sys.executable, "-c", PROGRAM, str(IMPORT_ROOT), *words]
     # Not the user's own checkout, if it is a hook or an alias of git that runs us.
-    there: Dict[str, Any] = {"cwd": str(tree), "env": outside_git()}
+    there: Dict[str, Any] = {"cwd": str(tree), "env": for_other_folders(outside_git())}
     first = subprocess.run(program, check=False, **there).returncode
     if first >= ABORT:
         return INTERRUPTED[0]

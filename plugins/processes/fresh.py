@@ -263,7 +263,8 @@ def fresh_command(
     if elsewhere is not None and elsewhere.revision is not None:
         ini = elsewhere.place(ini, root) if ini is not None else None
         root = elsewhere.revision.root
-        measuring = _absolute(config, measuring_arguments(config, elsewhere.options))
+        measuring = measuring_arguments(config, elsewhere.options)
+        measuring = for_another_folder(measuring, config.invocation_params.dir)
     return [
         *(elsewhere.pytest_words() if elsewhere else [sys.executable, "-m", "pytest"]),
         "-q",
@@ -286,10 +287,9 @@ def fresh_command(
     ]
 
 
-def _absolute(config: pytest.Config, words: Sequence[str]) -> List[str]:
-    """Return the words for a process that runs in another folder."""
+def for_another_folder(words: Sequence[str], here: Path) -> List[str]:
+    """Return the words, given in the folder ``here``, for a process that runs in another one."""
     option = "--dataset-dir="
-    here = config.invocation_params.dir
     return [
         option + str(here / user_path(word[len(option) :])) if word.startswith(option) else word
         for word in words
