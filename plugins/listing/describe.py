@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Type
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -43,7 +43,12 @@ def describe(items: List[pytest.Item]) -> List[str]:
     for function, configs in groups.items():
         lines += ["", f"{function}: {counted(len(configs), 'case')}"]
         lines += _parameters([one for one in configs if isinstance(one, SpecConfig)])
-        lines += [_line(type(configs[0]), field, configs) for field in _options(configs[0])]
+        # Configurations of a function may be of several classes, each with options of its own.
+        found: Dict[str, List[Tuple[CaseConfig, Any]]] = {}
+        for config in configs:
+            for field in _options(config):
+                found.setdefault(field.name, []).append((config, field))
+        lines += map(_line, found.values())
     return lines or ["no case is selected, so there is no option to describe"]
 
 
@@ -65,9 +70,11 @@ def _parameters(configs: Sequence[SpecConfig]) -> List[str]:
     return [f"  {name}={_some(found[name])} (str): a parameter of the command" for name in found]
 
 
-def _line(cls: Type[CaseConfig], field: Any, configs: List[CaseConfig]) -> str:
-    values = (str(masked(getattr(config, field.name), field.name)) for config in configs)
-    kind = type_name(option_types(cls)[field.name])
+def _line(found: Sequence[Tuple[CaseConfig, Any]]) -> str:
+    """Return the line of an option, given the configurations that have it."""
+    first, field = found[0]
+    values = (str(masked(getattr(config, field.name), field.name)) for config, _ in found)
+    kind = type_name(option_types(type(first))[field.name])
     return f"  {field.name}={_some(values)} ({kind}): {meaning(field)}"
 
 

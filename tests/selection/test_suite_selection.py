@@ -17,6 +17,7 @@ from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.listing.describe import describe
 from ipubench.plugins.selection import deselect
 from ipubench.plugins.selection.expand import Selection, selection_key
+from tests.support.fake_cases import Fake, Other
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 
@@ -251,12 +252,18 @@ def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
 
 
 def test_a_function_in_a_folder_with_brackets_is_described_by_its_name() -> None:
-    case = Case(CaseConfig(name="a"), "a")
-    item: Any = SimpleNamespace(
-        nodeid="b[1]/bench_x.py::bench_x[a]",
-        callspec=SimpleNamespace(params={"ipubench_case": case}),
-    )
-    assert describe([item])[1] == "b[1]/bench_x.py::bench_x: 1 case"
+    """With the options of each class that its configurations have."""
+    items: Any = [
+        SimpleNamespace(
+            nodeid=f"b[1]/bench_x.py::bench_x[{config.name}]",
+            callspec=SimpleNamespace(params={"ipubench_case": Case(config, config.name)}),
+        )
+        for config in (CaseConfig(name="a"), Fake(name="b", steps=7), Other(name="c"))
+    ]
+    lines = describe(items)
+    assert lines[1] == "b[1]/bench_x.py::bench_x: 3 cases"
+    for option in ("steps=5|7 (int)", "flag=False (bool)", "micro_batch_size=1 (int)"):
+        assert len([line for line in lines if line.startswith(f"  {option}: ")]) == 1
 
 
 def test_a_reason_for_one_case_is_in_the_singular_and_its_own_words_stay() -> None:
