@@ -100,17 +100,25 @@ def test_how_many_clean_rounds_are_enough(clean: int, rounds: int, enough: bool)
 
 def test_the_record_has_what_each_counter_says_of_the_rounds() -> None:
     readings = [
-        Reading(
-            time, used=time, beside=time / 8, stolen=time / 16, ours=ours, waited=0, throttled=0
-        )
-        for time, ours in ((0.0, 1.0), (2.0, 1.5), (4.0, 2.75))
+        Reading(time=0.0, used=0, beside=0, stolen=0, ours=1.0, waited=0, throttled=0),
+        Reading(time=2.0, used=0.5, beside=0, stolen=0, ours=1.5, waited=0, throttled=0),
+        Reading(time=4.0, used=2.25, beside=0.25, stolen=0.5, ours=2.75, waited=1, throttled=0.5),
     ]
     counters: Any = SimpleNamespace(readings=readings, seconds=0.25)
-    record = Disturbance(counters).describe([2.0, 2.0], True)
-    assert record["cpu_seconds"] == [0.5, 1.25]
-    parts = {part: record[part] for part in ("by_others", "beside", "stolen", "throttled")}
-    assert parts == {"by_others": 0.5625, "beside": 0.125, "stolen": 0.0625, "throttled": 0.0}
-    assert record["reading_seconds"] == 0.25
+    assert Disturbance(counters).describe([2.0, 2.0], True) == {
+        "limit": 0.02,
+        "lost": [0.0, 0.625],
+        "cpu_seconds": [0.5, 1.25],
+        "kept": [True, False],
+        "clean": 1,
+        "enough": True,
+        "by_others": 0.125,
+        "waited": 0.25,
+        "stolen": 0.125,
+        "beside": 0.0625,
+        "throttled": 0.125,
+        "reading_seconds": 0.25,
+    }
 
 
 def test_a_system_that_tells_nothing_says_so() -> None:
@@ -184,7 +192,12 @@ def test_a_machine_that_is_never_quiet_is_one_message(monkeypatch: pytest.Monkey
 
 def watched(copies: List[float]) -> Disturbance:
     """Return what watched rounds on a quiet machine beside other machines now and then."""
-    found = Disturbance(FakeDevice(0).contention(), iter(copies).__next__)
+
+    class Beside(FakeDevice):
+        def look(self) -> Callable[[], float]:
+            return iter(copies).__next__
+
+    found = Disturbance.of(Beside(0))
     for _ in copies:
         found.read()
     return found
