@@ -128,12 +128,14 @@ def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -
         folder.mkdir(mode=0o700, exist_ok=True)
         for place in (folder.parent, folder):
             require_private(place, "IPUBENCH_CACHE_DIR")
-        for stamp in folder.glob("*.used"):
-            old = stamp.with_suffix("")
+        for old in filter(Path.is_dir, folder.iterdir()):
             with contextlib.suppress(Timeout, FileNotFoundError), FileLock(
                 f"{old}.lock", timeout=0
             ):
-                if stamp.stat().st_mtime < time.time() - KEPT_DAYS * 24 * 3600:
+                # A run that was killed while it made one has left no stamp.
+                stamp = _stamp(old)
+                last = (stamp if stamp.exists() else old).stat().st_mtime
+                if last < time.time() - KEPT_DAYS * 24 * 3600:
                     remove(old)
         # Of this one alone: another commit's may be set up for an hour.
         with FileLock(f"{tree}.lock"):

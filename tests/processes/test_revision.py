@@ -87,11 +87,15 @@ def test_a_commit_does_not_wait_for_the_setup_of_another(
 def test_a_worktree_that_nobody_has_used_for_long_goes_unless_somebody_has_it(own: Path) -> None:
     tree = check_out("git:HEAD~1", own).root
     os.utime(str(tree.with_name(f"{tree.name}.used")), (0, 0))
+    half, begun = (tree.with_name(name) for name in ("half", "begun"))
+    half.mkdir()
+    begun.mkdir()
+    os.utime(str(half), (0, 0))  # its run was killed
     with FileLock(f"{tree}.lock"):
         check_out("git:HEAD", own)
         assert tree.is_dir()
     check_out("git:HEAD", own)
-    assert not tree.exists()
+    assert not tree.exists() and not half.exists() and begun.is_dir()
     assert len(git(own, "worktree", "list").splitlines()) == 2
 
 
