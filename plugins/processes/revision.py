@@ -80,8 +80,8 @@ def toplevel(asked: str, root: Path) -> str:
         if "not a git repository" not in str(error):
             raise
         raise pytest.UsageError(
-            f"{asked}: {root} is in no git repository; name another environment's "
-            "interpreter instead, or clone the project with git"
+            f"{asked}: {root} is in no git repository; clone the project with git, or compare with "
+            "another environment: --against=PYTHON"
         ) from None
 
 

@@ -236,7 +236,7 @@ def test_a_cache_that_cannot_be_written_is_named(repository: Repository) -> None
 def test_without_git_or_a_repository_one_message_says_so(project: Project, tmp_path: Path) -> None:
     outside = {"GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     outcome = project.run("--against=git:main", env=outside).assert_code(4)
-    outcome.line(f"--against=git:main: {project.folder} is in no git repository; name")
+    outcome.line(f"--against=git:main: {project.folder} is in no git repository; clone")
     outcome = project.run("--against=git:main", env={"PATH": "/nowhere"}).assert_code(4)
     outcome.line("--against=git:main needs git, which cannot be run here: ")
 
