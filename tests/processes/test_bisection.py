@@ -113,18 +113,22 @@ def test_where_nothing_is_slower_nothing_is_searched_for(
     assert capsys.readouterr().out == said
 
 
-def test_the_data_set_is_that_of_the_users_own_folder(
+def test_a_step_is_given_what_was_asked_for_and_the_data_of_the_users_own_folder(
     commits: List[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    said = "import os, sys; print(sys.argv[-1], os.environ['DATASETS_DIR'])"
+    said = "import os, sys; print(*sys.argv[4:], os.environ['DATASETS_DIR'])"
     monkeypatch.setattr(bisection, "PROGRAM", said)
     monkeypatch.setenv("DATASETS_DIR", "images")
     assert bisection.main([*commits, *WORDS, "--dataset-dir=images"]) == 6
     images = tmp_path / "images"
-    assert f"--dataset-dir={images} {images}\n" in capfd.readouterr().out
+    _, name, *others = WORDS
+    asked = [commits[0], "-k", name, "--gate=2.000000%", *others, f"--dataset-dir={images}"]
+    assert f"{' '.join(asked)} {images}\n" in capfd.readouterr().out
+    (tree,) = subprocess.check_output(["git", "worktree", "list"], text=True).splitlines()
+    assert tree.startswith(f"{tmp_path} ")
 
 
 def test_an_alias_of_git_that_bisects_leaves_its_checkout_as_it_is(
