@@ -144,7 +144,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Turn the declared configurations into cases. Never raises: bad values are judged later."""
+    """Turn the declared configurations into cases; bad values of options are judged later."""
     marks = list(metafunc.definition.iter_markers("cases"))
     if not marks:
         return
@@ -152,6 +152,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     option = metafunc.config.option
     function = metafunc.definition.nodeid
     params: Dict[str, Any] = {}
+    declared: Dict[str, CaseConfig] = {}
     profiled = option.profile is not None and selection.device in devices.IPU_KINDS
     for mark in marks:
         axes = {key: values for key, values in mark.kwargs.items() if key not in NO_AXES}
@@ -159,6 +160,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         everything = selection.device != "cpu" or option.data is not None
         for entry in mark.args:
             family = Family.of(entry, axes)
+            _refuse_twins(family, declared)
             named = {"data", family.swept, *axes}
             for case in expand(
                 family,
@@ -179,6 +181,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                     case = dataclasses.replace(case, tier=here)
                 params.setdefault(case.id, _parameter(case, metafunc.fixturenames))
     metafunc.parametrize("ipubench_case", list(params.values()), indirect=True)
+
+
+def _refuse_twins(family: Family, declared: Dict[str, CaseConfig]) -> None:
+    """Refuse a declaration of which one case would be lost; ``declared``: those of its function."""
+    for config, _ in family.points:
+        name = family.identifier(config, frozenset())
+        if declared.setdefault(name, config) != config:
+            raise pytest.Collector.CollectError(
+                f"@cases: two configurations would both be {name}; give each a name of its own"
+            )
 
 
 def _tier_on_cpu(case: Case, declared: Mapping[str, Any], named: Set[str]) -> str:

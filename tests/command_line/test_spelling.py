@@ -34,11 +34,25 @@ def test_a_function_that_nearly_has_the_name_is_named(project: Project) -> None:
     outcome.line("the nearest names of --device=fake are: bench_fake")
 
 
-def test_an_axis_that_is_no_option_is_one_message(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "said", "end"),
+    [
+        ('data=("synthetic"', 'dta=("synthetic"', "@cases(dta=...): ", "; did you mean data?"),
+        (
+            'Fake(name="beta", ',
+            'Fake(name="beta"), Fake(name="beta", ',
+            "@cases: two configurations would both be beta-synthetic; ",
+            "give each a name of its own",
+        ),
+    ],
+)
+def test_a_declaration_that_is_wrong_is_one_message(
+    project: Project, old: str, new: str, said: str, end: str
+) -> None:
     source = (project.folder / "bench_fake.py").read_text()
-    wrong = source.replace('data=("synthetic"', 'dta=("synthetic"', 1)
+    wrong = source.replace(old, new, 1)
     assert wrong != source
     (project.folder / "bench_fake.py").write_text(wrong)
     outcome = project.run().assert_code(2)
-    assert outcome.line("@cases(dta=...): ").endswith("; did you mean data?")
-    assert "dataclasses.py" not in outcome.text
+    assert outcome.line(said).endswith(end)
+    assert "dataclasses.py" not in outcome.text and "expand.py" not in outcome.text
