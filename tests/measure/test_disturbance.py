@@ -171,7 +171,9 @@ class Neighbour(FakeDevice):
                 used, stolen = (0.0, taken) if device.elsewhere else (taken, 0.0)
                 return Reading(device.clock.now, used, 0.0, stolen, 0.0, 0.0, 0.0)
 
-        return Reader()
+        reader = Reader()
+        reader._cpus = frozenset(range(4))
+        return reader
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
@@ -186,7 +188,7 @@ def test_a_case_waits_until_the_machine_is_quiet(
 
 def test_a_machine_that_is_never_quiet_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disturbance, "LOOK_SECONDS", 0.0)
-    with pytest.raises(CaseError, match="others used 100% of its 1 CPUs in the last second"):
+    with pytest.raises(CaseError, match="others used 25% of its 4 CPUs in the last second"):
         wait_for_quiet(Neighbour(until=1e9), 0.01, lambda text: None)
 
 

@@ -9,7 +9,7 @@ from typing import List
 import pytest
 
 from ipubench.plugins.processes import bisection
-from ipubench.plugins.processes.bisection import BAD, GOOD, SKIP, judged
+from ipubench.plugins.processes.bisection import ABORT, BAD, GOOD, SKIP, judged
 from tests.support.harness import WITHOUT_OTHERS, Outcome
 from tests.support.repository import IDENTITY, Repository
 
@@ -96,21 +96,28 @@ def commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> List[str]:
 
 
 @pytest.mark.parametrize(
-    ("code", "how"), [(GOOD, "is not slower than"), (SKIP, "could not be compared with")]
+    ("code", "ended", "said"),
+    [
+        (GOOD, 6, "BAD is not slower than GOOD"),
+        (SKIP, 6, "BAD could not be compared with GOOD"),
+        (ABORT, 2, ""),  # Ctrl-C
+    ],
 )
 def test_where_nothing_is_slower_nothing_is_searched_for(
     code: int,
-    how: str,
+    ended: int,
+    said: str,
     commits: List[str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As a measurement answers; what one says of equal code is told above: good, pass."""
     monkeypatch.setattr(bisection, "PROGRAM", f"import sys; sys.exit({code})")
-    assert bisection.main(["HEAD~1", "HEAD", *WORDS]) == 6
-    good, bad = commits
-    said = f"nothing to search for: {bad[:12]} {how} {good[:12]} in this measurement\n"
-    assert capsys.readouterr().out == said
+    assert bisection.main(["HEAD~1", "HEAD", *WORDS]) == ended
+    good, bad = (commit[:12] for commit in commits)
+    how = said.replace("GOOD", good).replace("BAD", bad)
+    line = f"nothing to search for: {how} in this measurement\n" if said else ""
+    assert capsys.readouterr().out == line
 
 
 def test_a_step_is_given_what_was_asked_for_and_the_data_of_the_users_own_folder(
