@@ -171,6 +171,10 @@ def test_a_commit_that_is_skipped_has_its_reason_shown(
     assert bisection.step([".", ".", commits[0], *WORDS]) == SKIP
     said = capsys.readouterr().out
     assert f"{commits[1][:7]} nothing: skipped: no verdict (exit code 4): {why}" in said
+    # After Ctrl-C git ends its search, and nothing is said of the commit.
+    monkeypatch.setattr(bisection, "_measure", lambda *words: (2, output))
+    assert bisection.step([".", ".", commits[0], *WORDS]) == ABORT
+    assert capsys.readouterr().out == ""
 
 
 def test_a_step_that_fails_says_nothing_of_its_commit(
