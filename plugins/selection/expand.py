@@ -17,6 +17,7 @@ from typing import (
     Optional,
     Sequence,
     Set,
+    Tuple,
 )
 
 import pytest
@@ -240,7 +241,6 @@ def expand(
     cls = type(family.points[0][0])
     keys = {key: resolve_key(cls, key) for key in assignments}
     lacks = frozenset(key for key, name in keys.items() if name is None)
-    wanted = {"data": data, "precision": precision}
     usual = [config for config, tier in family.points if tier == USUAL]
     last_swept = getattr(usual[-1], family.swept) if family.swept else None
     settable = {key: name for key, name in keys.items() if name is not None}
@@ -250,15 +250,7 @@ def expand(
         if len(hidden) > 1:
             several = f"--set={key}: cases do not differ by {name}; give one value"
     for config, tier in family.points:
-        changes: Dict[str, Any] = {}
-        excluded = ""
-        for key, value in wanted.items():
-            if value is None or getattr(config, key) == value:
-                continue
-            if len(family.axes.get(key, ())) > 1 or not _accepts(config, key, value):
-                excluded = f"--{key}={value}"
-            else:
-                changes[key] = value
+        changes, excluded = _narrowed(family, config, {"data": data, "precision": precision})
         start = dataclasses.replace(config, **changes)
         narrowed = {f"--{key}={value}" for key, value in changes.items()}
         swept_here = family.swept in keys.values()
@@ -285,6 +277,22 @@ def expand(
             case = _overridden(family, start, frozenset(changes), names, texts, common, profiled)
             error = case.error or several
             yield dataclasses.replace(case, given=frozenset(narrowed | given), error=error)
+
+
+def _narrowed(
+    family: Family, config: CaseConfig, wanted: Mapping[str, Optional[str]]
+) -> Tuple[Dict[str, Any], str]:
+    """Return what the ``wanted`` values change in a configuration, and which one excludes it."""
+    changes: Dict[str, Any] = {}
+    excluded = ""
+    for key, value in wanted.items():
+        if value is None or getattr(config, key) == value:
+            continue
+        if len(family.axes.get(key, ())) > 1 or not _accepts(config, key, value):
+            excluded = f"--{key}={value}"
+        else:
+            changes[key] = value
+    return changes, excluded
 
 
 def _accepts(config: CaseConfig, key: str, value: Any) -> bool:
