@@ -12,7 +12,7 @@ from ipubench import bench_kernels
 from ipubench.fixtures.case.cases import NO_AXES, Family
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.fixtures.data.provider import Data
-from ipubench.plugins.selection.expand import FRAMEWORKS
+from ipubench.plugins.selection.selected import FRAMEWORKS
 
 
 def _no_files(*_: str) -> Any:

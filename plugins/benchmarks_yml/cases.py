@@ -28,7 +28,7 @@ from ipubench.plugins.benchmarks_yml.metrics import (
 )
 from ipubench.plugins.command_line.set_option import can_be_set, convert
 from ipubench.plugins.record.text import safe_name
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 #: What --set can change beside the parameters of an entry.
 SETTABLE = ("skip_by", "allow_wandb", "timeout", "compile_only")

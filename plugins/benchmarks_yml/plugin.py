@@ -35,7 +35,7 @@ from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import column_lines, csv_text
 from ipubench.plugins.command_line.words import files_key, only_lists
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.expand import cases_among, leave_out, selection_key
+from ipubench.plugins.selection.selected import cases_among, leave_out, selection_key
 
 SUFFIXES = (".yml", ".yaml")
 CSV_NAME = "specs.csv"

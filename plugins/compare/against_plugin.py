@@ -39,7 +39,7 @@ from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, Verdict
 from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of, selection_key
 
 Progress = Callable[[str], None]
 

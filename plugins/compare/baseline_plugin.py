@@ -52,7 +52,7 @@ from ipubench.plugins.record.verdict import (
 )
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key, depends_on, digest
-from ipubench.plugins.selection.expand import Selection, case_of, selection_key
+from ipubench.plugins.selection.selected import Selection, case_of, selection_key
 
 #: Why cases are not in the baseline that was asked for, and what to do.
 SELDOM = (

@@ -27,7 +27,7 @@ from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import Run, run_key
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 #: Below the results folder; each run has one of its own in it.
 FOLDER = "profiles"

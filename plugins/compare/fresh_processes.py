@@ -27,7 +27,7 @@ from ipubench.plugins.run.progress import Progress, in_words, progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.run.within import limit_key
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 #: Processes that measure each case of a baseline: its own and fresh ones.
 BASELINE_PROCESSES = 9

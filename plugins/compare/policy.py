@@ -19,7 +19,7 @@ from ipubench.plugins.record.record import METRICS
 from ipubench.plugins.record.text import fraction
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.resume import depends_on, digest
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of, selection_key
 
 policy_key = pytest.StashKey[Policy]()
 

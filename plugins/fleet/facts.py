@@ -15,7 +15,7 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.record import host_process
 from ipubench.plugins.run.resume import Machine
-from ipubench.plugins.selection.expand import selection_key
+from ipubench.plugins.selection.selected import selection_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 MOST = 3  # hosts that are named

@@ -26,7 +26,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import TimeSpent, spent_key
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 #: A controller that says nothing for so long is gone: it says that it is there every few seconds.
 MOST_SILENCE = 90.0

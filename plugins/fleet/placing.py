@@ -11,7 +11,7 @@ from ipubench.plugins.baseline.entries import key_of
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.fleet.schedule import Task
 from ipubench.plugins.record.record import named
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 
 class Placing:

@@ -14,7 +14,7 @@ from ipubench.fixtures.case.values import type_name
 from ipubench.plugins.benchmarks_yml.cases import SETTABLE, SpecConfig
 from ipubench.plugins.command_line.set_option import can_be_set
 from ipubench.plugins.record.text import without_identifier
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 
 @pytest.hookimpl(tryfirst=True)

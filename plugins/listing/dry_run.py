@@ -29,7 +29,7 @@ from ipubench.plugins.command_line.words import (
     typed_words,
 )
 from ipubench.plugins.measure.instance import instance_command
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of, selection_key
 
 WIDTH = 80
 #: Options with a value by which pytest finds plugins, settings and tests.

@@ -32,7 +32,7 @@ from ipubench.plugins.record.record import record_of, spent_of
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import spent_key
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of, selection_key
 
 #: The flags of a case that differ between cases, in a stable order.
 Flags = Tuple[Tuple[str, Optional[str]], ...]

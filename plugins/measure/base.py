@@ -29,7 +29,7 @@ from ipubench.plugins.record.text import time_stamp
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
-from ipubench.plugins.selection.expand import framework_of
+from ipubench.plugins.selection.selected import framework_of
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ipubench.plugins.measure.base import BatchFacts, StepMeter
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.text import safe_name
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 
 @pytest.hookimpl(trylast=True)

@@ -17,7 +17,7 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.fixtures.machine import memory
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of, selection_key
 
 #: Devices whose memory is the host's, and whose drivers reserve no address space of it.
 HOST_KINDS = ("cpu", "fake")

@@ -40,8 +40,8 @@ from ipubench.plugins.processes.fresh import (
 )
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.selection.expand import case_of
 from ipubench.plugins.selection.order import SERVERS
+from ipubench.plugins.selection.selected import case_of
 
 #: Devices that two processes can hold at once, each ready to run.
 SHARED_DEVICES = ("cpu", "fake")

@@ -32,7 +32,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.time_spent import spent_key
-from ipubench.plugins.selection.expand import case_of, leave_out
+from ipubench.plugins.selection.selected import case_of, leave_out
 
 # After a crash these hand the same test out again, and may wait for ever (pytest-xdist up to 3.8,
 # its issues 1327 and 1378).

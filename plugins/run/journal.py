@@ -50,7 +50,7 @@ from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume, subtests
 from ipubench.plugins.run.masked_report import mask_report
 from ipubench.plugins.run.results import Run, SessionResults, run_key
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 FORMAT = 2
 #: They are a part of the command line; the first one has words of it.

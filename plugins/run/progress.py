@@ -26,7 +26,7 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.subtests import is_of_one
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 NARROWEST_NAME = 16
 progress_key = pytest.StashKey["Progress"]()

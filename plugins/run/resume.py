@@ -19,7 +19,7 @@ from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run.conditions import apply_conditions
 from ipubench.plugins.run.results import Run, SessionResults
-from ipubench.plugins.selection.expand import case_of, selection_key
+from ipubench.plugins.selection.selected import case_of, selection_key
 
 #: What verdicts depend on besides the cases: its name in words -> a digest.
 depends_key = pytest.StashKey[Dict[str, str]]()

@@ -18,7 +18,7 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.record.text import percent
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 #: Part -> the words for it at the end of a run.
 WORDS = {

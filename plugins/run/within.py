@@ -24,7 +24,7 @@ from ipubench.plugins.record.text import duration_text, without_identifier
 from ipubench.plugins.run.journal import journals
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import seconds_of_start
-from ipubench.plugins.selection.expand import case_of, leave_out
+from ipubench.plugins.selection.selected import case_of, leave_out
 from ipubench.plugins.selection.time_plan import (
     LEAST_BUDGET,
     Expected,

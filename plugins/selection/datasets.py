@@ -14,8 +14,8 @@ from ipubench.fixtures.data.provider import example_splits, split_of
 from ipubench.fixtures.data.sources import KINDS, Key, found_key, named, source
 from ipubench.fixtures.data.tfds.feed import PREPARED_DATASETS
 from ipubench.plugins.command_line.words import only_lists
-from ipubench.plugins.selection.expand import case_of
 from ipubench.plugins.selection.functions import asks_for
+from ipubench.plugins.selection.selected import case_of
 
 NAMES_ONE = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 

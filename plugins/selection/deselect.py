@@ -15,7 +15,7 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.record.text import without_identifier
-from ipubench.plugins.selection.expand import (
+from ipubench.plugins.selection.selected import (
     FRAMEWORKS,
     Selection,
     case_of,

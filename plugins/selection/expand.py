@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
 from typing import (
     Any,
-    Callable,
-    Counter,
     Dict,
     FrozenSet,
     Iterator,
@@ -33,19 +30,12 @@ from ipubench.fixtures.case.cases import (
     Entry,
     Family,
     Sweep,
-    case_key,
 )
 from ipubench.fixtures.case.masking import mask_value
 from ipubench.fixtures.case.options import CaseConfig, check_value, is_masked, resolve_key
 from ipubench.plugins.command_line.set_option import assign, convert, parse_assignments
+from ipubench.plugins.selection.selected import FRAMEWORKS, Selection, selection_key
 
-# Fixture name -> marker: a case's framework is the runtime it asks for.
-FRAMEWORKS = {
-    "tensorflow": "tensorflow",
-    "pytorch": "torch",
-    "popart": "popart",
-    "triton": "triton",
-}
 PROFILED_ANEW = (
     "model_cache_path: with --profile an IPU gets a program that also reports; later runs would "
     "find it in that folder and time it, so leave the option out"
@@ -55,77 +45,6 @@ WITHOUT_NUMBER = {
     "cpu": "a CPU has no number; a run takes it as a whole, taskset chooses cores",
     "ipu-model": "the software model of an IPU has no number; --device=ipu chooses among IPUs",
 }
-
-
-@dataclasses.dataclass
-class Selection:
-    """What was asked for and what was left out, for the header and for the gate."""
-
-    assignments: Dict[str, List[str]]
-    device: str
-    #: All cases of the collected files, with the command line's overrides and without; also those
-    #: beside a test that the command line names.
-    nodeids: Set[str] = dataclasses.field(default_factory=set)
-    #: The files and classes that were found, and those that were collected.
-    found: Set[str] = dataclasses.field(default_factory=set)
-    collected: Set[str] = dataclasses.field(default_factory=set)
-    #: Node id -> the identifiers that its case would have without overrides.
-    base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
-    errors: Dict[str, str] = dataclasses.field(default_factory=dict)  # node id -> its case's
-    #: The names of this device's cases, before ``-k``.
-    names: List[str] = dataclasses.field(default_factory=list)
-    functions: List[str] = dataclasses.field(default_factory=list)  # those of all cases
-    unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
-    left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    empty: bool = False  # ``-k`` and the like leave nothing, before what a resumed run has done
-    warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
-
-    @property
-    def unknown(self) -> Set[str]:
-        """What may have cases that nobody knows: with FILE::TEST pytest collects no class."""
-        return self.found - self.collected
-
-
-selection_key = pytest.StashKey[Selection]()
-
-
-def leave_out(
-    config: pytest.Config,
-    items: List[pytest.Item],
-    reason_of: Callable[[pytest.Item, Case], str],
-) -> None:
-    """Take out of a selection the cases for which there is a reason; the header counts them by it.
-
-    ``reason_of`` returns '' for a case that stays.
-    """
-    found = [(item, case_of(item)) for item in items]
-    reasons = [reason_of(item, case) if case is not None else "" for item, case in found]
-    dropped = [item for item, reason in zip(items, reasons) if reason]
-    if dropped:
-        config.stash[selection_key].left_out.update(filter(None, reasons))
-        config.hook.pytest_deselected(items=dropped)
-        items[:] = [item for item, reason in zip(items, reasons) if not reason]
-
-
-def case_of(item: pytest.Item) -> Optional[Case]:
-    """Return the case that a collected item runs, or None for a test that measures nothing."""
-    callspec = getattr(item, "callspec", None)
-    case = callspec.params.get("ipubench_case") if callspec is not None else None
-    return case if isinstance(case, Case) else item.stash.get(case_key, None)
-
-
-def cases_among(items: Sequence[pytest.Item]) -> List[Case]:
-    """Return the cases that the collected items run."""
-    return [case for case in map(case_of, items) if case is not None]
-
-
-def framework_of(item: pytest.Item) -> Optional[str]:
-    """Return the framework that a case is marked with: tensorflow, torch, popart, triton.
-
-    Of a test without ``@cases`` it is python.
-    """
-    marked = (name for name in FRAMEWORKS.values() if item.get_closest_marker(name))
-    return next(marked, "python" if case_key in item.stash else None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

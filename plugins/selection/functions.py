@@ -19,7 +19,8 @@ from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.command_line.words import given_arguments, only_tests, typed_words
-from ipubench.plugins.selection.expand import case_of, cases_among, expand, selection_key
+from ipubench.plugins.selection.expand import expand
+from ipubench.plugins.selection.selected import case_of, cases_among, selection_key
 
 #: Fixtures that measure.
 MEASURING = ("meter", "benchmark")

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from ipubench.fixtures.instances.plan import instances_of
-from ipubench.plugins.selection.expand import case_of
+from ipubench.plugins.selection.selected import case_of
 
 #: Fixtures of bench functions that have their first result soon, and of those that start a server.
 SOON = ("pytorch",)

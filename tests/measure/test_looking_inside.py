@@ -16,7 +16,8 @@ from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.command_line.words import looking_inside_arguments
 from ipubench.plugins.measure.looking_inside import folder_of, pytest_collection_finish
-from ipubench.plugins.selection.expand import Selection, pytest_generate_tests, selection_key
+from ipubench.plugins.selection.expand import pytest_generate_tests
+from ipubench.plugins.selection.selected import Selection, selection_key
 from tests.support.harness import Project
 
 

@@ -16,7 +16,7 @@ from ipubench.fixtures.case.cases import NAMED, Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.listing.describe import describe
 from ipubench.plugins.selection import deselect
-from ipubench.plugins.selection.expand import Selection, selection_key
+from ipubench.plugins.selection.selected import Selection, selection_key
 from tests.support.fake_cases import Fake, Other
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 

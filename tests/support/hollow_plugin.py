@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: Any, request: Any) -> Optional[object]:
     """Give a case nothing in place of a framework's runtime."""
-    from ipubench.plugins.selection.expand import FRAMEWORKS
+    from ipubench.plugins.selection.selected import FRAMEWORKS
 
     if fixturedef.argname not in FRAMEWORKS:
         return None
