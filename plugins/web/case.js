@@ -1,6 +1,6 @@
 // The chart of each trend of a case: its runs, its levels, and what was decided.
 (() => {
-  const { css, draw, narrow, percent, plain } = plotting;
+  const { css, draw, narrow, plain, signed } = plotting;
   const trends = JSON.parse(document.getElementById("data").textContent);
 
   function lines(levels, count) {
@@ -44,7 +44,7 @@
     ];
     const steps = levels.slice(1).map(([start, rate], index) => ({
       x: start - 0.5, y: 1, yref: "paper", yanchor: "bottom", showarrow: false,
-      text: percent(rate / levels[index][1] - 1), font: { color: css(rate < levels[index][1] ? "regressed" : "improved") },
+      text: signed(rate / levels[index][1] - 1), font: { color: css(rate < levels[index][1] ? "regressed" : "improved") },
     }));
     return draw(document.getElementById(trend.anchor).querySelector(".plot"), traces, {
       height: 360, margin: { l: 8, r: 12, t: 28, b: 8 }, showlegend: true,

@@ -14,7 +14,7 @@ async function unpackPlotly() {
 
 function drawCharts() {
   const { data, byId, listeners } = report;
-  const { css, draw, narrow, percent, plain } = plotting;
+  const { css, draw, narrow, percent, plain, signed } = plotting;
   // A case may be called like something that every object has: constructor.
   const details = new Map(Object.entries(data.details));
   const MOST_ROWS = 30;
@@ -157,8 +157,8 @@ function drawCharts() {
           text: indices.map((index) => {
             const row = shown[index];
             const interval = row.change_low === null || row.change_high === null ? ""
-              : ` (${percent(row.change_low)} to ${percent(row.change_high)})`;
-            return `${plain(row.name)}<br>${percent(row.change)}${interval}, ${plain(row.kind)}`;
+              : ` (${signed(row.change_low)} to ${signed(row.change_high)})`;
+            return `${plain(row.name)}<br>${signed(row.change)}${interval}, ${plain(row.kind)}`;
           }),
           hovertemplate: "%{text}<extra></extra>",
         };
@@ -457,7 +457,7 @@ function drawCharts() {
     all.forEach((process, index) => {
       const line = body.insertRow();
       const before = index >= detail.processes.length;
-      const speed = index === 0 || before ? "" : `${process.speed >= 1 ? "+" : ""}${percent(process.speed - 1)}`;
+      const speed = index === 0 || before ? "" : signed(process.speed - 1);
       const compiled = process.compile === "reused" ? "reused" : digits(process.compile_seconds);
       const memory = process.memory_bytes === null ? "" : Math.round(process.memory_bytes / 2 ** 20).toLocaleString("en-US");
       const number = before ? index - detail.processes.length + 1 : index + 1;

@@ -6,6 +6,7 @@ const plotting = (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const narrow = () => !printing && window.innerWidth < 640;
   const percent = (value) => `${(100 * value).toFixed(1)}%`;
+  const signed = (value) => `${value < 0 ? "" : "+"}${percent(value)}`;
   // Plotly reads a few HTML tags and entities in its texts.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
@@ -47,5 +48,5 @@ const plotting = (() => {
     window.addEventListener("afterprint", () => print(false));
   }
 
-  return { css, draw, narrow, percent, plain, whenItChanges };
+  return { css, draw, narrow, percent, plain, signed, whenItChanges };
 })();

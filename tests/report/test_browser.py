@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Iterator, List
 
@@ -77,6 +78,7 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
     assert marks(browser, "#roofline .lines path.js-line") == 1
     assert marks(browser, "#compile .points .point") == 60
     assert marks(browser, "#rounds .lines path.js-line") == 2
+    drawn = "document.querySelector('#{} .plot').data"
     # The cases that changed most, the slowest first; the gate allows 5% more time.
     changes: Any = browser.evaluate("report.data.rows.map(row => row.change)")
     points: Any = browser.evaluate(
@@ -88,10 +90,12 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
     known = [change for change in changes if change is not None]
     assert set(shown) == set(sorted(known, key=abs)[-30:])
     assert {(round(high, 9), round(low, 9)) for _, _, high, low in points} == {(0.015, 0.012)}
+    told: Any = browser.evaluate(f"{drawn.format('change')}.flatMap(trace => trace.text)")
+    numbers = r"[-+]\d+\.\d% \([-+]\d+\.\d% to [-+]\d+\.\d%\)"
+    assert all(re.search(f"<br>{numbers}, ", text) for text in told)
     gate = browser.evaluate("document.querySelector('#change .plot').layout.shapes[1].x0")
     assert gate == pytest.approx(-0.05 / 1.05)
     # A roof rises with the bytes of the copy, and is flat from where the products are the limit.
-    drawn = "document.querySelector('#{} .plot').data"
     roof: Any = browser.evaluate(f"{drawn.format('roofline')}[0]")
     assert roof["y"] == [min(2.1e12, 3e10 * x) for x in roof["x"]]
     assert roof["y"][0] < roof["y"][1] == roof["y"][2]
