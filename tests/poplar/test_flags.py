@@ -8,11 +8,13 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.poplar.options import (
+    POPDIST_CACHE,
     TF_FLAGS,
     Flags,
     case_flags,
     claim_flags,
     parse_flags,
+    tensorflow_cache,
 )
 
 GENERATED = case_flags(False, False, False, False)
@@ -120,6 +122,23 @@ def test_flags_are_read_as_tensorflow_reads_them() -> None:
         "d": "x y",
         "e": "true",
     }
+
+
+@pytest.mark.parametrize(
+    ("flags", "poprun", "folder"),
+    [
+        ("", "", ""),
+        ("", "/poprun", "/poprun"),
+        ("--executable_cache_path=/flag", "/poprun", "/flag"),
+        # As of a variable of the shell that has no value.
+        ("--executable_cache_path=", "/poprun", "/poprun"),
+        ("--executable_cache_path=", "", ""),
+    ],
+)
+def test_executables_are_kept_where_tensorflow_keeps_them(
+    flags: str, poprun: str, folder: str
+) -> None:
+    assert tensorflow_cache({TF_FLAGS: flags, POPDIST_CACHE: poprun}) == folder
 
 
 @pytest.mark.parametrize("exported", ["flags.txt", "--use_ipu_model -x", "--a='"])

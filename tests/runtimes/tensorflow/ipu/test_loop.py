@@ -24,7 +24,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.poplar.options import POPDIST_CACHE, TF_FLAGS
 from ipubench.fixtures.runtimes.tensorflow.ipu.loop import LoopStep
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
@@ -428,6 +428,17 @@ def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     made.build()
     assert made.compile() is False
     assert made.not_compiled == "fresh or cached"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(TF_FLAGS, "--executable_cache_path=/cache"), (POPDIST_CACHE, "/cache")]
+)
+def test_executables_of_the_software_model_cannot_be_kept(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(CaseError, match="cannot keep executables of the software model"):
+        step(device=MODEL)
 
 
 def test_the_graph_can_be_looked_at(tf: Any, tmp_path: Path) -> None:
