@@ -8,9 +8,10 @@ transition ("hmc step").
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Dict, Tuple
+from typing import Any, ClassVar, Dict, Iterator, Tuple
 
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.errors import CaseError
@@ -97,12 +98,36 @@ def hmc(config: Hmc, tf: Any, dtype: Any) -> Any:
                 return step + 1, x, sums + tf.stack([x, x * x, accepted])
 
             start = (tf.constant(0), tf.constant(START, dtype), tf.zeros([3], dtype))
-            _, _, sums = tf.while_loop(
-                lambda step, *_: step < config.hmc_steps, transition, start, parallel_iterations=1
-            )
+            with contextlib.nullcontext() if config.system == "host" else seeds_of_ipus(tf):
+                _, _, sums = tf.while_loop(
+                    lambda step, *_: step < config.hmc_steps,
+                    transition,
+                    start,
+                    parallel_iterations=1,
+                )
             return sums
 
     return Chain()
+
+
+@contextlib.contextmanager
+def seeds_of_ipus(tf: Any) -> Iterator[None]:
+    """Have TensorFlow Probability split seeds with an operation that IPUs have, while it is traced.
+
+    Its own draws from all integers, which becomes XLA's RngBitGenerator. The SDK's TensorFlow has
+    none (compiler/plugin/poplar/driver/visitors/visitor_base.h), and would not compile the chain.
+    """
+    from tensorflow_probability.python.internal import samplers
+
+    def split_seed(seed: Any, n: int = 2) -> Any:
+        return tf.unstack(tf.random.stateless_uniform([n, 2], seed, 0, tf.int32.max, tf.int32))
+
+    own = samplers.split_seed
+    samplers.split_seed = split_seed
+    try:
+        yield
+    finally:
+        samplers.split_seed = own
 
 
 def probability() -> Any:

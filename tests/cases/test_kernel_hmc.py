@@ -72,11 +72,23 @@ def test_samples_are_of_the_exact_mean_and_variance() -> None:
     assert 0.5 < error[0] / (reference.std(axis=0, ddof=1)[0] / np.sqrt(CHAINS)) < 2
 
 
-def test_every_chain_draws_other_numbers_and_a_new_one_the_same() -> None:
-    config = Hmc(hmc_steps=50)
+@pytest.mark.parametrize("system", ["host", "ipu"])
+def test_every_chain_draws_other_numbers_and_a_new_one_the_same(system: str) -> None:
+    config = Hmc(hmc_steps=50, system=system)
     first = moments(config, 3)
     assert len({tuple(chain) for chain in first}) == 3
     np.testing.assert_array_equal(moments(config, 3), first)
+
+
+@pytest.mark.parametrize("system", ["ipu", "host"])
+def test_an_ipu_draws_no_number_from_all_integers(system: str) -> None:
+    """Its XLA has no RngBitGenerator, which that becomes."""
+    tf, layer = chain_of(Hmc(hmc_steps=5, system=system))
+    graph = tf.function(lambda: layer({}), autograph=False).get_concrete_function().graph
+    functions = graph.as_graph_def().library.function
+    found = {node.op for function in functions for node in function.node_def}
+    all_integers = "StatelessRandomUniformFullIntV2" in found
+    assert all_integers is (system == "host")
 
 
 def test_every_transition_counts() -> None:
