@@ -263,6 +263,12 @@ def _check_distribution(config: ApplicationOptions) -> None:
             f"{config.shards} IPUs for the whole run, and validation would take "
             f"{config.validation_shards}; use pipeline_validation_model=true or validation=false"
         )
+    copies = config.validation_num_replicas
+    if config.training and config.validation and copies not in (0, config.replicas):
+        raise ValueError(
+            f"validation_num_replicas={copies} with instances={config.processes}: they keep their "
+            f"{config.replicas} replicas for the whole run; leave it out"
+        )
 
 
 # ------------------------------------------------------------------ options that give way

@@ -141,6 +141,12 @@ RULES: List[Tuple[Application, Dict[str, Any], type, str]] = [
         "training and validation by instances=4: .* 4 IPUs .* pipeline_validation_model=true",
     ),
     (
+        IPU["resnet8_test_lars"],
+        {"replicas": 4, "instances": 2, "validation_num_replicas": 2},
+        PLAIN,
+        "validation_num_replicas=2 with instances=2: they keep their 4 replicas",
+    ),
+    (
         POD16_8K,
         {"instances": 5, "training": False},
         PLAIN,
