@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from ipubench.bench_kernels.bench_dense import Dense, dense
+from ipubench.bench_kernels.bench_grouped_conv import GroupedConv
 from ipubench.bench_kernels.bench_lstm import Lstm, lstm
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
@@ -428,6 +429,14 @@ def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     made.build()
     assert made.compile() is False
     assert made.not_compiled == "fresh or cached"
+
+
+@pytest.mark.parametrize(
+    ("given", "partials"), [("", "float32"), ('{"partialsType": "half"}', "float16")]
+)
+def test_the_record_says_how_a_kernel_of_convolutions_sums(given: str, partials: str) -> None:
+    config = GroupedConv(system="ipu", data="generated", convolution_options=given)
+    assert step(config, config.feed(DATA)).describe()["partials"] == partials
 
 
 @pytest.mark.parametrize(
