@@ -359,7 +359,7 @@ def test_a_folder_and_a_random_network_are_validated_alone(
     config, data = real_run(str(dataset), training=False, checkpoint_input_dir=str(folder))
     step = step_of(config, data)
     assert step.calibrated
-    assert step.describe()["weights"] == str(folder / "checkpoint-00000008.npz")
+    assert step.describe()["weights"] == "a checkpoint"  # a later one may be compared with it
     # More than two passes: a measurement goes round and round.
     step.batches_per_step = 2 * step.feed.batches_per_epoch
     step()
