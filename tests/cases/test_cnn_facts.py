@@ -206,6 +206,8 @@ def test_a_call_of_validation_is_an_equal_part_of_a_pass(
         ({"label_smoothing": 1.0}, "label_smoothing=1"),
         ({"cutmix_lambda": 0.0}, "cutmix_lambda=0"),
         ({"loss_scaling": 0.0}, "loss_scaling=0"),
+        ({"loss_scaling": 1e39}, r"loss_scaling=1e\+39 is not a float32"),
+        ({"momentum": 1.0}, "momentum=1 is not in"),
         ({"weight_avg_exp": 1.0}, "weight_avg_exp=1"),
         ({"hostside_norm": True}, "integers"),
         ({"optimiser": "RMSprop"}, "RMSprop"),  # its decay at a batch of 16384 is 0

@@ -11,7 +11,7 @@ from ipubench.models.tensorflow.training.auto_scaling import AutoScaledSgd
 from ipubench.models.tensorflow.training.inputs import preprocess
 from ipubench.models.tensorflow.training.losses import cross_entropy
 from ipubench.models.tensorflow.training.optimisers import Optimiser, default_rmsprop_decay
-from ipubench.models.tensorflow.training.recipe import FLOAT32_MAX, Targets, TrainingRecipe
+from ipubench.models.tensorflow.training.recipe import Targets, TrainingRecipe
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,13 @@ class ApplicationRecipe(TrainingRecipe):
 
     def check(self) -> None:
         """Raise ValueError for values without meaning, naming the option and the rule."""
+        super().check()
         self.learning_rate.check()
         self._check_optimizer()
         if self.auto_loss_scaling:
             self._check_auto_loss_scaling()
-        if not 0 < self.loss_scaling <= FLOAT32_MAX:
-            raise ValueError(f"loss_scaling={self.loss_scaling:g} is not 0 (off) or above")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing={self.label_smoothing:g} is not in [0, 1)")
 
     def _check_optimizer(self) -> None:
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"the optimizer's momentum {self.momentum:g} is not in [0, 1)")
         if self.weight_decay and self.optimizer != "sgd":
             own = " (lars has a weight_decay of its own in optimizer_params)"
             raise ValueError(

@@ -38,8 +38,20 @@ class TrainingRecipe(ABC):
     ``gradient_accumulation`` micro batches make one update. ``seed`` starts all random draws.
     """
 
+    momentum: float
+    loss_scaling: float
+    label_smoothing: float
     gradient_accumulation: int
     seed: int
+
+    def check(self) -> None:
+        """Raise ValueError for values without meaning, naming the option and the rule."""
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum={self.momentum:g} is not in [0, 1)")
+        if not 0 < self.loss_scaling <= FLOAT32_MAX:
+            raise ValueError(f"loss_scaling={self.loss_scaling:g} is not a float32 above 0")
+        if not 0 <= self.label_smoothing < 1:
+            raise ValueError(f"label_smoothing={self.label_smoothing:g} is not in [0, 1)")
 
     @property
     @abstractmethod
@@ -140,16 +152,13 @@ class Recipe(TrainingRecipe):
         return max(1, int(self.epochs * self.updates_per_epoch))
 
     def check(self) -> None:
-        """Raise ValueError for values without meaning."""
+        """Raise ValueError for values without meaning, naming the option and the rule."""
+        super().check()
         if not 0 < self.epochs <= MAX_EPOCHS:
             raise ValueError(f"epochs={self.epochs:g} is not above 0, and up to {MAX_EPOCHS:g}")
         if not 0 < self.base_rate <= FLOAT32_MAX:
             raise ValueError(f"the learning rate {self.base_rate:g} is not a float32 above 0")
         self._check_last_rate()
-        if self.loss_scaling <= 0:
-            raise ValueError(f"loss_scaling={self.loss_scaling:g} is not above 0")
-        if not 0 <= self.label_smoothing < 1:
-            raise ValueError(f"label_smoothing={self.label_smoothing:g} is not in [0, 1)")
         if not 0 < self.cutmix_lambda <= 1:
             raise ValueError(f"cutmix_lambda={self.cutmix_lambda:g} is not in (0, 1]")
         if not 0 <= self.weight_average < 1:
