@@ -223,6 +223,7 @@ def test_a_call_of_validation_is_an_equal_part_of_a_pass(
             "2000",
         ),
         ({"learning_rate_decay": 1e200}, "stepped schedule grows"),
+        ({"learning_rate_schedule": (0.3, 60.0)}, "learning_rate_schedule=60 is no share"),
     ],
 )
 def test_contradictions_are_refused(changes: Dict[str, Any], message: str) -> None:

@@ -158,6 +158,11 @@ class Recipe(TrainingRecipe):
             raise ValueError(f"epochs={self.epochs:g} is not above 0, and up to {MAX_EPOCHS:g}")
         if not 0 < self.base_rate <= FLOAT32_MAX:
             raise ValueError(f"the learning rate {self.base_rate:g} is not a float32 above 0")
+        for place in self.step_places:
+            if not 0 <= place <= 1:
+                raise ValueError(
+                    f"learning_rate_schedule={place:g} is no share of the run, which is from 0 to 1"
+                )
         self._check_last_rate()
         if not 0 < self.cutmix_lambda <= 1:
             raise ValueError(f"cutmix_lambda={self.cutmix_lambda:g} is not in (0, 1]")
