@@ -210,7 +210,10 @@ def test_a_call_of_validation_is_an_equal_part_of_a_pass(
         ({"momentum": 1.0}, "momentum=1 is not in"),
         ({"weight_avg_exp": 1.0}, "weight_avg_exp=1"),
         ({"hostside_norm": True}, "integers"),
-        ({"optimiser": "RMSprop"}, "RMSprop"),  # its decay at a batch of 16384 is 0
+        (  # at a batch of 16384
+            {"optimiser": "RMSprop", "abs_learning_rate": 0.1},
+            r"RMSprop's decay 0 is not in \(0, 1\): give rmsprop_decay",
+        ),
         ({"optimiser": "LARS"}, "learning rate"),  # no default
         ({"epochs": 0.0}, "epochs=0"),
         ({"epochs": 1e308}, r"epochs=1e\+308"),
@@ -220,7 +223,7 @@ def test_a_call_of_validation_is_an_equal_part_of_a_pass(
         ({"base_learning_rate": -2000}, "learning rate 0 is not"),
         (
             {"optimiser": "RMSprop", "rmsprop_base_decay_exp": 2000, "abs_learning_rate": 0.1},
-            "2000",
+            "RMSprop's decay -inf is not in",
         ),
         ({"learning_rate_decay": 1e200}, "stepped schedule grows"),
         ({"learning_rate_schedule": (0.3, 60.0)}, "learning_rate_schedule=60 is no share"),

@@ -134,7 +134,11 @@ def test_rates_are_those_of_keras(keras: Any) -> None:
         ({"momentum": 1.0}, "momentum=1 is not in"),
         ({"optimizer": "lars", "weight_decay": 1e-4}, "a weight_decay of its own"),
         ({"optimizer": "rmsprop", "weight_decay": 1e-4}, "set l2_regularization"),
-        ({"optimizer": "rmsprop", "rmsprop_base_decay_exponent": -2}, r"1 - 2\^-2 \* 64"),
+        (
+            {"optimizer": "rmsprop", "rmsprop_base_decay_exponent": -6},
+            r"1 - 2\^-6 \* 64, is not in \(0, 1\): choose another base_decay_exponent",
+        ),
+        ({"optimizer": "rmsprop", "rmsprop_base_decay_exponent": -60}, r"1 - 2\^-60 \* 64"),
         ({"loss_scaling": 1e39}, r"loss_scaling=1e\+39 is not a float32 above 0"),
         ({"label_smoothing": 1.0}, "label_smoothing=1 is not"),
         ({"auto_loss_scaling": True, "optimizer": "lars"}, "leave out the optimizer lars"),

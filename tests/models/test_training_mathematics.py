@@ -181,9 +181,8 @@ def test_lars_takes_the_plain_rate_where_a_norm_is_zero(tf: Any, fuse: bool) -> 
 
 
 def test_the_default_decay_of_rmsprop() -> None:
-    assert default_rmsprop_decay(800) == 1 - 800 / 16384
-    with pytest.raises(ValueError, match="not above 0"):
-        default_rmsprop_decay(16384)
+    assert default_rmsprop_decay(800, -14) == 1 - 800 / 16384
+    assert default_rmsprop_decay(16384, 2000) == -np.inf
 
 
 # ---------------------------------------------------------------------- mixed images

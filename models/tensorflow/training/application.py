@@ -75,8 +75,17 @@ class ApplicationRecipe(TrainingRecipe):
         if self.optimizer == "rmsprop":
             if self.rmsprop_epsilon <= 0:
                 raise ValueError(f"rmsprop's epsilon {self.rmsprop_epsilon:g} is not above 0")
-            batch = self.learning_rate.global_batch_size
-            default_rmsprop_decay(batch, self.rmsprop_base_decay_exponent)
+            if not 0 < self._rmsprop_decay < 1:
+                raise ValueError(
+                    f"rmsprop's decay, 1 - 2^{self.rmsprop_base_decay_exponent} * "
+                    f"{self.learning_rate.global_batch_size}, is not in (0, 1): choose another "
+                    "base_decay_exponent in optimizer_params, or another global batch size"
+                )
+
+    @property
+    def _rmsprop_decay(self) -> float:
+        batch = self.learning_rate.global_batch_size
+        return default_rmsprop_decay(batch, self.rmsprop_base_decay_exponent)
 
     def _check_auto_loss_scaling(self) -> None:
         """Refuse what the original refuses, and a scale that would not be used."""
@@ -118,9 +127,7 @@ class ApplicationRecipe(TrainingRecipe):
                 epsilon=self.lars_epsilon,
                 **shared,
             )
-        batch = self.learning_rate.global_batch_size
-        decay = default_rmsprop_decay(batch, self.rmsprop_base_decay_exponent)
-        return RMSprop(tf, decay=decay, epsilon=self.rmsprop_epsilon, **shared)
+        return RMSprop(tf, decay=self._rmsprop_decay, epsilon=self.rmsprop_epsilon, **shared)
 
     def _network_input(self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool) -> Any:
         """Return the images; ``seed`` decides which are mirrored, None mirrors none."""

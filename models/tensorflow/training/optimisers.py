@@ -195,18 +195,12 @@ OPTIMISERS: Dict[str, Type[Optimiser]] = {
 }
 
 
-def default_rmsprop_decay(global_batch: int, exponent: int = -14) -> float:
-    """Return 1 - 2^exponent * global batch size; ValueError where that leaves no average."""
+def default_rmsprop_decay(global_batch: int, exponent: int) -> float:
+    """Return 1 - 2^exponent * global batch size, which only above 0 and below 1 is a decay."""
     try:
-        decay = 1.0 - math.ldexp(global_batch, exponent)
+        return 1.0 - math.ldexp(global_batch, exponent)
     except OverflowError:
-        decay = -math.inf
-    if decay <= 0.0:
-        raise ValueError(
-            f"RMSprop's decay, 1 - 2^{exponent} * {global_batch}, is not above 0 at this global "
-            "batch size: give the decay, or make the batch smaller"
-        )
-    return decay
+        return -math.inf
 
 
 class WeightAverages:

@@ -168,9 +168,9 @@ class Recipe(TrainingRecipe):
             raise ValueError(f"cutmix_lambda={self.cutmix_lambda:g} is not in (0, 1]")
         if not 0 <= self.weight_average < 1:
             raise ValueError(f"weight_avg_exp={self.weight_average:g} is not in [0, 1)")
-        if self.optimiser == "RMSprop" and not 0 <= self.rmsprop_decay < 1:
+        if self.optimiser == "RMSprop" and not 0 < self.rmsprop_decay < 1:
             raise ValueError(
-                f"RMSprop's decay {self.rmsprop_decay:g} is not in [0, 1): give rmsprop_decay, or "
+                f"RMSprop's decay {self.rmsprop_decay:g} is not in (0, 1): give rmsprop_decay, or "
                 "choose rmsprop_base_decay_exp and the global batch size so that it is"
             )
 
