@@ -30,7 +30,7 @@ class RecipeOptions(Classifier):
     bn_decay: float = option(0.97, "decay of a batch norm's moving averages", minimum=0.0)
     dropout_rate: float = option(-1.0, "EfficientNet's dropout; below 0: as the size")
     block_survival_prob: float = option(
-        0.8, "EfficientNet: share of runs that keep the last block", minimum=0.0
+        0.8, "EfficientNet: what the share of kept blocks falls towards, from 1", minimum=0.0
     )
     train_with_valid_preprocessing: bool = option(
         False, "real images are cut out of the centre in training too"

@@ -91,7 +91,7 @@ class Shape(NamedTuple):
     expand_ratio: int
     group_dim: int  # channels per group of what are depthwise convolutions with 1
     squeeze_excite: bool
-    survival: float  # of the last block's branch in training; the first one's is 1
+    survival: float  # what a branch's falls towards over the blocks in training, from 1
     depth_divisor: int  # of all numbers of channels
     top_width: int
     activation: str
