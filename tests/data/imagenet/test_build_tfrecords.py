@@ -25,6 +25,7 @@ from ipubench.fixtures.data.build_tfrecords.writer import encode
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.imagenet.shards import find_shards
 from ipubench.fixtures.data.images import samples
+from ipubench.fixtures.data.images.preprocess import as_rgb
 from tests.support.harness import run_code
 from tests.support.records import fill_the_cache_here, image_tree, smooth
 
@@ -107,6 +108,7 @@ def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
         "cmyk": Image.fromarray(pixels).convert("CMYK"),
         "grey": Image.fromarray(pixels).convert("L"),
         "alpha": Image.fromarray(pixels).convert("RGBA"),
+        "16 bits": Image.fromarray(pixels[..., 0].astype(np.uint16) * 257),
     }
     for name, picture in pictures.items():
         form = "JPEG" if name in ("cmyk", "grey") else "PNG"
@@ -115,7 +117,7 @@ def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
         jpeg, height, width = encode(str(path))
         assert (height, width) == (40, 60)
         decoded = tf.image.decode_and_crop_jpeg(jpeg, [0, 0, 40, 60], channels=3).numpy()
-        expected = np.asarray(picture.convert("RGB"), int)
+        expected = np.asarray(as_rgb(picture), int)
         assert np.abs(decoded.astype(int) - expected).mean() < 4, name
         with Image.open(io.BytesIO(jpeg)) as image:
             assert (image.format, image.mode) == ("JPEG", "L" if name == "grey" else "RGB")

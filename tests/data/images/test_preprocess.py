@@ -89,7 +89,7 @@ def test_pixels_equal_torchvision(
 def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
     grey = Image.fromarray(pixels(40, 30, channels=1))
     if mode == "I;16":
-        image = Image.fromarray(pixels(40, 30, channels=1).astype(np.uint16))
+        image = Image.fromarray(pixels(40, 30, channels=1).astype(np.uint16) * 257)
     else:
         image = grey.convert("RGB").convert(mode)
     kind = "JPEG" if mode in ("L", "CMYK") else "PNG"
@@ -99,6 +99,9 @@ def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
     assert loaded.dtype == np.uint8
     assert loaded.flags.c_contiguous
     assert loaded.std() > 0
+    if mode == "I;16":  # white is 65535, not all above 255
+        eight_bits = write(tmp_path / "y.png", encoded(grey, "PNG"))
+        assert np.array_equal(loaded, load_image(eight_bits, 32))
 
 
 def test_orientation_tag_is_ignored(tmp_path: Path) -> None:
