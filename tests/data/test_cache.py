@@ -72,3 +72,6 @@ def test_a_module_runs_to_its_end_in_a_process(
     message = r"(?s)^cannot make the records; .*\nerror: cannot read gone: "
     with pytest.raises(DataError, match=message):
         run_module("ipubench.fixtures.data.build_tfrecords", "the records", "gone", "target")
+    # Of a traceback there is the error, as of a full disk.
+    with pytest.raises(DataError, match=r"^cannot .* makes them:\nZeroDivisionError: [^\n]*$"):
+        run_module("timeit", "the records", "1 / 0")
