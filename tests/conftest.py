@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Iterator, List, Optional
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from ipubench.fixtures.machine import onednn
@@ -136,3 +137,13 @@ def _turn(item: pytest.Item) -> int:
     if any(name in path for name in ("torch", "triton")):
         return 0
     return 2 if item.get_closest_marker("framework") else 1
+
+
+@pytest.fixture
+def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No file can be locked: Python 3.8's filelock says so by an error that is no OSError."""
+
+    def acquire(lock: FileLock) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(FileLock, "acquire", acquire)

@@ -13,6 +13,7 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
 from ipubench.fixtures.machine.files import (
     check_files_can_be_made,
+    held,
     kind_of,
     numbered,
     user_path,
@@ -254,25 +255,18 @@ def _target(path: Path) -> Path:
 def _locked(path: Path) -> Iterator[None]:
     """Hold the lock beside a file: changes read, change and write, so two would lose one."""
     path = _target(path)
-    lock = FileLock(str(path.with_name(f".{path.name}.lock")), mode=0o666)
-    with _writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=LOCK_SECONDS)
-        except Timeout:
-            raise BaselineError(
-                f"the baseline {path} has been locked by another process for {LOCK_SECONDS:.0f} s "
-                f"(lock: {lock.lock_file}); try again when that has ended"
-            ) from None
-        except NotImplementedError:  # of older filelocks, such as Python 3.8's
-            raise BaselineError(
-                f"the baseline {path} cannot be written: its file system has no locks; name a "
-                "place on another one"
-            ) from None
-    try:
+    lock = FileLock(str(path.with_name(f".{path.name}.lock")), timeout=LOCK_SECONDS, mode=0o666)
+    with contextlib.ExitStack() as stack:
+        with _writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                stack.enter_context(held(lock))
+            except Timeout:
+                raise BaselineError(
+                    f"the baseline {path} has been locked by another process for "
+                    f"{LOCK_SECONDS:.0f} s (lock: {lock.lock_file}); try again when that has ended"
+                ) from None
         yield
-    finally:
-        lock.release()
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError, DataError
 from ipubench.fixtures.case.masking import mask_text, masker, secrets_in
 from ipubench.fixtures.data.cache import cache_dir
-from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private
+from ipubench.fixtures.machine.files import IMPORT_ROOT, held, require_private
 from ipubench.plugins.record.host_process import outside_git
 
 PREFIX = "git:"
@@ -129,16 +129,15 @@ def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -
         for place in (folder.parent, folder):
             require_private(place, "IPUBENCH_CACHE_DIR")
         for old in filter(Path.is_dir, folder.iterdir()):
-            with contextlib.suppress(Timeout, FileNotFoundError), FileLock(
-                f"{old}.lock", timeout=0
-            ):
+            lock = FileLock(f"{old}.lock", timeout=0)
+            with contextlib.suppress(Timeout, FileNotFoundError), held(lock):
                 # A run that was killed while it made one has left no stamp.
                 stamp = _stamp(old)
                 last = (stamp if stamp.exists() else old).stat().st_mtime
                 if last < time.time() - KEPT_DAYS * 24 * 3600:
                     remove(old)
         # Of this one alone: another commit's may be set up for an hour.
-        with FileLock(f"{tree}.lock"):
+        with held(FileLock(f"{tree}.lock")):
             if _is_sound(asked, tree, commit):
                 update_submodules(asked, tree)
             else:

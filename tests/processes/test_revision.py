@@ -84,6 +84,11 @@ def test_a_commit_does_not_wait_for_the_setup_of_another(
     assert other[0] != tree
 
 
+def test_a_cache_without_locks_is_one_message(own: Path, no_locks: None) -> None:
+    with pytest.raises(pytest.UsageError, match=r"the file system of .* has no locks.*CACHE_DIR"):
+        check_out("git:HEAD", own)
+
+
 def test_a_worktree_that_nobody_has_used_for_long_goes_unless_somebody_has_it(own: Path) -> None:
     tree = check_out("git:HEAD~1", own).root
     os.utime(str(tree.with_name(f"{tree.name}.used")), (0, 0))
