@@ -121,6 +121,9 @@ def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
         assert np.abs(decoded.astype(int) - expected).mean() < 4, name
         with Image.open(io.BytesIO(jpeg)) as image:
             assert (image.format, image.mode) == ("JPEG", "L" if name == "grey" else "RGB")
+    two = tmp_path / "two.jpg"  # a camera's JPEG with a second picture behind it
+    pictures["png"].save(two, "MPO", save_all=True, append_images=[pictures["png"]])
+    assert encode(str(two)).jpeg == two.read_bytes()
 
 
 KILLED = """
