@@ -44,6 +44,19 @@ def test_a_feed_follows_the_configuration(data: Data) -> None:
     assert feed.folder is FOLDER
 
 
+def test_each_of_several_instances_reads_its_own_images() -> None:
+    folder = ImageFolder("/data", ("a", "b", "c", "d", "e"))
+
+    def read_by(instance: int, instances: int) -> ImageFolder:
+        found = Data(lambda kind: folder, (instance, instances)).images(Config(), *SIZES).folder
+        assert found is not None
+        return found
+
+    assert [read_by(i, 2).paths for i in range(2)] == [("a", "c", "e"), ("b", "d")]
+    assert read_by(1, 2).describe() == {"source": "/data", "images": 2, "part": "2 of 2"}
+    assert read_by(5, 6) is folder
+
+
 @pytest.mark.parametrize(
     ("location", "means"), [("ipu", "device"), ("device", "device"), ("none", "none")]
 )
