@@ -361,13 +361,16 @@ def test_sample_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert [os.stat(path).st_mtime_ns for path in train.paths] == before
 
-    # Half made, they are made again, the same.
+    # Half made, or cut short, they are made again, the same.
     content = contents(root)
     Path(train.paths[2]).unlink()
     (tmp_path / f"{sample_records.RECORDS_NAME}.unfinished").mkdir()
     assert sample_records.sample_shards(tmp_path, "train") == train
     assert contents(root) == content
-    assert made == [(sample_records.__name__, str(tmp_path))] * 2
+    os.truncate(train.paths[1], 1000)
+    assert sample_records.sample_shards(tmp_path, "train") == train
+    assert contents(root) == content
+    assert made == [(sample_records.__name__, str(tmp_path))] * 3
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
