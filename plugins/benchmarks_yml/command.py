@@ -222,16 +222,16 @@ def failure(problem: str, stderr: Path) -> CaseError:
 
 
 def launched(item: pytest.Item) -> Optional[Tuple[str, List[str]]]:
-    """Return where a case runs its command, and the command's words; None of another case."""
+    """Return where a case runs its command, and the command's words; None of another case.
+
+    Raises CaseError where it cannot run.
+    """
     if not is_spec(item):
         return None
     config = config_of(item)
     where = os.path.relpath(str(entry_of(item).folder), str(item.config.invocation_params.dir))
     variables = [f"{name}={mask_value(name, value)}" for name, value in config.environment]
     with_them = f" with {' '.join(variables)}" if variables else ""
-    try:
-        known = {**base_environment(item.config.option.dataset_dir), **dict(config.environment)}
-        words = mask_words(words_of(config, without_secrets(known)))
-    except CaseError as error:
-        return f"  cannot run: {error}", []
+    known = {**base_environment(item.config.option.dataset_dir), **dict(config.environment)}
+    words = mask_words(words_of(config, without_secrets(known)))
     return f"  which runs, in {where}{with_them}:", words

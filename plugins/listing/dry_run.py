@@ -69,13 +69,13 @@ def commands(item: pytest.Item) -> List[str]:
         return ["", case.id, f"  cannot run: {error}"]
     words += mask_words(given)
     lines = ["", *wrapped(words + ["--sweep"] * (case.tier in (SWEEP, RARE)))]
-    command = launched(item)
-    if command is not None:
-        heading, started = command
-        return [*lines, heading, *wrapped(started, indent="    ")]
-    if alone:
-        return lines
     try:
+        command = launched(item)
+        if command is not None:
+            heading, started = command
+            return [*lines, heading, *wrapped(started, indent="    ")]
+        if alone:
+            return lines
         planned = plan(
             case.config,
             item.config.stash[selection_key].device,

@@ -247,6 +247,10 @@ def test_a_file_outside_the_project_and_what_would_run(specs: Specs, tmp_path_fa
     assert "benchmarks.yml::bench_spec[net_infer_gen_size_16]" in outcome.text
     outcome.line("with COLOUR=blue:")
     outcome.line("    mpirun --np 1 python3 prog.py --size 16 blue")
+    nowhere = ("--dry-run", "--dataset-dir=~nobody-at-all/x")
+    outcome = specs.run(file, "-k", "fails", *nowhere, file="conftest.py").assert_code(0)
+    outcome.line("  cannot run: there is no home folder for ~nobody-at-all")
+    assert not any(map(str.isspace, outcome.lines))
     # Two of one name are told apart; each is measured again where it lies.
     files = (file, "vision/benchmarks.yml")
     (outside / "prog.py").write_text(PROGRAM.replace('"RATE", "100"', '"RATE", "50"'))
