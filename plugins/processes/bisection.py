@@ -9,11 +9,14 @@ decided.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from types import FrameType
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -32,6 +35,10 @@ from ipubench.plugins.run.results import SessionResults
 #: What git bisect run understands; 128 and above end it.
 GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
 INTERRUPTED = (2, 130, 143)
+# Signals that end a program which was not started to outlive them, as nohup does it.
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+# Between asking a measurement to end and killing it: it ends its own processes before.
+GRACE_SECONDS = 30.0
 # Run by git in the worktree, whose modules are those of another commit. One line: git shows it.
 PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
@@ -59,8 +66,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Bisect; return the exit code."""
+    """Bisect; return the exit code. A signal that ends it raises SystemExit."""
     given, words = _parser().parse_known_args(arguments)
+    with _answering(ENDING, _exit):
+        return _search(given, words)
+
+
+def _search(given: argparse.Namespace, words: Sequence[str]) -> int:
     root = Path.cwd()
     try:
         where = Path(revision.toplevel(given.good, root))
@@ -83,12 +95,63 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         return INTERRUPTED[0]
 
 
+@contextlib.contextmanager
+def _answering(
+    numbers: Sequence[int], answer: Callable[[int, Optional[FrameType]], None]
+) -> Iterator[None]:
+    """Answer signals in the block, but for those that this process was started to ignore."""
+    before = {number: signal.getsignal(number) for number in numbers}
+    heard = [number for number, handler in before.items() if handler != signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, answer)
+    try:
+        yield
+    finally:
+        for number in heard:
+            signal.signal(number, before[number])
+
+
+def _exit(number: int, frame: Optional[FrameType]) -> None:
+    """End this program with all that it has begun, which a second signal must not cut short."""
+    for ending in ENDING:
+        signal.signal(ending, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
+@contextlib.contextmanager
+def _started(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program in a session of its own, which has ended when the block is left.
+
+    So Ctrl-C reaches this process alone, as SIGTERM may, and both end what was started.
+    """
+    with subprocess.Popen(words, start_new_session=True, **options) as process:
+        try:
+            yield process
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a program and its process group to end; kill after a while what is left.
+
+    A step ends after git and its shell, and closes the output that it has from them.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left, or a stranger
+        try:
+            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=GRACE_SECONDS)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
     """Bisect in a worktree at BAD, once BAD has been seen to be slower; ``words`` of a step."""
     program = [sys.executable, "-c", PROGRAM, str(IMPORT_ROOT), *words]
     # Not the user's own checkout, if it is a hook or an alias of git that runs us.
     there: Dict[str, Any] = {"cwd": str(tree), "env": for_other_folders(outside_git())}
-    first = subprocess.run(program, check=False, **there).returncode
+    with _started(program, **there) as measuring:
+        first = measuring.wait()
     if first >= ABORT:
         return INTERRUPTED[0]
     if first != BAD:
@@ -102,13 +165,13 @@ def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
     print(started.stdout.decode(errors="replace").strip(), flush=True)
     if started.returncode:
         return EXIT_USAGE
-    run = subprocess.Popen([*git, "run", *program], stdout=subprocess.PIPE, **there)
-    assert run.stdout is not None
-    for line in run.stdout:
-        text = line.decode(errors="replace")
-        if not text.startswith("running "):  # our own program, word by word
-            print(text, end="", flush=True)
-    code = run.wait()
+    with _started([*git, "run", *program], stdout=subprocess.PIPE, **there) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            text = line.decode(errors="replace")
+            if not text.startswith("running "):  # our own program, word by word
+                print(text, end="", flush=True)
+        code = run.wait()
     return 0 if code == 0 else EXIT_NOTHING_COMPARED
 
 
@@ -122,7 +185,9 @@ def step(arguments: Sequence[str]) -> int:
     try:
         # git bisect leaves them as the commit before had them.
         revision.update_submodules("HEAD", Path.cwd())
-        found, why = _verdict(Path(here), Path(project), good, words)
+        # What ends the search reaches the measurement too, whose end this step waits for.
+        with _answering([signal.SIGTERM], lambda *_: None):
+            found, why = _verdict(Path(here), Path(project), good, words)
     except Exception as error:
         found, why = SKIP, str(error)
     if found != ABORT:

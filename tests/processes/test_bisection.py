@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from pathlib import Path
-from typing import List
+from typing import List, Tuple
 
 import pytest
 
@@ -138,6 +140,52 @@ def test_a_step_is_given_what_was_asked_for_and_the_data_of_the_users_own_folder
     assert tree.startswith(f"{tmp_path} ")
 
 
+#: Ends the search from the measurement of this number, which then waits for its own end.
+ENDED_BY = """\
+import os, pathlib, signal, sys
+def end(*_):
+    pathlib.Path({note!r}).write_text("ended well")
+    os._exit(143)
+seen = pathlib.Path({seen!r})
+seen.write_text(seen.read_text() + "x" if seen.exists() else "x")
+if len(seen.read_text()) < {number}:
+    sys.exit({bad})
+signal.signal(signal.SIGTERM, end)
+os.kill({pid}, signal.{by})
+signal.alarm(20)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("by", "code", "number"),
+    [("SIGTERM", 143, 1), ("SIGTERM", 143, 2), ("SIGHUP", 129, 1), ("SIGINT", 2, 1)],
+)
+def test_who_ends_the_search_ends_its_measurement_and_leaves_no_worktree(
+    by: str,
+    code: int,
+    number: int,
+    commits: List[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A signal to this process alone: one from the terminal would reach the others as well."""
+    git = ["git", *IDENTITY]
+    subprocess.check_call([*git, "commit", "-q", "--allow-empty", "-m", "more"])
+    note, seen = str(tmp_path / "note"), str(tmp_path / "seen")
+    known = {"note": note, "seen": seen, "number": number, "bad": BAD, "pid": os.getpid(), "by": by}
+    monkeypatch.setattr(bisection, "PROGRAM", ENDED_BY.format(**known))
+    before = [signal.getsignal(one) for one in bisection.ENDING]
+    try:
+        ended = bisection.main(["HEAD~2", "HEAD", *WORDS])
+    except SystemExit as end:
+        ended = int(end.code or 0)
+    assert ended == code
+    assert Path(note).read_text() == "ended well"
+    assert len(subprocess.check_output([*git, "worktree", "list"]).splitlines()) == 1
+    assert [signal.getsignal(one) for one in bisection.ENDING] == before
+
+
 def test_an_alias_of_git_that_bisects_leaves_its_checkout_as_it_is(
     commits: List[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,8 +219,24 @@ def test_a_commit_that_is_skipped_has_its_reason_shown(
     assert bisection.step([".", ".", commits[0], *WORDS]) == SKIP
     said = capsys.readouterr().out
     assert f"{commits[1][:7]} nothing: skipped: no verdict (exit code 4): {why}" in said
-    # After Ctrl-C git ends its search, and nothing is said of the commit.
-    monkeypatch.setattr(bisection, "_measure", lambda *words: (2, output))
+
+
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 143)])
+def test_a_step_waits_for_a_measurement_that_is_ended_and_ends_the_search(
+    by: int,
+    code: int,
+    commits: List[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """SIGTERM reaches the step as well, which has the results to remove."""
+
+    def measured(*_: object) -> Tuple[int, str]:
+        if by == signal.SIGTERM:
+            os.kill(os.getpid(), by)
+        return code, ""
+
+    monkeypatch.setattr(bisection, "_measure", measured)
     assert bisection.step([".", ".", commits[0], *WORDS]) == ABORT
     assert capsys.readouterr().out == ""
 
