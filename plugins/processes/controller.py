@@ -99,6 +99,7 @@ class Controller:
         self.started: Set[str] = set()
         self.lost = False  # a worker has ended before its time
         self.known: Set[str] = set()  # node ids of the cases that are to run
+        self.nodeids: Set[str] = set()  # and of all tests
         self.held = contextlib.ExitStack()
         config.add_cleanup(self.held.close)
         pytest_benchmark_adapter.measure_elsewhere(config)
@@ -164,6 +165,7 @@ class Controller:
                 errors = counted(session.testsfailed, "error")
                 raise session.Interrupted(f"{errors} during collection")
             self.known = {item.nodeid for item in session.items if case_of(item)}
+            self.nodeids = {item.nodeid for item in session.items}
             run = self.config.stash.get(run_key, None)
             chosen = {
                 "nodeids": [item.nodeid for item in session.items],
@@ -208,9 +210,10 @@ class Controller:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Take what a worker measured, and show how its case ended."""
         run = self.config.stash.get(run_key, None)
-        if report.nodeid not in self.known:
+        if report.nodeid not in self.nodeids:
             # Without the @group that --dist=loadgroup appends.
-            report.nodeid = report.nodeid.rpartition("@")[0] or report.nodeid
+            whole = (one for one in self.nodeids if report.nodeid.startswith(f"{one}@"))
+            report.nodeid = next(whole, report.nodeid)
         if run is None or report.nodeid not in self.known:
             return
         ours = [value for name, value in report.user_properties if name == PART]

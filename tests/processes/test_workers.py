@@ -374,8 +374,13 @@ def test_what_a_worker_starts_is_no_worker(project: Project) -> None:
 def test_ordinary_tests_may_run_in_workers(project: Project) -> None:
     tests = project.folder / "tests"
     tests.mkdir()
-    (tests / "test_one.py").write_text("def test_one():\n    pass\n")
-    run_pytest(project.folder, project.environment, "tests", "-n", "2").assert_code(0)
+    (tests / "test_one.py").write_text(
+        "import pytest\n\n"
+        "@pytest.mark.parametrize('to', ['a@b', 'a@c'])\n"
+        "def test_one(to):\n    assert to == 'a@b'\n"
+    )
+    outcome = run_pytest(project.folder, project.environment, "tests", "-n", "2").assert_code(1)
+    outcome.line("FAILED tests/test_one.py::test_one[a@c] - ")
     assert not os.path.exists(str(project.folder / "results"))
 
 
