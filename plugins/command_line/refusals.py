@@ -23,7 +23,7 @@ from ipubench.plugins.command_line.words import (
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse contradictions and values that mean nothing."""
     _check_spelling(config)
-    for flag in PATH_OPTIONS:
+    for flag in (*PATH_OPTIONS, "--against-setup"):
         name = flag[2:].replace("-", "_")
         value = config.getoption(name)
         if value is not None and not value:

@@ -153,6 +153,7 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         (["--set=steps=4,5"], "--set=steps: cases do not differ by steps; give one value"),
         (["--baseline="], "--baseline= names nothing; give a value"),
         (["--against=git:main", "--against-python="], "--against-python= names nothing; give a"),
+        (["--against=git:main", "--against-setup="], "--against-setup= names nothing; give a"),
         (["--describe", "--dry-run"], "--describe and --dry-run each list something else"),
         (["--describe", "-p", "no:terminal"], "--describe writes to the terminal; leave out"),
     ],
