@@ -6,6 +6,7 @@ of installed plugins stay with the run: many name a file that two processes must
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ KNOWN = ("_pytest", "ipubench", "pytest_benchmark", "xdist")
 Option = Tuple[Tuple[str, ...], Dict[str, Any]]
 #: How argparse calls options without a value -> their value where they were not given, and given.
 FLAGS = {"store_true": (False, True), "store_false": (True, False), "store_const": (None, None)}
+#: Of Python 3.9: --NAME and --no-NAME.
+BOOLEAN = getattr(argparse, "BooleanOptionalAction", None)
 
 
 @dataclass
@@ -124,6 +127,8 @@ def _giving(value: Any, option: Option) -> Optional[List[str]]:
     if action in FLAGS:
         given = attributes["const"] if action == "store_const" else FLAGS[action][1]
         return [flag] if value == given else None
+    if action is BOOLEAN:
+        return [flag if value else f"--no-{flag[2:]}"]
     if action == "count":
         return [flag] * (value - (default or 0))
     several = isinstance(value, (list, tuple))

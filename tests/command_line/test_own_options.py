@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.plugins.command_line.own_options import Option, words_for
+from ipubench.plugins.command_line.own_options import BOOLEAN, Option, words_for
 
 
 def words_of(options: Sequence[Option], given: List[str]) -> List[str]:
@@ -20,6 +20,10 @@ def words_of(options: Sequence[Option], given: List[str]) -> List[str]:
     words = words_for(value, options)
     assert vars(parser.parse_args(words))[dest] == value
     return words
+
+
+TURBO = (["--turbo"], {"action": BOOLEAN})
+WITH_BOOLEAN = pytest.mark.skipif(BOOLEAN is None, reason="needs Python 3.9")
 
 
 @pytest.mark.parametrize(
@@ -34,6 +38,8 @@ def words_of(options: Sequence[Option], given: List[str]) -> List[str]:
         (["--fast"], {"action": "store_true"}, [], []),
         (["--no-fast"], {"action": "store_false", "dest": "fast"}, ["--no-fast"], ["--no-fast"]),
         (["--fast"], {"action": "store_const", "const": 3}, ["--fast"], ["--fast"]),
+        pytest.param(*TURBO, ["--turbo"], ["--turbo"], marks=WITH_BOOLEAN),
+        pytest.param(*TURBO, ["--no-turbo"], ["--no-turbo"], marks=WITH_BOOLEAN),
         (["-s"], {"action": "count", "default": 1}, ["-ss"], ["-s", "-s"]),
         (["-s"], {"action": "count"}, ["-ss"], ["-s", "-s"]),
         (
