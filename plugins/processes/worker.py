@@ -138,7 +138,8 @@ class Worker:
         if not self.shared:
             yield
             return
-        fcntl.flock(self.host, fcntl.LOCK_EX)
+        with self.config.stash[spent_key].during("wait"):
+            fcntl.flock(self.host, fcntl.LOCK_EX)
         try:
             yield
         finally:

@@ -104,3 +104,4 @@ def test_records_and_the_journal_say_where_the_time_went(project: Project) -> No
     assert {"start", "between", "close"} <= set(end) <= set(WORDS)
     assert all(end[part] >= seconds for part, seconds in spent.items())
     project.run("-k", "bs8 and synthetic", "-n", "2").assert_code(0).line("time of 2 workers: ")
+    assert "wait" in project.journal()[-1]["spent"]
