@@ -35,6 +35,8 @@ from ipubench.plugins.run.results import SessionResults
 #: What git bisect run understands; 128 and above end it.
 GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
 INTERRUPTED = (2, 130, 143)
+# Options of pytest that a step decides.
+OF_A_STEP = ("--against", "--results-dir")
 # Signals that end a program which was not started to outlive them, as nohup does it.
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 # Between asking a measurement to end and killing it: it ends its own processes before.
@@ -67,7 +69,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Bisect; return the exit code. A signal that ends it raises SystemExit."""
-    given, words = _parser().parse_known_args(arguments)
+    parser = _parser()
+    given, words = parser.parse_known_args(arguments)
+    for option in {word.partition("=")[0] for word in words}.intersection(OF_A_STEP):
+        parser.error(f"{option}: each step of the search has its own; leave it out")
     with _answering(ENDING, _exit):
         return _search(given, words)
 

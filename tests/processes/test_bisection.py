@@ -259,6 +259,10 @@ def test_a_step_that_fails_says_nothing_of_its_commit(
         (["main", "nowhere", "-k", "beta"], "ipubench-bisect: nowhere: git knows no revision"),
         (["main", "main"], "the following arguments are required: -k"),
         (["main", "main", "-k", "beta", "--gate=2"], "not a percentage"),
+        (
+            ["main", "main", "-k", "beta", "--results-dir=x"],
+            "--results-dir: each step of the search",
+        ),
     ],
 )
 @pytest.mark.usefixtures("commits")
