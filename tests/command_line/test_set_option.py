@@ -32,6 +32,7 @@ def test_values_are_split_at_commas() -> None:
 def test_json_stays_whole() -> None:
     text = '{"a": "b,c", "d": [1, 2]}'
     assert split_values(f'{text},{{"e": 1}}') == [text, '{"e": 1}']
+    assert split_values('{"a": "}", "b": 1}') == ['{"a": "}", "b": 1}']
     assert split_values('{"a": "},{"},"b,c"') == ['{"a": "},{"}', '"b,c"']
 
 
