@@ -48,6 +48,8 @@ class Sigterm:
 
 
 sigterm_key = pytest.StashKey[Sigterm]()
+#: The errors of the collection, known once it has ended.
+_errors_key = pytest.StashKey[int]()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -56,6 +58,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     alone = measures(config) and not is_worker(config)  # a worker ends with its controller
     if alone and threading.current_thread() is threading.main_thread():
         config.stash[sigterm_key] = Sigterm(session)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Note how many errors the collection had; pytest counts those of tests with them."""
+    session.config.stash[_errors_key] = session.testsfailed
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_sessionfinish")
@@ -72,10 +80,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     config = session.config
     run = config.stash.get(run_key, None)
     if run is not None and session.exitstatus == pytest.ExitCode.INTERRUPTED:
+        # Such a run ends before its first test, and would do so once more.
+        errors = config.stash.get(_errors_key, session.testsfailed)
+        uncollected = errors > 0 and not config.option.continue_on_collection_errors
+        if config.option.baseline_save is not None:
+            why = "a file could not be collected" if uncollected else "the run was interrupted"
+            run.closing.append(f"no baseline was written: {why}")
+        if uncollected:
+            return
         cases = selected(config)
         done = [nodeid for nodeid in cases if run.results.outcomes.get(nodeid) == "passed"]
-        if config.option.baseline_save is not None:
-            run.closing.append("no baseline was written: the run was interrupted")
         run.closing.append(
             f"interrupted with {len(done)} of {len(cases)} cases done; the same command with "
             "--resume goes on"

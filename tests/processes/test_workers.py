@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Set
+from typing import Any, Callable, Dict, List, Sequence, Set
 
 import pytest
 
@@ -295,10 +295,15 @@ def test_an_error_in_a_case_is_its_message(project: Project) -> None:
     assert outcome.text.count("] FAILED (") == 2
 
 
-def test_a_file_that_cannot_be_imported_is_reported_once(project: Project) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_file_that_cannot_be_imported_is_reported_once(
+    project: Project, workers: Sequence[str]
+) -> None:
     (project.folder / "bench_broken.py").write_text("import nothing_of_this_name\n")
-    outcome = project.run("bench_broken.py", "-n", "2").assert_code(2)
+    outcome = project.run("bench_broken.py", "--baseline-save=main", *workers).assert_code(2)
     outcome.line("ERROR collecting bench_broken.py")
+    outcome.line("no baseline was written: a file could not be collected")
+    assert "--resume" not in outcome.text
 
 
 def test_nothing_selected_is_nothing_measured(project: Project) -> None:
