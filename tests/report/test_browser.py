@@ -91,8 +91,8 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
     assert set(shown) == set(sorted(known, key=abs)[-30:])
     assert {(round(high, 9), round(low, 9)) for _, _, high, low in points} == {(0.015, 0.012)}
     told: Any = browser.evaluate(f"{drawn.format('change')}.flatMap(trace => trace.text)")
-    numbers = r"[-+]\d+\.\d% \([-+]\d+\.\d% to [-+]\d+\.\d%\)"
-    assert all(re.search(f"<br>{numbers}, ", text) for text in told)
+    change = r"[-+]\d+\.\d% \([-+]\d+\.\d% to [-+]\d+\.\d%\)"
+    assert all(re.search(f"<br>{change}, ", text) for text in told)
     gate = browser.evaluate("document.querySelector('#change .plot').layout.shapes[1].x0")
     assert gate == pytest.approx(-0.05 / 1.05)
     # A roof rises with the bytes of the copy, and is flat from where the products are the limit.
