@@ -129,6 +129,17 @@ def test_a_damaged_holder_file_does_not_matter(
         pass
 
 
+def test_what_a_dead_process_has_left_says_nothing(
+    holder: subprocess.Popen[bytes], folder: Path
+) -> None:
+    """Of another user's the next holder can neither remove nor replace it."""
+    left = (folder / "dev.holder").read_text()
+    (folder / "dev.holder").unlink()
+    (folder / "dev.holder").write_text(left)
+    with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
+        pass
+
+
 def test_a_holder_cannot_write_to_the_terminal(
     holder: subprocess.Popen[bytes], folder: Path
 ) -> None:

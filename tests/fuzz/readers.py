@@ -7,6 +7,7 @@ test_readers.py finds readers that are not in this table.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import itertools
@@ -140,7 +141,9 @@ def _read_holder(folder: Path, content: bytes) -> Any:
     (folder / "cpu-0.holder").write_bytes(content)
     opened = os.open(str(folder), os.O_RDONLY)
     try:
-        text = lease.LeaseFolder(folder, opened, "").describe_holder("cpu-0")
+        with (folder / "cpu-0.holder").open() as said:
+            fcntl.flock(said, fcntl.LOCK_EX)
+            text = lease.LeaseFolder(folder, opened, "").describe_holder("cpu-0")
     finally:
         os.close(opened)
     assert text.isprintable() and len(text) < 500
