@@ -24,7 +24,7 @@ from ipubench.fixtures.machine import scratch
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import TimeSpent, spent_key
 from ipubench.plugins.selection.selected import case_of
 
@@ -55,15 +55,24 @@ class Handover:
 class Relay(JsonLinesFile):
     """The journal of a member: its lines are on disk there, and travel to the controller."""
 
-    def __init__(self, own: JsonLinesFile, member: Member) -> None:
-        super().__init__(own.path)
-        self.own = own
+    def __init__(self, run: Run, member: Member) -> None:
+        super().__init__(run.journal.path)
+        self.own = run.journal
+        self._run = run
         self._member = member
 
     def append(self, line: Dict[str, Any]) -> None:
-        """Send a line, then keep it."""
+        """Send a line, then keep it; a disk that fails is reported once."""
         self._member.send("line", line=line)
-        self.own.append(line)
+        try:
+            self.own.append(line)
+        except OSError as error:
+            if not self._run.broken:
+                self._run.broken = True
+                self._run.closing.append(
+                    f"the journal on {self._member.given.name} can no longer be written: {error}; "
+                    "this run's own has all results"
+                )
 
 
 class Member:
@@ -175,7 +184,7 @@ class Member:
         run = config.stash.get(run_key, None)
         if run is not None:
             run.order, run.results.suspects = order, suspects
-            run.journal = Relay(run.journal, self)
+            run.journal = Relay(run, self)
 
     def _run(self, item: pytest.Item) -> None:
         """Run a case; the device stays leased and attached unless others of the machine want it."""

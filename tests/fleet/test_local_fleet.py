@@ -10,14 +10,18 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 from typing import Any, Dict, List
+from unittest import mock
 
 import pytest
 
 from ipubench.plugins.baseline.entries import place_of
 from ipubench.plugins.baseline.history import FOLDER
 from ipubench.plugins.baseline.store import load_all
-from ipubench.plugins.run.results import SessionResults
+from ipubench.plugins.fleet.member import Handover, Member, Relay
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.run.results import Run, SessionResults
 from tests.support.fleet import as_host, cases_of, hosts_file, hosts_of, journal_of
 from tests.support.harness import (
     QUIETLY,
@@ -239,6 +243,20 @@ def test_a_host_that_does_not_come_back_is_named_and_the_others_go_on(project: P
     outcome.line("a was lost during the run: ")
     assert set(hosts_of(project).values()) == {"b"}
     assert len(project.records()) == 7
+
+
+def test_results_of_a_host_whose_disk_is_full_are_in_the_runs_own_journal(tmp_path: Path) -> None:
+    given = Handover("a", "", [], 1, "", None, None, None)
+    channel = mock.Mock()
+    run = Run(JsonLinesFile(tmp_path / "gone" / "run.jsonl"), SessionResults())
+    run.journal = Relay(run, Member(channel, given))
+    for case in ("one", "two"):
+        run.add({"type": "begin", "case": case})
+    (line,) = run.closing
+    assert line.startswith("the journal on a can no longer be written: ")
+    assert line.endswith("; this run's own has all results")
+    sent = [json.loads(call[0][0])[1]["line"]["case"] for call in channel.send.call_args_list]
+    assert sent == ["one", "two"]
 
 
 def test_without_a_host_that_can_measure_it_a_case_fails(project: Project) -> None:
