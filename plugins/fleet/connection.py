@@ -123,7 +123,8 @@ class Connection:
         host = self.place.host
         try:
             spec = execnet.XSpec(host.xspec(self.name))
-            spec.env = dict(host.environment)
+            # Not among the words: execnet would split what has // in it.
+            spec.python, spec.env = host.command, dict(host.environment)
             gateway = self._group.makegateway(spec)
             root, results = self._project_of(gateway, bring)
             start, words = self._project.there(root)
@@ -219,11 +220,10 @@ def _start(channel, root, given):  # type: ignore[no-untyped-def]  # its text ru
 
 def _by_hand(host: HostSpec) -> str:
     """Return the command by which a user sees why a host does not answer."""
-    python = host.python or "python3"
     if not host.address:
-        return f"{python} -c 'import ipubench'"
+        return f"{host.command} -c 'import ipubench'"
     config = f"-F {shlex.quote(host.ssh_config)} " if host.ssh_config else ""
-    return f"ssh {config}{host.address} {shlex.quote(python)} --version"
+    return f"ssh {config}{host.address} {shlex.quote(host.command)} --version"
 
 
 def _last(error: BaseException) -> str:

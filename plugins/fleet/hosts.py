@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import shlex
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
@@ -28,6 +29,8 @@ SSH_OPTIONS = (
     *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
 )
 PYTHON = "python3"
+#: Variables that Python, the loader and the C library read once, when a process starts.
+READ_AT_START = re.compile(r"(PYTHON|LD_|MALLOC_)\w*|GLIBC_TUNABLES")
 LOCAL = "popen"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MOST_BYTES = 1 << 20
@@ -55,16 +58,25 @@ class HostSpec:
         """Return what the process with this number is called everywhere."""
         return self.name if self.devices == 1 else f"{self.name}.{number}"
 
+    @property
+    def command(self) -> str:
+        """Return what starts a Python of this host, as its shell has it.
+
+        Of the environment it has what is read only then; all the rest is set in the process, where
+        no other user of the host sees it.
+        """
+        python = self.python or (PYTHON if self.address else shlex.quote(sys.executable))
+        read = [
+            f"{name}={shlex.quote(value)}"
+            for name, value in self.environment.items()
+            if READ_AT_START.fullmatch(name)
+        ]
+        return " ".join(["env", *read, python]) if read else python
+
     def xspec(self, name: str) -> str:
-        """Return the words by which execnet starts a process of this host, but its environment."""
+        """Return the words by which execnet reaches this host: all but what starts there."""
         words = [f"id={name}", "execmodel=main_thread_only"]
-        if self.address:
-            words += [
-                "ssh=" + " ".join([*SSH_OPTIONS, self.address]),
-                f"python={self.python or PYTHON}",
-            ]
-        else:
-            words += [LOCAL, *([f"python={self.python}"] if self.python else [])]
+        words.append("ssh=" + " ".join([*SSH_OPTIONS, self.address]) if self.address else LOCAL)
         given = {"ssh_config": self.ssh_config, "nice": self.nice}
         words += [f"{key}={value}" for key, value in given.items() if value is not None]
         return "//".join(words)
@@ -141,8 +153,7 @@ def _parse(text: str, words: Sequence[str], where: str) -> Tuple[HostSpec, str]:
         raise FleetError(f"{where}: nice={nice} is no priority; give a number from -20 to 19")
     if not all(re.fullmatch(r"\w+", key) for key in environment):
         raise FleetError(f"{where}: env: needs a name, as in env:NAME=VALUE")
-    # execnet separates its words by //.
-    paths = {key: os.path.normpath(given[key]) for key in ("python", "ssh_config") if key in given}
+    ssh_config = given.get("ssh_config")
     name = given.get("id") or address.split("@")[-1] or platform.node() or "here"
     if not NAME.fullmatch(name):
         raise FleetError(f"{where}: {name!r} cannot name a host; give it one with id=NAME")
@@ -156,9 +167,10 @@ def _parse(text: str, words: Sequence[str], where: str) -> Tuple[HostSpec, str]:
         address=address,
         name=name,
         devices=devices,
-        python=paths.get("python"),
+        python=given.get("python"),
         folder=folder,
-        ssh_config=paths.get("ssh_config"),
+        # execnet separates its words by //.
+        ssh_config=None if ssh_config is None else os.path.normpath(ssh_config),
         nice=given.get("nice"),
         environment=environment,
     ), where

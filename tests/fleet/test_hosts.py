@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import List
@@ -49,10 +50,19 @@ def test_execnet_reads_what_it_is_given() -> None:
     assert spec.ssh is not None
     assert spec.ssh.split()[-1] == "me@host"
     assert "BatchMode=yes" in spec.ssh
-    assert (spec.id, spec.python, spec.ssh_config) == ("two", "python3", "/etc/c")
+    assert (spec.id, host.command, spec.ssh_config) == ("two", "python3", "/etc/c")
     assert host.environment == {"A": "b c"}  # it does not pass through execnet's words
     (here,) = of_tx(["popen//id=here"])
     assert execnet.XSpec(here.xspec("here")).popen is True
+
+
+def test_a_process_starts_with_the_variables_that_are_read_only_then() -> None:
+    (host,) = _of_words(
+        "host python=~/bin/python env:TOKEN=x 'env:PYTHONPATH=/a b' env:LD_PRELOAD=c"
+    )
+    assert host.command == "env PYTHONPATH='/a b' LD_PRELOAD=c ~/bin/python"
+    (here,) = _of_words("popen env:MALLOC_ARENA_MAX=1")
+    assert here.command.split() == ["env", "MALLOC_ARENA_MAX=1", sys.executable]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +102,8 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_words_are_kept_from_execnets_separator() -> None:
     (host,) = of_tx(["popen//id=a"])
     assert host.folder is None
-    (host,) = _of_words("popen python=/opt//bin/python env:URL=http://host/x chdir=some/folder")
-    assert execnet.XSpec(host.xspec("a")).python == "/opt/bin/python"
+    (host,) = _of_words("popen ssh_config=/etc//c env:URL=http://host/x chdir=some/folder")
+    assert execnet.XSpec(host.xspec("a")).ssh_config == "/etc/c"
     assert host.environment == {"URL": "http://host/x"}
     assert host.folder == str(Path("some/folder").absolute())
 
