@@ -125,7 +125,7 @@ class Connection:
             spec = execnet.XSpec(host.xspec(self.name))
             # Not among the words: execnet would split what has // in it.
             spec.python, spec.env = host.command, dict(host.environment)
-            gateway = self._group.makegateway(spec)
+            gateway = self._gateway(spec)
             root, results = self._project_of(gateway, bring)
             start, words = self._project.there(root)
             device = self.place.number if host.devices > 1 else None
@@ -142,7 +142,8 @@ class Connection:
             self._channel = gateway.remote_exec(_start, root=root, given=json.dumps(asdict(given)))
         except (execnet.HostNotFound, EOFError, AssertionError, OSError) as error:
             self.close()
-            why = f" ({error})" if isinstance(error, OSError) else ""
+            # Others say no more than that the connection is closed.
+            why = f" ({error})" if isinstance(error, OSError) and error.filename else ""
             raise FleetError(
                 f"{self.name}: no Python of it answers{why}; this shows more: {_by_hand(host)}"
             ) from error
@@ -158,6 +159,15 @@ class Connection:
             self.close()
             raise FleetError(f"{self.name}: {type(error).__name__}: {error}") from error
         self._channel.setcallback(self._receive, endmarker=None)
+
+    def _gateway(self, spec: execnet.XSpec) -> Any:
+        """Start a Python of the host, with its priority and environment."""
+        try:
+            return self._group.makegateway(spec)
+        except execnet.RemoteError as error:
+            raise FleetError(
+                f"nice= or env: is refused there: {_last(error)}; nice= below 0 needs root"
+            ) from error
 
     def _project_of(self, gateway: Any, bring: bool) -> Tuple[str, Optional[str]]:
         """Return the project's folder on the host, and where its journals go; None: as usual."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import queue
 import sys
 import tempfile
 from pathlib import Path
-from typing import List
+from typing import Any, List
 
 import execnet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipubench.plugins.fleet.connection import Connection, Place, Project
 from ipubench.plugins.fleet.hosts import FleetError, HostSpec, of_file, of_tx
 
 
@@ -90,6 +92,17 @@ def test_mistakes_are_named_with_their_line(tmp_path: Path, text: str, message: 
     with pytest.raises(FleetError) as error:
         of_file(written(tmp_path, text))
     assert message in str(error.value)
+
+
+def test_a_priority_that_is_refused_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(group: Any, spec: Any) -> None:
+        raise execnet.RemoteError("Traceback\nPermissionError: not permitted\n")
+
+    monkeypatch.setattr(execnet.Group, "makegateway", refuse)
+    (host,) = of_tx(["popen//id=a//nice=-5"])
+    project = Project(Path(), Path(), [], 1, None, "results")
+    with pytest.raises(FleetError, match="^a: nice= or env: is refused there: Permission"):
+        Connection(Place(host, 0), project, queue.Queue()).open(bring=False)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
