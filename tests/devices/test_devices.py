@@ -17,7 +17,7 @@ from ipubench.fixtures.devices import cuda
 from ipubench.fixtures.devices.base import Device, DeviceError, DeviceInfo
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.machine.processor import quota, read_topology
+from ipubench.fixtures.machine.processor import physical_core, quota, read_topology
 
 CPUINFO = """processor : 0
 model name : Example CPU @ 2.0GHz
@@ -199,6 +199,27 @@ def test_a_host_without_these_files_still_has_cores(tmp_path: Path) -> None:
     found = read_topology(tmp_path / "cpuinfo", tmp_path / "system")
     assert set(found.cores) == os.sched_getaffinity(0)
     assert found.numa_nodes == 1
+
+
+def test_files_that_a_user_may_not_look_at_are_as_if_not_there(tmp_path: Path) -> None:
+    hidden = tmp_path / ("x" * 300)  # too long a name is an error, too, also for root
+    assert read_topology(hidden, tmp_path).model == (platform.processor() or platform.machine())
+    assert physical_core(3, hidden) == "3"
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/cgroup").write_text("0::/own\n")
+    assert quota(tmp_path, hidden) is None
+
+
+def test_a_process_that_may_not_choose_its_cores_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: int, cpus: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    device = CpuDevice()
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    with pytest.raises(DeviceError, match="Operation not permitted; --affinity=system measures"):
+        device.attach()
 
 
 def test_a_cpu_run_is_pinned_and_everything_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
