@@ -218,6 +218,8 @@ def _start(channel, root, given):  # type: ignore[no-untyped-def]  # its text ru
     if not os.path.isabs(root):
         raise OSError("the user has no home folder there; set HOME, or give chdir= a whole path")
     root = os.path.realpath(root)
+    if not os.path.isdir(root):
+        raise OSError("there is no folder " + root + "; chdir= names a checkout that is there")
     values["start"] = os.path.realpath(os.path.join(home, os.path.expanduser(start)))
     os.makedirs(values["start"], exist_ok=True)
     os.chdir(root)

@@ -109,3 +109,18 @@ def test_a_host_without_a_home_folder_is_one_message_and_gets_no_folder(
     with pytest.raises(execnet.RemoteError, match=message):
         channel.waitclose()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_checkout_that_is_not_there_is_one_message_and_is_not_made(tmp_path: Path) -> None:
+    group = execnet.Group()
+    root = str(tmp_path / "checkuot")
+    try:
+        given = json.dumps({"start": root})
+        channel = group.makegateway().remote_exec(connection._start, root=root, given=given)
+        with pytest.raises(
+            execnet.RemoteError, match=f"OSError: there is no folder {root}; chdir="
+        ):
+            channel.waitclose()
+    finally:
+        group.terminate(10.0)
+    assert not list(tmp_path.iterdir())
