@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import stat
+import sys
 import threading
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
@@ -182,6 +184,21 @@ def test_a_gpu_is_leased_by_its_identity(old: bool, monkeypatch: pytest.MonkeyPa
     assert cuda.device("cuda", 2).leases() == ("cuda-2",)  # no such GPU: attaching says so
     monkeypatch.setattr(cuda, "_driver", lambda: None)
     assert cuda.device("cuda", 1).leases() == ("cuda-1",)
+
+
+def test_gpus_that_the_user_hides_are_not_said_to_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: Dict[str, Any] = {"is_available": lambda: False, "device_count": lambda: 1}
+    torch: Any = ModuleType("torch")
+    torch.__spec__ = ModuleSpec("torch", None)
+    torch.__version__, torch.cuda = "2.0", SimpleNamespace(**seen)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    with pytest.raises(DeviceError, match="sees no GPU with CUDA_VISIBLE_DEVICES='-1'; it needs"):
+        cuda.device("cuda").attach()
+    torch.cuda.is_available = lambda: True
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    with pytest.raises(DeviceError, match="--device-id=1: there are GPUs 0 to 0$"):
+        cuda.device("cuda", 1).attach()
 
 
 @pytest.mark.parametrize(
