@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.instances import instance
 from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.plan import (
     CHOICE_VARIABLE,
@@ -316,6 +318,40 @@ def test_a_connection_tells_its_end() -> None:
 def test_a_process_that_nobody_started_is_told_so(environ: Dict[str, str], message: str) -> None:
     with pytest.raises(CaseError, match=message):
         Instance("127.0.0.1:1", environ)
+
+
+def test_an_instance_on_another_host_has_as_many_threads_as_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its share has both hardware threads of each core."""
+    welcome = {"log": str(tmp_path / "log"), "cores": [], "takes_share": True, "count": 1}
+
+    def connected(address: Any, timeout: float) -> socket.socket:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            ours = socket.socket()
+            ours.connect(listener.getsockname())
+            theirs.append(Connection(listener.accept()[0]))
+        theirs[0].send(welcome)
+        return ours
+
+    theirs: List[Connection] = []
+    environ = {"IPUBENCH_INSTANCE_TOKEN": "x", "IPUBENCH_INSTANCE_LAUNCHER": "mpirun"}
+    monkeypatch.setattr(socket, "create_connection", connected)
+    monkeypatch.setattr(os, "dup2", lambda *files: None)
+    monkeypatch.setattr(instance, "own_share", lambda environ, cpus: [0, 64])
+    monkeypatch.setattr(instance, "bind_threads", lambda cpus: bound.extend(cpus))
+    monkeypatch.setenv("OMP_NUM_THREADS", "128")  # the run's
+    bound: List[int] = []
+    joined = Instance("127.0.0.1:1", {**environ, "PMI_RANK": "0"})
+    joined.settle()
+    assert bound == [0, 64]
+    device = CpuDevice(pin=False)
+    device.threads = 1
+    device.attach()
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+    device.release()
+    joined.connection.close()
+    theirs[0].close()
 
 
 def test_encoded_messages_are_lines_of_json() -> None:
