@@ -187,6 +187,11 @@ def _address(given: Dict[str, str], where: str) -> str:
         raise FleetError(
             f"{where}: a host begins with its address, ssh=ADDRESS, or is {LOCAL}, this machine"
         )
+    if "//" in address:  # execnet separates its words by it
+        raise FleetError(
+            f"{where}: {address} is a URL; write USER@HOST, and a port in a file that ssh_config= "
+            "names"
+        )
     return address
 
 

@@ -78,6 +78,7 @@ def test_a_process_starts_with_the_variables_that_are_read_only_then() -> None:
         ("host python=", "line 1: python= names nothing"),
         ("-oProxyCommand=x", "line 1: a host begins with its address"),
         ("socket=1.2.3.4:8888", "line 1: a host begins with its address"),
+        ("ssh://me@host:22 id=a", "line 1: ssh://me@host:22 is a URL; write USER@HOST, and a port"),
         ("host id='a b'", "line 1: 'a b' cannot name a host"),
         ("host 'a", "line 1: No closing quotation"),
         ("host nice=abc", "line 1: nice=abc is no priority"),
