@@ -118,11 +118,14 @@ def test_every_thread_and_child_of_ours_counts(proc: Path, monkeypatch: pytest.M
 def test_only_our_cpus_and_those_beside_them_count(
     proc: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used = (100, 400, 1000)
-    lines = [f"cpu{cpu} {ticks} 0 0 0 0 0 0 10\n" for cpu, ticks in enumerate(used)]
+    used = {0: 100, 2: 1000, 9: 400}
+    for cpu in used:
+        (proc / f"cpu{cpu}").mkdir()
+    lines = [f"cpu{cpu} {ticks} 0 0 0 0 0 0 10\n" for cpu, ticks in used.items()]
     (proc / "stat").write_text("".join(["cpu 1500 0 0 0 0 0 0 30\n", *lines]))
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    monkeypatch.setattr(f"{Contention.__module__}.physical_core", lambda cpu, _: str(cpu // 2))
+    monkeypatch.setattr(f"{Contention.__module__}.CPUS", proc)
+    monkeypatch.setattr(f"{Contention.__module__}.physical_core", lambda cpu, _: str(cpu % 9))
     found = Contention(proc, cgroup=proc, cpus=frozenset({0})).read()
     assert (found.used, found.beside, found.stolen) == (1.0, 4.0, 0.1)
 
