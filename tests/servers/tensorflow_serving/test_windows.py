@@ -6,6 +6,7 @@ import dataclasses
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Iterator, List, Sequence, Tuple
 
 import pytest
@@ -259,11 +260,15 @@ def test_a_refusal_is_one_line_with_the_status(tmp_path: Path) -> None:
 
 
 class RefusingClients(ScriptedClients):
-    def run(self, requests: int, head_start: float = 0.0) -> List[Tuple[float, float]]:
+    def connect(self, address: str) -> None:
         raise RequestError(
             "client 1 of 2: UNAVAILABLE: The batch scheduling queue to which this task was "
             "submitted is full"
         )
+
+    def run(self, requests: int, head_start: float = 0.0) -> List[Tuple[float, float]]:
+        self.connect("")
+        raise AssertionError
 
 
 class Process:
@@ -275,8 +280,11 @@ def test_a_full_queue_says_which_option_to_raise(clock: Clock) -> None:
     step = scripted(clock, (0, [1]), (0, [2]))
     step.process = Process()
     step.clients = RefusingClients(clock, ())  # type: ignore[assignment]
-    with pytest.raises(CaseError) as caught:
-        step()
-    assert str(caught.value).startswith("the server refused a request (client 1 of 2: UNAVAILABLE:")
-    assert "; raise max_enqueued_batches" in str(caught.value)
+    step._server = SimpleNamespace(address="")  # type: ignore[assignment]
+    for ask in (step.connect_clients, step):  # clients that connect send a request each
+        with pytest.raises(CaseError) as caught:
+            ask()
+        said = str(caught.value)
+        assert said.startswith("the server refused a request (client 1 of 2: UNAVAILABLE:")
+        assert "; raise max_enqueued_batches" in said
     assert step.hint("UNAVAILABLE: failed to connect") == ""
