@@ -5,17 +5,19 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import socket
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterator, List, Sequence, Tuple
+from typing import Any, Iterator, List, Sequence, Tuple, Type
 
 import pytest
 
 from ipubench.bench_inference.bench_tensorflow_serving import HOST
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.servers import client as client_module
+from ipubench.fixtures.servers import clients as client_processes
 from ipubench.fixtures.servers.client import Client, Stamps
-from ipubench.fixtures.servers.clients import Clients, RequestError
+from ipubench.fixtures.servers.clients import Clients, NotInTime, RequestError
 from ipubench.fixtures.servers.load import CONSTANT, Answers, Load, percentiles
 from ipubench.fixtures.servers.scenario import Scenario
 from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
@@ -247,16 +249,37 @@ def test_a_killed_clients_message_names_what_helps_and_no_log_that_is_gone(tmp_p
         clients.report(0)
 
 
-def test_a_refusal_is_one_line_with_the_status(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("listens", "limit", "kind", "status"),
+    [(False, 20.0, RequestError, "UNAVAILABLE"), (True, 0.01, NotInTime, "DEADLINE_EXCEEDED")],
+)
+def test_a_refusal_is_one_line_with_the_status(
+    tmp_path: Path, listens: bool, limit: float, kind: Type[RequestError], status: str
+) -> None:
     requests = tmp_path / "requests"
     requests.write_bytes(b"data")
     clients = processes(tmp_path / "log")
-    entry = {"requests": str(requests), "length": 4, "numbers": [0], "limit": 20.0}
+    entry = {"requests": str(requests), "length": 4, "numbers": [0], "limit": limit}
     clients.prepare([{**entry, "asynchronous": False}] * 2)
-    with pytest.raises(RequestError) as caught:
-        clients.connect("127.0.0.1:1")  # nobody listens there
-    assert str(caught.value).startswith("client ")
-    assert " of 2: UNAVAILABLE: " in str(caught.value) and "\n" not in str(caught.value)
+    with socket.socket() as port, pytest.raises(RequestError) as caught:
+        port.bind(("127.0.0.1", 0))
+        if listens:  # and never says a word
+            port.listen()
+        clients.connect(f"127.0.0.1:{port.getsockname()[1]}")
+    assert type(caught.value) is kind and str(caught.value).startswith("client ")
+    assert f" of 2: {status}: " in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_clients_that_are_never_done_are_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_processes, "WATCH_SECONDS", 0.01)
+    clients = processes(tmp_path / "log")
+    for pid in clients.pids:
+        os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(NotInTime, match="the clients are not done after 0 s; is the machine "):
+        clients._order([{"report": 0}] * 2, 0.0)
+    assert len(clients) == 0
 
 
 class RefusingClients(ScriptedClients):
@@ -288,3 +311,11 @@ def test_a_full_queue_says_which_option_to_raise(clock: Clock) -> None:
         assert said.startswith("the server refused a request (client 1 of 2: UNAVAILABLE:")
         assert "; raise max_enqueued_batches" in said
     assert step.hint("UNAVAILABLE: failed to connect") == ""
+
+
+def test_a_server_that_hangs_is_named_and_has_not_refused(clock: Clock) -> None:
+    step = scripted(clock, (0, [1]))
+    step.process = Process()
+    wanted = r"^the server did not answer \(no time left\)\.$"
+    with pytest.raises(CaseError, match=wanted), step._served():
+        raise NotInTime("no time left")
