@@ -92,12 +92,15 @@ def test_a_run_lasts_as_asked_and_has_what_its_percentile_needs(
 @pytest.mark.parametrize(
     ("scenario", "qps", "expected"),
     [(OFFLINE, 0.0, 600.0), (SINGLE_STREAM, 0.0, 600.0), (MULTI_STREAM, 0.0, 600.0),
-     (SERVER, 100.0, 600.0), (CONSTANT, 0.1, 6620.0)],
+     (SERVER, 100.0, 600.0), (CONSTANT, 0.1, 6620.0), (CONSTANT, 500.0, 3000.0)],
 )  # fmt: skip
 def test_a_long_load_and_its_requests_may_take_longer(
     scenario: str, qps: float, expected: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """All requests of an offline run are sent at once, so the last waits for all the others."""
+    """All requests of an offline run are sent at once, so the last waits for all the others.
+
+    It does so too where they are due at five times the rate that the server can answer.
+    """
     client = Scripted()
     client.wanted = {"limit": 360.0, "model": "net"}
     sent: List[Any] = []
