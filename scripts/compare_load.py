@@ -116,7 +116,7 @@ def main() -> None:
         other = Independent(address, config.name, feed.generated())
 
         def loadgen(rate: float, queries: int, seed: int) -> Percentiles:
-            load = Load(SERVER, queries, target_qps=rate, logs=str(logs / "loadgen"), seed=seed)
+            load = Load(SERVER, queries, target_qps=rate, logs=str(logs), seed=seed)
             return clients.load(load).percentiles
 
         programs: Dict[str, Callable[[float, int, int], Percentiles]] = {

@@ -333,6 +333,23 @@ def scenario(send: Any, **options: Any) -> Scenario:
     return Scenario(config, send, Path("logs"))
 
 
+def test_a_run_whose_loadgen_cannot_write_is_refused_or_invalid(tmp_path: Path) -> None:
+    """LoadGen crashes where it cannot open its files, and says nothing where the disk is full."""
+    pytest.importorskip("mlperf_loadgen", reason="pip install mlcommons-loadgen")
+    (tmp_path / "file").touch()
+    config = dataclasses.replace(TRITON, scenario=SERVER, target_qps=20.0)
+    for folder in (tmp_path / "folder", tmp_path / "file"):
+        started = Scenario(config, Sender(), folder)
+        started.prepare(0.0125, print)
+        if folder.name == "file":
+            with pytest.raises(CaseError, match="^scenario=server: LoadGen's logs cannot be wri"):
+                started.run()
+        else:
+            started.run()  # of which LoadGen has written nothing
+            (why,) = started.facts()["load"]["invalid_because"]
+            assert why == f"LoadGen has written no verdict to {folder}/run; is the disk full?"
+
+
 def test_without_loadgen_its_scenarios_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for name in (SERVER, SINGLE_STREAM, MULTI_STREAM, OFFLINE):
