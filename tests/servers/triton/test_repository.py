@@ -173,6 +173,8 @@ def test_clients_have_requests_of_their_own(tmp_path: Path) -> None:
     # 90 images of 380 pixels are 39 MB: all requests together stay within 256 MiB.
     large = RequestImages(ImageFeed("generated", 90, 380), clients=2)
     assert large.requests_each == 3
+    with pytest.raises(CaseError, match="a request would have 2.10 GiB, .* smaller micro_batch_s"):
+        RequestImages(ImageFeed("generated", 15000, 224), clients=1)
 
 
 def test_requests_that_cannot_be_written_are_one_message(
