@@ -3,10 +3,12 @@
     python -m scripts.compare_peers
     python -m scripts.compare_peers --families=torch,training --cases=resnet50 --level=native
     python -m scripts.compare_peers --families=torch --cases=all --seconds=20s --markdown=FILE
+    python -m scripts.compare_peers --device=cuda
 
 Each family runs in a process of its own at each level: on this machine as it is, and as on a CPU
-that has AVX2 only. What cannot run says why in its row. A case takes its seconds, or six rounds of
-its slowest program, and what its programs take to be compiled, first of all torch.compile and XLA.
+that has AVX2 only; or on a GPU. What cannot run says why in its row. A case takes its seconds, or
+six rounds of its slowest program, and what its programs take to be compiled, first of all
+torch.compile and XLA.
 """
 
 from __future__ import annotations
@@ -36,14 +38,23 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Measure, print the tables, and write them where the command line says."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    cases = _cases(parser, options.families, options.cases)
+    cases = _cases(parser, _families(parser, options.families, options.device), options.cases)
     if options.list:
         print("\n".join(f"{family}: {name}" for family in cases for name in cases[family]))
         return 0
     sections = []
-    for level in levels.CHOICES[options.level]:
+    chosen = options.level if options.device == "cpu" else levels.NATIVE
+    for level in levels.CHOICES[chosen]:
         for family, names in cases.items():
-            job = Job(family, level, options.precision, options.seconds, names, options.own)
+            job = Job(
+                family,
+                level,
+                options.precision,
+                options.seconds,
+                names,
+                options.own,
+                options.device,
+            )
             sections.append(section(job))
     packages = tables.versions()
     print("\n".join(tables.terminal(sections, packages)))
@@ -62,8 +73,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--families",
         type=_words,
-        default=list(USUAL),
-        help=f"of {', '.join(FAMILIES)}, separated by commas; all but serving by default",
+        help=f"of {', '.join(FAMILIES)}, separated by commas; by default all but serving, on a GPU "
+        "those that run there",
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="cpu by default; cuda: the first GPU",
     )
     parser.add_argument(
         "--cases",
@@ -88,13 +105,24 @@ def _words(text: str) -> List[str]:
     return [word for word in text.split(",") if word]
 
 
+def _families(
+    parser: argparse.ArgumentParser, given: Optional[List[str]], device: str
+) -> List[str]:
+    """Return the families to measure; one that is unknown, or runs elsewhere, ends the command."""
+    if given is None:
+        return [name for name in USUAL if device in FAMILIES[name].devices]
+    for family in given:
+        if family not in FAMILIES:
+            parser.error(f"--families={family}: expected some of {', '.join(FAMILIES)}")
+        if device not in FAMILIES[family].devices:
+            parser.error(f"--families={family}: its programs do not run with --device={device}")
+    return given
+
+
 def _cases(
     parser: argparse.ArgumentParser, families: List[str], parts: List[str]
 ) -> Dict[str, List[str]]:
     """Return the cases to measure by family; a word that names nothing ends the command."""
-    for family in families:
-        if family not in FAMILIES:
-            parser.error(f"--families={family}: expected some of {', '.join(FAMILIES)}")
     names = {family: FAMILIES[family].names() for family in families}
     for part in parts:
         if part != "all" and not any(part in name for found in names.values() for name in found):
@@ -118,7 +146,8 @@ def section(job: Job) -> tables.Section:
             rows.append(row)
             told = row.reason or tables.ratio_text(row.ratio or 0)
             print(f"{job.family}, {job.level}: {row.case} {row.peer} {told}", file=sys.stderr)
-    machine = f"{job.level}, {levels.describe(topology)}"
+    gpu = next((row.machine for row in rows if row.machine), "")
+    machine = gpu or f"{job.level}, {levels.describe(topology)}"
     return tables.Section(family.title, machine, family.unit, rows)
 
 

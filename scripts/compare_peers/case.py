@@ -43,6 +43,11 @@ class Conditions:
         """The type of the operations, as ``precision`` means it here."""
         return compute_dtype(self.device, self.precision)
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether programs run on a GPU."""
+        return self.device.kind == "cuda"
+
     def require_onnxruntime_level(self) -> None:
         """Raise NotMeasured where ONNX Runtime would use other instructions than its peers."""
         if self.level != levels.NATIVE:
@@ -67,6 +72,7 @@ class Family(ABC):
     title: str
     unit: str  # of the rates: items per second
     usual: Sequence[str]  # the cases that run unless others are asked for
+    devices: Sequence[str] = ("cpu",)  # where its programs run
 
     def __init__(self, conditions: Conditions) -> None:
         self.conditions = conditions
@@ -96,6 +102,7 @@ class Row:
     reason: str = ""  # why there are no numbers
     ours: Optional[float] = None  # items per second
     theirs: Optional[float] = None
+    machine: str = ""  # the GPU that measured; '' is the host
     ratio: Optional[float] = None  # of our rate over theirs, the median of paired rounds
     low: Optional[float] = None  # its 95 % interval
     high: Optional[float] = None

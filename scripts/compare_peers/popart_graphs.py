@@ -52,6 +52,7 @@ class PopartGraphs(Family):
         for name in ("popart-lstm-t10-bs8-h256", "popart-conv-480x270-bs4")
         for mode in ("inference", "training")
     )
+    devices = ("cpu", "cuda")
 
     @classmethod
     def names(cls) -> List[str]:
@@ -64,7 +65,8 @@ class PopartGraphs(Family):
     def open(self, name: str) -> Case:
         config = dataclasses.replace(_cases()[name], precision=self.conditions.precision)
         chosen = self._step(config, "auto").describe()
-        make = partial(module_program, config, self.conditions.dtype)
+        where = self.conditions.device.kind
+        make = partial(module_program, config, self.conditions.dtype, where)
         peers: Dict[str, Callable[[], Program]] = {"torch module": partial(make, False)}
         if isinstance(config, PopartConv):
             peers["channels last"] = partial(make, True)
@@ -90,7 +92,7 @@ class PopartGraphs(Family):
         return step.engine.run
 
 
-def module_program(config: Any, dtype_name: str, channels_last: bool) -> Program:
+def module_program(config: Any, dtype_name: str, device: str, channels_last: bool) -> Program:
     """Return the program that a user of PyTorch writes for the same computation."""
     import torch
 
@@ -117,9 +119,12 @@ def module_program(config: Any, dtype_name: str, channels_last: bool) -> Program
         )  # fmt: skip
         label_shape = config.output_shape
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    module = module.to(dtype=dtype, memory_format=layout)
-    inputs = [torch.randn(shape).to(dtype).contiguous(memory_format=layout) for _ in range(BATCHES)]
-    labels = [torch.randint(0, 2, label_shape) for _ in range(BATCHES)]
+    module = module.to(device, dtype, memory_format=layout)
+    inputs = [
+        torch.randn(shape, device=device).to(dtype).contiguous(memory_format=layout)
+        for _ in range(BATCHES)
+    ]
+    labels = [torch.randint(0, 2, label_shape, device=device) for _ in range(BATCHES)]
     if not recurrent:
         labels = [value.to(dtype).contiguous(memory_format=layout) for value in labels]
 
@@ -138,7 +143,7 @@ def module_program(config: Any, dtype_name: str, channels_last: bool) -> Program
         output = output[0] if recurrent else output
         return output if config.mode == "inference" else loss_of(output, labels[index])
 
-    def program(count: int) -> None:
+    def work(count: int) -> None:
         if config.mode != "training":
             with torch.inference_mode():
                 for index in range(count):
@@ -148,5 +153,10 @@ def module_program(config: Any, dtype_name: str, channels_last: bool) -> Program
             optimizer.zero_grad()
             forward(index % BATCHES).backward()
             optimizer.step()
+
+    def program(count: int) -> None:
+        work(count)
+        if device == "cuda":
+            torch.cuda.synchronize()
 
     return program

@@ -24,7 +24,7 @@ MEANING = (
 )
 COLUMNS = (40, 10, 6, 13, 6)
 GAP = " "
-SHORT = {"bfloat16": "bf16", "float32": "f32"}
+SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 MARKDOWN = ("case", "type", "against", "ours", "theirs", "ratio", "95 % interval", "rounds")
 
 

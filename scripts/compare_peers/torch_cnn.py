@@ -5,7 +5,8 @@ images that are normalised already: torchvision's network as it is and under tor
 as its benchmark program runs it (channels last, under torch.compile), OpenVINO with its LATENCY
 hint, and ONNX Runtime on the exported graph. Images and weights have the type that computes;
 OpenVINO takes float32 images and is told the type, and ONNX Runtime, which has no bfloat16 on a
-CPU, always computes in float32.
+CPU, always computes in float32. On a GPU the last two give way to torch.compile with CUDA graphs,
+and to TensorRT where torch_tensorrt is installed; all images are there already.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.runtimes.torch.engines import build_engine, default_engine
 from ipubench.fixtures.runtimes.torch.openvino_guard import import_openvino
 from ipubench.models.torch.architectures import ARCHITECTURES
-from scripts.compare_peers.case import Case, Conditions, Family, Program, repeated
+from scripts.compare_peers.case import (
+    Case,
+    Conditions,
+    Family,
+    NotMeasured,
+    Program,
+    repeated,
+)
 
 BATCH_SIZES = (1, 16)
 ENGINES = ("onednn", "compile", "eager")  # PyTorch's own
@@ -34,6 +42,7 @@ class TorchCnn(Family):
     title = "PyTorch CNN inference"
     unit = "images/s"
     usual = ("resnet50-bs1", "resnet50-bs16")
+    devices = ("cpu", "cuda")
 
     @classmethod
     def names(cls) -> List[str]:
@@ -43,7 +52,8 @@ class TorchCnn(Family):
         import torch
 
         super().__init__(conditions)
-        torch.set_num_threads(conditions.device.threads)
+        if not conditions.on_gpu:
+            torch.set_num_threads(conditions.device.threads)
 
     def open(self, name: str) -> Case:
         import torch
@@ -60,7 +70,7 @@ class TorchCnn(Family):
         import torch
 
         shape = (config.micro_batch_size, 3, config.image_size, config.image_size)
-        images = torch.randint(0, 255, shape, dtype=torch.uint8)
+        images = torch.randint(0, 255, shape, dtype=torch.uint8, device=self.conditions.device.kind)
         built = build_engine(
             engine, config.network()(), shape, images.dtype, self._dtype(), images.device,
             normalise=True,
@@ -79,11 +89,16 @@ class TorchCnn(Family):
             found["timm, torch.compile"] = partial(self._compiled, timm, config)
         # torchvision has no network with group norms.
         plain = partial(_torchvision_network, config) if batch_norm else config.network()
+        if self.conditions.on_gpu:
+            graphs = {"mode": "reduce-overhead"}
+            found["CUDA graphs"] = partial(self._compiled, plain, config, **graphs)
+            found["TensorRT"] = partial(self._tensorrt, plain, config)
+            return found
         found["OpenVINO, LATENCY"] = partial(self._openvino, plain, config)
         found["ONNX Runtime, f32"] = partial(self._onnxruntime, plain, config)
         if self.conditions.own:
             for engine in ENGINES:
-                if engine != default_engine("cpu"):
+                if engine != default_engine(self.conditions.device.kind):
                     found[f"ours, engine={engine}"] = partial(self._ours, config, engine)
         return found
 
@@ -97,21 +112,33 @@ class TorchCnn(Family):
 
         return torch.rand(
             config.micro_batch_size, 3, config.image_size, config.image_size
-        ).to(dtype)  # fmt: skip
+        ).to(self.conditions.device.kind, dtype)  # fmt: skip
 
     def _eager(self, make: Network, config: Classifier) -> Program:
         return _program(self._cast(make), self._channels_last(config))
 
-    def _compiled(self, make: Network, config: Classifier) -> Program:
+    def _compiled(self, make: Network, config: Classifier, **how: Any) -> Program:
         import torch
 
-        run = torch.compile(self._cast(make), dynamic=False)
+        run = torch.compile(self._cast(make), dynamic=False, **how)
         return _program(run, self._channels_last(config))
 
     def _cast(self, make: Network) -> Any:
         import torch
 
-        return make().to(self._dtype(), memory_format=torch.channels_last).eval()
+        network = make().to(self._dtype(), memory_format=torch.channels_last).eval()
+        return network.to(self.conditions.device.kind)
+
+    def _tensorrt(self, make: Network, config: Classifier) -> Program:
+        try:
+            import torch_tensorrt
+        except ImportError:
+            raise NotMeasured("torch_tensorrt is not installed") from None
+        images = self._channels_last(config)
+        run = torch_tensorrt.compile(
+            self._cast(make), inputs=[images], enabled_precisions={self._dtype()}
+        )
+        return _program(run, images)
 
     def _channels_last(self, config: Classifier) -> Any:
         import torch
@@ -172,6 +199,8 @@ def _program(run: Callable[[Any], Any], images: Any) -> Program:
     def program(batches: int) -> None:
         with torch.inference_mode():
             batches_of(batches)
+        if images.is_cuda:
+            torch.cuda.synchronize()
 
     return program
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
-from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures import devices
 from ipubench.plugins.record.host_process import end_with_parent
 from ipubench.plugins.run.conditions import tune_allocator
 from scripts.compare_peers.case import Case, Conditions, Family, Program, Row
@@ -36,17 +36,19 @@ class Job:
     seconds: float  # of rounds for each case
     cases: Sequence[str]
     own: bool
+    device: str = "cpu"
 
 
 def measure(job: Job) -> Iterator[Row]:
     """Yield a row for each peer of each case. Only the family's own start may raise."""
-    device = CpuDevice()
-    device.attach()
+    device = devices.make(job.device)
+    machine = device.attach().name if job.device == "cuda" else ""
     tune_allocator()
     family = FAMILIES[job.family](Conditions(device, job.precision, job.level, job.own))
     try:
         for name in job.cases:
-            yield from rows_of(family, name, job)
+            for row in rows_of(family, name, job):
+                yield dataclasses.replace(row, machine=machine)
             gc.collect()
     finally:
         family.close()

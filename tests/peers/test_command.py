@@ -41,6 +41,7 @@ def test_the_usual_cases_of_each_family_exist(family: str) -> None:
         (["--families=popart", "--cases=lstn"], "--cases=lstn: no case of popart has"),
         (["--seconds=soon"], "not a duration"),
         (["--level=sse"], "invalid choice"),
+        (["--families=kernels", "--device=cuda"], "kernels: its programs do not run with --device"),
     ],
 )
 def test_a_word_that_means_nothing_ends_the_command(
@@ -55,6 +56,9 @@ def test_a_word_that_means_nothing_ends_the_command(
 def test_the_list_has_the_chosen_cases_and_measures_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    assert command.main(["--list", "--device=cuda"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert {line.split(":")[0] for line in lines} == {"torch", "popart"}
     assert command.main(["--list", "--families=popart,training", "--cases=bs8-h256,net50-bs8"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         *(f"popart: popart-lstm-t10-bs8-h256-{m}" for m in ("inference", "evaluation", "training")),
