@@ -98,26 +98,7 @@ def module_program(config: Any, dtype_name: str, device: str, channels_last: boo
 
     dtype = getattr(torch, dtype_name)
     recurrent = isinstance(config, PopartLstm)
-    if recurrent:
-        module: Any = torch.nn.LSTM(config.hidden_size, config.hidden_size, bias=False)
-        for weight in module.parameters():
-            # As the kernel's: gates that are shut leave numbers too small to be normal, which cost
-            # a float32 product up to three times its time.
-            torch.nn.init.normal_(weight)
-        shape: Tuple[int, ...] = (config.timesteps, config.batch_size, config.hidden_size)
-        label_shape: Tuple[int, ...] = shape[:2]
-    else:
-        module = torch.nn.Conv2d(
-            config.channel_size,
-            config.filter_number,
-            config.kernel_size,
-            stride=config.stride,
-            padding=config.padding,
-        )
-        shape = (
-            config.batch_size, config.channel_size, config.input_height, config.input_width
-        )  # fmt: skip
-        label_shape = config.output_shape
+    module, shape, label_shape = _lstm_module(config) if recurrent else _conv_module(config)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     module = module.to(device, dtype, memory_format=layout)
     inputs = [
@@ -160,3 +141,31 @@ def module_program(config: Any, dtype_name: str, device: str, channels_last: boo
             torch.cuda.synchronize()
 
     return program
+
+
+def _lstm_module(config: PopartLstm) -> Tuple[Any, Tuple[int, ...], Tuple[int, ...]]:
+    """Return the module, and the shapes of its inputs and labels."""
+    import torch
+
+    module = torch.nn.LSTM(config.hidden_size, config.hidden_size, bias=False)
+    for weight in module.parameters():
+        # As the kernel's: gates that are shut leave numbers too small to be normal, which cost
+        # a float32 product up to three times its time.
+        torch.nn.init.normal_(weight)
+    shape = (config.timesteps, config.batch_size, config.hidden_size)
+    return module, shape, shape[:2]
+
+
+def _conv_module(config: PopartConv) -> Tuple[Any, Tuple[int, ...], Tuple[int, ...]]:
+    """Return the module, and the shapes of its inputs and labels."""
+    import torch
+
+    module = torch.nn.Conv2d(
+        config.channel_size,
+        config.filter_number,
+        config.kernel_size,
+        stride=config.stride,
+        padding=config.padding,
+    )
+    shape = (config.batch_size, config.channel_size, config.input_height, config.input_width)
+    return module, shape, config.output_shape
