@@ -267,7 +267,7 @@ def _number(revision: Any) -> str:
 
 def _later(target: Path, promoted: Sequence[Benchmark]) -> List[str]:
     """Return the cases of which a baseline has a later result, as when an old job runs again."""
-    entries = store.load_all(target) if store.exists(target) else []
+    entries = store.entries_in(target)
     times = {key_of(entry): str(record_of(entry)["time"]) for entry in entries}
     return [b["fullname"] for b in promoted if str(record_of(b)["time"]) < times.get(key_of(b), "")]
 

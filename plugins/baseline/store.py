@@ -111,14 +111,17 @@ def load_all(path: Path) -> List[Benchmark]:
     return benchmarks
 
 
+def entries_in(path: Path) -> List[Benchmark]:
+    """Return the entries of a baseline, none where there is no file. Raises BaselineError."""
+    return load_all(path) if exists(path) else []
+
+
 def sound_places(path: Path) -> Set[Place]:
     """Return which cases have an entry to judge by, and of which machine. Raises BaselineError.
 
-    None where there is no file. By an entry that others disturbed nothing is ever judged, so there
-    is no reason to keep it.
+    By an entry that others disturbed nothing is ever judged, so there is no reason to keep it.
     """
-    entries = load_all(path) if exists(path) else []
-    return {place_of(entry) for entry in entries if not why_disturbed(entry)}
+    return {place_of(entry) for entry in entries_in(path) if not why_disturbed(entry)}
 
 
 def load_document(
