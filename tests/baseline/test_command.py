@@ -19,14 +19,14 @@ from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all, write
 from ipubench.plugins.record.record import record_of
 from tests.support.baselines import A, B, Shell, document, entry, load
-from tests.support.harness import run_command
+from tests.support.harness import Started, run_command
 
 
 @pytest.mark.entry_point
 def test_list_shows_each_baseline(shell: Shell) -> None:
     shell.store("main", entry("a"), entry("b"), entry("a", machine="cpu/y"))
     shell.store("other", entry())
-    outcome = shell("list").assert_code(0)
+    outcome = shell.alone("list").assert_code(0)
     assert outcome.line("main").split()[:3] == ["main", "2", "2"]
     assert outcome.line("other").split()[3:5] == ["2026-01-02", "03:04"]
     assert [row["machines"] for row in shell.json("list")] == [["cpu/x", "cpu/y"], ["cpu/x"]]
@@ -56,7 +56,7 @@ def test_show_lists_the_cases_by_machine_within_80_columns(shell: Shell) -> None
 @pytest.mark.entry_point
 def test_show_a_case_has_its_configuration_and_each_process(shell: Shell) -> None:
     shell.store("main", entry("a", processes=3), entry("b"))
-    outcome = shell("show", "main", "bench_x[a]").assert_code(0)
+    outcome = shell.alone("show", "main", "bench_x[a]").assert_code(0)
     assert all(len(line) <= 80 for line in outcome.lines)
     outcome.line("machine        cpu/x")
     assert "batch_size 8" in outcome.text and B not in outcome.text
@@ -184,7 +184,7 @@ def test_a_project_with_another_file_of_settings_has_its_baselines_found(shell: 
 def test_merge_joins_shards(shell: Shell) -> None:
     shell.store("one", entry("a"))
     shell.store("two", entry("b"), entry("a", machine="cpu/y"), entry("a", config_hash="g"))
-    shell("merge", "all", "one", "two").assert_code(0).line("all.json has 4 entries now")
+    shell.alone("merge", "all", "one", "two").assert_code(0).line("all.json has 4 entries now")
     expected = load_all(shell.path("one")) + load_all(shell.path("two"))
     assert sorted(map(key_of, load_all(shell.path("all")))) == sorted(map(key_of, expected))
 
@@ -221,16 +221,12 @@ def test_commands_that_change_one_file_at_once_lose_nothing(shell: Shell) -> Non
         shell.store(name, entry(name))
     commands = [["merge", "all", name] for name in names[:2]]
     commands += [["promote", str(shell.path(name)), "all"] for name in names[2:]]
+    program = ("-m", "ipubench.plugins.baseline")
     running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "ipubench.plugins.baseline", *words],
-            cwd=str(shell.folder),
-            env=shell.project.environment,
-            stdout=subprocess.DEVNULL,
-        )
-        for words in commands
+        Started(shell.folder, shell.project.environment, *program, *words) for words in commands
     ]
-    assert [process.wait(timeout=120) for process in running] == [0] * 4
+    for process in running:
+        process.wait().assert_code(0)
     assert len(load(shell.path("all"))) == 4
 
 
@@ -260,15 +256,15 @@ def test_what_another_merge_says_of_its_runs_stays(
 @pytest.mark.entry_point
 def test_prune_takes_out_the_cases_that_no_longer_exist(shell: Shell) -> None:
     shell.project.run("--baseline-save=main", "--budget=0.3", "--processes=1").assert_code(0)
-    assert "0 cases were pruned" in shell("prune", "main").assert_code(0).text
+    assert "0 cases were pruned" in shell.alone("prune", "main").assert_code(0).text
     bench = shell.folder / "bench_fake.py"
     bench.write_text(bench.read_text().replace('"beta"', '"renamed"'))
     kept = [nodeid for nodeid in load(shell.path("main")) if "beta" not in nodeid]
-    outcome = shell("prune", "main", "--dry-run").assert_code(0)
+    outcome = shell.alone("prune", "main", "--dry-run").assert_code(0)
     outcome.line("bench_fake.py::bench_fake[beta-generated]")
     outcome.line("2 cases would be pruned")
     assert len(load(shell.path("main"))) == len(kept) + 2
-    shell("prune", "main").assert_code(0).line("2 cases were pruned")
+    shell.alone("prune", "main").assert_code(0).line("2 cases were pruned")
     assert list(load(shell.path("main"))) == kept
 
 
@@ -283,7 +279,7 @@ def test_prune_keeps_cases_of_other_devices_and_of_other_options(shell: Shell) -
     gone["fullname"] = "bench_fake.py::bench_gone[c-noise0.02]"
     record_of(gone)["overrides"] = ["noise"]
     shell.store("main", *entries, gone)
-    outcome = shell("prune", "main").assert_code(0)
+    outcome = shell.alone("prune", "main").assert_code(0)
     outcome.line("  bench_fake.py::bench_gone[c-noise0.02]")
     assert set(load(shell.path("main"))) == {benchmark["fullname"] for benchmark in entries}
 
@@ -291,7 +287,7 @@ def test_prune_keeps_cases_of_other_devices_and_of_other_options(shell: Shell) -
 def test_prune_of_a_suite_that_cannot_be_collected_changes_nothing(shell: Shell) -> None:
     shell.store("main", entry())
     (shell.folder / "bench_fake.py").write_text("import nothing_of_this_name")
-    outcome = shell("prune", "main").assert_code(4)
+    outcome = shell.alone("prune", "main").assert_code(4)
     outcome.line("nothing was pruned: the suite in")
     assert "nothing_of_this_name" in outcome.text
     assert set(load(shell.path("main"))) == {A}
@@ -308,7 +304,7 @@ def kinds(found: List[Dict[str, Any]]) -> Dict[str, str]:
 def test_diff_says_what_the_gate_says(shell: Shell) -> None:
     shell.store("before", entry("a", processes=6), entry("gone", processes=6))
     shell.store("now", entry("a", processes=6, slower=1.5), entry("added"))
-    outcome = shell("diff", "before", "now", "--gate=5%").assert_code(1)
+    outcome = shell.alone("diff", "before", "now", "--gate=5%").assert_code(1)
     assert all(len(line) <= 80 for line in outcome.lines)
     assert outcome.line("regressed").split()[:4] == ["a", "796.5", "531.0", "-33.3%"]
     outcome.line("before against now (gate 5.0%): 1 missing, 1 new, 1 regressed")
@@ -373,7 +369,7 @@ def test_entries_of_one_name_are_told_apart(shell: Shell) -> None:
 @pytest.mark.entry_point
 def test_export_prints_or_writes_another_tools_format(shell: Shell) -> None:
     shell.store("main", entry())
-    printed = shell("export", "main", "--format=github-action-benchmark").assert_code(0).text
+    printed = shell.alone("export", "main", "--format=github-action-benchmark").assert_code(0).text
     (exported,) = json.loads(printed)
     assert exported["value"] == pytest.approx(796.5, rel=0.001)
     shell("export", "main", "--format=csv", "--output=out.csv").assert_code(0)

@@ -15,7 +15,9 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report, exit_code, headline
 from ipubench.plugins.baseline.run_facts import RunFacts, lost, superseded, worst_run
 from ipubench.plugins.baseline.runs import joined, read_run
-from tests.support.harness import Outcome, Project, run_command
+from ipubench.plugins.report.__main__ import main as report_command
+from tests.support.baselines import Shell
+from tests.support.harness import Outcome, Project, run_here
 
 pytest.importorskip("plotly", reason="pip install plotly")
 
@@ -26,10 +28,8 @@ LONG = 300 * "x"
 SLOWER = {"IPUBENCH_FAKE_SLOWDOWN": "1.3"}
 
 
-def command(project: Project, module: str, *words: str) -> Outcome:
-    outcome = run_command(project.folder, project.environment, f"ipubench.plugins.{module}", *words)
-    assert "Traceback" not in outcome.text, outcome.text
-    return outcome
+def report_of(project: Project, *words: str) -> Outcome:
+    return run_here(project.folder, project.environment, report_command, *words)
 
 
 def shard(project: Project, name: str, *words: str, **env: str) -> Outcome:
@@ -85,7 +85,7 @@ def test_the_joined_report_shows_the_shards_own_verdicts_and_failures(judged: Pr
     shard(judged, "alpha", "-k", "bs8", "--baseline=main", **SLOWER).assert_code(0)
     break_case(judged, "beta-generated", 'raise CaseError("the fake is broken; mend it")')
     shard(judged, "beta", "-k", "beta", "--baseline=main", **SLOWER).assert_code(1)
-    outcome = command(judged, "report", "shards/alpha", "shards/beta", "--out=report")
+    outcome = report_of(judged, "shards/alpha", "shards/beta", "--out=report")
     outcome.assert_code(1).line("1 regressed, 1 failed of 4 cases")
     report = judged.folder / "report"
     assert verdicts(report) == {
@@ -100,7 +100,7 @@ def test_the_joined_report_shows_the_shards_own_verdicts_and_failures(judged: Pr
     assert "gate.yml" in summary.splitlines()[0] and "is broken; mend it" in summary
     assert "is broken; mend it" in (report / "report.html").read_text()
     # The joined report is a run like any other: from its document comes the same report.
-    again = command(judged, "report", "report", "--out=again").assert_code(1)
+    again = report_of(judged, "report", "--out=again").assert_code(1)
     again.line("1 regressed, 1 failed of 4 cases")
     assert verdicts(judged.folder / "again") == verdicts(report)
 
@@ -110,14 +110,14 @@ def test_a_crash_of_an_unjudged_shard_is_not_lost(project: Project) -> None:
     shard(project, "one", "-k", "beta").assert_code(1)
     shard(project, "two", "-k", "bs8-synthetic").assert_code(0)
     inputs = ["shards/one/baseline.json", "shards/two/baseline.json"]
-    merged = command(project, "baseline", "merge", "./merged.json", *inputs).assert_code(0)
+    merged = Shell(project)("merge", "./merged.json", *inputs).assert_code(0)
     merged.line("merged.json has 2 entries now")
     merged.line("its runs: 1 failed, 2 measured")
-    outcome = command(project, "report", "merged.json", "--out=report").assert_code(1)
+    outcome = report_of(project, "merged.json", "--out=report").assert_code(1)
     outcome.line("1 failed of 3 cases")
     assert "an unforeseen error" in reasons(project.folder / "report")[GENERATED]
     # Baselines know nothing of runs, and are what they always were.
-    promoted = command(project, "baseline", "promote", "./merged.json", "main").assert_code(1)
+    promoted = Shell(project)("promote", "./merged.json", "main").assert_code(1)
     promoted.line(f"1 failed, whose entries stay as they were: {GENERATED}")
     assert project.baseline()["ipubench"] == {"format": 2}
 
@@ -126,7 +126,7 @@ def test_a_shard_in_which_every_case_fails_leaves_a_report(project: Project) -> 
     break_case(project, "beta", 'raise CaseError("nothing works")')
     outcome = shard(project, "one", "-k", "beta").assert_code(1)
     outcome.line("report: shards/one/report.html")
-    command(project, "report", "shards/one", "--out=report").assert_code(1).line("2 failed of 2")
+    report_of(project, "shards/one", "--out=report").assert_code(1).line("2 failed of 2")
     assert "nothing works" in (project.folder / "report" / "summary.md").read_text()
 
 
@@ -135,7 +135,7 @@ def test_a_shard_that_was_killed_names_the_cases_that_it_never_ran(project: Proj
     break_case(project, "beta-generated", "os.kill(os.getpid(), signal.SIGKILL)")
     shard(project, "one", "-k", "beta or bs8-synthetic")
     assert not (project.folder / "shards" / "one" / "baseline.json").exists()
-    outcome = command(project, "report", "shards/one", "--out=report").assert_code(1)
+    outcome = report_of(project, "shards/one", "--out=report").assert_code(1)
     outcome.line("shards/one: the run has no end: its process was killed; 2 of 3 cases had ended")
     assert verdicts(project.folder / "report")["beta-generated"] == "not run"
     text = (project.folder / "report" / "summary.md").read_text()
@@ -171,15 +171,15 @@ def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(
     else:
         (project.folder / path).write_text(text.replace('"format": 2', '"format": 3'))
         why = "has format 3, this version reads up to 2"
-    outcome = command(project, "report", "shards/one", path, "--out=report").assert_code(4)
+    outcome = report_of(project, "shards/one", path, "--out=report").assert_code(4)
     outcome.line(why)
     assert f"{path}: {path} " not in outcome.text
     summary = (project.folder / "report" / "summary.md").read_text()
     assert "🔴 2 cases: 2 measured; 1 of 2 runs did not end well" in summary
     # The joined document remembers it.
-    command(project, "report", "report", "--out=again").assert_code(4).line(why)
+    report_of(project, "report", "--out=again").assert_code(4).line(why)
     # One that stands alone leaves nothing to show.
-    command(project, "report", path, "--out=alone").assert_code(4).line(why)
+    report_of(project, path, "--out=alone").assert_code(4).line(why)
     assert not (project.folder / "alone" / "summary.md").exists()
 
 
@@ -190,19 +190,19 @@ def test_a_retried_shard_is_as_its_last_run_says(project: Project) -> None:
     shard(project, "one", "-k", "beta").assert_code(1)
     (project.folder / "bench_fake.py").write_text(source)
     shard(project, "one", "-k", "beta").assert_code(0)
-    command(project, "report", "shards/one", "--out=report").assert_code(0).line("2 cases measured")
+    report_of(project, "shards/one", "--out=report").assert_code(0).line("2 cases measured")
     # Two shards that disagree are no retry: what one of them found wrong stays wrong.
     break_case(project, "beta-generated", 'raise CaseError("not there")')
     shard(project, "other", "-k", "beta").assert_code(1)
     for order in (["shards/one", "shards/other"], ["shards/other", "shards/one"]):
-        outcome = command(project, "report", *order, "--out=report").assert_code(1)
+        outcome = report_of(project, *order, "--out=report").assert_code(1)
         outcome.line("1 failed of 2 cases")
 
 
 def test_judged_runs_are_not_judged_again(judged: Project) -> None:
     shard(judged, "one", "-k", "beta", "--baseline=main").assert_code(0)
     words = ["shards/one", "--out=report", "--baseline=baselines/main.json", "--gate=2%"]
-    outcome = command(judged, "report", *words).assert_code(4)
+    outcome = report_of(judged, *words).assert_code(4)
     outcome.line("its own verdicts are shown: leave out --baseline")
 
 
@@ -214,7 +214,7 @@ def test_a_later_comparison_calls_no_case_missing_that_failed_or_was_not_selecte
     shard(judged, "one", "-k", "beta").assert_code(1)
     shard(judged, "two", "-k", "bs8-synthetic").assert_code(0)
     words = ["shards/one", "shards/two", "--baseline=baselines/main.json", "--out=report"]
-    outcome = command(judged, "report", *words).assert_code(1)
+    outcome = report_of(judged, *words).assert_code(1)
     # The case that ran without being measured is missing, as it is in a run that is gated.
     outcome.line("1 failed, 1 missing of 3 cases; 1 case of the baseline was not selected")
     kinds = verdicts(judged.folder / "report")
@@ -226,21 +226,21 @@ def test_a_later_comparison_calls_no_case_missing_that_failed_or_was_not_selecte
     (judged.folder / "baselines" / "main.json").rename(judged.folder / "baselines" / "v1.2.json")
     (judged.folder / "v1.2").mkdir()
     named = ["shards/two", "--baseline=v1.2", "--out=report"]
-    outcome = command(judged, "report", *named).assert_code(0)
+    outcome = report_of(judged, *named).assert_code(0)
     outcome.line("3 cases of the baseline were not selected")
     # A killed run says what it did not come to.
     (journal,) = (judged.folder / "shards" / "two").glob("run-*.jsonl")
     lines = journal.read_text().splitlines(True)
     killed = [line for line in lines if json.loads(line)["type"] in ("run", "selected", "case")]
     journal.write_text("".join(killed).replace(f'"{ALPHA}"]', f'"{ALPHA}", "{SYNTHETIC}"]'))
-    command(judged, "report", *named).assert_code(1).line("2 not run of 2 cases")
+    report_of(judged, *named).assert_code(1).line("2 not run of 2 cases")
 
 
 def test_nothing_compared_is_exit_code_6_of_the_joined_report(judged: Project) -> None:
     shard(judged, "one", "-k", "bs1-synthetic", "--sweep", "--baseline=main").assert_code(6)
-    command(judged, "report", "shards/one", "--out=report").assert_code(6)
+    report_of(judged, "shards/one", "--out=report").assert_code(6)
     shard(judged, "two", "-k", "beta", "--baseline=main").assert_code(0)
-    command(judged, "report", "shards/one", "shards/two", "--out=report").assert_code(0)
+    report_of(judged, "shards/one", "shards/two", "--out=report").assert_code(0)
 
 
 def test_a_journal_says_what_was_selected_and_how_the_run_ended(judged: Project) -> None:
@@ -259,8 +259,8 @@ def test_a_journal_of_an_older_version_is_read(project: Project) -> None:
     kept = [line for line in project.journal() if line["type"] not in ("selected", "end")]
     path = project.folder / "old.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in kept))
-    command(project, "report", "old.jsonl", "--out=report").assert_code(0).line("2 cases measured")
-    command(project, "baseline", "promote", "./old.jsonl", "main").assert_code(0)
+    report_of(project, "old.jsonl", "--out=report").assert_code(0).line("2 cases measured")
+    Shell(project)("promote", "./old.jsonl", "main").assert_code(0)
 
 
 def test_a_damaged_verdict_is_one_message(project: Project) -> None:

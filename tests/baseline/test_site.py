@@ -60,7 +60,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 @pytest.fixture(scope="module")
 def site(kept: Shell) -> Path:
-    outcome = kept("site", "pages", "--commits=https://example.org/p/commit/{}").assert_code(0)
+    outcome = kept.alone("site", "pages", "--commits=https://example.org/p/commit/{}").assert_code(
+        0
+    )
     outcome.line("6 trends written to ")
     return kept.folder / "pages"
 

@@ -8,10 +8,11 @@ import json
 from pathlib import Path
 from typing import Any, Dict
 
+from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.baseline.entries import Benchmark
 from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.record.record import record_of
-from tests.support.harness import Outcome, Project, run_command
+from tests.support.harness import Outcome, Project, run_command, run_here
 
 # The identifiers of entry("a") and entry("b").
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
@@ -68,13 +69,18 @@ def document(*benchmarks: Benchmark) -> Dict[str, Any]:
 
 
 class Shell:
-    """Runs ``python -m ipubench.plugins.baseline`` in a project."""
+    """The command line of baselines in a project."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
         self.folder = project.folder
 
     def __call__(self, *words: str) -> Outcome:
+        """Run a command in this process; ``prune`` starts Python, and has one of its own."""
+        return run_here(self.folder, self.project.environment, main, *words)
+
+    def alone(self, *words: str) -> Outcome:
+        """Run ``python -m ipubench.plugins.baseline`` as a user does."""
         outcome = run_command(
             self.folder, self.project.environment, "ipubench.plugins.baseline", *words
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import json
 import os
@@ -15,7 +16,8 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Dict, List, Mapping, Optional
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional
+from unittest import mock
 
 from ipubench.plugins.run.journal import journals
 from tests.support.process_starter import NO_SUITE, Files, ask, number_from, small_program
@@ -202,6 +204,28 @@ def start_pytest(
 def run_command(folder: Path, environment: Mapping[str, str], module: str, *words: str) -> Outcome:
     """Run ``python -m MODULE WORDS``, a command of the suite, in a process of its own."""
     return SuiteServer.run(folder, environment, "-m", module, *words)
+
+
+def run_here(
+    folder: Path, environment: Mapping[str, str], main: Callable[[List[str]], int], *words: str
+) -> Outcome:
+    """Run a command of the suite in this process, for a fiftieth of what one of its own takes.
+
+    Not for a command that starts Python, which :func:`run_command` has a starter for.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.chdir, os.getcwd())
+        os.chdir(str(folder))
+        stack.enter_context(mock.patch.dict(os.environ, environment, clear=True))
+        out, err = (stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2))
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code = main(list(words))
+            except SystemExit as end:  # of argparse
+                code = int(end.code or 0)
+        for file in (out, err):
+            file.seek(0)
+        return Outcome(code, out.read() + err.read())
 
 
 def run_elsewhere(folder: Path, environment: Mapping[str, str], *words: str) -> Outcome:
