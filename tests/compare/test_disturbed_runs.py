@@ -94,15 +94,16 @@ def test_rounds_between_the_neighbours_turns_are_judged(stored: Project) -> None
 
 
 def test_a_disturbed_baseline_is_refused_and_kept_only_on_demand(project: Project) -> None:
-    outcome = project.run(*SAVE, env=BUSY).assert_code(1)
+    save = [*CASE, "--baseline-save=main", "--processes=2"]
+    outcome = project.run(*save, env=BUSY).assert_code(1)
     outcome.line("no baseline was written: no case was left")
     assert not (project.folder / "baselines").exists()
-    project.run(*SAVE, "--keep-disturbed", env=BUSY).assert_code(0)
+    project.run(*save, "--keep-disturbed", env=BUSY).assert_code(0)
     outcome = project.run(*GATE).assert_code(0)
     outcome.line("1 inconclusive")
     outcome.line("in the baseline other programs disturbed")
     # Nothing is ever judged by it, so what was measured without them takes its place.
-    project.run(*SAVE, "--baseline=main").assert_code(0).line("baseline with 1 case written")
+    project.run(*save, "--baseline=main").assert_code(0).line("baseline with 1 case written")
 
 
 def test_a_baseline_replaces_processes_that_were_disturbed(project: Project) -> None:
@@ -142,7 +143,7 @@ def test_gate_time_makes_no_baseline_of_one_process(project: Project) -> None:
     assert not (project.folder / "baselines").exists()
     # One process is what was asked for, or there is time for as many as the gate needs.
     project.run(*words, "--processes=1").assert_code(0).line("baseline with 2 cases written")
-    project.run(*words[:3], "--gate-time=5min", "--processes=4").assert_code(0)
+    project.run(*SAVE, "--gate-time=5min").assert_code(0)
 
 
 class Config:
