@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ipubench.plugins.compare.policy import policy_path
+from ipubench.plugins.compare.policy import marker_thresholds, policy_path
 from ipubench.plugins.compare.policy_file import Policy, PolicyError
 from ipubench.plugins.record.record import METRICS, value_of
 from ipubench.plugins.record.text import fraction, matches
@@ -336,18 +336,26 @@ def test_a_pattern_may_mean_cases_of_what_was_not_collected(stored: Project) -> 
 @pytest.mark.parametrize(
     ("marker", "message"),
     [
-        ('"3%"', 'takes thresholds by name: gate(throughput="3%")'),
-        ("throughput=3", 'throughput is a percentage in quotes, such as "3%"'),
-        ('througput="3%"', "'througput' is no metric; did you mean throughput?"),
-        ('throughput="fast"', "throughput: 'fast' is not a percentage above 0%"),
+        (pytest.mark.gate("3%"), 'takes thresholds by name: gate(throughput="3%")'),
+        (pytest.mark.gate(throughput=3), 'throughput is a percentage in quotes, such as "3%"'),
+        (pytest.mark.gate(througput="3%"), "'througput' is no metric; did you mean throughput?"),
+        (pytest.mark.gate(throughput="fast"), "throughput: 'fast' is not a percentage above 0%"),
     ],
 )
-def test_a_bad_marker_costs_no_measurement(stored: Project, marker: str, message: str) -> None:
+def test_a_bad_marker_is_explained(marker: pytest.MarkDecorator, message: str) -> None:
+    item: Any = SimpleNamespace(nodeid=RESNET, iter_markers=lambda name: [marker.mark])
+    with pytest.raises(PolicyError) as caught:
+        marker_thresholds(item)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"the marker gate of {RESNET}")
+
+
+def test_a_bad_marker_costs_no_measurement(stored: Project) -> None:
     source = (stored.folder / "bench_fake.py").read_text()
-    marked = source.replace("def bench_fake(", f"@pytest.mark.gate({marker})\ndef bench_fake(")
+    marked = source.replace("def bench_fake(", "@pytest.mark.gate(throughput=3)\ndef bench_fake(")
     marked = marked.replace("\nimport os\n", "\nimport os\n\nimport pytest\n")
     (stored.folder / "bench_fake.py").write_text(marked)
     outcome = stored.run("-k", "beta", "--baseline=main", "--gate=5%").assert_code(4)
-    assert message in outcome.text
+    assert 'throughput is a percentage in quotes, such as "3%"' in outcome.text
     assert "the marker gate of bench_fake.py::bench_fake[beta-" in outcome.text
     assert stored.records() == {}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Sequence, Set
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, Sequence, Set, cast
 
 import pytest
 
+from ipubench.plugins.processes import controller
 from tests.support.harness import ROOT, Project, run_pytest
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
@@ -95,30 +98,43 @@ def test_pytest_benchmark_saves_and_compares(project: Project) -> None:
     assert "Performance has regressed" in slow.text
 
 
-def test_the_gate_judges_in_workers_and_the_controller_reports(project: Project) -> None:
-    project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
+@pytest.fixture(scope="module")
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a baseline of all cases."""
+    measured = Project(tmp_path_factory.mktemp("measured"))
+    measured.run("--baseline-save=main", "--processes=1").assert_code(0)
+    return measured.folder / "baselines"
+
+
+@pytest.fixture
+def stored(project: Project, baselines: Path) -> Project:
+    """A project with that baseline."""
+    shutil.copytree(baselines, project.folder / "baselines")
+    return project
+
+
+def test_the_gate_judges_in_workers_and_the_controller_reports(stored: Project) -> None:
     words = ("-k", "beta", "--baseline=main", "--gate=10%")
-    project.run(*words, "-n", "2").assert_code(0).line("2 pass")
+    stored.run(*words, "-n", "2").assert_code(0).line("2 pass")
     slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.2"}
-    outcome = project.run(*words, "-n", "2", env=slow).assert_code(1)
+    outcome = stored.run(*words, "-n", "2", env=slow).assert_code(1)
     outcome.line(f"  regressed: {BETA}")
     message = outcome.line("beta-synthetic has become slower: 4000 items/s before, 3333 items/s")
-    assert str(project.journals()[-1].relative_to(project.folder)) in message
-    kinds = [line["type"] for line in project.journal()]
+    assert str(stored.journals()[-1].relative_to(stored.folder)) in message
+    kinds = [line["type"] for line in stored.journal()]
     assert kinds.count("fresh") >= 2 and kinds.count("verdict") == 2
-    names = {line["case"] for line in project.journal() if line["type"] == "verdict"}
+    names = {line["case"] for line in stored.journal() if line["type"] == "verdict"}
     assert names == {BETA, BETA.replace("synthetic", "generated")}
 
 
-def test_session_verdicts_are_those_of_a_serial_run(project: Project) -> None:
-    project.run("--baseline-save=main", "--processes=1").assert_code(0)
+def test_session_verdicts_are_those_of_a_serial_run(stored: Project) -> None:
     words = ("--baseline=main", "--gate=10%", "-n", "2")
-    outcome = project.run("-k", "beta", *words).assert_code(0)
+    outcome = stored.run("-k", "beta", *words).assert_code(0)
     outcome.line("5 cases of the baseline were not selected in this run")
     other = {"IPUBENCH_FAKE_NAME": "other"}
-    assert project.run("-k", "beta", *words, env=other).code == 6
-    edit(project, '"beta"', '"renamed"')
-    project.run(*words).assert_code(1).line(f"  missing: {BETA}")
+    assert stored.run("-k", "beta", *words, env=other).code == 6
+    edit(stored, '"beta"', '"renamed"')
+    stored.run(*words).assert_code(1).line(f"  missing: {BETA}")
 
 
 def test_a_worker_that_is_killed_costs_one_case(project: Project) -> None:
@@ -162,13 +178,11 @@ def test_resume_measures_what_a_crash_left_out(project: Project) -> None:
         ),
         (["-n", "2", "--baseline=gone"], "there is no baseline"),
         (["-n", "2", "--results-dir=bench_fake.py/results"], "results cannot be written there"),
-        (["-n", "2", "--dist=each"], "--dist=each would measure every case once in each worker"),
         (
             ["-n", "2", "--device-id=1"],
             "--device-id=1 with -n 2: each worker takes a device of its own",
         ),
         (["-n", "2", "--against=python3"], "--against measures in pairs"),
-        (["--dist=load"], "--dist=load distributes cases to workers, and there are none: add -n"),
     ],
 )
 def test_a_usage_error_is_one_message_and_exit_4(
@@ -178,6 +192,28 @@ def test_a_usage_error_is_one_message_and_exit_4(
     outcome.line(message)
     assert "Traceback" not in outcome.text
     assert "INTERNALERROR" not in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dist": "each"}, "--dist=each would measure every case once in each worker"),
+        ({"tx": []}, "--dist=load distributes cases to workers, and there are none: add -n"),
+        ({"instance": "host:1"}, "--instance is one process of one case: leave out -n"),
+    ],
+)
+def test_what_several_workers_cannot_do_is_a_usage_error(
+    given: Dict[str, Any], message: str
+) -> None:
+    option = {"collectonly": False, "against": None, "instance": None, "dist": "load"}
+    config = SimpleNamespace(
+        args=["bench_fake.py"],
+        invocation_params=SimpleNamespace(dir=Path("/")),
+        option=SimpleNamespace(**{**option, "tx": 2 * ["popen"], **given}),
+    )
+    config.getoption = lambda name, default: getattr(config.option, name)
+    with pytest.raises(pytest.UsageError, match=message):
+        controller.pytest_configure(cast(pytest.Config, config))
 
 
 def test_a_device_that_cannot_be_attached_ends_the_run_once(project: Project) -> None:
@@ -239,7 +275,7 @@ def test_more_workers_than_devices_are_refused(project: Project) -> None:
     assert devices_used(project) == {1}
 
 
-@pytest.mark.parametrize("mode", ["load", "loadgroup", "worksteal"])
+@pytest.mark.parametrize("mode", ["loadgroup", "worksteal"])
 def test_no_way_of_distributing_changes_a_result_or_its_key(project: Project, mode: str) -> None:
     group(project)
     outcome = project.run("-n", "2", f"--dist={mode}", "-k", "beta or delta").assert_code(0)
@@ -310,30 +346,25 @@ def test_nothing_selected_is_nothing_measured(project: Project) -> None:
     project.run("-k", "no_such_case", "-n", "2").assert_code(5)
 
 
-def test_quiet_prints_no_lines(project: Project) -> None:
-    outcome = project.run("-k", "beta", "-n", "2", "-q").assert_code(0)
+def test_a_quiet_run_prints_no_lines_and_leaves_junit_without_the_journal_and_nothing_else(
+    project: Project, tmp_path: Path
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    words = ("-k", "beta", "-n", "2", "-q", "--junitxml=out.xml")
+    outcome = project.run(*words, env={"TMPDIR": str(folder)}).assert_code(0)
     assert "[1/2]" not in outcome.text
     outcome.line("  beta-synthetic ")
-
-
-def test_junit_has_no_journal_in_it(project: Project) -> None:
-    project.run("-k", "beta", "-n", "2", "--junitxml=out.xml").assert_code(0)
     text = (project.folder / "out.xml").read_text()
     assert text.count("<testcase") == 2
     assert "benchmark" not in text
+    left = [path for path in folder.iterdir() if not path.name.startswith("pytest-of-")]
+    assert left == []
 
 
 def test_without_xdist_everything_else_works(project: Project) -> None:
     project.run("-k", "beta", "-p", "no:xdist").assert_code(0)
     project.run("-k", "beta", "-p", "no:xdist", "-n", "2").assert_code(4)
-
-
-def test_nothing_is_left_behind(project: Project, tmp_path: Path) -> None:
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    project.run("-k", "beta", "-n", "2", env={"TMPDIR": str(folder)}).assert_code(0)
-    left = [path for path in folder.iterdir() if not path.name.startswith("pytest-of-")]
-    assert left == []
 
 
 def test_nothing_is_lost_where_the_temporary_folder_is_removed_while_workers_start(
