@@ -91,7 +91,7 @@ def test_one_run_measures_both_data_modes(tmp_path: Path) -> None:
     assert {short(line["case"]) for line in compared} == CASES
 
 
-def test_a_resumed_run_measures_what_is_missing(tmp_path: Path) -> None:
+def test_workers_measure_both_data_modes_and_a_resumed_run_what_is_missing(tmp_path: Path) -> None:
     words = ("-k", "inference", "-n", "2")
     crashed = run(tmp_path, *words, **{CRASH: "inference-generated"}).assert_code(1)
     crashed.line("the case's own process ended with exit code 9")  # which costs one case
@@ -100,15 +100,9 @@ def test_a_resumed_run_measures_what_is_missing(tmp_path: Path) -> None:
         "lstm-ipu-inference-synthetic": "passed",
         "lstm-ipu-inference-generated": "failed",
     }
-    processes(tmp_path)
+    assert measured(tmp_path) == {"lstm-ipu-inference-synthetic": SYNTHETIC}
     run(tmp_path, *words, "--resume").assert_code(0).line("1 case is done")
     assert measured(tmp_path) == {"lstm-ipu-inference-generated": MODEL}
-
-
-def test_workers_measure_both_data_modes(tmp_path: Path) -> None:
-    run(tmp_path, "-k", "inference", "-n", "2").assert_code(0)
-    flags = {"lstm-ipu-inference-synthetic": SYNTHETIC, "lstm-ipu-inference-generated": MODEL}
-    assert measured(tmp_path) == flags
     assert len([line for line in journal(tmp_path) if line["type"] == "case"]) == 2
 
 

@@ -115,20 +115,20 @@ def test_a_program_that_reports_is_not_kept_for_runs_that_time() -> None:
     assert not only_case(config, "cpu", "reports").error
 
 
-@pytest.mark.parametrize("option", ["--baseline=main", "--baseline-save=main"])
-def test_a_profile_excludes_baselines(project: Project, option: str) -> None:
+def test_a_profile_excludes_baselines(project: Project) -> None:
     project.run("--baseline-save=main", "--processes=1", "-k", "beta").assert_code(0)
-    outcome = project.run("--profile=reports", option).assert_code(4)
-    outcome.line("--profile times nothing; leave one of them out")
+    for option in ("--baseline=main", "--baseline-save=main"):
+        outcome = project.run("--profile=reports", option).assert_code(4)
+        outcome.line("--profile times nothing; leave one of them out")
 
 
-@pytest.mark.parametrize("option", ["--profile", "--save-graph"])
 @pytest.mark.parametrize(
-    ("root", "why"),
+    ("option", "root", "why"),
     [
-        ("taken", "File exists"),
-        ("taken/below", "Not a directory"),
-        ("~nobody2/x", "there is no home folder for ~nobody2"),
+        ("--profile", "taken", "File exists"),
+        ("--save-graph", "taken", "File exists"),
+        ("--profile", "taken/below", "Not a directory"),
+        ("--save-graph", "~nobody2/x", "there is no home folder for ~nobody2"),
     ],
 )
 def test_a_folder_that_cannot_be_made_ends_the_run_before_it_measures(
