@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import (
     AbstractSet,
     Any,
+    Callable,
     Dict,
     Iterable,
     List,
@@ -16,6 +17,7 @@ from typing import (
     Sequence,
     Set,
     Tuple,
+    TypeVar,
 )
 
 from ipubench.fixtures.case.errors import some_of
@@ -48,6 +50,8 @@ HASH_LENGTH = 8  # of a configuration, where it is shown
 #: A finished benchmark in pytest-benchmark's format, with our record in it.
 Benchmark = Dict[str, Any]
 
+Name = TypeVar("Name")
+Value = TypeVar("Value")
 
 #: The node id of a case and the fingerprint of a device, '' where nobody knows it.
 Place = Tuple[str, str]
@@ -152,20 +156,22 @@ def complete(benchmark: Benchmark) -> Benchmark:
     return benchmark if record_of(benchmark).get("processes") else with_processes(benchmark)
 
 
+def grouped(values: Iterable[Value], name_of: Callable[[Value], Name]) -> Dict[Name, List[Value]]:
+    """Return the values of each name; names and values in the order in which they come."""
+    found: Dict[Name, List[Value]] = {}
+    for value in values:
+        found.setdefault(name_of(value), []).append(value)
+    return found
+
+
 def by_case(benchmarks: Iterable[Benchmark]) -> Dict[str, List[Benchmark]]:
     """Return the entries of each case, by its node id."""
-    found: Dict[str, List[Benchmark]] = {}
-    for benchmark in benchmarks:
-        found.setdefault(benchmark["fullname"], []).append(benchmark)
-    return found
+    return grouped(benchmarks, lambda benchmark: str(benchmark["fullname"]))
 
 
 def by_machine(benchmarks: Iterable[Benchmark]) -> Dict[str, List[Benchmark]]:
     """Return the entries of each machine, by its fingerprint."""
-    found: Dict[str, List[Benchmark]] = {}
-    for benchmark in benchmarks:
-        found.setdefault(key_of(benchmark).fingerprint, []).append(benchmark)
-    return found
+    return grouped(benchmarks, lambda benchmark: key_of(benchmark).fingerprint)
 
 
 def find(

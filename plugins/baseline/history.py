@@ -23,6 +23,7 @@ from ipubench.plugins.baseline.entries import (
     Key,
     by_machine,
     configurations_of,
+    grouped,
     key_of,
     left_out,
     measured,
@@ -217,11 +218,8 @@ def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[int]]]:
 
 def trend_overview(trends: Sequence[Tuple[Trend, Sequence[int]]]) -> Iterator[str]:
     """Yield one line per trend, by machine: its level now, and when it last moved."""
-    machines: Dict[str, List[Tuple[Trend, Sequence[int]]]] = {}
     names = names_of_cases([trend for trend, _ in trends])
-    for trend, changes in trends:
-        machines.setdefault(trend.key.fingerprint, []).append((trend, changes))
-    for machine, entries in machines.items():
+    for machine, entries in grouped(trends, lambda one: one[0].key.fingerprint).items():
         yield cut_middle(f"{machine} ({counted(len(entries), 'trend')})", terminal_width())
         rows: List[Tuple[str, ...]] = [("  case", "runs", "level", "unit", "last change")]
         which = configurations_of([trend.key for trend, _ in entries])

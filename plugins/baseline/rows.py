@@ -21,7 +21,7 @@ from ipubench.plugins.baseline.run_facts import (
     worst_run,
 )
 from ipubench.plugins.record.record import THROUGHPUT
-from ipubench.plugins.record.text import cut_middle, name_of_test, percent, told_apart
+from ipubench.plugins.record.text import EXIT_USAGE, cut_middle, name_of_test, percent, told_apart
 from ipubench.plugins.record.verdict import (
     COMPARED,
     EXIT_NOTHING_COMPARED,
@@ -36,7 +36,6 @@ from ipubench.plugins.record.verdict import (
 CHANGED = ("regressed", "failed", "missing", "inconclusive", "incomparable", "improved", "new")
 MOST_NOISY = 5  # cases named
 MOST_JOINED = 300  # characters of what many shards were compared with
-EXIT_UNUSABLE = 4
 
 
 @dataclass
@@ -207,7 +206,7 @@ def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
     6: a gate was asked for and nothing was compared. 4: a run left nothing that can be read.
     """
     if any(run.problem for run in report.runs):
-        return EXIT_UNUSABLE
+        return EXIT_USAGE
     found = counts(rows)
     if report.ended_badly or any(kind in found for kind in BAD):
         return 1

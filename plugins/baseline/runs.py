@@ -179,12 +179,9 @@ def facts_of(results: SessionResults, name: str, command: str) -> RunFacts:
 
 def joined(stored: Sequence[StoredRun]) -> StoredRun:
     """Return several as one; of one case on one machine the newest result stays."""
-    entries: Dict[Any, Benchmark] = {}
-    for benchmark in sorted(
-        (benchmark for one in stored for benchmark in one.benchmarks),
-        key=lambda benchmark: str(record_of(benchmark)["time"]),
-    ):
-        entries[key_of(benchmark)] = benchmark
+    benchmarks = [benchmark for one in stored for benchmark in one.benchmarks]
+    benchmarks.sort(key=lambda benchmark: str(record_of(benchmark)["time"]))
+    entries = {key_of(benchmark): benchmark for benchmark in benchmarks}
     newest = max((one.document for one in stored), key=lambda found: str(found.get("datetime", "")))
     runs = in_time(run for one in stored for run in one.runs)
     return StoredRun({**newest, "benchmarks": list(entries.values())}, runs)

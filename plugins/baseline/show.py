@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.baseline.entries import (
     Benchmark,
+    by_machine,
     configurations_of,
     key_of,
 )
@@ -48,10 +49,7 @@ def listing(rows: Sequence[Dict[str, Any]]) -> List[str]:
 
 def overview(benchmarks: Sequence[Benchmark]) -> Iterator[str]:
     """Yield the entries of a baseline, one line each, by machine."""
-    machines: Dict[str, List[Benchmark]] = {}
-    for benchmark in benchmarks:
-        machines.setdefault(key_of(benchmark).fingerprint, []).append(benchmark)
-    for machine, entries in sorted(machines.items()):
+    for machine, entries in sorted(by_machine(benchmarks).items()):
         count = counted(len(entries), "entry", "entries")
         yield cut_middle(f"{machine} ({count})", terminal_width())
         rows: List[Tuple[str, ...]] = [

@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import user_path, write_atomically
 from ipubench.plugins.baseline.commands import suite_root
-from ipubench.plugins.baseline.entries import HASH_LENGTH
+from ipubench.plugins.baseline.entries import HASH_LENGTH, grouped
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import FOLDER, nothing_in, read, slug, with_changes
 from ipubench.plugins.baseline.show import when
@@ -81,11 +81,8 @@ def pages(found: Sequence[Marked], runs: int, commits: str = "") -> Iterator[Tup
     yield "site.css", script("style.css", "site.css")
     yield "index.js", script("table.js", "index.js")
     yield "case.js", script("plot.js", "case.js")
-    cases: Dict[str, List[Marked]] = {}
-    for trend, changes in found:
-        cases.setdefault(trend.key.nodeid, []).append((trend, changes))
     yield "index.html", _index(found, runs, commits)
-    for nodeid, ours in cases.items():
+    for nodeid, ours in grouped(found, lambda one: one[0].key.nodeid).items():
         yield file_of(nodeid), _case(nodeid, ours, commits)
 
 

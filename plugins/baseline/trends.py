@@ -13,7 +13,7 @@ import re
 from statistics import median
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from ipubench.plugins.baseline.entries import Benchmark, Key, key_of
+from ipubench.plugins.baseline.entries import Benchmark, Key, grouped, key_of
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.record import processes_of, record_of
 from ipubench.plugins.record.text import name_of_test, told_apart
@@ -63,14 +63,9 @@ class Trend:
 
 def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
     """Return the trends, by machine and case; equal configuration, device and unit form one."""
-    groups: Dict[Tuple[Key, str], List[Benchmark]] = {}
-    for benchmark in benchmarks:
-        unit = record_of(benchmark)["throughput"]["unit"]
-        groups.setdefault((key_of(benchmark), unit), []).append(benchmark)
-    found = []
-    for (key, unit), runs in groups.items():
-        runs.sort(key=lambda run: str(record_of(run)["time"]))
-        found.append(Trend(key, unit, tuple(map(_point, runs))))
+    ordered = sorted(benchmarks, key=lambda run: str(record_of(run)["time"]))
+    groups = grouped(ordered, lambda run: (key_of(run), record_of(run)["throughput"]["unit"]))
+    found = [Trend(key, unit, tuple(map(_point, runs))) for (key, unit), runs in groups.items()]
     return sorted(found, key=lambda trend: (trend.key.fingerprint, trend.key, trend.unit))
 
 
