@@ -193,9 +193,6 @@ def orphaned(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     ("words", "message"),
     [
         (["--against=git:nowhere"], "git knows no revision 'nowhere' in "),
-        (["--against=git:"], "git knows no revision '' in "),
-        (["--against=git:--help"], "git knows no revision '--help' in "),
-        (["--against=git:merge-base:orphan"], "have no common commit here; a shallow clone needs"),
         (["--against=git:orphan"], "has no ipubench folder of its own"),
         (["--against=git:main", "--baseline=main"], "leave out --baseline"),
         (["--against-setup=true"], "--against-setup is for the worktree of --against=git:REV"),
@@ -211,6 +208,21 @@ def test_a_revision_of_no_use_costs_no_measurement(
     assert message in outcome.text
     assert "Traceback" not in outcome.text
     assert not orphaned.journals()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "git knows no revision '' in "),
+        ("--help", "git knows no revision '--help' in "),
+        ("merge-base:orphan", "have no common commit here; a shallow clone needs"),
+    ],
+)
+def test_a_name_of_no_commit_is_a_usage_error(
+    orphaned: Repository, name: str, message: str
+) -> None:
+    with pytest.raises(pytest.UsageError, match=message):
+        find_commit("asked", name, orphaned.folder)
 
 
 def test_an_option_that_a_revision_does_not_know_is_refused_only_where_it_is_given(
