@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,21 +62,6 @@ def in_records(key: str, value: Any) -> Callable[[Dict[str, Any]], None]:
     return change
 
 
-@pytest.fixture(scope="module")
-def beta(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The results of a run of beta."""
-    measured = Project(tmp_path_factory.mktemp("measured"))
-    measured.run("-k", "beta").assert_code(0)
-    return measured.folder / "results"
-
-
-@pytest.fixture
-def ended(project: Project, beta: Path) -> Project:
-    """A project with these results."""
-    shutil.copytree(beta, project.folder / "results")
-    return project
-
-
 def test_another_device_is_measured_anew(ended: Project) -> None:
     other = {"IPUBENCH_FAKE_NAME": "other"}
     outcome = ended.run("-k", "beta", "--resume", env=other).assert_code(0)
@@ -85,15 +69,13 @@ def test_another_device_is_measured_anew(ended: Project) -> None:
     assert {r["device"]["fingerprint"] for r in ended.records().values()} == {"fake/other"}
 
 
-def test_a_selection_that_is_done_is_not_empty(ended: Project) -> None:
-    outcome = ended.run("-k", "beta", "--resume").assert_code(0)
-    outcome.line("2 cases are done")
-    assert "no case is selected" not in outcome.text
-
-
-def test_an_empty_variable_is_no_other_command_line(ended: Project) -> None:
+def test_a_finished_run_resumes_to_its_table(ended: Project) -> None:
+    """An empty variable makes no other command line."""
     outcome = ended.run("-k", "beta", "--resume", env={"DATASETS_DIR": ""}).assert_code(0)
-    outcome.line("2 cases are done")
+    outcome.line(": 2 cases are done")
+    outcome.line("  beta-generated ")
+    outcome.line("2 cases were measured before this run was resumed")
+    assert "no case is selected" not in outcome.text
 
 
 def test_asked_for_by_the_variable_it_is_no_other_command_line(
