@@ -25,6 +25,8 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--remote-debugging-pipe",
+    # No page lives long enough for what V8 would optimise.
+    "--js-flags=--no-opt --no-maglev",
 )
 
 # Within this the browser answers a command, and a page is there; a busy machine takes a second.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
@@ -164,20 +164,25 @@ def verdict(kind: str, rate: float, change: float = 0.0) -> Dict[str, Any]:
     }
 
 
-def large_report() -> Report:
-    """Return 60 cases with every verdict, one of them failed, and one case that is missing."""
+def large_report(
+    networks: Sequence[str] = NETWORKS, batch_sizes: Sequence[int] = BATCH_SIZES
+) -> Report:
+    """Return cases with every verdict, one of them failed, and one case that is missing.
+
+    Of all networks and batch sizes they are 60.
+    """
     chosen = random.Random(1)
     benchmarks = []
     verdicts = {}
     changes = {"regressed": -0.09, "improved": 0.11, "inconclusive": -0.04}
     for data in ("synthetic", "generated", "real"):
-        for network, top in zip(NETWORKS, (200, 700, 250)):
-            for batch_size in BATCH_SIZES:
+        for network, top in zip(networks, (200, 700, 250)):
+            for batch_size in batch_sizes:
                 rate = top * batch_size / (batch_size + 1.5) * (0.7 if data == "real" else 1)
                 name = f"{network}-bs{batch_size}-{data}"
                 options: Dict[str, Any] = {"batch_size": batch_size, "data": data, "rate": rate}
                 benchmarks.append(benchmark(name, flops=1e12 / top, **options))
-    for network in NETWORKS:
+    for network in networks:
         for data in ("synthetic", "generated", "real"):
             case = benchmark(
                 f"{network}-{data}",
