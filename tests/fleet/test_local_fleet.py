@@ -321,7 +321,6 @@ def _zombie(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--hosts=none.txt",), "--hosts=none.txt: there is no such file"),
         (("--each-host",), "--each-host needs hosts: add --hosts=FILE"),
         (("--tx", "popen//id=a//what=b"), "what is no word for a host"),
         (("--hosts=hosts.txt", "-n", "2"), "--hosts names the hosts: leave out -n and --tx"),
@@ -449,9 +448,3 @@ def test_several_devices_of_a_host_are_measured_side_by_side(project: Project) -
         for record in project.records().values()
     }
     assert found == {"a.0": 0, "a.1": 1}
-
-
-def test_members_that_share_a_device_take_turns(project: Project) -> None:
-    outcome = project.run("--tx", "popen//id=a", "--tx", "popen//id=b").assert_code(0)
-    outcome.line("[7/7] ")
-    assert set(hosts_of(project).values()) == {"a", "b"}
