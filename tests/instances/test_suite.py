@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import List
 
 import pytest
@@ -31,10 +32,16 @@ def together(project: Project) -> Project:
 BRIEF = ("--steps=2", "--batches-per-step=1")
 
 
-def started(project: Project) -> List[int]:
-    """The processes that the launcher started."""
-    (log,) = project.folder.glob("results/instances/*/launcher.log")
-    return [int(word) for word in log.read_text().splitlines()[0].split()[1:]]
+def started(folder: Path) -> List[int]:
+    """The processes that the launcher started, by what it says in the folder of the case."""
+    log = (folder / "launcher.log").read_text()
+    return [int(word) for word in log.splitlines()[0].split()[1:]]
+
+
+def only_folder(project: Project) -> Path:
+    """The folder of the only case, whose instances have not ended well."""
+    (folder,) = project.folder.glob("results/instances/*")
+    return folder
 
 
 @pytest.mark.entry_point
@@ -112,33 +119,39 @@ def test_a_case_of_one_process_needs_no_launcher(together: Project) -> None:
     assert "Traceback" not in answer.text
 
 
-@pytest.mark.parametrize(
-    ("trouble", "message"),
-    [
-        ("error", ": the hash is broken on purpose; mend it. Its log is "),
-        ("raise", ": RuntimeError: an unforeseen error. Its log is "),
-        ("late_error", ": the hash broke in mid-run. Its log is "),
-        ("kill", " was killed by SIGKILL while the case ran, and the others were ended. "),
-    ],
-)
 @pytest.mark.slow
-def test_an_instance_that_fails_is_named_and_the_others_end(
-    together: Project, trouble: str, message: str
-) -> None:
-    words = (*WORDS, f"--set=trouble={trouble}", "--batches-per-step=1")
+def test_an_instance_that_fails_is_named_and_the_others_end(together: Project) -> None:
+    said = {
+        "error": ": the hash is broken on purpose; mend it. Its log is ",
+        "raise": ": RuntimeError: an unforeseen error. Its log is ",
+        "late_error": ": the hash broke in mid-run. Its log is ",
+    }
+    words = (f"--set=trouble={','.join(said)}", "--batches-per-step=1")
+    answer = run(together, *words).assert_code(1)
+    assert "3 failed" in answer.text
+    for trouble, message in said.items():
+        line = answer.line(message)
+        assert "instance 2 of 2 (process " in line
+        assert not runs(int(line.split("(process ")[1].split(")")[0]))
+        (folder,) = together.folder.glob(f"results/instances/*-trouble{trouble}*")
+        assert str(folder / "instance-2.log") in line
+        assert not any(map(runs, started(folder)))
+        if trouble == "raise":
+            assert "bench_together.py" in (folder / "instance-2.log").read_text(), "a traceback"
+    assert "    E           RuntimeError: an unforeseen error" in answer.text
+
+
+@pytest.mark.slow
+def test_an_instance_that_is_killed_is_named_and_the_others_end(together: Project) -> None:
+    words = (*WORDS, "--set=trouble=kill", "--batches-per-step=1")
     # The launcher knows processes by their numbers, so each is one that it started itself.
     answer = start_pytest(together.folder, together.environment, *words).wait().assert_code(1)
-    line = answer.line("instance 2 of 2 (process ")
-    assert message in line
-    pids = started(together)
-    assert f"(process {pids[1]})" in line
+    folder = only_folder(together)
+    pids = started(folder)
+    line = answer.line(f"instance 2 of 2 (process {pids[1]}) was killed by SIGKILL while the case ")
+    assert "ran, and the others were ended. " in line
+    assert str(folder / "instance-2.log") in line
     assert not any(map(runs, pids))
-    assert "1 failed" in answer.text
-    log = next(together.folder.glob("results/instances/*/instance-2.log"))
-    assert str(log) in line
-    if trouble == "raise":
-        assert "bench_together.py" in log.read_text(), "the log has the traceback"
-        assert "    E           RuntimeError: an unforeseen error" in answer.text
 
 
 def test_a_case_that_fails_before_it_is_built_launches_nothing(together: Project) -> None:
@@ -160,7 +173,7 @@ def waiting_run(project: Project) -> Started:
 @pytest.mark.slow
 def test_nothing_is_left_when_the_run_is_killed(together: Project) -> None:
     process = waiting_run(together)
-    pids = started(together)
+    pids = started(only_folder(together))
     assert len(pids) == 2 and all(map(runs, pids))
     process.send_signal(signal.SIGKILL)
     process.wait().assert_code(-signal.SIGKILL)
@@ -168,18 +181,9 @@ def test_nothing_is_left_when_the_run_is_killed(together: Project) -> None:
 
 
 @pytest.mark.slow
-def test_an_instance_that_is_killed_from_outside_ends_the_case(together: Project) -> None:
-    process = waiting_run(together)
-    pids = started(together)
-    os.kill(pids[0], signal.SIGKILL)
-    process.wait().assert_code(1).line(f"instance 1 of 2 (process {pids[0]}) was killed by SIGKILL")
-    assert not any(map(runs, pids))
-
-
-@pytest.mark.slow
 def test_ctrl_c_ends_all_instances(together: Project) -> None:
     process = waiting_run(together)
-    pids = started(together)
+    pids = started(only_folder(together))
     process.send_signal(signal.SIGINT)
     process.wait().assert_code(2)
     assert not any(map(runs, pids))
