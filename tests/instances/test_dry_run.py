@@ -87,9 +87,9 @@ def test_words_for_launchers_that_mean_nothing(
 
 @pytest.mark.slow
 def test_the_command_of_a_dry_run_works_when_it_is_typed(together: Project) -> None:
-    words = ("--dry-run", "--steps=2", "--batches-per-step=1", "--set", "batch_size=3")
-    answer = run(together, *words).assert_code(0)
-    typed, _ = commands(answer.text)
+    brief = ("--steps=2", "--batches-per-step=1", "--set=instances=1")
+    answer = run(together, "--dry-run", *brief, "--set", "batch_size=3").assert_code(0)
+    (typed,) = commands(answer.text)
     typed_run = subprocess.run(
         ["sh", "-c", typed],
         cwd=str(together.folder),

@@ -215,15 +215,16 @@ def test_validation_comes_in_the_order_of_the_shards(shards: Shards) -> None:
 def test_training_is_shuffled_by_the_seed(shards: Shards) -> None:
     found = shards(list(range(1, 21)), list(range(21, 41)), split="train")
     feed = feed_of(found, training=True, batch_size=10)
-    first, second = labels_of(feed, 8)[:40], labels_of(feed, 8)[40:]
+    order = labels_of(feed, 8)
+    first, second = order[:40], order[40:]
     for epoch in (first, second):
         assert sorted(epoch) == list(range(40))
     assert first != second
     assert labels_of(feed, 4) == first
     assert labels_of(replace(feed, seed=5), 4) != first
-    again, other = batches(feed)[0][0], batches(replace(feed, seed=5))[0][0]
-    assert (again == batches(feed)[0][0]).all()
-    assert (again != other).any()
+    one, again = (batches(feed)[0][0] for _ in range(2))
+    assert (again == one).all()
+    assert (batches(replace(feed, seed=5))[0][0] != one).any()
 
 
 @pytest.mark.parametrize("contents", [[[1, 2], [3, 4], [5, 6], [7, 8]], [[1, 2, 3, 4, 5, 6, 7, 8]]])
