@@ -412,16 +412,10 @@ def waiting(tmp_path: Path) -> Iterator[ServingServer]:
         server.stop()
 
 
-def test_the_own_server_waits_for_a_version_and_ends_when_asked_to(waiting: ServingServer) -> None:
-    assert not waiting.has_model() and waiting.alive
-    process = waiting.process
-    waiting.stop()
-    assert process.exit_code == 0 and process.last_lines() == []
-
-
-def test_the_own_server_loads_the_version_that_appears(
+def test_the_own_server_waits_for_a_version_serves_it_and_ends_when_asked_to(
     waiting: ServingServer, served: SmallRuntime, tmp_path: Path
 ) -> None:
+    assert not waiting.has_model() and waiting.alive
     (tmp_path / "model").mkdir()
     written = served.scratch / "model" / "001"
     shutil.copytree(str(written), str(tmp_path / "model" / "unfinished"))
@@ -430,6 +424,10 @@ def test_the_own_server_loads_the_version_that_appears(
     waiting.wait_for_model()
     answer = waiting.predict(request(pixels(BATCH)), LIMIT)
     assert answer.model_spec.version.value == 2
+    process = waiting.process
+    waiting.stop()
+    assert process.exit_code == 0
+    assert process.last_lines() == [f"serving small version 2 on {waiting.address}"]
 
 
 def test_a_network_that_cannot_be_exported_leaves_no_server(

@@ -83,8 +83,7 @@ def group(pgid: int) -> List[int]:
     return found
 
 
-@pytest.mark.parametrize("request_type", ["sync", "async"])
-@pytest.mark.parametrize("clients", [1, 3])
+@pytest.mark.parametrize(("request_type", "clients"), [("sync", 3), ("async", 1)])
 def test_every_request_is_answered_timed_and_counted(
     served: TinyRuntime, request_type: str, clients: int
 ) -> None:
@@ -177,23 +176,26 @@ def test_a_request_that_fails_ends_the_case_with_its_reason(
 
 
 def test_a_server_killed_in_mid_run_fails_the_case_and_the_next_gets_another(
-    runtime: TinyRuntime,
+    served: TinyRuntime,
 ) -> None:
-    for request_type in ("sync", "async"):
-        step = runtime.step(request_type=request_type, clients=2, batches_per_step=8)
-        assert runtime.fresh
+    step = served.step(request_type="async", clients=2, batches_per_step=8)
+    step()
+    assert step.counters()["server_requests"] == step.batches_per_step
+    server = served.server
+    (served.orders / "kill-the-server").touch()
+    with pytest.raises(CaseError) as caught:
         step()
-        assert step.counters()["server_requests"] == step.batches_per_step
-        server = runtime.server
-        (runtime.orders / "kill-the-server").touch()
-        with pytest.raises(CaseError) as caught:
-            step()
-        message = str(caught.value)
-        assert "the Triton server of tiny was killed by SIGKILL while the case ran" in message
-        assert message.endswith("    about to be killed")
-        step.close()
-        assert group(server.process.pid or 0) == [] and files(server.scratch) == []
-        (runtime.orders / "kill-the-server").unlink()
+    message = str(caught.value)
+    assert "the Triton server of tiny was killed by SIGKILL while the case ran" in message
+    assert message.endswith("    about to be killed")
+    step.close()
+    assert group(server.process.pid or 0) == [] and files(server.scratch) == []
+    (served.orders / "kill-the-server").unlink()
+    step = served.step(request_type="async", clients=2, batches_per_step=8)
+    assert served.fresh
+    step()
+    assert step.counters()["server_requests"] == step.batches_per_step
+    step.close()
 
 
 def test_a_client_that_is_killed_fails_the_case(served: TinyRuntime) -> None:
@@ -222,20 +224,18 @@ def test_a_server_that_has_ended_leaves_no_lock_and_no_open_file(runtime: TinyRu
     runtime.stop()
     runtime.stop()
     assert (set(scratch._locks), len(os.listdir("/proc/self/fd"))) == before
-    (runtime.orders / "fail-to-load").touch()
-    with pytest.raises(CaseError, match="before it was ready"):
-        runtime.step()
-    runtime.stop()
-    assert set(scratch._locks) == before[0]
 
 
 def test_a_model_that_cannot_be_loaded_fails_with_the_servers_reason(runtime: TinyRuntime) -> None:
+    before = set(scratch._locks)
     (runtime.orders / "fail-to-load").touch()
     with pytest.raises(CaseError) as caught:
         runtime.step()
     message = str(caught.value)
     assert "ended with exit code 1 before it was ready" in message
     assert "the weights are missing on purpose" in message
+    runtime.stop()
+    assert set(scratch._locks) == before
 
 
 @pytest.mark.parametrize(
@@ -262,26 +262,7 @@ def test_a_given_repository_that_is_broken_fails_with_the_servers_reason(
     assert "before it was ready" in message and reason in message.split("the last lines are")[1]
 
 
-def test_a_given_repository_is_served_as_it_is(runtime: TinyRuntime, tmp_path: Path) -> None:
-    from ipubench.fixtures.servers.triton.classifiers import GivenRepository
-    from tests.support.triton import TinyClassifier
-
-    local = TinyClassifier("tiny", runtime.orders)
-    local.model().write(tmp_path / "given")
-    # The server completes a configuration that leaves something out.
-    config = tmp_path / "given" / "tiny" / "config.pbtxt"
-    config.write_text(config.read_text().replace('backend: "python"\n', ""))
-    runtime.given = GivenRepository(str(tmp_path / "given"), "tiny", local, comparable=True)
-    step = runtime.step(batches_per_step=4)
-    assert step.describe()["model_repository"] == str(tmp_path / "given")
-    step()
-    assert step.counters()["answers_differ_by"] == 0
-    step.close()
-    runtime.close()
-    assert config.is_file()
-
-
-def test_a_given_model_with_several_versions_is_counted_and_with_other_outputs_named(
+def test_a_given_repository_is_served_as_it_is_and_other_outputs_are_named(
     runtime: TinyRuntime, tmp_path: Path
 ) -> None:
     from ipubench.fixtures.servers.triton.classifiers import GivenRepository
@@ -290,15 +271,20 @@ def test_a_given_model_with_several_versions_is_counted_and_with_other_outputs_n
     local = TinyClassifier("tiny", runtime.orders)
     given = tmp_path / "given"
     version = local.model().write(given)
+    # All versions count, and the server completes a configuration that leaves something out.
     shutil.copytree(str(version), str(given / "tiny" / "2"))
     config = given / "tiny" / "config.pbtxt"
-    config.write_text(config.read_text() + "version_policy: { all { } }\n")
+    text = config.read_text().replace('backend: "python"\n', "version_policy: { all { } }\n")
+    config.write_text(text)
     runtime.given = GivenRepository(str(given), "tiny", local, comparable=True)
     step = runtime.step(batches_per_step=4)
+    assert step.describe()["model_repository"] == str(given)
     step()
-    assert step.counters()["server_requests"] == 4
+    counters = step.counters()
+    assert counters["server_requests"] == 4 and counters["answers_differ_by"] == 0
     step.close()
     runtime.stop()
+    assert config.read_text() == text
     for path in (config, version / "model.py", given / "tiny" / "2" / "model.py"):
         path.write_text(path.read_text().replace("output_0", "scores"))
     with pytest.raises(CaseError, match="tiny gives no output output_0, but scores"):
@@ -307,6 +293,8 @@ def test_a_given_model_with_several_versions_is_counted_and_with_other_outputs_n
     with pytest.raises(CaseError, match="the model gives no output output_0, but scores"):
         step()
     step.close()
+    runtime.close()
+    assert config.is_file()
 
 
 def test_no_client_can_have_the_server_run_a_program(served: TinyRuntime, tmp_path: Path) -> None:
