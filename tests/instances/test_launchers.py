@@ -90,13 +90,8 @@ def test_a_program_that_is_not_there_is_named() -> None:
 # --- mpirun ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def together(project: Project) -> Project:
-    """A project with the case of several processes, which mpirun starts."""
-    return with_instances(project, "mpirun")
-
-
-def test_mpirun_starts_the_instances(together: Project) -> None:
+def test_mpirun_starts_the_instances(project: Project) -> None:
+    together = with_instances(project, "mpirun")
     run(together, "--steps=2", "--batches-per-step=1").assert_code(0)
     facts = record_of(together)["effective"]["instances"]
     assert facts["launcher"] == "mpirun"
@@ -105,7 +100,8 @@ def test_mpirun_starts_the_instances(together: Project) -> None:
     assert [note["threads"] for note in notes] == [len(share) for share in facts["cores"]]
 
 
-def test_an_instance_killed_under_mpirun_is_named(together: Project) -> None:
+def test_an_instance_killed_under_mpirun_is_named(project: Project) -> None:
+    together = with_instances(project, "mpirun", plain=True)
     answer = run(together, "--set=trouble=kill", "--batches-per-step=1").assert_code(1)
     line = answer.line("instance 2 of 2 (process ")
     assert "was killed by SIGKILL while the case ran, and the others were ended" in line

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
-from tests.support.harness import ROOT, Outcome, Project, run_pytest
+from tests.support.harness import ROOT, Outcome, Project, SuiteServer, run_pytest
+from tests.support.process_starter import small_program
 
 WORDS = ("bench_together.py", "--device=cpu")
 
 
-def with_instances(project: Project, launcher: str = "processes") -> Project:
-    """Add the case of several processes; launchers are ours, or stand-ins for mpirun and poprun."""
+def with_instances(project: Project, launcher: str = "processes", plain: bool = False) -> Project:
+    """Add the case of several processes; launchers are ours, or stand-ins for mpirun and poprun.
+
+    ``plain``: what these start are processes of their own, whose numbers they know.
+    """
     shutil.copy(
         ROOT / "tests" / "support" / "instances_cases.py", project.folder / "bench_together.py"
     )
     project.environment.update(
-        launchers_in(project.folder, launcher), TOGETHER=str(project.folder), COLUMNS="120"
+        launchers_in(project.folder, launcher, plain), TOGETHER=str(project.folder), COLUMNS="120"
     )
     return project
 
 
-def launchers_in(parent: Path, launcher: str = "processes") -> Dict[str, str]:
+def launchers_in(parent: Path, launcher: str = "processes", plain: bool = False) -> Dict[str, str]:
     """Make stand-ins for mpirun and poprun; return the environment that has them.
 
     ``launcher`` is what starts instances on a host.
     """
+    python = [sys.executable] if plain else small_program(SuiteServer.address())
     folder = parent / "bin"
     folder.mkdir()
     program = ROOT / "tests" / "doubles" / "mpirun.py"
     for name in ("mpirun", "poprun"):
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{program}" "$@"\n')
+        words = shlex.join([*python, str(program)])
+        (folder / name).write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         (folder / name).chmod(0o755)
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     return {"PATH": path, "IPUBENCH_LAUNCHER": launcher}

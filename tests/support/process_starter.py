@@ -6,7 +6,8 @@ hands its words, environment and files to the starter, a process that has import
 imports. The starter forks, and the fork goes on as the wanted process. The small program stands
 for it: a child of the run, it passes signals on, and ends as the wanted process ends.
 A supervisor of the run (fixtures/machine/supervisor.py) and the launcher of its instances
-(fixtures/instances/processes.py) remain processes of their own, and what they start is started so.
+(fixtures/instances/processes.py, or tests/doubles/mpirun.py) remain processes of their own, and
+what they start is started so.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:  # the small program imports no more than it needs
 #: Names the server of runs in another checkout, in place of a framework.
 NO_SUITE = "no-suite"
 #: Programs of a run that start others, and import no more than the standard library.
-PARENTS = ("supervisor.py", "processes.py")
+PARENTS = ("supervisor.py", "processes.py", "mpirun.py")
 FILES = (0, 1, 2)
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LENGTH = 4  # bytes of a number between the two

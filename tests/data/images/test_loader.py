@@ -8,7 +8,6 @@ import multiprocessing
 import os
 import resource
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,7 +23,7 @@ from ipubench.fixtures.data.images.feed import ImageFeed, find_images
 from ipubench.fixtures.data.images.loader import image_batches, prefetched_batches
 from ipubench.fixtures.data.images.preprocess import load_image, normalize_host
 from tests.machine.test_process import wait_until_gone
-from tests.support.harness import ROOT
+from tests.support.harness import ROOT, SuiteServer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -193,14 +192,11 @@ def test_no_process_outlives_a_reader_that_is_killed(torch: Any, tmp_path: Path)
     feed_of(tmp_path, images=2, batch_size=1, workers=2)
     program = tmp_path / "killed.py"
     program.write_text(KILLED)
-    ended = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL
-    pids = [int(word) for word in ended.stdout.split()]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = (str(program), str(tmp_path))
+    ended = SuiteServer.run(tmp_path, environment, *words, framework="torch")
+    ended.assert_code(-signal.SIGKILL)
+    pids = [int(word) for word in ended.lines[-1].split()]
     assert len(pids) == 3
     wait_until_gone(pids)
 
