@@ -61,8 +61,8 @@ def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
 
 
 def test_each_instance_reports_into_a_folder_of_its_own(together: Project) -> None:
-    words = ("bench_together.py", "--device=ipu", "--steps=2", "--set=instances=2")
-    words += ("--batches-per-step=1", "--profile=reports")
+    brief = ("--steps=2", "--batches-per-step=1")
+    words = ("bench_together.py", "--device=ipu", *brief, "--set=instances=2", "--profile=reports")
     run_pytest(together.folder, together.environment, *words).assert_code(0)
     (case,) = (together.folder / "reports").iterdir()
     options = [json.loads(note["engine_options"]) for note in notes_of(together)]
