@@ -1,0 +1,29 @@
+"""The weights of PopART's kernels in PyTorch as they are now, for comparison with NumPy's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, Iterable
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ipubench.fixtures.runtimes.onnx.torch_engine import TorchGraph
+
+#: PyTorch's gates (input, forget, cell, output) in ONNX's order (input, output, forget, cell).
+IN_ONNX = (0, 3, 1, 2)
+
+
+def weights_of(graph: TorchGraph, names: Iterable[str]) -> Dict[str, Any]:
+    """Return the weights of a graph of one layer, float32, in ONNX's layout."""
+    from ipubench.fixtures.runtimes.onnx.lstm import Lstm
+
+    (layer,) = graph.layers
+    values = [weight.detach().float().numpy() for weight in layer.parameters]
+    if isinstance(layer, Lstm):
+        values = [_gates_in_onnx(value)[np.newaxis] for value in values]
+    return dict(zip(names, values))
+
+
+def _gates_in_onnx(weight: Any) -> Any:
+    blocks = np.split(weight, 4)
+    return np.concatenate([blocks[index] for index in IN_ONNX])
