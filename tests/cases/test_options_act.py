@@ -100,7 +100,10 @@ def test_every_option_of_a_pytorch_case_acts(
 
 def test_options_that_change_nothing_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    config = changed_case("common", random_weights=True, data="generated")
+    # The weights of a small network are drawn soon.
+    config = changed_case(
+        "common", model="mobilenet-v3-small", random_weights=True, data="generated"
+    )
     idle = set(config.idle())
     monkeypatch.setattr(Classifier, "idle", lambda self: {})
     # That no other option is found, the test above shows.
@@ -169,7 +172,7 @@ def program_in(graph: Any) -> Tuple[str, Set[str]]:
 INFERENCE, TRAINING = "inference", "training"
 #: What the loop and its planners are told, whichever the layer: the dense layer and the LSTM show
 #: that it acts.
-OF_THE_LOOP = {"learning_rate", "enable_half_partials"}
+OF_THE_LOOP = {"enable_half_partials"}
 CONVOLUTION = (
     grouped_conv,
     GroupedConv(filter_in=4, filter_out=4, input_size=4, block_repeats=2),
@@ -185,10 +188,10 @@ CONVOLUTION = (
         (lstm, Lstm(hidden_size=4, timesteps=2), TRAINING),
         (CONVOLUTION[0], CONVOLUTION[1], INFERENCE),
         (CONVOLUTION[0], CONVOLUTION[1], TRAINING),
-        # As the LSTM, so once each.
-        (gru, Gru(hidden_size=4, input_size=4, timesteps=2), TRAINING),
-        (rnn, Rnn(hidden_size=4, timesteps=2), TRAINING),
-        (lstm_multi, LstmMulti(hidden_size=4, timesteps=2), TRAINING),
+        # Trained as the LSTM, which takes twice as long to trace.
+        (gru, Gru(hidden_size=4, input_size=4, timesteps=2), INFERENCE),
+        (rnn, Rnn(hidden_size=4, timesteps=2), INFERENCE),
+        (lstm_multi, LstmMulti(hidden_size=4, timesteps=2), INFERENCE),
         (hmc, Hmc(hmc_steps=3, leapfrog_steps=2), INFERENCE),
     ],
     ids=lambda value: getattr(value, "name", value if isinstance(value, str) else ""),
