@@ -311,7 +311,7 @@ def test_the_host_computes_the_same_as_popart(config: Any) -> None:
     network = lstm if isinstance(config, PopartLstm) else conv
     device = CpuDevice(pin=False)
     device.attach()
-    other = OnnxHost(device).loop(
+    other: Any = OnnxHost(device).loop(
         lambda dtype: network(hosted, dtype), hosted, hosted.feed(Data(no_images))
     )
     other.build()
