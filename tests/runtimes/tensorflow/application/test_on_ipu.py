@@ -143,7 +143,12 @@ def on_host(config: Application) -> Any:
 
 
 def assert_same_weights(ours: Any, theirs: Any) -> None:
-    for mine, other in zip(values(ours.trainable_variables), values(theirs.trainable_variables)):
+    assert_same(ours.trainable_variables, theirs.trainable_variables)
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    """The values of variables are the same."""
+    for mine, other in zip(values(ours), values(theirs)):
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
 
 
@@ -191,6 +196,7 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     assert (counters["weight_updates"], counters["log_lines"], counters["checkpoints"]) == (4, 2, 1)
     assert counters["learning_rate"] == host.counters()["learning_rate"] == config.recipe.rate(3)
     assert counters["training_accuracy"] == host.counters()["training_accuracy"]
+    assert "loss_scale" not in counters and ours.describe()["auto_loss_scaling"] is False
     (mine,), (other,) = (checkpoints.checkpoints(tmp_path / name) for name in ("ipu", "host"))
     assert mine.updates == other.updates == 4
     own, theirs = mine.arrays(), other.arrays()
@@ -259,21 +265,18 @@ def test_validation_alone_counts_whole_passes_of_calls_that_do_not_divide_them()
 def test_automatic_loss_scaling_is_that_of_a_host(
     monkeypatch: pytest.MonkeyPatch, changes: Dict[str, Any]
 ) -> None:
-    """The scale falls and rises within calls; all weights are those without it."""
+    """The scale falls and rises within calls; a host's weights are those without it."""
     monkeypatch.setattr(auto_scaling, "FIRST", 64.0)
     monkeypatch.setattr(auto_scaling, "UPDATES", 3)
     monkeypatch.setattr(auto_scaling, "EDGE", 200.0)
     config = replace(SMALL, **AUTO_SCALED, validation=False, **changes)
     ours, host = step_of(config), on_host(config)
-    plain = step_of(replace(config, auto_loss_scaling=False))
     scales = []
     for call in range(4):
         if call:
             ours()
-            plain()
         else:  # the first call compiles
             ours.compile()
-            plain.compile()
         host()
         assert ours.loss == pytest.approx(host.loss, rel=1e-4)
         mine, theirs = ours._state(), host._state()
@@ -286,24 +289,22 @@ def test_automatic_loss_scaling_is_that_of_a_host(
         assert ours.counters()["loss_scale"] == host.counters()["loss_scale"]
         scales.append(ours.counters()["loss_scale"])
         assert_same_weights(ours.classifier, host.classifier)
-        # Averages of batch norms, too: what travels as their gradients has no scale.
-        for scaled, other in zip(
-            values(ours.classifier.variables), values(plain.classifier.variables)
-        ):
-            np.testing.assert_allclose(scaled, other, rtol=1e-3, atol=2e-5)
+        if config.gradient_accumulation_count == 1:
+            # Averages of batch norms, too: what travels as their gradients has no scale. A host
+            # moves them with every micro batch.
+            assert_same(ours.classifier.variables, host.classifier.variables)
     assert min(scales) < scales[0] == 64.0
     assert scales[-1] > min(scales)
     assert ours.describe()["auto_loss_scaling"] is True
-    assert plain.describe()["auto_loss_scaling"] is False
-    assert "loss_scale" not in plain.counters()
-    for step in (ours, plain, host):
+    for step in (ours, host):
         step.close()
 
 
 def test_with_synthetic_data_nothing_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the scale of the loss, which is one thing more that might."""
     monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
-    config = replace(SMALL, data="synthetic", **PIPELINE, **AUTO_SCALED)
+    options = {**PIPELINE, **AUTO_SCALED, "gradient_accumulation_count": 1}
+    config = replace(SMALL, data="synthetic", **options)
     made = step_of(config)
     made.compile()
     assert np.isnan(made.loss)
