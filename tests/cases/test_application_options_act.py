@@ -71,6 +71,8 @@ CASES = {
 #: Options that may change nothing because no checkpoints are written. The schedule, which is
 #: compared as it is handed over, and the folder of checkpoints alone know whether some are.
 ABOUT_CHECKPOINTS = re.compile("ckpt|checkpoint|clean_dir|validation")
+#: Options of what the host does with a checkpoint, of a pipeline as of a loop: a run shows it once.
+BETWEEN_CALLS = {"checkpoint_output_dir", "clean_dir"}
 #: (option, declared reason) of which a case has found that it is true: once is enough.
 FOUND_IDLE: Set[Tuple[str, str]] = set()
 #: What is idle in other cases: how they differ from the training, and other values of options.
@@ -273,6 +275,8 @@ def test_every_option_of_the_application_acts_or_is_declared_idle(
     options = {item.name for item in dataclasses.fields(config)} - CHOSEN - RECORDED - OF_THE_METER
     if not config.ckpts_per_epoch:  # the others are those of the case before
         options = {option for option in options if ABOUT_CHECKPOINTS.search(option)}
+    if config.stages > 1:
+        options -= BETWEEN_CALLS
     idle: Set[str] = set()
     declared: Dict[str, Application] = {}
     for option in sorted(options):
