@@ -66,7 +66,15 @@ def test_a_model_that_the_framework_cannot_read_is_left_out(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[1, 2]", "{", '{"compile_seconds": 3}', '{"sha256": [1]}', "[" * 9999]
+    "text",
+    [
+        "",
+        "[1, 2]",
+        "{",
+        '{"compile_seconds": 3}',
+        '{"sha256": [1]}',
+        pytest.param("[" * 9999, id="nested"),
+    ],
 )
 def test_without_readable_facts_there_is_no_stored_model(tmp_path: Path, text: str) -> None:
     cache = stored(tmp_path)

@@ -141,7 +141,7 @@ def npy(values: Any) -> bytes:
     [
         "[]",
         "{}",
-        "[" * 500,
+        pytest.param("[" * 500, id="nested"),
         '{"format": 1, "updates": 1e999, "facts": {"epoch": 1}, "bfloat16": []}',
         '{"format": 1, "updates": [3], "facts": {"epoch": 1}, "bfloat16": []}',
         '{"format": 1, "updates": 3, "facts": {"epoch": "x"}, "bfloat16": []}',
