@@ -15,6 +15,7 @@ from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.machine.onednn import Operations
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,13 @@ class Dense(TensorFlowKernel):
         forward = 2.0 * self.size**2
         return 2 * forward if self.mode == "training" else forward
 
-    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
+    def xla_is_faster(self, beside: Operations) -> bool:
         """Whether XLA runs the case faster: by a tenth to a quarter where there is no oneDNN.
 
-        Beside oneDNN without ``vnni`` it does so in training alone.
+        Beside oneDNN without VNNI it does so in training alone.
         """
-        return not onednn or (self.mode == "training" and not vnni)
+        least = Operations.ONEDNN_VNNI if self.mode == "training" else Operations.ONEDNN
+        return beside < least
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches."""

@@ -17,6 +17,7 @@ from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.machine.onednn import Operations
 from ipubench.models.tensorflow.cnn.operations import has_grouped_gradient
 
 # Up to about this many values of a batch, two images of the default, launching ten convolutions
@@ -90,15 +91,15 @@ class GroupedConv(TensorFlowKernel):
         training = self.mode == "training"
         return (3 * sum(counts) - counts[0] if training else sum(counts)) / self.block_repeats
 
-    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
+    def xla_is_faster(self, beside: Operations) -> bool:
         """Whether XLA runs the case faster: a small depthwise inference, as sums of shifts.
 
         XLA's own grouped convolutions are many times slower than oneDNN's, and so is its gradient
-        of the sums. Without ``onednn`` the sums are faster in any size and mode (a hundred times
+        of the sums. Beside Eigen the sums are faster in any size and mode (a hundred times
         in inference, ten to thirty in training), and so is the gradient of groups of several
         channels (nine times).
         """
-        if not onednn:
+        if beside is Operations.EIGEN:
             several = self.mode == "training" and self.filter_in > self.groups
             return self.shifts or several
         values = self.batch_size * self.input_size**2 * self.filter_in

@@ -18,6 +18,7 @@ from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.machine.onednn import Operations
 from ipubench.models.tensorflow.lstm import lstm_layer
 from ipubench.models.tensorflow.recurrent import form_for, xla_is_faster
 
@@ -51,10 +52,11 @@ class LstmMulti(TensorFlowKernel):
             return 2 * first + 3 * (states + later + dense)
         return first + states + later + dense
 
-    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
+    def xla_is_faster(self, beside: Operations) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = 4 * self.hidden_size**2, self.mode == "training"
-        return xla_is_faster(onednn and vnni, weights, self.batch_size, training, self.precision)
+        bfloat16 = beside is Operations.ONEDNN_BFLOAT16
+        return xla_is_faster(bfloat16, weights, self.batch_size, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

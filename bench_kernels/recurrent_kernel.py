@@ -9,6 +9,7 @@ from ipubench.bench_kernels.kernel import NO_CONVOLUTION, TensorFlowKernel
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.machine.onednn import Operations
 from ipubench.models.tensorflow.recurrent import xla_is_faster
 
 
@@ -42,10 +43,11 @@ class RecurrentKernel(TensorFlowKernel):
         state = columns * (self.timesteps - 1) * self.hidden_size
         return 2 * inputs + 3 * state if self.mode == "training" else inputs + state
 
-    def xla_is_faster(self, onednn: bool, vnni: bool) -> bool:
+    def xla_is_faster(self, beside: Operations) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = self.gates * self.hidden_size**2, self.mode == "training"
-        return xla_is_faster(onednn and vnni, weights, self.batch_size, training, self.precision)
+        bfloat16 = beside is Operations.ONEDNN_BFLOAT16
+        return xla_is_faster(bfloat16, weights, self.batch_size, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

@@ -18,6 +18,7 @@ from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.bench_lstm_multi import LstmMulti
 from ipubench.bench_kernels.bench_rnn import Rnn
 from ipubench.fixtures.case.cases import USUAL, Family, Sweep, effective_options
+from ipubench.fixtures.machine.onednn import Operations
 from ipubench.plugins.selection.expand import expand
 from tests.support.kernels import DATA
 
@@ -211,21 +212,43 @@ def test_hmc_is_left_out_where_other_data_or_precisions_are_asked_for() -> None:
     assert not synthetic.excluded
 
 
-def by_xla(config: Any, onednn: bool = True, vnni: bool = True, **changes: Any) -> bool:
-    """Return the choice for a case with other options, where TensorFlow has oneDNN or not."""
-    return bool(dataclasses.replace(config, **changes).xla_is_faster(onednn, vnni))
+def by_xla(config: Any, beside: Operations, **changes: Any) -> bool:
+    """Return the choice for a case with other options."""
+    return bool(dataclasses.replace(config, **changes).xla_is_faster(beside))
 
 
-def test_xla_is_for_small_layers_beside_onednn() -> None:
+RECURRENT = (Lstm(), Gru(), Rnn(), LstmMulti())
+MODES = ("inference", "training")
+
+
+def test_xla_is_for_small_layers_over_time_beside_bfloat16() -> None:
     large: Dict[str, Any] = {"batch_size": 64, "hidden_size": 512}
-    for config in (Lstm(), Gru(), Rnn(), LstmMulti()):
+    beside = Operations.ONEDNN_BFLOAT16
+    for config in RECURRENT:
         for precision in ("16.16", "32.32"):
-            for mode in ("inference", "training"):
-                assert by_xla(config, mode=mode, precision=precision)
-            assert not by_xla(config, mode="inference", precision=precision, **large)
-        assert not by_xla(config, mode="training", precision="16.16", **large)
-        assert by_xla(config, mode="training", precision="32.32", **large)
-    assert by_xla(GroupedConv())
+            for mode in MODES:
+                assert by_xla(config, beside, mode=mode, precision=precision)
+            assert not by_xla(config, beside, mode="inference", precision=precision, **large)
+        assert not by_xla(config, beside, mode="training", precision="16.16", **large)
+        assert by_xla(config, beside, mode="training", precision="32.32", **large)
+
+
+@pytest.mark.parametrize(
+    "beside", [Operations.EIGEN, Operations.ONEDNN, Operations.ONEDNN_VNNI], ids=lambda it: it.name
+)
+def test_xla_is_for_all_layers_over_time_where_all_is_float32(beside: Operations) -> None:
+    for config in RECURRENT:
+        for mode in MODES:
+            assert by_xla(config, beside, mode=mode, batch_size=64, hidden_size=512)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [Operations.ONEDNN, Operations.ONEDNN_VNNI, Operations.ONEDNN_BFLOAT16],
+    ids=lambda it: it.name,
+)
+def test_xla_is_for_small_depthwise_inference_beside_onednn(beside: Operations) -> None:
+    assert by_xla(GroupedConv(), beside)
     for change in (
         {"batch_size": 8},
         {"group_dim": 2},
@@ -233,28 +256,22 @@ def test_xla_is_for_small_layers_beside_onednn() -> None:
         {"mode": "training"},
         {"filter_out": 128},
     ):
-        assert not by_xla(GroupedConv(), **change), change
-    assert not by_xla(Dense())
+        assert not by_xla(GroupedConv(), beside, **change), change
 
 
-def test_xla_is_for_nearly_everything_without_onednn() -> None:
-    for config in (Lstm(), Gru(), Rnn(), LstmMulti(), GroupedConv(), Dense()):
-        for mode in ("inference", "training"):
-            assert by_xla(config, onednn=False, vnni=False, mode=mode, batch_size=64)
+def test_xla_is_for_sums_of_shifts_and_gradients_of_groups_without_onednn() -> None:
+    for mode in MODES:
+        assert by_xla(GroupedConv(), Operations.EIGEN, mode=mode, batch_size=64)
     groups = GroupedConv(group_dim=2)
-    assert by_xla(groups, onednn=False, mode="training")
-    assert not by_xla(groups, onednn=False)
-    assert not by_xla(GroupedConv(stride=2), onednn=False)
+    assert by_xla(groups, Operations.EIGEN, mode="training")
+    assert not by_xla(groups, Operations.EIGEN)
+    assert not by_xla(GroupedConv(stride=2), Operations.EIGEN)
 
 
-def test_xla_is_for_layers_over_time_and_dense_training_where_onednn_has_avx2_only() -> None:
-    for config in (Lstm(), Gru(), Rnn(), LstmMulti()):
-        for mode in ("inference", "training"):
-            assert by_xla(config, vnni=False, mode=mode, batch_size=64)
-    assert by_xla(Dense(), vnni=False, mode="training")
-    assert not by_xla(Dense(), vnni=False)
-    assert by_xla(GroupedConv(), vnni=False)
-    assert not by_xla(GroupedConv(), vnni=False, mode="training")
+def test_xla_is_for_dense_layers_beside_slower_operations() -> None:
+    chosen = {mode: [by_xla(Dense(), beside, mode=mode) for beside in Operations] for mode in MODES}
+    assert chosen["inference"] == [True, False, False, False]
+    assert chosen["training"] == [True, True, False, False]
 
 
 def test_the_published_sweep_is_there() -> None:

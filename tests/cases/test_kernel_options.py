@@ -13,6 +13,7 @@ from ipubench.bench_kernels.kernel import TensorFlowKernel
 from ipubench.fixtures.data.feeds import TensorSpec
 from ipubench.fixtures.data.images.feed import ImageFolder
 from ipubench.fixtures.data.provider import Data
+from ipubench.fixtures.machine.onednn import Operations
 
 
 def no_images() -> ImageFolder:
@@ -56,15 +57,14 @@ def test_an_ipu_is_needed_for_each_replica() -> None:
     assert Dense(system="ipu", replicas=4).ipus == 4
 
 
-@pytest.mark.parametrize("onednn", [False, True])
+@pytest.mark.parametrize("found", [Operations.EIGEN, Operations.ONEDNN])
 def test_xla_can_be_forced_and_is_chosen_by_the_kernel_otherwise(
-    onednn: bool, monkeypatch: pytest.MonkeyPatch
+    found: Operations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", str(int(onednn)))
-    monkeypatch.setattr("ipubench.fixtures.runtimes.kernel_options.has_vnni", lambda: onednn)
-    assert Lstm().use_xla is Lstm().xla_is_faster(onednn, onednn) is True
+    monkeypatch.setattr("ipubench.fixtures.runtimes.kernel_options.operations", lambda: found)
+    assert Lstm().use_xla is Lstm().xla_is_faster(found) is True
     assert not Lstm(xla="off").use_xla
-    assert Dense().use_xla is Dense().xla_is_faster(onednn, onednn) is not onednn
+    assert Dense().use_xla is Dense().xla_is_faster(found) is (found is Operations.EIGEN)
     assert Dense(xla="on").use_xla
 
 

@@ -9,8 +9,10 @@ from typing import Dict, Optional
 import pytest
 
 from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.machine.onednn import has_vnni, tensorflow_has_onednn
+from ipubench.fixtures.machine.onednn import Operations, operations
 from ipubench.fixtures.machine.processor import read_topology
+
+VNNI = "avx2 avx512f avx512_vnni"
 
 
 def installed(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,32 +21,33 @@ def installed(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "environ", "onednn", "vnni"),
+    ("flags", "environ", "expected"),
     [
-        ("sse4_2", {}, False, False),
-        ("fma avx2", {}, True, False),
-        ("fma avx2 avx_vnni", {}, True, True),
-        ("avx2 avx512f", {}, True, False),
-        ("avx2 avx512f avx512_vnni", {}, True, True),
-        ("avx2 avx512f avx512_vnni", {"TF_ENABLE_ONEDNN_OPTS": "False"}, False, True),
-        ("avx2 avx512f avx512_vnni", {"ONEDNN_MAX_CPU_ISA": "AVX2"}, True, False),
-        ("fma avx2", {"TF_ENABLE_ONEDNN_OPTS": "0"}, False, False),
-        ("sse4_2", {"TF_ENABLE_ONEDNN_OPTS": "1"}, True, False),
+        ("sse4_2", {}, Operations.EIGEN),
+        ("fma avx2", {}, Operations.ONEDNN),
+        ("fma avx2 avx_vnni", {}, Operations.ONEDNN_VNNI),
+        ("avx2 avx512f", {}, Operations.ONEDNN),
+        (VNNI, {}, Operations.ONEDNN_VNNI),
+        (VNNI, {"TF_ENABLE_ONEDNN_OPTS": "False"}, Operations.EIGEN),
+        (VNNI, {"ONEDNN_MAX_CPU_ISA": "AVX2"}, Operations.ONEDNN),
+        (f"{VNNI} avx512_bf16", {}, Operations.ONEDNN_BFLOAT16),
+        (f"{VNNI} amx_bf16", {}, Operations.ONEDNN_BFLOAT16),
+        (f"{VNNI} amx_bf16", {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}, Operations.ONEDNN_VNNI),
+        ("fma avx2", {"TF_ENABLE_ONEDNN_OPTS": "0"}, Operations.EIGEN),
+        ("sse4_2", {"TF_ENABLE_ONEDNN_OPTS": "1"}, Operations.ONEDNN),
     ],
 )
 def test_what_tensorflows_operations_are_follows_from_the_cpu_and_its_variable(
     flags: str,
     environ: Dict[str, str],
-    onednn: bool,
-    vnni: bool,
+    expected: Operations,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     installed("2.21.0", monkeypatch)
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text(f"processor : 0\nflags : {flags}\n\nprocessor : 1\nflags : other\n")
-    assert tensorflow_has_onednn(cpuinfo, environ) is onednn
-    assert has_vnni(cpuinfo, environ) is vnni
+    assert operations(cpuinfo, environ) is expected
 
 
 @pytest.mark.parametrize(
