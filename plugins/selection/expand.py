@@ -118,7 +118,7 @@ def _tier_on_cpu(case: Case, declared: Mapping[str, Any], named: Set[str]) -> st
 
     ``named``: what identifiers name; who sets one of these has chosen among the cases.
     """
-    if case.config.data in declared.get("rare_on_cpu", ()) and "data" not in case.overrides:
+    if case.config.data in declared.get("rare_on_cpu", ()):
         return RARE
     inner = tuple(f"-{end}" for end in declared.get("sweep_on_cpu", ()))
     return SWEEP if case.base_id.endswith(inner) and not case.overrides & named else ""
