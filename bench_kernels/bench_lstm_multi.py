@@ -14,13 +14,14 @@ from functools import partial
 from typing import Any, Dict
 
 from ipubench.bench_kernels.kernel import NO_CONVOLUTION, TensorFlowKernel
+from ipubench.bench_kernels.recurrent_kernel import xla_is_faster
 from ipubench.fixtures.case.cases import Sweep, cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.machine.onednn import Operations
 from ipubench.models.tensorflow.lstm import lstm_layer
-from ipubench.models.tensorflow.recurrent import form_for, xla_is_faster
+from ipubench.models.tensorflow.recurrent import form_for
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,7 @@ class LstmMulti(TensorFlowKernel):
     def xla_is_faster(self, beside: Operations) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = 4 * self.hidden_size**2, self.mode == "training"
-        bfloat16 = beside is Operations.ONEDNN_BFLOAT16
-        return xla_is_faster(bfloat16, weights, self.batch_size, training, self.precision)
+        return xla_is_faster(beside, weights, self.batch_size, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

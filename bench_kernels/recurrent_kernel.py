@@ -10,7 +10,25 @@ from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.feeds import ArrayFeed, TensorSpec
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.machine.onednn import Operations
-from ipubench.models.tensorflow.recurrent import xla_is_faster
+
+
+def xla_is_faster(
+    beside: Operations, weights: int, batch_size: int, training: bool, precision: str
+) -> bool:
+    """Whether XLA was measured to run a layer's whole loop faster on a CPU than TensorFlow does.
+
+    ``weights``: how many a timestep multiplies the state by. Launching operations takes longer than
+    up to 2^20 multiplications do, in training 2^19; with more, oneDNN's products are faster, but
+    not in training in float32 (128 to 512 units, 1 to 32 sequences, 5 and 50 timesteps on a CPU
+    with AVX512_BF16: XLA took 0.07 to 1.02 of the time). Without bfloat16 all is float32 and
+    oneDNN's products are no faster than XLA's: XLA took from a twentieth of the time (one sequence
+    on a CPU with AVX2) to as much (512).
+    """
+    if beside is not Operations.ONEDNN_BFLOAT16:
+        return True
+    if not training:
+        return batch_size * weights <= 1 << 20
+    return precision == "32.32" or batch_size * weights < 1 << 19
 
 
 @dataclass(frozen=True)
@@ -46,8 +64,7 @@ class RecurrentKernel(TensorFlowKernel):
     def xla_is_faster(self, beside: Operations) -> bool:
         """Whether XLA runs the case faster: small layers, whose operations cost more to launch."""
         weights, training = self.gates * self.hidden_size**2, self.mode == "training"
-        bfloat16 = beside is Operations.ONEDNN_BFLOAT16
-        return xla_is_faster(bfloat16, weights, self.batch_size, training, self.precision)
+        return xla_is_faster(beside, weights, self.batch_size, training, self.precision)
 
     def feed(self, data: Data) -> ArrayFeed:
         """Return the case's batches; only training has labels."""

@@ -44,25 +44,6 @@ def form_for(system: str, xla: bool, training: bool) -> Form:
     return Form(wide=xla, longest_unrolled=0 if xla and training else LONGEST_UNROLLED)
 
 
-def xla_is_faster(
-    bfloat16: bool, weights: int, batch_size: int, training: bool, precision: str
-) -> bool:
-    """Whether XLA was measured to run a layer's whole loop faster on a CPU than TensorFlow does.
-
-    ``weights``: how many a timestep multiplies the state by. Launching operations takes longer than
-    up to 2^20 multiplications do, in training 2^19; with more, oneDNN's products are faster, but
-    not in training in float32 (128 to 512 units, 1 to 32 sequences, 5 and 50 timesteps on a CPU
-    with AVX512_BF16: XLA took 0.07 to 1.02 of the time). Where TensorFlow's operations know no
-    ``bfloat16``, all is float32 and its products are no faster than XLA's: XLA took from a
-    twentieth of the time (one sequence on a CPU with AVX2) to as much (512).
-    """
-    if not bfloat16:
-        return True
-    if not training:
-        return batch_size * weights <= 1 << 20
-    return precision == "32.32" or batch_size * weights < 1 << 19
-
-
 def inputs_part(tf: Any, inputs: Any, kernel: Any, bias: Any, training: bool, form: Form) -> Any:
     """Return inputs [T, B, I] times kernel [I, G] plus bias [G]: one product for all timesteps."""
     timesteps, batch_size, features = inputs.shape
