@@ -67,6 +67,13 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.fixture
+def stored(project: Project, baselines: Path) -> Project:
+    """A project with the folder of baselines that the file's own fixture has made."""
+    shutil.copytree(baselines, project.folder / "baselines")
+    return project
+
+
+@pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     """A git repository with the suite and fake cases, in a folder beside others."""
     folder = tmp_path / "repository"

@@ -38,14 +38,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def stored(shell: Shell, measured: Path) -> Dict[str, Benchmark]:
+def before(shell: Shell, measured: Path) -> Dict[str, Benchmark]:
     """What the baseline has, which is there in the shell's project."""
     shutil.copytree(measured / "baselines", shell.folder / "baselines")
     return load(shell.path("main"))
 
 
 @pytest.fixture
-def regressed(shell: Shell, measured: Path, stored: Dict[str, Benchmark]) -> str:
+def regressed(shell: Shell, measured: Path, before: Dict[str, Benchmark]) -> str:
     """The name of such a journal, in the shell's project beside the baseline."""
     shutil.copytree(measured / "results", shell.folder / "results")
     return shell.project.journals()[-1].name
@@ -132,7 +132,7 @@ def test_promote_takes_a_regressed_case_that_is_accepted_by_name(
     ("how", "kind"), [("assert not", "failed"), ("if data: pytest.skip()  #", "skipped")]
 )
 def test_a_wrong_result_is_no_reference_however_fast_it_was(
-    shell: Shell, stored: Dict[str, Benchmark], how: str, kind: str
+    shell: Shell, before: Dict[str, Benchmark], how: str, kind: str
 ) -> None:
     bench = shell.folder / "bench_fake.py"
     last = "flops=config.flops or None)\n"
@@ -146,7 +146,7 @@ def test_a_wrong_result_is_no_reference_however_fast_it_was(
     outcome.line(f"1 {kind}, whose entries stay as they were: {GENERATED}")
     outcome.line(f"1 {kind}, which the history does not keep: {GENERATED}")
     after = load(shell.path("main"))
-    assert after[GENERATED] == stored[GENERATED] and after[SYNTHETIC] != stored[SYNTHETIC]
+    assert after[GENERATED] == before[GENERATED] and after[SYNTHETIC] != before[SYNTHETIC]
     # Promoting the same run leaves the same case out.
     promoted = ("promote", shell.project.journals()[-1].name, "promoted", "--history=kept")
     outcome = shell(*promoted).assert_code(1 if kind == "failed" else 0)
@@ -294,7 +294,7 @@ def test_what_a_commit_accepts_is_for_the_entries_before_it(shell: Shell) -> Non
 
 
 def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(
-    shell: Shell, stored: Dict[str, Benchmark]
+    shell: Shell, before: Dict[str, Benchmark]
 ) -> None:
     """A verdict that leaves the speed open makes no baseline; a person may take it all the same."""
     run(shell.project, "--baseline=main", "--gate=5%", IPUBENCH_FAKE_SLOWDOWN="1.01")
@@ -309,12 +309,12 @@ def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(
     outcome = shell("promote", journal.name, "main").assert_code(0)
     outcome.line(f"1 inconclusive, whose entries stay as they were: {SYNTHETIC}")
     after = load(shell.path("main"))
-    assert after[SYNTHETIC] == stored[SYNTHETIC] and after[GENERATED] != stored[GENERATED]
+    assert after[SYNTHETIC] == before[SYNTHETIC] and after[GENERATED] != before[GENERATED]
     # Where it has no entry, none can become slower little by little.
     shell("promote", journal.name, "other").assert_code(0).line("2 cases of")
     shell("promote", journal.name, "main", "--accept", "*=as good as it gets").assert_code(0)
     accepted = load(shell.path("main"))
-    assert accepted[SYNTHETIC] != stored[SYNTHETIC]
+    assert accepted[SYNTHETIC] != before[SYNTHETIC]
     # What passed needs no acceptance.
     assert [name for name, one in accepted.items() if "accepted" in record_of(one)] == [SYNTHETIC]
 
@@ -337,7 +337,7 @@ def test_promote_leaves_out_what_no_gate_could_judge_by(shell: Shell) -> None:
     assert load(shell.path("main"))[A] == entry("a")
 
 
-@pytest.mark.usefixtures("stored")
+@pytest.mark.usefixtures("before")
 def test_promote_takes_out_a_case_that_is_gone_on_purpose(shell: Shell) -> None:
     bench = shell.folder / "bench_fake.py"
     bench.write_text(bench.read_text().replace('"beta"', '"renamed"'))
@@ -354,7 +354,7 @@ def test_promote_takes_out_a_case_that_is_gone_on_purpose(shell: Shell) -> None:
 
 
 def test_promote_takes_out_no_case_that_was_skipped(
-    shell: Shell, stored: Dict[str, Benchmark]
+    shell: Shell, before: Dict[str, Benchmark]
 ) -> None:
     bench = shell.folder / "bench_fake.py"
     skip = 'import pytest\n    if "beta-generated" in str(meter.case): pytest.skip()\n    '
@@ -366,7 +366,7 @@ def test_promote_takes_out_no_case_that_was_skipped(
         outcome = shell("promote", journal, "main", accept).assert_code(1)
         outcome.line(f"1 missing, whose entries stay as they were: {GENERATED}")
         assert "taken out" not in outcome.text
-        assert load(shell.path("main"))[GENERATED] == stored[GENERATED]
+        assert load(shell.path("main"))[GENERATED] == before[GENERATED]
 
 
 @pytest.mark.parametrize(

@@ -60,10 +60,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 @pytest.fixture(scope="module")
 def site(kept: Shell) -> Path:
-    outcome = kept.alone("site", "pages", "--commits=https://example.org/p/commit/{}").assert_code(
-        0
-    )
-    outcome.line("6 trends written to ")
+    outcome = kept.alone("site", "pages", "--commits=https://example.org/p/commit/{}")
+    outcome.assert_code(0).line("6 trends written to ")
     return kept.folder / "pages"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,13 +103,6 @@ def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     measured = Project(tmp_path_factory.mktemp("measured"))
     measured.run("--baseline-save=main", "--processes=1").assert_code(0)
     return measured.folder / "baselines"
-
-
-@pytest.fixture
-def stored(project: Project, baselines: Path) -> Project:
-    """A project with that baseline."""
-    shutil.copytree(baselines, project.folder / "baselines")
-    return project
 
 
 def test_the_gate_judges_in_workers_and_the_controller_reports(stored: Project) -> None:

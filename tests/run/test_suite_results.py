@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ BETA = "bench_fake.py::bench_fake[beta-synthetic]"
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the baselines whole, of all cases, and main and six of beta.
 
     Of these six has more processes.
@@ -27,14 +26,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     project.run("--baseline-save=whole", "--processes=1").assert_code(0)
     project.run("-k", "beta", "--baseline-save=six", "--processes=6").assert_code(0)
     project.run("-k", "beta", "--baseline-save=main", "--processes=1").assert_code(0)
-    return project.folder
-
-
-@pytest.fixture
-def stored(project: Project, measured: Path) -> Project:
-    """A project with these baselines, and no journal."""
-    shutil.copytree(measured / "baselines", project.folder / "baselines")
-    return project
+    return project.folder / "baselines"
 
 
 @pytest.mark.entry_point

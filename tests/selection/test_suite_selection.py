@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -439,20 +438,19 @@ THREE = "bench_near.py::TestMore::bench_three"
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def baselines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a baseline of these four cases."""
     project = Project(tmp_path_factory.mktemp("measured"))
     (project.folder / "bench_near.py").write_text(NEIGHBOURS)
     run_near(project, "bench_near.py", "--baseline-save=main", "--processes=1").assert_code(0)
-    return project.folder
+    return project.folder / "baselines"
 
 
 @pytest.fixture
-def near(project: Project, measured: Path) -> Project:
+def near(stored: Project) -> Project:
     """A project with these cases and their baseline."""
-    shutil.copytree(measured / "baselines", project.folder / "baselines")
-    (project.folder / "bench_near.py").write_text(NEIGHBOURS)
-    return project
+    (stored.folder / "bench_near.py").write_text(NEIGHBOURS)
+    return stored
 
 
 def run_near(project: Project, *words: str) -> Outcome:
