@@ -19,6 +19,7 @@ from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.entries import (
     Benchmark,
     accepting,
+    by_case,
     complete,
     configurations_of,
     differences,
@@ -26,6 +27,7 @@ from ipubench.plugins.baseline.entries import (
     gone,
     key_of,
     names_of,
+    software_since,
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import KINDS, RunFacts, in_time, superseded, worst_run
@@ -283,6 +285,9 @@ def diff(args: Namespace) -> int:
         if difference.verdict.reasons:
             reasons = "; ".join(difference.verdict.reasons)
             print(f"  {difference.verdict.kind}: {full}: {reasons}")
+    software = software_since(by_case(before), now)
+    if software:
+        print(f"since {args.before}: {software}")
     if code == EXIT_NOTHING_COMPARED:
         print("  nothing was compared, so the gate says nothing (exit code 6)")
     return code

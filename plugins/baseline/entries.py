@@ -23,6 +23,7 @@ from typing import (
 from ipubench.fixtures.case.errors import some_of
 from ipubench.plugins.gate.countable import LEAST_FRESH, is_clean, lost_words
 from ipubench.plugins.gate.rule import Rule, judge
+from ipubench.plugins.record.host_process import software_changes
 from ipubench.plugins.record.record import (
     THROUGHPUT,
     processes_of,
@@ -190,6 +191,17 @@ def find(
         return same, record_of(benchmark)["time"]
 
     return max(entries.get(nodeid, ()), key=likeness, default=None)
+
+
+def software_since(
+    entries: Mapping[str, Sequence[Benchmark]], benchmarks: Iterable[Benchmark]
+) -> str:
+    """Return in words which versions and commits are others than in the entries; '' for none.
+
+    ``entries`` as :func:`by_case` returns them.
+    """
+    pairs = [(find(entries, *key_of(benchmark)), benchmark) for benchmark in benchmarks]
+    return software_changes((record_of(old), record_of(new)) for old, new in pairs if old)
 
 
 def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Benchmark]:

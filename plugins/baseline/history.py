@@ -37,10 +37,10 @@ from ipubench.plugins.baseline.trends import (
     as_dict,
     level_changes,
     names_of_cases,
-    short_revision,
     trends_of,
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.host_process import short_revision
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import (
     cut_middle,

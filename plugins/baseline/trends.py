@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from statistics import median
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ipubench.plugins.baseline.entries import Benchmark, Key, grouped, key_of
 from ipubench.plugins.gate.shown_throughput import throughput_of
+from ipubench.plugins.record.host_process import short_revision
 from ipubench.plugins.record.record import processes_of, record_of
 from ipubench.plugins.record.text import name_of_test, told_apart
 
-REVISION = re.compile("([0-9a-f]+)((?:-dirty)?)")
-REVISION_LENGTH = 7
 LEAST_RUNS_OF_A_LEVEL = 3
 #: A case whose runs agree better than this still moves with the machine.
 SMALLEST_NOISE = 0.005
@@ -72,15 +70,6 @@ def trends_of(benchmarks: Sequence[Benchmark]) -> List[Trend]:
 def names_of_cases(trends: Sequence[Trend]) -> Dict[str, str]:
     """Return what to call each case: its test, or its node id where two files have such a test."""
     return told_apart({trend.key.nodeid: name_of_test(trend.key.nodeid) for trend in trends})
-
-
-def short_revision(revision: Optional[str]) -> str:
-    """Return the first digits of a commit, with -dirty where files differed; '' without one.
-
-    It is a part of file names, so nothing else may be in it.
-    """
-    found = REVISION.fullmatch(revision or "")
-    return found.group(1)[:REVISION_LENGTH] + found.group(2) if found else ""
 
 
 def _point(benchmark: Benchmark) -> Point:

@@ -95,15 +95,10 @@ class Against:
         text = self.environment.changes(host_process.versions())
         there = self.environment.revision
         if there is not None:
-            text += f"; commit {there.commit[:12]} there, "
-            text += f"{_short(host_process.git_revision(self.config.rootpath))} here"
+            here = host_process.git_revision(self.config.rootpath)
+            here = host_process.short_revision(here, 12) or "none"
+            text += f"; commit {there.commit[:12]} there, {here} here"
         return text
-
-
-def _short(revision: Any) -> str:
-    """Return a commit in twelve letters, with -dirty where files differ."""
-    commit, dash, dirty = str(revision).partition("-")
-    return f"{commit[:12]}{dash}{dirty}"
 
 
 class Comparison:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
 
 import pytest
 
@@ -24,6 +24,7 @@ from ipubench.plugins.baseline.entries import (
     left_out,
     measured,
     place_of,
+    software_since,
     unproven,
     why_disturbed,
 )
@@ -81,6 +82,10 @@ class Comparison:
     def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """Return the entry that a measured case is compared with; None where it is new."""
         return find(self._by_case, *key_of(benchmark))
+
+    def software(self, benchmarks: Iterable[Dict[str, Any]]) -> str:
+        """Return in words which versions and commits are others than the entries'; '' for none."""
+        return software_since(self._by_case, benchmarks)
 
     def missing(self, selection: Selection, root: Path) -> List[str]:
         """Return stored cases that no longer exist, given all that were collected before ``-k``.
@@ -236,6 +241,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run = config.stash.get(run_key, None)
     if run is None:
         return
+    comparison = config.stash.get(comparison_key, None)
+    if comparison is not None and not is_worker(config):
+        software = comparison.software(run.results.benchmarks.values())
+        since = store.path_text(comparison.path, config.rootpath)
+        run.closing += [f"since {since}: {software}"] if software else []
     ended = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     saved = _save_baseline(config, run) if ended else pytest.ExitCode.OK
     if session.exitstatus == pytest.ExitCode.OK:

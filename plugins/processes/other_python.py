@@ -20,7 +20,7 @@ from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private, user_path
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.processes.revision import Revision
-from ipubench.plugins.record.host_process import GIT_VARIABLES
+from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
 
 CHECK_SECONDS = 300.0
 # Everything that a case needs but its framework, and what it would be measured with. Of an older
@@ -91,17 +91,7 @@ class Environment:
 
     def changes(self, now: Mapping[str, str]) -> str:
         """Return in words which versions differ between there and here."""
-        found = [
-            f"{name} {before} -> {now[name]}"
-            for name, before in self.versions.items()
-            if now.get(name, before) != before
-        ]
-        for where, names in (
-            ("only there", set(self.versions) - set(now)),
-            ("only here", set(now) - set(self.versions)),
-        ):
-            if names:
-                found.append(f"{where}: {' '.join(sorted(names))}")
+        found = version_changes(self.versions, now)
         return ", ".join(found) or "the same versions"
 
 

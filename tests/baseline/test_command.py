@@ -303,9 +303,11 @@ def kinds(found: List[Dict[str, Any]]) -> Dict[str, str]:
 @pytest.mark.entry_point
 def test_diff_says_what_the_gate_says(shell: Shell) -> None:
     shell.store("before", entry("a", processes=6), entry("gone", processes=6))
-    shell.store("now", entry("a", processes=6, slower=1.5), entry("added"))
+    now = entry("a", processes=6, slower=1.5, git="fedcba")
+    shell.store("now", now, entry("added"))
     outcome = shell.alone("diff", "before", "now", "--gate=5%").assert_code(1)
     assert all(len(line) <= 80 for line in outcome.lines)
+    outcome.line("since before: commit 0123456789ab -> fedcba")
     assert outcome.line("regressed").split()[:4] == ["a", "796.5", "531.0", "-33.3%"]
     outcome.line("before against now (gate 5.0%): 1 missing, 1 new, 1 regressed")
     shell("diff", "before", "now").assert_code(0).line("(no gate): 1 missing, 1 new, 1 not judged")

@@ -23,9 +23,9 @@ from ipubench.plugins.baseline.trends import (
     Trend,
     change_points,
     noise,
-    short_revision,
 )
 from ipubench.plugins.gate.shown_throughput import throughput_of
+from ipubench.plugins.record.host_process import short_revision
 from ipubench.plugins.record.text import name_of_test
 from tests.support.baselines import A, Shell, document, entry
 from tests.support.harness import Project

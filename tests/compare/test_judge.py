@@ -75,15 +75,21 @@ def test_a_baseline_that_is_too_noisy_is_named_before_anything_is_measured(store
         "the case has too few processes in the baseline, or too different ones, for a "
         "slow-down of 10%"
     )
-    assert noisy not in " ".join(stored.run(*GATE).assert_code(0).text.split())
+    outcome = stored.run(*GATE).assert_code(0)
+    assert noisy not in " ".join(outcome.text.split()) and "since " not in outcome.text
     path = stored.folder / "baselines" / "main.json"
     document = json.loads(path.read_text())
     (entry,) = document["benchmarks"]
     sound = json.loads(json.dumps(entry))
     for number, process in enumerate(entry["extra_info"]["ipubench"]["processes"]):
         process["seconds"] = [value * (1 + 0.1 * number) for value in process["seconds"]]
+    entry["extra_info"]["ipubench"]["versions"]["pytest"] = "6.1"
     path.write_text(json.dumps(document))
-    text = " ".join(stored.run(*GATE).text.split())
+    outcome = stored.run(*GATE)
+    assert (
+        outcome.line("since ") == f"since baselines/main.json: pytest 6.1 -> {pytest.__version__}"
+    )
+    text = " ".join(outcome.text.split())
     found = re.search(rf"{noisy} to be found for certain: beta-synthetic from ([\d.]+)%", text)
     assert found and float(found[1]) > 10
     assert text.index(noisy) < text.index("[1/1]")

@@ -75,6 +75,25 @@ def test_versions_name_what_is_installed() -> None:
     assert "poptorch" not in host_process.versions()
 
 
+def test_the_software_of_two_results_differs_in_some_or_all_cases() -> None:
+    old = {"versions": {"python": "3.11.2", "torch": "2.12.1"}, "git": "0123456789abcdef"}
+    new = {"versions": {"python": "3.11.2", "torch": "2.13.0"}, "git": "fedcba9876543210-dirty"}
+    commit = "commit 0123456789ab -> fedcba987654-dirty"
+    assert host_process.software_changes([(old, new)]) == f"torch 2.12.1 -> 2.13.0, {commit}"
+    assert host_process.software_changes([(old, old)]) == host_process.software_changes([]) == ""
+    three = [(old, new), (old, old), (old, {**new, "git": None})]
+    assert host_process.software_changes(three) == (
+        f"torch 2.12.1 -> 2.13.0 (2 of 3 cases), {commit} (1 of 3 cases), "
+        "commit 0123456789ab -> none (1 of 3 cases)"
+    )
+
+
+def test_what_a_file_says_of_versions_is_no_command_to_a_terminal() -> None:
+    record = {"versions": {"torch\x1b[2J": 5}}
+    changes = host_process.software_changes([(record, {"versions": {"torch\x1b[2J": "2\n"}})])
+    assert changes == r"torch\x1b[2J 5 -> 2\n"
+
+
 def test_a_folder_without_git_has_no_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
