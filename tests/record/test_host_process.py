@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Dict
 
 import pytest
 
@@ -76,7 +77,10 @@ def test_versions_name_what_is_installed() -> None:
 
 
 def test_the_software_of_two_results_differs_in_some_or_all_cases() -> None:
-    old = {"versions": {"python": "3.11.2", "torch": "2.12.1"}, "git": "0123456789abcdef"}
+    old: Dict[str, Any] = {
+        "versions": {"python": "3.11.2", "torch": "2.12.1"},
+        "git": "0123456789abcdef",
+    }
     new = {"versions": {"python": "3.11.2", "torch": "2.13.0"}, "git": "fedcba9876543210-dirty"}
     commit = "commit 0123456789ab -> fedcba987654-dirty"
     assert host_process.software_changes([(old, new)]) == f"torch 2.12.1 -> 2.13.0, {commit}"
