@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.base import Device
-from ipubench.fixtures.machine.contention import Contention, Taken, between, per_interval
+from ipubench.fixtures.machine.contention import between
 from ipubench.fixtures.machine.state import same_state, usual
+from ipubench.fixtures.machine.watch import Watch
 
 #: The share of a round's time that others may take from a clean round.
 LIMIT = 0.02
@@ -31,15 +31,8 @@ NOT_QUIET = "the machine was not quiet within"
 UNKNOWN = "this system does not count how long threads wait"
 
 
-@dataclass
-class Disturbance:
+class Disturbance(Watch):
     """What others took from each round of one case, and in which state each found the machine."""
-
-    contention: Optional[Contention]
-    #: Looks at the state of the machine: the milliseconds of a copy in memory (copy_look).
-    look: Optional[Callable[[], float]] = None
-    #: Of each reading.
-    copies: List[float] = field(default_factory=list)
 
     @classmethod
     def of(cls, device: Device) -> Disturbance:
@@ -47,39 +40,23 @@ class Disturbance:
         contention = device.contention()
         return cls(contention, None if contention is None else device.look())
 
-    def read(self) -> None:
-        """Read the counters: before the first round and after each."""
-        if self.contention is not None:
-            self.contention.read()
-        if self.look is not None:
-            self.copies.append(self.look())
-
-    def taken(self) -> List[Taken]:
-        """Return what was taken from each round; empty where nothing is known."""
-        return [] if self.contention is None else per_interval(self.contention.readings)
-
-    def around(self, rounds: int) -> List[float]:
-        """Return of each round the slower copy of just before it and just after, where known."""
-        return [max(pair) for pair in zip(self.copies, self.copies[1:])][:rounds]
-
     def kept(self, rounds: int) -> List[bool]:
         """Tell of each round whether figures are made of it.
 
         Not of those that others disturbed; nor of those that found the machine in another state
         than most did: they take other times.
         """
-        lost = [one.lost for one in self.taken()]
-        lost += [0.0] * (rounds - len(lost))
-        kept = [share <= LIMIT for share in lost[:rounds]]
+        if self.contention is None:
+            return [True] * rounds
+        kept = [one.lost <= LIMIT for one in self.taken()]
         copy = self.copy(kept)
         if copy is None:
             return kept
-        same = [one and same_state(now, copy) for one, now in zip(kept, self.around(rounds))]
-        return same + kept[len(same) :]
+        return [one and same_state(now, copy) for one, now in zip(kept, self.around())]
 
     def copy(self, chosen: Sequence[bool]) -> Optional[float]:
         """Return the usual copy's time round the chosen rounds, None where nothing is known."""
-        found = [now for now, one in zip(self.around(len(chosen)), chosen) if one]
+        found = [now for now, one in zip(self.around(), chosen) if one]
         return usual(found) if found else None
 
     def clean(self, seconds: Sequence[float]) -> List[float]:
@@ -107,17 +84,13 @@ class Disturbance:
         """
         if self.contention is None:
             return {"unknown": UNKNOWN}
-        taken = self.taken()[: len(seconds)]
         readings = self.contention.readings
         whole = between(readings[0], readings[-1])
         kept = self.kept(len(seconds))
         return {
             "limit": LIMIT,
-            "lost": [round(one.lost, 4) for one in taken],
-            "cpu_seconds": [
-                round(after.ours - before.ours, 6)
-                for before, after in zip(readings, readings[1 : len(taken) + 1])
-            ],
+            "lost": [round(one.lost, 4) for one in self.taken()],
+            "cpu_seconds": [round(used, 6) for used in self.cpu_seconds()],
             "kept": kept,
             "clean": sum(kept),
             "enough": enough,
@@ -135,14 +108,14 @@ class Disturbance:
             return {}
         copy = self.copy(kept)
         return {
-            "copies_ms": [round(one, 4) for one in self.copies[: len(kept) + 1]],
+            "copies_ms": [round(one, 4) for one in self.copies],
             **({} if copy is None else {"copy_ms": round(copy, 4)}),
         }
 
 
 def is_enough(clean: Sequence[float], rounds: int, budget: float) -> bool:
     """Tell whether a process may be judged by its clean rounds, of ``rounds`` in all."""
-    if len(clean) < min(LEAST_ROUNDS, max(1, rounds)):
+    if len(clean) < min(LEAST_ROUNDS, rounds):
         return False
     if len(clean) >= MANY_ROUNDS or 2 * len(clean) >= rounds:
         return True

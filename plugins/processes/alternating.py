@@ -8,7 +8,6 @@ sides' rounds alike.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import sys
 from abc import ABC, abstractmethod
@@ -24,8 +23,10 @@ from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.fixtures.instances.plan import alone, instances_of
 from ipubench.fixtures.instances.protocol import ALTERNATING
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.machine.contention import Contention, per_interval
+from ipubench.fixtures.machine.contention import Contention
+from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.fixtures.machine.state import copy_look
+from ipubench.fixtures.machine.watch import Watch
 from ipubench.plugins.gate.adjacent import LEAST_COMPARABLE, AdjacentRounds
 from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.fresh import (
@@ -118,7 +119,7 @@ class TwoProcesses(ABC):
 
     def measure(self, budget: float, precision: float, steps: Optional[int]) -> AdjacentRounds:
         """Have both sides take turns until the rule ends it; return all rounds."""
-        rounds, watched = AdjacentRounds(), Contended(self.device)
+        rounds, watched = AdjacentRounds(), Contended.of(self.device)
         while not rounds.stopped_by:
             # Two pairs of rounds, AB, BA or BA, AB. Seeded by nothing: a machine with a period of
             # its own must not meet ours twice.
@@ -131,7 +132,7 @@ class TwoProcesses(ABC):
 
     def _both(self, here_first: bool, rounds: AdjacentRounds, watched: Contended) -> None:
         for name in _names(here_first):
-            watched.begin()
+            watched.read()
             seconds = float(self._order(name, "round"))
             (rounds.here if name == HERE else rounds.there).seconds.append(seconds)
         rounds.here_first.append(here_first)
@@ -240,54 +241,42 @@ class AlternatingProcesses(TwoProcesses):
         )
 
 
-class Contended:
+class Contended(Watch):
     """What other programs took from each round, in the order in which they were run.
 
     This process reads it, of which both sides are descendants: neither is the other's neighbour. It
     also looks at the state of the machine, where the device is the CPU.
     """
 
-    def __init__(self, device: str) -> None:
+    @classmethod
+    def of(cls, device: str) -> Contended:
+        """Watch this machine for a kind of device."""
         # Both sides are pinned as this process is; what starts and ends them is not.
-        cpus = frozenset(os.sched_getaffinity(0)) if sys.platform == "linux" else None
-        self._contention = Contention(cpus=cpus)
+        contention = Contention(cpus=frozenset(allowed_cpus()))
         # A fake device's time is not the machine's.
-        self._available = device != "fake" and self._contention.available
-        self._look = copy_look() if device == "cpu" else None
-        self._copies: List[float] = []
-
-    def begin(self) -> None:
-        """Note that a round begins, and that the one before has ended."""
-        if self._available:
-            self._contention.read()
-        if self._look is not None:
-            self._copies.append(self._look())
+        counted = device != "fake" and contention.available
+        return cls(contention if counted else None, copy_look() if device == "cpu" else None)
 
     def complete(self, rounds: AdjacentRounds) -> None:
         """Give all rounds so far the shares that others took of them."""
-        count = len(rounds.here_first)
-        # The latest round has not been looked at from its end yet.
-        after = [*self._copies[1:], *self._copies[-1:]]
-        copies = [round(max(pair), 4) for pair in zip(self._copies, after)]
-        if self._available:
-            self._contention.read()
-            readings = self._contention.readings
-            taken = per_interval(readings)
-            used = [after.ours - before.ours for before, after in zip(readings, readings[1:])]
-            del readings[-1]
+        self.read()  # after the latest round; what follows it begins with a reading of its own
+        taken, used, copies = self.taken(), self.cpu_seconds(), self.around()
+        del self.copies[-1:]
+        if self.contention is not None:
+            del self.contention.readings[-1]
         for number, side in enumerate((rounds.here, rounds.there)):
             mine = [
                 2 * k + (number if first else 1 - number)
                 for k, first in enumerate(rounds.here_first)
             ]
-            side.copies_ms = [copies[k] for k in mine] if copies else []
-            if self._available:
+            side.copies_ms = [round(copies[k], 4) for k in mine] if copies else []
+            if taken:
                 side.lost = [taken[k].lost for k in mine]
                 side.by_others = [taken[k].by_others for k in mine]
                 side.waited = [taken[k].waited for k in mine]
                 side.cpu_seconds = [used[k] for k in mine]
             else:
-                side.lost = side.by_others = side.waited = side.cpu_seconds = [None] * count
+                side.lost = side.by_others = side.waited = side.cpu_seconds = [None] * len(mine)
 
 
 def steps_of(item: pytest.Item) -> Optional[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, Callable, List
+from unittest import mock
 
 import pytest
 
@@ -98,6 +99,11 @@ def test_how_many_clean_rounds_are_enough(clean: int, rounds: int, enough: bool)
     assert is_enough([3.0] * clean, rounds, budget=5) is (clean >= 3)  # they fill the budget
 
 
+@pytest.mark.parametrize(("clean", "rounds"), [(1, 1), (2, 2), (1, 2)])
+def test_of_few_rounds_that_were_asked_for_all_are_needed(clean: int, rounds: int) -> None:
+    assert is_enough([3.0] * clean, rounds, budget=5) is (clean == rounds)
+
+
 def test_the_record_has_what_each_counter_says_of_the_rounds() -> None:
     readings = [
         Reading(time=0.0, used=0, beside=0, stolen=0, ours=1.0, waited=0, throttled=0),
@@ -154,12 +160,24 @@ def test_what_is_not_counted_cannot_be_waited_for() -> None:
 
 
 class Neighbour(FakeDevice):
-    """A host on which others use a CPU until some time, or other machines have it."""
+    """A host on which others use a CPU until some time, or other machines have it.
 
-    def __init__(self, until: float, elsewhere: bool = False) -> None:
+    A look at it takes a second.
+    """
+
+    def __init__(self, until: float, elsewhere: bool = False, share: float = 1.0) -> None:
         super().__init__(0)
         self.until = until
         self.elsewhere = elsewhere
+        self.share = share
+
+    def wait(self, most_seconds: float) -> List[str]:
+        """Wait until it is quiet, on its own clock; return what was said meanwhile."""
+        said: List[str] = []
+        clock = SimpleNamespace(monotonic=lambda: self.clock.now, sleep=lambda seconds: None)
+        with mock.patch.object(disturbance, "time", clock):
+            wait_for_quiet(self, most_seconds, said.append)
+        return said
 
     def contention(self) -> Contention:
         device = self
@@ -167,7 +185,7 @@ class Neighbour(FakeDevice):
         class Reader(Contention):
             def read(self) -> Reading:
                 device.clock.advance(1.0)
-                taken = min(device.clock.now, device.until)
+                taken = device.share * min(device.clock.now, device.until)
                 used, stolen = (0.0, taken) if device.elsewhere else (taken, 0.0)
                 return Reading(device.clock.now, used, 0.0, stolen, 0.0, 0.0, 0.0)
 
@@ -177,19 +195,20 @@ class Neighbour(FakeDevice):
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_case_waits_until_the_machine_is_quiet(
-    elsewhere: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(disturbance, "LOOK_SECONDS", 0.0)
-    device, said = Neighbour(3.0, elsewhere), []  # type: Neighbour, List[str]
-    wait_for_quiet(device, 60, said.append)
-    assert device.clock.now == 4.0 and len(said) == 3
+def test_a_case_waits_until_the_machine_is_quiet(elsewhere: bool) -> None:
+    device = Neighbour(3.0, elsewhere)
+    assert len(device.wait(60)) == 3 and device.clock.now == 4.0
 
 
-def test_a_machine_that_is_never_quiet_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disturbance, "LOOK_SECONDS", 0.0)
+def test_a_machine_on_which_others_use_little_is_quiet() -> None:
+    assert len(Neighbour(1e9, share=0.1).wait(60)) == 1
+
+
+def test_a_machine_that_is_never_quiet_is_one_message() -> None:
+    device = Neighbour(until=1e9)
     with pytest.raises(CaseError, match="others used 25% of its 4 CPUs in the last second"):
-        wait_for_quiet(Neighbour(until=1e9), 0.01, lambda text: None)
+        device.wait(2.5)
+    assert device.clock.now == 3.0
 
 
 def watched(copies: List[float]) -> Disturbance:
@@ -208,7 +227,7 @@ def watched(copies: List[float]) -> Disturbance:
 def test_rounds_in_another_state_of_the_machine_are_left_out() -> None:
     """A look before and after each round: a copy takes twice its time beside other machines."""
     found = watched([0.5, 0.48, 1.0, 0.9, 0.52, 0.5, 0.55, 0.5])
-    assert found.around(7) == [0.5, 1.0, 1.0, 0.9, 0.52, 0.55, 0.55]
+    assert found.around() == [0.5, 1.0, 1.0, 0.9, 0.52, 0.55, 0.55]
     assert found.kept(7) == [True, False, False, False, True, True, True]
     assert found.clean([0.1, 0.2, 0.2, 0.2, 0.11, 0.12, 0.13]) == [0.1, 0.11, 0.12, 0.13]
     record = found.describe([0.1] * 7, True)

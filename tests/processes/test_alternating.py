@@ -35,14 +35,13 @@ class Counters(Contention):
 
 def test_each_round_has_what_was_taken_from_it_on_its_own_side() -> None:
     """Here, there; there, here."""
-    watched = Contended("cpu")
-    watched._look = lambda: 0.5
-    watched._contention = Counters([0.1, 0.2, 0.4, 0.3], [1.1, 1.2, 1.4, 1.3])
-    watched._available = True
+    counters = Counters([0.1, 0.2, 0.4, 0.3], [1.1, 1.2, 1.4, 1.3])
+    # The third and the last copy are after the latest round, until the next one begins.
+    watched = Contended(counters, iter([0.5, 0.51, 0.7, 0.52, 0.53004, 0.9]).__next__)
     rounds = AdjacentRounds()
     for here_first in (True, False):
         for _ in range(2):
-            watched.begin()
+            watched.read()
         rounds.here_first.append(here_first)
         rounds.here.seconds.append(1.0)
         rounds.there.seconds.append(1.0)
@@ -52,12 +51,13 @@ def test_each_round_has_what_was_taken_from_it_on_its_own_side() -> None:
     assert rounds.here.waited == pytest.approx([0.1, 0.3])
     assert rounds.here.by_others == pytest.approx([0.1, 0.3])
     assert rounds.there.cpu_seconds == pytest.approx([1.2, 1.4])
-    assert rounds.comparable() == [True, True]
+    assert (rounds.here.copies_ms, rounds.there.copies_ms) == ([0.51, 0.9], [0.52, 0.53])
+    assert rounds.comparable() == [True, False]
 
 
 def test_a_fake_devices_time_is_not_the_machines() -> None:
-    watched, rounds = Contended("fake"), AdjacentRounds(here_first=[True, False])
-    watched.begin()
+    watched, rounds = Contended.of("fake"), AdjacentRounds(here_first=[True, False])
+    watched.read()
     watched.complete(rounds)
     assert rounds.here.lost == rounds.there.cpu_seconds == [None, None]
 
