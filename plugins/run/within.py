@@ -8,6 +8,7 @@ where the time is over.
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import time
 from typing import Any, Callable, Dict, Generator, List, Optional
@@ -17,14 +18,13 @@ import pytest
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.record.files import read_lines
-from ipubench.plugins.record.record import rounds_of, spent_of
+from ipubench.plugins.record.record import record_of, rounds_of, spent_of
 from ipubench.plugins.record.text import duration_text, without_identifier
 from ipubench.plugins.run.journal import journals
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import seconds_of_start
-from ipubench.plugins.selection.selected import case_of, leave_out
+from ipubench.plugins.selection.selected import case_of, leave_out, selection_key
 from ipubench.plugins.selection.time_plan import (
     LEAST_BUDGET,
     Expected,
@@ -36,19 +36,30 @@ from ipubench.plugins.selection.time_plan import (
 UNKNOWN = Expected(15.0)
 #: The journals that are looked at, the latest first: this run's own, and five before it.
 MOST_JOURNALS = 6
-#: What the budget decides; and what another run's use of the device did, which says nothing.
-MEASURING = ("warm_up", "rounds", "latency", "device")
+#: What another program's use of the device or of the CPUs did, which says nothing.
+OF_OTHERS = ("device", "quiet")
+#: What the budget decides, where nothing else has ended the rounds.
+MEASURING = ("warm_up", "rounds", "latency")
+BY_BUDGET = ("precision", "budget", "disturbed", "end")
+FIELDS = {
+    "stats.data": list,
+    "stats.iterations": NUMBER,
+    "extra_info.ipubench.device.kind": str,
+    "extra_info.ipubench.rounds.stopped_by": str,
+}
 
 
 def expected_of(benchmark: Dict[str, Any]) -> Optional[Expected]:
     """Return what a recorded case took; None where an older record does not say."""
-    if not has_fields(benchmark, {"stats.data": list, "stats.iterations": NUMBER}):
+    if not has_fields(benchmark, FIELDS):
         return None
     spent, rounds = spent_of(benchmark), benchmark["stats"]["data"]
     if not spent or not rounds or not all(isinstance(seconds, float) for seconds in rounds):
         return None
-    overhead = sum(seconds for part, seconds in spent.items() if part not in MEASURING)
-    return Expected(overhead, statistics.median(rounds_of(benchmark)))
+    has_budget = record_of(benchmark)["rounds"]["stopped_by"] in BY_BUDGET
+    left_out = OF_OTHERS + (MEASURING if has_budget else ())
+    overhead = math.fsum(seconds for part, seconds in spent.items() if part not in left_out)
+    return Expected(overhead, statistics.median(rounds_of(benchmark)), has_budget)
 
 
 class TimeLimit:
@@ -131,7 +142,7 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.option
     if option.within is None:
         return
-    if is_worker(config) or config.getoption("dist", "no") != "no":
+    if config.getoption("dist", "no") != "no":
         raise pytest.UsageError(
             "--within plans one case after the other, and workers take them as they come: leave "
             "out -n"
@@ -147,15 +158,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def known_cases(config: pytest.Config) -> Dict[str, Expected]:
-    """Return what the cases of the latest journals took, by node id."""
+    """Return what the cases of the latest journals took on this kind of device, by node id."""
     known: Dict[str, Expected] = {}
+    device = config.stash[selection_key].device
     with contextlib.suppress(OSError):
         folder = user_path(config.option.results_dir)
         for path in journals(folder)[: -MOST_JOURNALS - 1 : -1]:
             with contextlib.suppress(OSError):
                 for nodeid, benchmark in SessionResults.of(read_lines(path)).benchmarks.items():
                     found = expected_of(benchmark)
-                    if found is not None:
+                    if found and record_of(benchmark)["device"]["kind"] == device:
                         known.setdefault(nodeid, found)
     return known
 
@@ -184,12 +196,12 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     limit = config.stash.get(limit_key, None)
     if limit is None or not limit.waiting:
         return []
-    share = limit.share()
+    share = round(limit.share(), 1)
     if share >= limit.budget:
         return []
     return [
         f"--within={duration_text(config.option.within)}: a case gets about "
-        f"{duration_text(round(share, 1))} of rounds instead of {duration_text(limit.budget)}"
+        f"{duration_text(share)} of rounds instead of {duration_text(limit.budget)}"
     ]
 
 

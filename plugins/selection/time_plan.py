@@ -19,13 +19,19 @@ TOLERANCE = 0.01
 
 @dataclass(frozen=True)
 class Expected:
-    """What a case takes, in seconds: beside its measuring, and for one round."""
+    """What a case takes, in seconds: beside its measuring, and for one round.
+
+    Where no budget decides how long it measures, all of it is ``overhead``.
+    """
 
     overhead: float
     round: float = 0.0
+    has_budget: bool = True
 
     def seconds(self, budget: float) -> float:
         """Return the seconds of the case with a budget."""
+        if not self.has_budget:
+            return self.overhead
         return self.overhead + max(MEASURED * budget, LEAST_CALLS * self.round)
 
 

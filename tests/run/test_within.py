@@ -13,6 +13,7 @@ from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.compare import fresh_processes
 from ipubench.plugins.run import within
 from ipubench.plugins.run.within import UNKNOWN, TimeLimit, expected_of, known_cases
+from ipubench.plugins.selection.selected import Selection, selection_key
 from ipubench.plugins.selection.time_plan import LEAST_BUDGET, Expected
 from tests.support.harness import Project, run_command
 from tests.support.reports import benchmark
@@ -78,17 +79,38 @@ def test_a_record_says_what_its_case_takes() -> None:
     one = benchmark("alpha", rate=100.0)
     assert expected_of(one) is None  # an older record
     record = one["extra_info"]["ipubench"]
-    record["spent"] = {"build": 1.0, "compile": 4.0, "rounds": 5.0, "warm_up": 2.0, "device": 60.0}
-    record["spent"]["latency"] = 3.0
+    record["spent"] = {"build": 1.0, "compile": 4.0, "rounds": 5.0, "warm_up": 2.0, "latency": 3.0}
+    record["spent"].update(device=60.0, quiet=30.0)  # for other programs' sake
     found = expected_of(one)
     assert found is not None and found.overhead == 5.0
     assert found.round == pytest.approx(0.1, rel=0.1)
+    assert found.seconds(5.0) == 5.0 + 1.6 * 5.0
+
+
+def test_no_budget_decides_how_long_a_number_of_rounds_takes() -> None:
+    one = benchmark("alpha")
+    record = one["extra_info"]["ipubench"]
+    record["spent"] = {"compile": 4.0, "rounds": 50.0, "device": 60.0}
+    record["rounds"]["stopped_by"] = "steps"
+    found = expected_of(one)
+    assert found is not None and found.seconds(1.0) == found.seconds(5.0) == 54.0
 
 
 @pytest.mark.parametrize("spent", [None, 3, [], {"build": "long"}, {}])
 def test_a_damaged_record_says_nothing(spent: Any) -> None:
     one = benchmark("alpha")
     one["extra_info"]["ipubench"]["spent"] = spent
+    assert expected_of(one) is None
+
+
+@pytest.mark.parametrize(
+    "damaged", [{"data": []}, {"data": ["x"]}, {"data": {}}, {"iterations": "1"}]
+)
+def test_damaged_rounds_say_nothing(damaged: Dict[str, Any]) -> None:
+    one = benchmark("alpha")
+    one["extra_info"]["ipubench"]["spent"] = {"compile": 1.0}
+    assert expected_of(one) is not None
+    one["stats"].update(damaged)
     assert expected_of(one) is None
 
 
@@ -128,15 +150,51 @@ def test_a_third_of_the_time_at_most_is_for_the_fresh_processes_of_a_gate(
     assert config.stash[within.limit_key].left == left
 
 
+def known_in(folder: Path, device: str = "cpu") -> Dict[str, Expected]:
+    """Return what a run on a kind of device knows from the journals of a folder."""
+    option = SimpleNamespace(results_dir=str(folder))
+    config: Any = SimpleNamespace(option=option, stash={selection_key: Selection({}, device)})
+    return known_cases(config)
+
+
+def keep(folder: Path, second: int, name: str, compile_seconds: float) -> None:
+    """Leave a journal of that second with one case of that name, which was measured on a CPU."""
+    one = benchmark(name, "bench.py::bench_a")
+    one["extra_info"]["ipubench"]["spent"] = {"compile": compile_seconds}
+    line = json.dumps({"type": "case", "benchmark": one})
+    (folder / f"run-20261126T12000{second}-1.jsonl").write_text(f"{line}\n")
+
+
 def test_five_journals_before_the_runs_own_are_looked_at(tmp_path: Path) -> None:
     for number in range(6):
-        one = benchmark(str(number), "bench.py::bench_a")
-        one["extra_info"]["ipubench"]["spent"] = {"compile": 1.0}
-        line = json.dumps({"type": "case", "benchmark": one})
-        (tmp_path / f"run-20261126T12000{number}-1.jsonl").write_text(f"{line}\n")
+        keep(tmp_path, number, str(number), 1.0)
     (tmp_path / "run-20261126T120006-1.jsonl").write_text("")
-    config: Any = SimpleNamespace(option=SimpleNamespace(results_dir=str(tmp_path)))
-    assert sorted(known_cases(config)) == [f"bench.py::bench_a[{n}]" for n in range(1, 6)]
+    assert sorted(known_in(tmp_path)) == [f"bench.py::bench_a[{n}]" for n in range(1, 6)]
+
+
+def test_the_latest_journal_that_knows_a_case_on_this_kind_of_device_counts(tmp_path: Path) -> None:
+    for second, seconds in enumerate((30.0, 2.0)):
+        keep(tmp_path, second, "1", seconds)
+    (tmp_path / "run-20261126T120003-1.jsonl").mkdir()
+    found = known_in(tmp_path)["bench.py::bench_a[1]"]
+    assert found.overhead == 2.0
+    assert known_in(tmp_path, "cuda") == known_in(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (6 * 18, []),
+        (6 * 18 - 0.2, []),  # 4.98 s of 5
+        (6 * 14, ["--within=84s: a case gets about 2.5s of rounds instead of 5s"]),
+    ],
+)
+def test_the_header_says_what_of_its_budget_a_case_gets(seconds: float, said: List[str]) -> None:
+    option = SimpleNamespace(within=seconds)
+    made: Any = SimpleNamespace(
+        option=option, stash={within.limit_key: limit(seconds, FakeClock())}
+    )
+    assert within.pytest_report_collectionfinish(made) == said
 
 
 def known(project: Project, overhead: float) -> None:
@@ -223,11 +281,18 @@ def test_a_later_comparison_calls_no_case_missing_that_had_no_time(slow: Project
     outcome.assert_code(0).line("1 case of the baseline was not selected")
 
 
+@pytest.mark.parametrize("flag", ["--against", "--baseline-save", "--processes"])
+def test_what_measures_a_case_several_times_is_refused(flag: str) -> None:
+    config: Any = SimpleNamespace(option=SimpleNamespace(within=60.0))
+    config.getoption = lambda name, default=None: "x" if name == flag else default
+    with pytest.raises(pytest.UsageError, match=f"^{flag} measures every case several times"):
+        within.pytest_configure(config)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--within=soon"], "'soon' is not a duration; write it as 30s, 10min or 1.5h"),
-        (["--within=9min", "--baseline-save=x"], "--baseline-save measures every case several"),
         (["--within=9min", "-n", "2"], "leave out -n"),
     ],
 )
