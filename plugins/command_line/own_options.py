@@ -40,6 +40,9 @@ class _Declared:
         """Note one option."""
         self.options.append((names, attributes))
 
+    #: Of a group: lets it have a short name in lower case.
+    _addoption = addoption
+
     def getgroup(self, *_: Any, **__: Any) -> _Declared:
         """Return what notes the options of a group."""
         return self
@@ -128,9 +131,10 @@ def _giving(value: Any, option: Option) -> Optional[List[str]]:
         given = attributes["const"] if action == "store_const" else FLAGS[action][1]
         return [flag] if value == given else None
     if action is BOOLEAN:
-        return [flag if value else f"--no-{flag[2:]}"]
+        return [flag if value else f"--no-{flag[2:]}"] if isinstance(value, bool) else None
     if action == "count":
-        return [flag] * (value - (default or 0))
+        more = value - (default or 0) if isinstance(value, int) else 0
+        return [flag] * more or None
     several = isinstance(value, (list, tuple))
     if action in ("append", "extend") and several:
         added = value[len(default or ()) :]
@@ -140,6 +144,8 @@ def _giving(value: Any, option: Option) -> Optional[List[str]]:
         texts = [_text(one, attributes) for one in value]
         return None if None in texts else [flag, *map(str, texts)]
     text = _text(value, attributes)
+    if text is None and attributes.get("nargs") == "?" and value == attributes.get("const"):
+        return [flag]
     return None if text is None else _word(flag, text)
 
 
@@ -151,6 +157,6 @@ def _text(value: Any, attributes: Dict[str, Any]) -> Optional[str]:
     """Return the text of a value; None where it would be read as another one."""
     text = str(value)
     with contextlib.suppress(Exception):  # whatever the project's own function raises
-        if attributes.get("type", str)(text) == value:
+        if (attributes.get("type") or str)(text) == value:
             return text
     return None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any, Dict, List, Sequence
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.plugins.command_line.own_options import BOOLEAN, Option, words_for
+from ipubench.plugins.command_line.own_options import BOOLEAN, Option, own_arguments, words_for
 
 
 def words_of(options: Sequence[Option], given: List[str]) -> List[str]:
@@ -50,6 +51,13 @@ WITH_BOOLEAN = pytest.mark.skipif(BOOLEAN is None, reason="needs Python 3.9")
         ),
         (["--parts"], {"nargs": "+", "type": int}, ["--parts", "2", "3"], ["--parts", "2", "3"]),
         (["--part"], {"nargs": "?", "const": "all"}, ["--part"], ["--part=all"]),
+        (["--part"], {"nargs": "?", "const": True}, ["--part"], ["--part"]),
+        (["--part"], {"nargs": "?", "const": True}, ["--part=one"], ["--part=one"]),
+        (["--parts"], {"nargs": "*", "default": [1]}, ["--parts"], ["--parts"]),
+        (["--parts"], {"action": "append"}, ["--parts=1", "--parts=2"], ["--parts=1", "--parts=2"]),
+        (["--name"], {"type": None}, ["--name=x"], ["--name=x"]),
+        (["-n"], {"action": "append", "dest": "names"}, ["-na", "-nb"], ["-n", "a", "-n", "b"]),
+        (["--in-part", "--ip"], {}, ["--ip=x"], ["--in-part=x"]),
     ],
 )
 def test_words_are_read_as_the_same(
@@ -58,10 +66,24 @@ def test_words_are_read_as_the_same(
     assert words_of([(tuple(names), attributes)], given) == words
 
 
-@pytest.mark.parametrize("kind", [lambda text: text.split(","), lambda text: {text: int(text)}])
-def test_a_value_that_no_word_stands_for_is_refused(kind: Any) -> None:
+def as_list(text: str) -> List[str]:
+    return text.split(",")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "given"),
+    [
+        ({"type": as_list}, ["--odd=1"]),
+        ({"type": lambda text: {text: int(text)}}, ["--odd=1"]),
+        ({"type": as_list, "action": "append"}, ["--odd=1"]),
+        ({"type": as_list, "nargs": "+"}, ["--odd", "1", "2"]),
+    ],
+)
+def test_a_value_that_no_word_stands_for_is_refused(
+    attributes: Dict[str, Any], given: List[str]
+) -> None:
     with pytest.raises(CaseError, match="^--odd: another process would not read .*: have the opt"):
-        words_of([(("--odd",), {"type": kind})], ["--odd=1"])
+        words_of([(("--odd",), attributes)], given)
 
 
 SPEED = [
@@ -69,6 +91,11 @@ SPEED = [
     (("--slow",), {"action": "store_const", "const": "slow", "dest": "speed"}),
     (("--speed",), {}),
 ]
+LOUD = [
+    (("-L",), {"action": "count", "dest": "loud", "default": 3}),
+    (("--loud",), {"type": int, "default": 3}),
+]
+MODE = [(("--mode",), {"action": BOOLEAN, "dest": "mode"}), (("--mode-name",), {"dest": "mode"})]
 CACHE = [
     (("--use-cache",), {"action": "store_true", "default": False}),
     (("--no-cache",), {"action": "store_false", "dest": "use_cache", "default": False}),
@@ -82,6 +109,9 @@ CACHE = [
         (SPEED, ["--fast", "--slow"], ["--slow"]),
         (SPEED, ["--speed=odd"], ["--speed=odd"]),
         (SPEED, [], []),
+        (LOUD, ["-LL"], ["-L", "-L"]),
+        (LOUD, ["--loud=1"], ["--loud=1"]),
+        pytest.param(MODE, ["--mode-name=x"], ["--mode-name=x"], marks=WITH_BOOLEAN),
         (CACHE, ["--use-cache"], ["--use-cache"]),
         (CACHE, ["--use-cache", "--no-cache"], []),
         (CACHE[::-1], ["--use-cache"], ["--use-cache"]),
@@ -91,3 +121,46 @@ def test_of_several_options_of_a_value_one_gives_it(
     options: List[Option], given: List[str], words: List[str]
 ) -> None:
     assert words_of(options, given) == words
+
+
+def plugin(name: str, file: str, *options: str, wraps: bool = False) -> Any:
+    """Return the hook of a plugin's module in a file, which declares flags."""
+    module = ModuleType(name)
+    module.__file__ = file
+
+    def declare(parser: Any, pluginmanager: Any) -> None:
+        parser.addini("speed", "in pytest.ini")
+        group = parser.getgroup("own", "of the project")
+        for option in options:
+            group._addoption(option, type=int)
+
+    names = ("parser", "pluginmanager")
+    return SimpleNamespace(plugin=module, function=declare, argnames=names, hookwrapper=wraps)
+
+
+HOOKS = [
+    plugin("conftest", "/project/conftest.py", "-w", "--deep-size"),
+    plugin("_pytest.main", "/src/_pytest/main.py", "--maxfail"),
+    plugin("ipubench.plugins.x", "/project/ipubench/plugins/x.py", "--budget"),
+    plugin("pytest_cov", "/venv/lib/python3/site-packages/pytest_cov.py", "--cov"),
+    plugin("conftest", "/project/conftest.py", "--wrapped", wraps=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, ["-w", "4", "--deep-size=5", "-o", "speed=9"]),
+        ([], []),
+        (["-w4", "-k", "x"], ["-w", "4"]),
+        (["--deep-size", "5", "-ospeed=9"], ["--deep-size=5", "-o", "speed=9"]),
+        (["-o", "addopts=-q"], ["-o", "addopts=-q"]),
+    ],
+)
+def test_options_of_the_project_and_settings_of_the_run_are_passed_on(
+    given: Any, words: List[str]
+) -> None:
+    hook = SimpleNamespace(pytest_addoption=SimpleNamespace(get_hookimpls=lambda: HOOKS))
+    values = {"w": 4, "deep_size": 5, "override_ini": ["speed=9", "addopts=-q"]}
+    config: Any = SimpleNamespace(pluginmanager=SimpleNamespace(hook=hook), getoption=values.get)
+    assert own_arguments(config, given) == words
