@@ -11,6 +11,7 @@ import pytest
 
 from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.compare import fresh_processes
+from ipubench.plugins.record.files import MOST_JOURNAL
 from ipubench.plugins.run import within
 from ipubench.plugins.run.within import UNKNOWN, TimeLimit, expected_of, known_cases
 from ipubench.plugins.selection.selected import Selection, selection_key
@@ -175,10 +176,13 @@ def test_five_journals_before_the_runs_own_are_looked_at(tmp_path: Path) -> None
 def test_the_latest_journal_that_knows_a_case_on_this_kind_of_device_counts(tmp_path: Path) -> None:
     for second, seconds in enumerate((30.0, 2.0)):
         keep(tmp_path, second, "1", seconds)
-    (tmp_path / "run-20261126T120003-1.jsonl").mkdir()
+    damaged = json.dumps({"type": "case", "benchmark": {"fullname": "bench.py::bench_a[1]"}})
+    (tmp_path / "run-20261126T120003-1.jsonl").write_text(f"{damaged}\n")
+    with (tmp_path / "run-20261126T120004-1.jsonl").open("wb") as file:
+        file.truncate(MOST_JOURNAL + 1)  # which nobody reads
     found = known_in(tmp_path)["bench.py::bench_a[1]"]
     assert found.overhead == 2.0
-    assert known_in(tmp_path, "cuda") == known_in(tmp_path / "nowhere") == {}
+    assert known_in(tmp_path, "cuda") == known_in(Path("~nobody-has-this-name")) == {}
 
 
 @pytest.mark.parametrize(
@@ -209,6 +213,8 @@ def known(project: Project, overhead: float) -> None:
 
 
 def test_a_run_says_what_it_leaves_out(project: Project) -> None:
+    with (project.folder / "bench_fake.py").open("a") as file:
+        file.write("\n\ndef bench_nothing():\n    pass  # no case, so no time is planned for it\n")
     known(project, overhead=100.0)
     outcome = project.run("--within=3.5min").assert_code(0)
     outcome.line("cases for which --within=3.5min has no time")
