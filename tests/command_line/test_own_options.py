@@ -55,6 +55,12 @@ WITH_BOOLEAN = pytest.mark.skipif(BOOLEAN is None, reason="needs Python 3.9")
         (["--part"], {"nargs": "?", "const": True}, ["--part=one"], ["--part=one"]),
         (["--parts"], {"nargs": "*", "default": [1]}, ["--parts"], ["--parts"]),
         (["--parts"], {"action": "append"}, ["--parts=1", "--parts=2"], ["--parts=1", "--parts=2"]),
+        (
+            ["--part"],
+            {"action": "extend", "nargs": "+", "type": int},
+            ["--part", "2", "3", "--part", "4"],
+            ["--part=2", "--part=3", "--part=4"],
+        ),
         (["--name"], {"type": None}, ["--name=x"], ["--name=x"]),
         (["-n"], {"action": "append", "dest": "names"}, ["-na", "-nb"], ["-n", "a", "-n", "b"]),
         (["--in-part", "--ip"], {}, ["--ip=x"], ["--in-part=x"]),
@@ -123,37 +129,48 @@ def test_of_several_options_of_a_value_one_gives_it(
     assert words_of(options, given) == words
 
 
-def plugin(name: str, file: str, *options: str, wraps: bool = False) -> Any:
-    """Return the hook of a plugin's module in a file, which declares flags."""
-    module = ModuleType(name)
-    module.__file__ = file
+def declares(plugin: Any, *options: str, wraps: bool = False, **attributes: Any) -> Any:
+    """Return the hook of a plugin that declares numbers."""
 
     def declare(parser: Any, pluginmanager: Any) -> None:
         parser.addini("speed", "in pytest.ini")
         group = parser.getgroup("own", "of the project")
         for option in options:
-            group._addoption(option, type=int)
+            group._addoption(option, type=int, **attributes)
 
     names = ("parser", "pluginmanager")
-    return SimpleNamespace(plugin=module, function=declare, argnames=names, hookwrapper=wraps)
+    return SimpleNamespace(plugin=plugin, function=declare, argnames=names, hookwrapper=wraps)
 
 
+def module(name: str, file: str) -> ModuleType:
+    """Return a module of a file."""
+    made = ModuleType(name)
+    made.__file__ = file
+    return made
+
+
+class OfAClass:
+    """A plugin that the project registers."""
+
+
+CONFTEST = module("conftest", "/project/conftest.py")
 HOOKS = [
-    plugin("conftest", "/project/conftest.py", "-w", "--deep-size"),
-    plugin("_pytest.main", "/src/_pytest/main.py", "--maxfail"),
-    plugin("ipubench.plugins.x", "/project/ipubench/plugins/x.py", "--budget"),
-    plugin("pytest_cov", "/venv/lib/python3/site-packages/pytest_cov.py", "--cov"),
-    plugin("conftest", "/project/conftest.py", "--wrapped", wraps=True),
+    declares(CONFTEST, "-w", "--deep-size"),
+    declares(CONFTEST, "--wrapped", wraps=True),
+    declares(OfAClass(), "--of-class", dest="seven"),
+    declares(module("_pytest.main", "/src/_pytest/main.py"), "--maxfail"),
+    declares(module("ipubench.plugins.x", "/project/ipubench/plugins/x.py"), "--budget"),
+    declares(module("pytest_cov", "/venv/lib/python3/site-packages/pytest_cov.py"), "--cov"),
 ]
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (None, ["-w", "4", "--deep-size=5", "-o", "speed=9"]),
+        (None, ["-w", "4", "--deep-size=4", "--of-class=7", "-o", "speed=9"]),
         ([], []),
         (["-w4", "-k", "x"], ["-w", "4"]),
-        (["--deep-size", "5", "-ospeed=9"], ["--deep-size=5", "-o", "speed=9"]),
+        (["--deep-size", "4", "-ospeed=9"], ["--deep-size=4", "-o", "speed=9"]),
         (["-o", "addopts=-q"], ["-o", "addopts=-q"]),
     ],
 )
@@ -161,6 +178,7 @@ def test_options_of_the_project_and_settings_of_the_run_are_passed_on(
     given: Any, words: List[str]
 ) -> None:
     hook = SimpleNamespace(pytest_addoption=SimpleNamespace(get_hookimpls=lambda: HOOKS))
-    values = {"w": 4, "deep_size": 5, "override_ini": ["speed=9", "addopts=-q"]}
-    config: Any = SimpleNamespace(pluginmanager=SimpleNamespace(hook=hook), getoption=values.get)
+    values: Dict[str, Any] = {"seven": 7, "override_ini": ["speed=9", "addopts=-q"]}
+    config: Any = SimpleNamespace(pluginmanager=SimpleNamespace(hook=hook))
+    config.getoption = lambda name: values.get(name, 4)
     assert own_arguments(config, given) == words
