@@ -9,10 +9,12 @@ from typing import Any, Dict, List
 
 import pytest
 
+from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.compare import fresh_processes
 from ipubench.plugins.record.files import MOST_JOURNAL
 from ipubench.plugins.run import within
+from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.within import UNKNOWN, TimeLimit, expected_of, known_cases
 from ipubench.plugins.selection.selected import Selection, selection_key
 from ipubench.plugins.selection.time_plan import LEAST_BUDGET, Expected
@@ -194,11 +196,51 @@ def test_the_latest_journal_that_knows_a_case_on_this_kind_of_device_counts(tmp_
     ],
 )
 def test_the_header_says_what_of_its_budget_a_case_gets(seconds: float, said: List[str]) -> None:
-    option = SimpleNamespace(within=seconds)
-    made: Any = SimpleNamespace(
-        option=option, stash={within.limit_key: limit(seconds, FakeClock())}
-    )
-    assert within.pytest_report_collectionfinish(made) == said
+    config = config_of(limit(seconds, FakeClock()), seconds)
+    assert within.pytest_report_collectionfinish(config) == said
+
+
+def test_of_no_case_the_header_says_nothing() -> None:
+    config = config_of(TimeLimit(-1.0, 5.0, FakeClock()), 1.0)
+    assert within.pytest_report_collectionfinish(config) == []
+
+
+def config_of(made: TimeLimit, seconds: float = 84.0) -> Any:
+    """Return what a run with a limit has of its configuration."""
+    run = SimpleNamespace(results=SimpleNamespace(benchmarks={}))
+    option = SimpleNamespace(within=seconds, budget=5.0)
+    return SimpleNamespace(option=option, stash={within.limit_key: made, run_key: run})
+
+
+def item_of(config: Any, nodeid: str, case: Any = "a case") -> Any:
+    """Return a test of a run; without a case it measures nothing."""
+    return SimpleNamespace(nodeid=nodeid, config=config, stash={case_key: case})
+
+
+def test_a_case_has_its_share_until_the_time_is_over() -> None:
+    clock = FakeClock()
+    made = limit(84.0, clock)
+    config = config_of(made)
+    within.pytest_runtest_setup(item_of(config, SIX[0]))
+    assert config.option.budget == pytest.approx(2.5, rel=0.01)
+    clock.advance(90.0)
+    said = "--within=84s: 0 s are left, and the case takes about 12 s"
+    with pytest.raises(pytest.skip.Exception, match=f"^{said}$"):
+        within.pytest_runtest_setup(item_of(config, SIX[1]))
+    within.pytest_runtest_setup(item_of(config, "test.py::test_plain", case=None))
+    assert made.skipped == SIX[1:2]
+
+
+def test_what_a_case_took_is_learned_at_its_end() -> None:
+    made = limit(84.0, FakeClock())
+    config = config_of(made)
+    list(within.pytest_runtest_protocol(item_of(config, SIX[0])))
+    assert made.known[SIX[0]].overhead == 10.0  # it was not measured
+    one = benchmark("1", "bench.py::bench_a")
+    one["extra_info"]["ipubench"]["spent"] = {"compile": 3.0}
+    config.stash[run_key].results.benchmarks[SIX[0]] = one
+    list(within.pytest_runtest_protocol(item_of(config, SIX[0])))
+    assert made.known[SIX[0]].overhead == 3.0
 
 
 def known(project: Project, overhead: float) -> None:
@@ -213,8 +255,9 @@ def known(project: Project, overhead: float) -> None:
 
 
 def test_a_run_says_what_it_leaves_out(project: Project) -> None:
-    with (project.folder / "bench_fake.py").open("a") as file:
-        file.write("\n\ndef bench_nothing():\n    pass  # no case, so no time is planned for it\n")
+    path = project.folder / "bench_fake.py"
+    nothing = "def bench_nothing() -> None:\n    pass  # no case, so no time is planned for it"
+    path.write_text(path.read_text().replace("@cases(\n", f"{nothing}\n\n\n@cases(\n", 1))
     known(project, overhead=100.0)
     outcome = project.run("--within=3.5min").assert_code(0)
     outcome.line("cases for which --within=3.5min has no time")
