@@ -83,6 +83,7 @@ def as_list(text: str) -> List[str]:
         ({"type": lambda text: {text: int(text)}}, ["--odd=1"]),
         ({"type": as_list, "action": "append"}, ["--odd=1"]),
         ({"type": as_list, "nargs": "+"}, ["--odd", "1", "2"]),
+        ({"action": "append_const", "const": "1"}, ["--odd"]),
     ],
 )
 def test_a_value_that_no_word_stands_for_is_refused(

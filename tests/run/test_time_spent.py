@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, List, Tuple
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.devices.fake import FakeClock
+from ipubench.plugins.run import time_spent
 from ipubench.plugins.run.time_spent import WORDS, TimeSpent, seconds_of_start, time_in_words
 from tests.support.harness import Project
 
@@ -52,6 +55,9 @@ def test_a_case_has_the_parts_since_it_began() -> None:
     with spent.during("rounds"):
         clock.advance(3.0)
     assert spent.of_case() == {"other": 0.5, "rounds": 3.0}
+    spent.enter("record")
+    clock.advance(0.25)
+    assert spent.of_case() == {"other": 0.5, "rounds": 3.0, "record": 0.25}
 
 
 @pytest.mark.parametrize(
@@ -90,8 +96,30 @@ def test_the_times_of_workers_are_added() -> None:
     assert time_in_words(spent, 80) == ["time of 2 workers: 10 s: 90% rounds, 10% between cases"]
 
 
-def test_this_process_has_run_for_a_while() -> None:
-    assert seconds_of_start() >= 0
+BEFORE = "7 (a) b) S " + "1 " * 18  # of the time of its start in /proc/self/stat
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        (f"{BEFORE}150 5", 8.5),
+        (f"{BEFORE}1500 5", 0.0),  # not yet
+        (f"{BEFORE}-360000 5", 0.0),  # more than an hour ago
+        (f"{BEFORE}soon 5", 0.0),
+        (BEFORE, 0.0),
+        (None, 0.0),
+    ],
+)
+def test_the_system_may_tell_how_long_this_process_has_run(
+    told: Optional[str], seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told is not None:
+        (tmp_path / "stat").write_text(told)
+    clock = SimpleNamespace(CLOCK_BOOTTIME=7, clock_gettime=lambda _: 10.0)
+    monkeypatch.setattr(time_spent, "Path", lambda _: tmp_path / "stat")
+    monkeypatch.setattr(time_spent, "time", clock)
+    monkeypatch.setattr(time_spent, "os", SimpleNamespace(sysconf=lambda _: 100))
+    assert seconds_of_start() == seconds
 
 
 def test_records_and_the_journal_say_where_the_time_went(project: Project) -> None:
