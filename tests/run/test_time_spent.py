@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
@@ -120,6 +120,13 @@ def test_the_system_may_tell_how_long_this_process_has_run(
     monkeypatch.setattr(time_spent, "time", clock)
     monkeypatch.setattr(time_spent, "os", SimpleNamespace(sysconf=lambda _: 100))
     assert seconds_of_start() == seconds
+
+
+def test_what_the_process_did_before_is_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_spent, "seconds_of_start", lambda: 1000.0)
+    config: Any = SimpleNamespace(stash={})
+    time_spent.pytest_configure(config)
+    assert config.stash[time_spent.spent_key].of_run()["start"] >= 1000.0
 
 
 def test_records_and_the_journal_say_where_the_time_went(project: Project) -> None:

@@ -1,0 +1,79 @@
+"""The process that takes turns: what it answers to which order, and when it is quiet."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, List, Optional, Tuple
+
+import pytest
+
+from ipubench.fixtures.devices.fake import FakeDevice
+from ipubench.plugins.measure import alternating
+from ipubench.plugins.measure.alternating import OrderedRounds, Orders, wait_until_quiet
+from ipubench.plugins.measure.rounds import Limits
+from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
+
+
+class Member:
+    """What the controlling run orders, and what it is answered."""
+
+    def __init__(self, *orders: Tuple[str, Any]) -> None:
+        self._orders = list(orders)
+        self.answers: List[Any] = []
+
+    def next_order(self) -> Optional[Tuple[str, Any]]:
+        return self._orders.pop(0) if self._orders else None
+
+    def answer(self, value: Any) -> None:
+        self.answers.append(value)
+
+
+def orders_of(member: Any) -> Orders:
+    return Orders(member)
+
+
+def test_an_order_is_answered_when_the_next_one_is_awaited() -> None:
+    member = Member(("ready", None), ("warm_up", 7))
+    orders = orders_of(member)
+    assert orders.wait("ready") is None and member.answers == []
+    orders.answer("built")
+    assert orders.wait("warm_up") == 7 and member.answers == ["built"]
+
+
+def test_each_round_is_answered_with_its_seconds_until_the_record_is_ordered() -> None:
+    member = Member(("round", None), ("round", None), ("record", "precision"))
+    rounds = OrderedRounds(Limits(5.0), FakeDevice(0).clock, None)
+    rounds.orders = orders_of(member)
+    rounds.before_round([])
+    rounds.before_round([0.5])
+    with pytest.raises(EnoughRounds):
+        rounds.before_round([0.5, 0.25])
+    assert (member.answers, rounds.stopped_by) == ([None, 0.5, 0.25], "precision")
+
+
+@pytest.mark.parametrize(
+    ("orders", "why"),
+    [
+        ([], "the run that started this process is gone"),
+        ([("record", "budget")], r"record was ordered and \('ready',\) expected"),
+    ],
+)
+def test_without_its_order_the_process_ends(orders: List[Tuple[str, Any]], why: str) -> None:
+    with pytest.raises(pytest.exit.Exception, match=why):
+        orders_of(Member(*orders)).wait("ready")
+
+
+@pytest.mark.parametrize(("busy", "looks"), [(0, 1), (3, 4), (10**6, 150)])
+def test_threads_that_spin_after_their_work_are_waited_for(
+    busy: int, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They use the CPU during so many looks of two milliseconds, of which there are 150 at most."""
+    done: List[float] = []
+    clock = SimpleNamespace(
+        monotonic=lambda: round(sum(done), 6),
+        sleep=done.append,
+        process_time=lambda: 0.002 * min(len(done), busy),
+    )
+    monkeypatch.setattr(alternating, "time", clock)
+    wait_until_quiet()
+    assert len(done) == looks
