@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict
 
 import pytest
 
 from ipubench.plugins.record import host_process
+from ipubench.plugins.run import conditions
 from ipubench.plugins.run.conditions import apply_conditions, tune_allocator
 from tests.support.harness import ROOT
 from tests.support.repository import IDENTITY
@@ -58,6 +60,25 @@ def test_what_poplar_reads_of_the_environment_is_a_condition_of_ipus(
     model = apply_conditions("ipu-model", "none", "system")
     assert model["poplar_engine_options"] == options and model["affinity"] == "none"
     assert apply_conditions("cuda", "cores", "tuned") == {"allocator": "system"}
+
+
+@pytest.mark.parametrize(
+    ("library", "found"),
+    [
+        (SimpleNamespace(mallopt=lambda *_: 1), "tuned"),
+        (
+            SimpleNamespace(mallopt=lambda number, _: int(number == -1)),
+            "tuned in part: {'mmap_threshold': False, 'trim_threshold': True}",
+        ),
+        (None, "tuned in part: {'mmap_threshold': False, 'trim_threshold': False}"),
+    ],
+)
+def test_a_c_library_may_tune_a_part_or_nothing(
+    library: Any, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "ctypes", SimpleNamespace(CDLL=lambda _: library))
+    assert apply_conditions("cpu", "cores", "tuned")["allocator"] == found
+    assert apply_conditions("cpu", "cores", "system")["allocator"] == "system"
 
 
 def test_peak_memory_sees_a_buffer_that_is_gone() -> None:

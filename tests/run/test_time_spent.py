@@ -129,6 +129,31 @@ def test_what_the_process_did_before_is_its_start(monkeypatch: pytest.MonkeyPatc
     assert config.stash[time_spent.spent_key].of_run()["start"] >= 1000.0
 
 
+@pytest.mark.parametrize(
+    ("hook", "fixture", "part", "seconds"),
+    [
+        (time_spent.pytest_fixture_setup, "pytorch", "import", 2.0),
+        (time_spent.pytest_fixture_setup, "ipubench_device", "device", 2.0),
+        (time_spent.pytest_fixture_setup, "data", "data", 2.0),
+        (time_spent.pytest_fixture_setup, "tmp_path", "start", 3.0),
+        (time_spent.pytest_pyfunc_call, None, "build", 2.0),
+        (time_spent.pytest_runtest_teardown, None, "close", 2.0),
+    ],
+)
+def test_the_parts_of_a_test_are_told_apart(
+    hook: Any, fixture: Optional[str], part: str, seconds: float
+) -> None:
+    clock = FakeClock()
+    config = SimpleNamespace(stash={time_spent.spent_key: TimeSpent(clock)})
+    test = SimpleNamespace(config=config)
+    around = hook(SimpleNamespace(argname=fixture), test) if fixture else hook(test)
+    next(around)
+    clock.advance(2.0)
+    assert list(around) == []
+    clock.advance(1.0)
+    assert config.stash[time_spent.spent_key].of_run()[part] == seconds
+
+
 def test_records_and_the_journal_say_where_the_time_went(project: Project) -> None:
     outcome = project.run("-k", "bs8 and synthetic", "--set=loader_seconds=0.01").assert_code(0)
     assert outcome.line("time: ").startswith("time: ")
