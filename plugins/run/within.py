@@ -41,7 +41,7 @@ OF_OTHERS = ("device", "quiet")
 #: What the budget decides, where nothing else has ended the rounds.
 MEASURING = ("warm_up", "rounds", "latency")
 BY_BUDGET = ("precision", "budget", "disturbed", "end")
-FIELDS = {
+FIELDS: Dict[str, Any] = {
     "stats.data": list,
     "stats.iterations": NUMBER,
     "extra_info.ipubench.device.kind": str,
