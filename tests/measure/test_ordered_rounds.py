@@ -32,12 +32,15 @@ def orders_of(member: Any) -> Orders:
     return Orders(member)
 
 
-def test_an_order_is_answered_when_the_next_one_is_awaited() -> None:
+def test_an_order_is_answered_when_the_next_one_is_awaited_and_no_thread_spins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     member = Member(("ready", None), ("warm_up", 7))
+    monkeypatch.setattr(alternating, "wait_until_quiet", lambda: member.answers.append("quiet"))
     orders = orders_of(member)
     assert orders.wait("ready") is None and member.answers == []
     orders.answer("built")
-    assert orders.wait("warm_up") == 7 and member.answers == ["built"]
+    assert orders.wait("warm_up") == 7 and member.answers == ["quiet", "built"]
 
 
 def test_each_round_is_answered_with_its_seconds_until_the_record_is_ordered() -> None:
