@@ -54,6 +54,34 @@ def test_a_run_that_no_signal_ended_keeps_its_exit_code(handlers: List[Any]) -> 
     assert (handlers[-1], session.exitstatus) == (BEFORE, pytest.ExitCode.OK)
 
 
+@pytest.mark.parametrize(
+    ("measures", "is_worker", "thread", "answers"),
+    [
+        (True, False, "main", True),
+        (True, False, "another", False),
+        (True, True, "main", False),
+        (False, False, "main", False),
+    ],
+)
+def test_sigterm_is_answered_where_a_run_measures_for_itself(
+    measures: bool,
+    is_worker: bool,
+    thread: str,
+    answers: bool,
+    handlers: List[Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interruption, "measures", lambda config: measures)
+    monkeypatch.setattr(interruption, "is_worker", lambda config: is_worker)
+    threads = SimpleNamespace(current_thread=lambda: thread, main_thread=lambda: "main")
+    monkeypatch.setattr(interruption, "threading", threads)
+    session: Any = SimpleNamespace(config=SimpleNamespace(stash={}))
+    interruption.pytest_sessionstart(session)
+    assert isinstance(handlers[-1], Sigterm) == answers
+    interruption.pytest_sessionfinish_begins(session)
+    assert not answers or handlers[-1].finishing
+
+
 GOES_ON = "interrupted with 1 of 3 cases done; the same command with --resume goes on"
 INTERRUPTED = "no baseline was written: the run was interrupted"
 UNCOLLECTED = "no baseline was written: a file could not be collected"
