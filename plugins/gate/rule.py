@@ -69,7 +69,10 @@ DETECTABLE_CHANGE = 0.05
 #: At which a change must be certain, in one look at one metric of one case, and of all cases
 #: together. A case has several looks; scripts/gate_study shows what this comes to.
 LEVEL, LEVEL_OF_ALL = 0.002, 0.025
-TIME_OVER = "its share of --gate-time was over before the answer was clear"
+TIME_OVER = (
+    "its share of the gate's time (--gate-time, or a third of --within) was over before the answer "
+    "was clear"
+)
 #: Returns None where the time is over.
 Measure = Callable[[int], Optional[Dict[str, Any]]]
 

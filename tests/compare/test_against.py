@@ -104,7 +104,7 @@ def test_the_run_says_when_time_is_over(project: Project) -> None:
     outcome = project.run(*words, "--gate-time=1s").assert_code(0)
     outcome.line("each of 2 cases: a few seconds at most on a quiet machine")
     outcome.line("2 inconclusive")
-    outcome.line("its share of --gate-time was over before the answer was clear")
+    outcome.line("its share of the gate's time (--gate-time, or a third of --within) was over")
 
 
 def test_a_case_that_does_not_run_there_is_incomparable(project: Project) -> None:

@@ -129,7 +129,7 @@ def test_a_baseline_replaces_processes_that_were_disturbed(project: Project) -> 
 def test_gate_time_ends_the_gate(stored: Project) -> None:
     outcome = stored.run(*GATE, "--gate-time=0.5s", env=SLOW).assert_code(0)
     outcome.line("1 inconclusive")
-    outcome.line("its share of --gate-time was over before the answer was clear")
+    outcome.line("its share of the gate's time (--gate-time, or a third of --within) was over")
     assert "fresh" not in [line["type"] for line in stored.journal()]
 
 
