@@ -15,6 +15,7 @@ from ipubench.fixtures.machine.contention import Contention, Reading
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.measure.alternating import why_unfit
+from ipubench.plugins.processes import alternating
 from ipubench.plugins.processes.alternating import Contended, why_not_alternating
 from ipubench.plugins.processes.other_python import Environment
 
@@ -83,6 +84,13 @@ def test_what_cannot_take_turns_says_why(
     there = Environment("python", [], {}, alternating=version)
     found = why_not_alternating(item, device, there)
     assert found.startswith(why) and bool(found) == bool(why)
+
+
+def test_elsewhere_than_on_linux_nothing_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alternating, "sys", SimpleNamespace(platform="darwin"))
+    item: Any = SimpleNamespace(stash={})
+    there = Environment("python", [], {}, alternating=ALTERNATING)
+    assert why_not_alternating(item, "cpu", there).endswith("needs Linux")
 
 
 @pytest.mark.parametrize(

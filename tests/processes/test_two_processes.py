@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from types import SimpleNamespace
-from typing import Any, ContextManager, Dict, List, Optional, Tuple
+from typing import Any, ContextManager, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 import pytest
 
 from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.plugins.gate.adjacent import AdjacentRounds
+from ipubench.plugins.processes import alternating as processes
 from ipubench.plugins.processes.alternating import (
     HERE,
     THERE,
@@ -19,7 +20,7 @@ from ipubench.plugins.processes.alternating import (
     UnfitError,
     steps_of,
 )
-from ipubench.plugins.processes.fresh import FreshError
+from ipubench.plugins.processes.fresh import FreshError, cpus_key
 from ipubench.plugins.processes.only_from import USAGE_ERROR
 
 #: What each side of a test answers, and in which order they were asked.
@@ -102,17 +103,20 @@ def test_a_step_that_cannot_take_turns_on_one_side_is_refused() -> None:
         pair.prepare(here_first=True)
 
 
-def test_each_order_of_the_sides_comes_as_often_and_rounds_are_those_of_their_side() -> None:
+def test_each_order_of_the_sides_comes_as_often_and_rounds_are_those_of_their_side(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = [(True, False), (False, True), (False, True), (True, False)]
+    monkeypatch.setattr(processes, "random", SimpleNamespace(sample=lambda *_: drawn.pop(0)))
     pair = Pair()
     pair.launch(here_first=True)
     pair.asked.clear()
     rounds = pair.measure(budget=5.0, precision=0.01, steps=8)
     assert (rounds.here.seconds, rounds.there.seconds) == ([0.2] * 8, [0.1] * 8)
-    assert rounds.stopped_by == "steps" and sum(rounds.here_first) == 4
+    assert rounds.stopped_by == "steps"
+    assert rounds.here_first == [True, False, False, True, False, True, True, False]
     assert len(rounds.comparable()) == len(rounds.here.lost) == 8
-    firsts = [name == HERE for name, _ in pair.orders()[::2]]
-    assert firsts == rounds.here_first
-    assert all(firsts[k] != firsts[k + 1] for k in range(0, 8, 2))  # AB, BA or BA, AB
+    assert [name == HERE for name, _ in pair.orders()[::2]] == rounds.here_first
 
 
 def alternating(codes: Dict[str, int]) -> Tuple[AlternatingProcesses, Asked]:
@@ -125,6 +129,35 @@ def alternating(codes: Dict[str, int]) -> Tuple[AlternatingProcesses, Asked]:
         record = {"extra_info": {"ipubench": {"items_per_round": items}}}
         pair._sides[name] = Side(name, asked, {"record": record}, codes.get(name, 0))  # type: ignore[assignment]
     return pair, asked
+
+
+def test_both_start_on_the_cpus_that_the_run_had_and_not_on_those_it_is_pinned_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair, asked = alternating({})
+    pair.config.stash[cpus_key] = frozenset({0, 1})
+    ready = {"prepare": {"batches": 1, "unfit": ""}}
+
+    @contextlib.contextmanager
+    def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
+        asked.append(("", "on", cpus))
+        yield
+        asked.append(("", "off", None))
+
+    monkeypatch.setattr(processes, "running_on", running_on)
+    monkeypatch.setattr(pair, "_process", lambda name: Side(name, asked, ready))
+    pair.start(here_first=True)
+    assert asked[0] == ("", "on", frozenset({0, 1}))
+    orders = [order for _, order, _ in asked]
+    assert orders[1:6] == ["launch", "launch", "meet", "meet", "off"] and "launch" not in orders[6:]
+
+
+def test_the_folder_of_a_pair_is_there_while_it_is_used() -> None:
+    pair, asked = alternating({})
+    with pair:
+        folder = pair._folder
+        assert folder.is_dir()
+    assert not folder.exists() and [order for _, order, _ in asked] == ["stop"] * 2
 
 
 def test_both_record_what_ended_the_rounds_in_the_order_of_the_pair() -> None:
