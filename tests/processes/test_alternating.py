@@ -63,6 +63,22 @@ def test_a_fake_devices_time_is_not_the_machines() -> None:
     assert rounds.here.lost == rounds.there.cpu_seconds == [None, None]
 
 
+@pytest.mark.skipif(
+    not Contention().available, reason="this system does not count how long threads wait"
+)
+def test_the_cpus_of_this_process_are_watched_where_the_system_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(alternating, "allowed_cpus", lambda: {0})
+    watched = Contended.of("cpu")
+    assert watched.contention is not None and watched.look is not None
+    watched.read()
+    assert watched.contention.cpu_count == 1
+    assert Contended.of("cuda").look is None
+    monkeypatch.setattr(Contention, "available", False)
+    assert Contended.of("cpu").contention is None
+
+
 @pytest.mark.parametrize(
     ("device", "version", "instances", "marker", "fixture", "why"),
     [
