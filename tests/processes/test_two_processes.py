@@ -35,7 +35,10 @@ class Side:
 
     def order(self, order: str, argument: Any, seconds: float) -> List[Any]:
         self._asked.append((self._name, order, argument))
-        return [self._answers.get(order)]
+        answer = self._answers.get(order)
+        if isinstance(answer, InstanceError):
+            raise answer
+        return [answer]
 
     def launch(self) -> None:
         self._asked.append((self._name, "launch", None))
@@ -190,9 +193,11 @@ def test_a_side_with_modules_of_another_checkout_is_refused(name: str) -> None:
     ],
 )
 def test_why_a_side_failed_is_what_it_said_itself(why: str, message: str, said: str) -> None:
-    pair, _ = alternating({})
-    with pytest.raises(FreshError) as caught, pair._blaming(THERE):
-        raise InstanceError(message or why, why)
+    pair, asked = alternating({})
+    failed = Side(THERE, asked, {"record": InstanceError(message or why, why)})
+    pair._sides[THERE] = failed  # type: ignore[assignment]
+    with pytest.raises(FreshError) as caught:
+        pair.benchmarks(AdjacentRounds(stopped_by="steps"), here_first=True)
     assert (caught.value.why, caught.value.elsewhere) == (said, True)
     assert str(caught.value) == f"bench.py::a could not be measured in turns: {message or why}"
 
