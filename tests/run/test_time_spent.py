@@ -85,7 +85,7 @@ def test_the_largest_part_is_said_first_and_tiny_ones_are_not() -> None:
 
 def test_many_parts_are_wrapped() -> None:
     lines = time_in_words(spent_on(FakeClock(), [(part, 10.0) for part in WORDS]), 80)
-    assert len(lines) > 1
+    assert len(lines) > 1 and all(line.startswith(" " * 6) for line in lines[1:])
     assert all(len(line) <= 80 for line in lines)
     assert all(any(words in line for line in lines) for words in ("commands", "peaks", "quiet"))
 

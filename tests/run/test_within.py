@@ -70,6 +70,12 @@ def test_the_first_case_runs_however_short_the_time_is() -> None:
     assert made.skipped == SIX[1:2]
 
 
+def test_a_budget_that_is_small_already_gets_no_larger() -> None:
+    made = TimeLimit(1.0, 0.3, FakeClock())
+    made.choose(SIX)
+    assert made.share() == 0.3
+
+
 def test_what_no_journal_knows_is_taken_from_its_function_or_assumed() -> None:
     made = TimeLimit(100.0, 5.0, FakeClock())
     for nodeid, seconds in zip(SIX, (3.0, 2.0)):
