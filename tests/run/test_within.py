@@ -233,8 +233,18 @@ def test_a_case_has_its_share_until_the_time_is_over() -> None:
     said = "--within=84s: 0 s are left, and the case takes about 12 s"
     with pytest.raises(pytest.skip.Exception, match=f"^{said}$"):
         within.pytest_runtest_setup(item_of(config, SIX[1]))
-    within.pytest_runtest_setup(item_of(config, "test.py::test_plain", case=None))
     assert made.skipped == SIX[1:2]
+
+
+def test_a_test_that_is_no_case_runs_when_the_time_is_over() -> None:
+    made = TimeLimit(-1.0, 5.0, FakeClock())
+    config = config_of(made)
+    made.begin(SIX[0])
+    try:
+        within.pytest_runtest_setup(item_of(config, "test.py::test_plain", case=None))
+    except pytest.skip.Exception:
+        pytest.fail("it was skipped")
+    assert config.option.budget == 5.0
 
 
 def test_what_a_case_took_is_learned_at_its_end() -> None:
