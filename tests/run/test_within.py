@@ -259,6 +259,21 @@ def test_what_a_case_took_is_learned_at_its_end() -> None:
     assert made.known[SIX[0]].overhead == 3.0
 
 
+def test_what_was_skipped_is_none_of_the_runs_cases() -> None:
+    made = limit(84.0, FakeClock())
+    config = config_of(made)
+    added: List[Dict[str, Any]] = []
+    run = SimpleNamespace(order=list(SIX), closing=[], add=added.append)
+    config.stash[run_key] = run
+    session: Any = SimpleNamespace(config=config)
+    within.pytest_sessionfinish(session)
+    assert (run.order, added, run.closing) == (SIX, [], [])
+    made.skipped = SIX[1:]
+    within.pytest_sessionfinish(session)
+    assert (run.order, added) == (SIX[:1], [{"type": "selected", "cases": SIX[:1]}])
+    assert run.closing == ["5 cases were skipped: the time of --within=84s was over"]
+
+
 def known(project: Project, overhead: float) -> None:
     """Leave a journal by which each case of the project takes so long beside its rounds."""
     project.run("-q").assert_code(0)
