@@ -23,15 +23,15 @@ def test_before_a_case_has_ended_nothing_is_known() -> None:
 
 
 def test_the_rest_takes_what_the_functions_cases_took() -> None:
-    remaining = Remaining({"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c"})
+    remaining = Remaining({"a1": "a", "a2": "a", "b1": "b", "b2": "b", "b3": "b", "c1": "c"})
     remaining.begin("a1", 100.0)
     assert remaining.finish("a1", 110.0) == 10.0
-    # Nothing is known of b and c, so a stands for all: four times 10 s.
-    assert remaining.left(110.0) == pytest.approx(40.0)
+    # Nothing is known of b and c, so a stands for all: five times 10 s.
+    assert remaining.left(110.0) == pytest.approx(50.0)
     remaining.begin("b1", 110.0)
     remaining.finish("b1", 140.0)
-    # a2 like a1, b2 like b1, and c1 like the mean of all.
-    assert remaining.left(140.0) == pytest.approx(10.0 + 30.0 + 20.0)
+    # a2 like a1, b2 and b3 like b1, and c1 like the mean of all.
+    assert remaining.left(140.0) == pytest.approx(10.0 + 2 * 30.0 + 20.0)
 
 
 def test_a_running_case_counts_what_it_has_done() -> None:
@@ -82,12 +82,14 @@ def test_an_estimate_scales_with_the_times(times: List[float], factor: float) ->
     ("seconds", "text"),
     [
         (0, "a few seconds"),
+        (9.9, "a few seconds"),
+        (10, "about 10 s"),
         (14, "about 10 s"),
-        (80, "about 80 s"),
-        (100, "about 2 min"),
+        (94, "about 90 s"),
+        (95, "about 2 min"),
         (240, "about 4 min"),
         (5300, "about 88 min"),
-        (9000, "about 2.5 h"),
+        (5400, "about 1.5 h"),
     ],
 )
 def test_an_estimate_has_few_digits(seconds: float, text: str) -> None:
