@@ -7,10 +7,18 @@ from typing import Any, List, Optional, Tuple
 
 import pytest
 
+from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.devices.fake import FakeDevice
-from ipubench.plugins.measure import alternating
-from ipubench.plugins.measure.alternating import OrderedRounds, Orders, wait_until_quiet
-from ipubench.plugins.measure.rounds import Limits
+from ipubench.fixtures.runtimes.fake import FakeStep
+from ipubench.plugins.measure import alternating, meter
+from ipubench.plugins.measure.alternating import (
+    AlternatingMeter,
+    OrderedRounds,
+    Orders,
+    wait_until_quiet,
+)
+from ipubench.plugins.measure.peaks import Peaks
+from ipubench.plugins.measure.rounds import Calibrated, Limits
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 
 
@@ -80,3 +88,25 @@ def test_threads_that_spin_after_their_work_are_waited_for(
     monkeypatch.setattr(alternating, "time", clock)
     wait_until_quiet()
     assert len(done) == looks
+
+
+@pytest.mark.parametrize(("ordered", "rounds"), [(10, [0.1]), (20, [])])
+def test_calls_of_the_length_that_both_sides_take_were_rounds_already(
+    ordered: int, rounds: List[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calibrate(step: Any, clock: Any, most_seconds: float) -> Calibrated:
+        step.batches_per_step = 10
+        return Calibrated([0.1], batches=30)
+
+    monkeypatch.setattr(meter, "calibrate", calibrate)
+    device, member = FakeDevice(0), Member(("warm_up", ordered))
+    config = SimpleNamespace(option=SimpleNamespace(budget=5.0))
+    case_run: Any = SimpleNamespace(
+        item=SimpleNamespace(config=config), case=None, benchmark=None, device=device
+    )
+    made = AlternatingMeter(case_run, Peaks(None, "fake", device.clock), member)  # type: ignore[arg-type]
+    step = FakeStep(device, ArrayFeed("synthetic", ()), 0.01)
+    assert made._choose_batches(step, calibrated=True) == Calibrated(rounds, batches=30)
+    assert step.batches_per_step == ordered
+    assert member.answers == [{"batches": 10, "unfit": ""}]
+    assert not made._adapts(step)  # the other side would not know
