@@ -84,12 +84,18 @@ def _refuse(config: pytest.Config) -> None:
         raise pytest.UsageError("--instance is one process of one case: leave out -n")
 
 
+def worker_total(tx: Sequence[str]) -> int:
+    """Return how many workers pytest-xdist makes of ``--tx``, where ``3*popen`` are three."""
+    numbers = (text.partition("*")[0] for text in tx)
+    return sum(int(number) if number.isdigit() else 1 for number in numbers)
+
+
 class Controller:
     """Holds the devices, keeps the run's results, and tells the workers what to do."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.count = len(config.option.tx)
+        self.count = worker_total(config.option.tx)
         self.device = devices.choose(config.option.device)
         found = devices.device_ids(self.device)
         #: Whether all workers have the same device, and so must run one case at a time.
