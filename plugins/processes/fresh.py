@@ -262,6 +262,8 @@ def fresh_command(
     root, ini, measuring = config.rootpath, config.inipath, measuring_arguments(config)
     if elsewhere is not None and elsewhere.revision is not None:
         ini = elsewhere.place(ini, root) if ini is not None else None
+        # Its settings may be in another file, which pytest finds.
+        ini = ini if ini is not None and ini.is_file() else None
         root = elsewhere.revision.root
         measuring = measuring_arguments(config, elsewhere.options)
         measuring = for_another_folder(measuring, config.invocation_params.dir)

@@ -34,7 +34,8 @@ def worktrees(repository: Repository) -> List[Path]:
 
 def test_a_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     repository.slow_down(1.25)
-    slow = repository.commit("slower")
+    repository.git("mv", "pytest.ini", "tox.ini")
+    slow = repository.commit("slower, with the settings in another file")
     before = repository.state()
     # As a hook of git would run it.
     hook = {"GIT_DIR": str(repository.folder / ".git")}
