@@ -36,7 +36,7 @@ from ipubench.plugins.run.results import SessionResults
 GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
 INTERRUPTED = (2, 130, 143)
 # Options of pytest that a step decides.
-OF_A_STEP = ("--against", "--results-dir")
+OF_A_STEP = ("--against", "--results-dir", "--report", "--baseline-save")
 # Signals that end a program which was not started to outlive them, as nohup does it.
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 # Between asking a measurement to end and killing it: it ends its own processes before.
@@ -72,7 +72,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = _parser()
     given, words = parser.parse_known_args(arguments)
     for option in {word.partition("=")[0] for word in words}.intersection(OF_A_STEP):
-        parser.error(f"{option}: each step of the search has its own; leave it out")
+        parser.error(f"{option}: each step of the search has its own and keeps none; leave it out")
     with _answering(ENDING, _exit):
         return _search(given, words)
 

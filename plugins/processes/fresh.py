@@ -48,6 +48,8 @@ UNKNOWN = "unrecognized arguments: "
 # it imports and compiles for itself, maybe on a machine that has become busy.
 LEAST_SECONDS = 600.0
 TIMES_THE_FIRST = 10.0
+# Options with a path that means the same file in whatever folder another process runs.
+OF_THIS_FOLDER = ("--dataset-dir", "--gate-policy")
 # Between asking a process to end and killing it.
 GRACE_SECONDS = 10.0
 # After its end helpers of Python and PyTorch remove the shared memory that it has left.
@@ -291,11 +293,12 @@ def fresh_command(
 
 def for_another_folder(words: Sequence[str], here: Path) -> List[str]:
     """Return the words, given in the folder ``here``, for a process that runs in another one."""
-    option = "--dataset-dir="
-    return [
-        option + str(here / user_path(word[len(option) :])) if word.startswith(option) else word
-        for word in words
-    ]
+    found = []
+    for word in words:
+        option, equals, path = word.partition("=")
+        ours = equals and option in OF_THIS_FOLDER
+        found.append(f"{option}={here / user_path(path)}" if ours else word)
+    return found
 
 
 def _plugin_words(config: pytest.Config) -> List[str]:

@@ -122,7 +122,7 @@ def test_where_nothing_is_slower_nothing_is_searched_for(
     assert capsys.readouterr().out == line
 
 
-def test_a_step_is_given_what_was_asked_for_and_the_data_of_the_users_own_folder(
+def test_a_step_is_given_what_was_asked_for_and_the_files_of_the_users_own_folder(
     commits: List[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -131,10 +131,11 @@ def test_a_step_is_given_what_was_asked_for_and_the_data_of_the_users_own_folder
     said = "import os, sys; print(*sys.argv[4:], os.environ['DATASETS_DIR'])"
     monkeypatch.setattr(bisection, "PROGRAM", said)
     monkeypatch.setenv("DATASETS_DIR", "images")
-    assert bisection.main([*commits, *WORDS, "--dataset-dir=images"]) == 6
+    assert bisection.main([*commits, *WORDS, "--dataset-dir=images", "--gate-policy=a.yml"]) == 6
     images = tmp_path / "images"
     _, name, *others = WORDS
-    asked = [commits[0], "-k", name, "--gate=2.000000%", *others, f"--dataset-dir={images}"]
+    files = [f"--dataset-dir={images}", f"--gate-policy={tmp_path / 'a.yml'}"]
+    asked = [commits[0], "-k", name, "--gate=2.000000%", *others, *files]
     assert f"{' '.join(asked)} {images}\n" in capfd.readouterr().out
     (tree,) = subprocess.check_output(["git", "worktree", "list"], text=True).splitlines()
     assert tree.startswith(f"{tmp_path} ")
@@ -263,6 +264,7 @@ def test_a_step_that_fails_says_nothing_of_its_commit(
             ["main", "main", "-k", "beta", "--results-dir=x"],
             "--results-dir: each step of the search",
         ),
+        (["main", "main", "-k", "beta", "--report=x"], "--report: each step of the search"),
     ],
 )
 @pytest.mark.usefixtures("commits")
