@@ -6,7 +6,9 @@ import os
 import socket
 import stat
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import List, Tuple
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,7 +47,7 @@ def test_hosts_are_read_from_the_launchers_own_words(words: str, hosts: Tuple[st
 
 def test_hosts_are_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
-    path.write_text("# the rack\na slots=2\nb:2\n\na\n")
+    path.write_text("# the rack\na slots=2\n  b:2 # the last\n\t\na#\n")
     assert named_hosts(["--hostfile", str(path)]) == ("a", "b")
     with pytest.raises(CaseError, match=r"--launcher-args: --hostfile \S+gone cannot be read"):
         named_hosts(["--hostfile", str(tmp_path / "gone")])
@@ -71,6 +73,8 @@ def test_a_run_on_other_hosts_listens_where_they_are(monkeypatch: pytest.MonkeyP
 
         def connect(self, address: Tuple[str, int]) -> None:  # type: ignore[override]
             asked.append(address[0])
+            if address[0] == "10.0.0.3":
+                raise OSError("Network is unreachable")
 
         def getsockname(self) -> Tuple[str, int]:
             return "10.0.0.1", 0
@@ -78,6 +82,8 @@ def test_a_run_on_other_hosts_listens_where_they_are(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(socket, "socket", Probe)
     assert listening_address(["10.0.0.1", "10.0.0.2"]) == "10.0.0.1"
     assert asked == ["10.0.0.2"]
+    with pytest.raises(CaseError, match=r"to the host 10\.0\.0\.3: Network is unreachable"):
+        listening_address(["10.0.0.3"])
 
 
 @pytest.mark.parametrize("name", ["no-such-host.invalid", "10.0.0..2"])
@@ -98,6 +104,15 @@ def test_open_mpi_is_told_which_variables_to_hand_over(
     program.chmod(0o755)
     words = mpirun_words(str(program), ["--host", "a"], ENVIRON)
     assert " ".join(words) == f"--host a {more}".strip()
+
+
+@pytest.mark.parametrize("error", [OSError("no such file"), TimeoutExpired("mpirun", 60)])
+def test_an_mpirun_that_does_not_say_whose_it_is_is_one_message(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subprocess.run", Mock(side_effect=error))
+    with pytest.raises(CaseError, match=f"mpirun --version: {error}"):
+        mpirun_words("mpirun", ["--host", "a"], ENVIRON)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +151,7 @@ def test_an_instance_takes_its_share_of_its_hosts_cores(monkeypatch: pytest.Monk
     second = {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
     assert place_on_host(second) == (1, 2)
     assert place_on_host({"MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "3"}) == (0, 3)
+    assert place_on_host({"MPI_LOCALRANKID": "0"}) is None
     assert own_share(second, (0, 1)) == [1]
     with pytest.raises(CaseError, match=r"2 instances on a host of 1 cores; name more hosts, or"):
         own_share(second, (0,))
