@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from ipubench.plugins.processes.only_from import of_checkout
+from ipubench.plugins.processes.only_from import USAGE_ERROR, Guard, of_checkout
 
 
 @pytest.fixture
@@ -44,3 +44,13 @@ def test_the_checkout_may_be_the_environment_itself(
     paths = {"stdlib": "/usr", "platstdlib": "/usr", library: str(checkout / "env/lib/python3")}
     monkeypatch.setattr(sysconfig, "get_path", paths.__getitem__)
     assert set(of_checkout(str(checkout))) == {"own_module", "own_start"}
+
+
+@pytest.mark.parametrize("when", ["pytest_collection_finish", "pytest_sessionfinish"])
+def test_code_of_another_checkout_is_refused_before_anything_runs_and_at_the_end(
+    checkout: Path, when: str
+) -> None:
+    guard = Guard(str(checkout / "there"), str(checkout))
+    with pytest.raises(pytest.exit.Exception, match=r"^refused: own_library comes from ") as told:
+        getattr(guard, when)()
+    assert told.value.returncode == USAGE_ERROR
