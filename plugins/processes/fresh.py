@@ -42,8 +42,8 @@ LAST_LINES = 15
 REFUSED = "refused: "
 # pytest's plugin of its cache.
 CACHE = "cacheprovider"
-# What pytest says of options that the project has in another revision only.
-UNKNOWN = "unrecognized arguments: "
+# What pytest says of options, or values, that the project has in another revision only.
+UNKNOWN = ("error: unrecognized arguments: ", "error: argument -")
 # A fresh process may take this long, and this many times what the first measurement took, because
 # it imports and compiles for itself, maybe on a machine that has become busy.
 LEAST_SECONDS = 600.0
@@ -122,7 +122,7 @@ def known_reason(lines: Sequence[str]) -> str:
     if any("not found: " in line for line in errors):
         return "there is no such case"
     refused = [line[line.index(REFUSED) :].strip(" !") for line in lines if REFUSED in line]
-    unknown = [line[line.index(UNKNOWN) :] for line in lines if UNKNOWN in line]
+    unknown = [line.partition("error: ")[2] for line in lines if any(u in line for u in UNKNOWN)]
     return (refused or unknown or errors or [""])[-1]
 
 

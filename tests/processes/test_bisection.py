@@ -207,6 +207,15 @@ def test_an_alias_of_git_that_bisects_leaves_its_checkout_as_it_is(
             "refused: x comes",
         ),
         ("collected 0 items\n1 error in 0.1s\n\n", "1 error in 0.1s"),
+        (
+            "ERROR: usage: pytest.main() [options]\n"
+            "pytest.main(): error: argument --budget: 'x' is no time\n  rootdir: /\n",
+            "argument --budget: 'x' is no time\n",
+        ),
+        (
+            "ERROR: usage: pytest\npytest: error: unrecognized arguments: -Q\n",
+            "unrecognized arguments: -Q",
+        ),
     ],
 )
 def test_a_commit_that_is_skipped_has_its_reason_shown(
