@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -170,3 +171,25 @@ def test_no_process_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print()"]
     code, output = fresh.run_bounded(command, str(tmp_path / "gone"), {}, 5)
     assert code == 1 and output == "no process can be started: No such file or directory"
+
+
+def test_a_process_whose_test_fails_after_its_measurement_has_measured_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines: List[Dict[str, Any]] = [
+        {"type": "case", "benchmark": {"fullname": "a.py::a"}},
+        {"type": "outcome", "case": "a.py::a", "outcome": "failed", "why": "a wrong result"},
+    ]
+
+    def run(config: Any, nodeid: str, folder: Path, *_: Any, **__: Any) -> Tuple[int, str]:
+        (folder / "run-1.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return 1, "1 failed"
+
+    monkeypatch.setattr(fresh, "run_case", run)
+    monkeypatch.setattr(fresh, "most_seconds", lambda *_: 60.0)
+    config: Any = None
+    with pytest.raises(fresh.FreshError, match=r"a\.py::a .*\(exit code 1\); its") as told:
+        fresh.measure_again(config, "a.py::a")
+    assert told.value.why == "a wrong result"
+    lines[1]["outcome"] = "passed"
+    assert fresh.measure_again(config, "a.py::a") == lines[0]["benchmark"]
