@@ -104,10 +104,9 @@ def find_commit(asked: str, name: str, root: Path) -> str:
 
 
 def _resolve(asked: str, name: str, root: Path) -> str:
-    if name and not name.startswith("-"):
-        for word in (name, f"origin/{name}"):
-            with contextlib.suppress(pytest.UsageError):
-                return _git(asked, root, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
+    for word in (name, f"origin/{name}"):
+        with contextlib.suppress(pytest.UsageError):
+            return _git(asked, root, "rev-parse", "--verify", "--quiet", f"{word}^{{commit}}")
     raise pytest.UsageError(
         f"{asked}: git knows no revision {name!r} in {root}; give a branch, a tag, a "
         "commit or merge-base:BRANCH, and fetch it first where this clone is shallow"

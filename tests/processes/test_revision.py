@@ -59,9 +59,13 @@ def test_a_worktree_has_the_submodules_of_its_revision(
     there = check_out("git:HEAD~1", own).root
     assert (there / "vendor" / "library.py").read_text() == "first"
     made = (there / "test_own.py").stat().st_mtime_ns
+    used = there.with_name(f"{there.name}.used")
+    last = used.stat().st_mtime - 3600
+    os.utime(str(used), (last, last))
     (there / "vendor" / "__pycache__").mkdir()
     assert check_out("git:HEAD~1", own).root == there
     assert (there / "test_own.py").stat().st_mtime_ns == made
+    assert used.stat().st_mtime > last
     assert (there / "vendor" / "inner" / "inner.py").read_text() == "inner"
     assert (own / ".git" / "config").read_text() == before
     assert not list((own / "vendor").iterdir())
