@@ -6,10 +6,11 @@ import sys
 import sysconfig
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.processes.only_from import USAGE_ERROR, Guard, of_checkout
+from ipubench.plugins.processes.only_from import USAGE_ERROR, Guard, main, of_checkout, strangers
 
 
 @pytest.fixture
@@ -54,3 +55,33 @@ def test_code_of_another_checkout_is_refused_before_anything_runs_and_at_the_end
     with pytest.raises(pytest.exit.Exception, match=r"^refused: own_library comes from ") as told:
         getattr(guard, when)()
     assert told.value.returncode == USAGE_ERROR
+
+
+def test_a_module_is_of_a_folder_where_its_file_really_is(tmp_path: Path) -> None:
+    for name in ("real", "real-other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "own.py").touch()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real" / "from_elsewhere.py").symlink_to("../real-other/own.py")
+    files = ("real/own.py", "link/own.py", "real-other/own.py", "real/from_elsewhere.py")
+    modules = {name: str(tmp_path / name) for name in files}
+    for folder in ("real", "link"):
+        found = strangers(str(tmp_path / folder), modules)
+        assert [text.split()[0] for text in found] == list(files[2:])
+
+
+@pytest.mark.parametrize("words", [[], ["-q"], ["--instead-of=/here", "-q"]])
+def test_the_folder_comes_before_that_of_the_program(
+    words: List[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: Dict[str, Any] = {}
+
+    def run(words: List[str], plugins: List[Guard]) -> int:
+        given.update(words=words, path=sys.path[:2])
+        return 5
+
+    monkeypatch.setattr(pytest, "main", run)
+    monkeypatch.setattr(sys, "path", ["/program", "/installed"])
+    assert main("/there", words) == 5
+    assert given == {"words": words, "path": ["/there", "/installed"]}
+    assert "--instead-of=/here" not in words
