@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import List, Sequence, Tuple
+from typing import Callable, List, Sequence, Tuple
 
 import pytest
 from filelock import FileLock
@@ -133,3 +133,46 @@ def test_each_step_of_a_bisection_has_the_submodules_of_its_commit(
         git(own, "checkout", "-q", "--detach", commit_name)
         bisection.step([str(own), str(own), commit_name, "-k", "any"])
     assert found == ["first", "second"]
+
+
+def test_a_worktree_that_is_not_what_it_was_is_made_anew(own: Path) -> None:
+    """What a setup has made there stays with one that is sound."""
+    tree = check_out("git:HEAD~1", own).root
+    changes: List[Callable[[], object]] = [
+        lambda: (tree / "test_own.py").write_text("mine"),
+        lambda: git(tree, "checkout", "-q", "--detach", "--recurse-submodules", "main"),
+        lambda: tree.with_name(f"{tree.name}.used").unlink(),  # half made
+        lambda: shutil.rmtree(str(tree)),
+    ]
+    for change in changes:
+        (tree / "made").touch()
+        assert check_out("git:HEAD~1", own).root == tree
+        assert (tree / "made").is_file()
+        change()
+        assert check_out("git:HEAD~1", own).root == tree
+        assert (tree / "test_own.py").read_text() == "one"
+        assert not (tree / "made").exists()
+
+
+def test_no_hook_of_the_user_runs(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks, noted = own.parent / "hooks", own.parent / "noted"
+    hooks.mkdir()
+    (hooks / "post-checkout").write_text(f"#!/bin/sh\npwd >> '{noted}'\n")
+    (hooks / "post-checkout").chmod(0o755)
+    settings = own.parent / "settings"
+    settings.write_text(f"[core]\nhooksPath = {hooks}\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    assert (check_out("git:HEAD~1", own).root / "vendor" / "library.py").is_file()
+    assert not noted.exists()
+
+
+def test_an_environment_that_cannot_be_made_shows_the_last_lines(tmp_path: Path) -> None:
+    with pytest.raises(pytest.UsageError, match="exit code 3 in ") as told:
+        revision._run_setup("sh -c 'seq 99; exit 3'", tmp_path)
+    assert str(told.value).splitlines()[1:] == [str(n) for n in range(85, 100)]
+
+
+@pytest.mark.parametrize("setup", ["./nothing", "sh 'open", " "])
+def test_what_is_no_command_makes_no_environment(setup: str, tmp_path: Path) -> None:
+    with pytest.raises(pytest.UsageError, match="--against-setup=.*: it cannot be run: "):
+        revision._run_setup(setup, tmp_path)
