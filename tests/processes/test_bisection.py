@@ -203,7 +203,7 @@ def test_an_alias_of_git_that_bisects_leaves_its_checkout_as_it_is(
     ("output", "why"),
     [
         (
-            "collected 1 item\n\n!!! Exit: refused: x comes from /y !!!\n1 warning\n",
+            "ERROR: of no use\n!!! Exit: refused: x comes from /y !!!\n1 warning\n",
             "refused: x comes",
         ),
         ("collected 0 items\n1 error in 0.1s\n\n", "1 error in 0.1s"),

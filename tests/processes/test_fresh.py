@@ -20,6 +20,7 @@ from ipubench.plugins.benchmarks_yml.command import base_environment
 from ipubench.plugins.processes import fresh
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.processes.revision import Revision
+from ipubench.plugins.run.results import run_key
 from tests.run.test_interruption import is_running
 from tests.support.harness import QUIETLY, Project
 
@@ -52,6 +53,11 @@ def test_a_data_set_is_that_of_this_folder_for_processes_in_another(
             assert environment[name] == f"{tmp_path}/link/../images"
         monkeypatch.delenv(name)
         assert name not in fresh.fresh_environment()
+
+
+def test_options_of_the_environment_do_not_apply_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--baseline=main")
+    assert "PYTEST_ADDOPTS" not in fresh.fresh_environment()
 
 
 @pytest.mark.parametrize(("end", "seconds", "code"), [("", 60, 0), ("time.sleep(300)", 2, None)])
@@ -193,3 +199,63 @@ def test_a_process_whose_test_fails_after_its_measurement_has_measured_nothing(
     assert told.value.why == "a wrong result"
     lines[1]["outcome"] = "passed"
     assert fresh.measure_again(config, "a.py::a") == lines[0]["benchmark"]
+
+
+def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any) -> Any:
+    """Stand for the configuration of a run that began in ``images`` of a project."""
+    given = {
+        **{"budget": 5.0, "dataset_dir": "data", "case_options": ["size=64", "xla=on"]},
+        **{"wait_for_quiet": None, "zero_values": False, "importmode": "prepend", "plugins": []},
+        **options,
+    }
+    results = SimpleNamespace(benchmarks={} if first is None else {"a.py::a": first})
+    return SimpleNamespace(
+        rootpath=folder,
+        inipath=folder / "pytest.ini",
+        invocation_params=SimpleNamespace(dir=folder / "images", args=["--benchmark-disable-gc"]),
+        option=SimpleNamespace(**given),
+        getoption=given.get,
+        getini=lambda _: [],
+        pluginmanager=SimpleNamespace(hasplugin=lambda name: name == given.get("has")),
+        stash={run_key: SimpleNamespace(results=results)},
+    )
+
+
+def test_the_command_of_a_fresh_process_measures_as_its_run_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fresh, "own_arguments", lambda _: ["--own=1"])
+    here, there = tmp_path / "here", tmp_path / "there"
+    words = {"zero_values": True, "importmode": "importlib", "has": fresh.CACHE}
+    config = run_in(here, plugins=["no:terminal", "extra", "no:unraisableexception"], **words)
+    measuring = ["--set=size=64", "--set=xla=on", "--budget=5.0"]
+    first = ["-q", "-p", "no:unraisableexception", "-p", "extra"]
+    last = ["--zero-values", "--benchmark-disable-gc", "--own=1", "-o", "cache_dir=cache"]
+    last.append("--import-mode=importlib")
+    assert fresh.fresh_command(config, "a.py::a", "out", Path("cache")) == [
+        *(sys.executable, "-m", "pytest", *first, "-c", f"{here}/pytest.ini"),
+        *("-o", "addopts=", f"--rootdir={here}", "--sweep", "--results-dir=out"),
+        *(*measuring, "--dataset-dir=data", *last, f"{here}/a.py::a"),
+    ]
+    options = ("case_options", "dataset_dir")  # an older revision has no --budget
+    older = Environment("python", [], {}, Revision("commit", there), options)
+    found = fresh.fresh_command(config, "a.py::a", "out", Path("cache"), older)
+    assert found[found.index("-q") :] == [
+        *(*first, "-o", "addopts=", f"--rootdir={there}", "--sweep", "--results-dir=out"),
+        *(*measuring[:2], f"--dataset-dir={here}/images/data", *last, f"{there}/a.py::a"),
+    ]
+
+
+def test_a_fresh_process_may_take_long_but_not_for_ever() -> None:
+    record = {"build_seconds": 1, "compile_seconds": 2, "first_step_seconds": 4}
+    parts = {"canary": {"seconds": [8, 16]}, "rounds": {"dropped_seconds": [32]}}
+    benchmark = {
+        "stats": {"data": [64, 128], "iterations": 2},
+        "extra_info": {"ipubench": {**record, **parts, "spec": {"seconds": 512}}},
+    }
+    folder = Path("/")
+    assert fresh.most_seconds(run_in(folder), "a.py::a") == 600 + 10 * 5
+    assert fresh.most_seconds(run_in(folder, wait_for_quiet=120.0), "a.py::a") == 770
+    assert fresh.most_seconds(run_in(folder, benchmark), "a.py::a") == 600 + 10 * (5 + 959)
+    waiting = run_in(folder, benchmark, wait_for_quiet=120.0)
+    assert fresh.most_seconds(waiting, "a.py::a") == 720 + 10 * (5 + 959)
