@@ -176,3 +176,25 @@ def test_an_environment_that_cannot_be_made_shows_the_last_lines(tmp_path: Path)
 def test_what_is_no_command_makes_no_environment(setup: str, tmp_path: Path) -> None:
     with pytest.raises(pytest.UsageError, match="--against-setup=.*: it cannot be run: "):
         revision._run_setup(setup, tmp_path)
+
+
+def test_git_asks_nobody_answers_in_english_and_is_in_no_other_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LC_ALL", "GIT_TERMINAL_PROMPT", "GIT_DIR"):
+        monkeypatch.setenv(name, "1")
+    said = revision._run(["env"], tmp_path).stdout.decode().splitlines()
+    assert {"LC_ALL=C", "GIT_TERMINAL_PROMPT=0"} < set(said) and "GIT_DIR=1" not in said
+
+
+def test_a_submodule_that_is_not_to_be_had_shows_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> str:
+        raise pytest.UsageError("fatal: https://me:hunter2hunter2@host/lib.git is not there")
+
+    monkeypatch.setattr(revision, "_git", failing)
+    (tmp_path / ".gitmodules").touch()
+    with pytest.raises(pytest.UsageError, match="is not there") as told:
+        revision.update_submodules("asked", tmp_path)
+    assert "hunter2" not in str(told.value)
