@@ -34,7 +34,8 @@ from ipubench.plugins.run.results import SessionResults
 
 #: What git bisect run understands; 128 and above end it.
 GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
-INTERRUPTED = (2, 130, 143)
+# The last two: before pytest answered signals.
+INTERRUPTED = (2, 130, 143, -signal.SIGINT, -signal.SIGTERM)
 # Options of pytest that a step decides.
 OF_A_STEP = ("--against", "--results-dir", "--report", "--baseline-save")
 # Signals that end a program which was not started to outlive them, as nohup does it.

@@ -231,7 +231,9 @@ def test_a_commit_that_is_skipped_has_its_reason_shown(
     assert f"{commits[1][:7]} nothing: skipped: no verdict (exit code 4): {why}" in said
 
 
-@pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("by", "code"), [(signal.SIGINT, 2), (signal.SIGTERM, 143), (signal.SIGTERM, -15)]
+)
 def test_a_step_waits_for_a_measurement_that_is_ended_and_ends_the_search(
     by: int,
     code: int,
