@@ -38,11 +38,13 @@ def test_the_other_environment_keeps_nothing_of_ours() -> None:
 
 
 def test_changes_of_versions_are_told() -> None:
-    other = Environment("", [], {"python": "3.8.18", "torch": "2.0.1", "numpy": "1.24"})
+    other = Environment(
+        "", [], {"python": "3.8.18", "torch": "2.0.1", "keras": "2", "numpy": "1.24"}
+    )
     now = {"torch": "2.13.0", "python": "3.11.7", "onnxruntime": "1.31.1", "numpy": "1.24"}
-    assert (
-        other.changes(now)
-        == "python 3.8.18 -> 3.11.7, torch 2.0.1 -> 2.13.0, onnxruntime none -> 1.31.1"
+    assert other.changes(now) == (
+        "python 3.8.18 -> 3.11.7, torch 2.0.1 -> 2.13.0, keras 2 -> none, "
+        "onnxruntime none -> 1.31.1"
     )
     assert other.changes(other.versions) == "the same versions"
     # An older revision of the suite does not say how its Python was built.

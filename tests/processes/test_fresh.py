@@ -259,3 +259,19 @@ def test_a_fresh_process_may_take_long_but_not_for_ever() -> None:
     assert fresh.most_seconds(run_in(folder, benchmark), "a.py::a") == 600 + 10 * (5 + 959)
     waiting = run_in(folder, benchmark, wait_for_quiet=120.0)
     assert fresh.most_seconds(waiting, "a.py::a") == 720 + 10 * (5 + 959)
+
+
+def test_a_fresh_process_does_not_outlive_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What directs an instance ends it, maybe from another host."""
+
+    def configure(holder: int, instance: Optional[str] = None) -> None:
+        monkeypatch.setenv(fresh.INHERIT_VARIABLE, str(holder))
+        config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(instance=instance))
+        fresh.pytest_configure(config)
+        assert config.stash[fresh.cpus_key]
+
+    gone = 1 << 30  # more than Linux numbers
+    configure(os.getpid())
+    configure(gone, "host:1")
+    with pytest.raises(pytest.exit.Exception, match="the run that started this process is gone"):
+        configure(gone)

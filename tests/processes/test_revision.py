@@ -86,6 +86,8 @@ def test_a_commit_does_not_wait_for_the_setup_of_another(
     assert tree.is_dir()
     assert other[0].is_dir()
     assert other[0] != tree
+    # What a setup has made is for those alone that ask for it.
+    assert check_out("git:HEAD", own).root != tree
 
 
 def test_a_cache_without_locks_is_one_message(own: Path, no_locks: None) -> None:

@@ -1,0 +1,156 @@
+"""How many fresh processes measure a case, and how long they may take: no process is started."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Dict, Iterator, List, Optional
+
+import pytest
+
+from ipubench.plugins.compare import fresh_processes
+from ipubench.plugins.compare.fresh_processes import (
+    FreshProcesses,
+    GateTime,
+    most_time,
+    processes_wanted,
+    too_few,
+)
+from ipubench.plugins.run.results import run_key
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> List[float]:
+    """The seconds that each measurement takes; the test puts them in."""
+    seconds: List[float] = []
+
+    def times() -> Iterator[float]:
+        while True:
+            yield 100.0
+            yield 100.0 + seconds.pop(0)
+
+    monkeypatch.setattr(fresh_processes.time, "monotonic", times().__next__)
+    return seconds
+
+
+def test_each_case_has_its_share_and_what_earlier_ones_left(clock: List[float]) -> None:
+    time = GateTime(60.0, cases=3)
+    time.begin()
+    assert time.allows(20.0) and not time.allows(20.1)
+    clock.append(5.0)
+    with time.spending():
+        pass
+    assert time.latest == 5.0
+    assert time.allows(15.0) and not time.allows(15.1)
+    clock.append(1.0)
+    with pytest.raises(ZeroDivisionError), time.spending():
+        raise ZeroDivisionError
+    assert time.allows(14.0) and not time.allows(14.1)
+    time.end()
+    time.begin()
+    assert time.allows(27.0) and not time.allows(27.1)
+    for _ in range(2):
+        time.end()
+    # A worker may have more cases than others.
+    time.begin()
+    assert time.allows(54.0) and not time.allows(54.1)
+
+
+def test_without_a_limit_there_is_time_for_all() -> None:
+    time = GateTime(None, cases=1)
+    time.begin()
+    assert time.allows(1e9)
+
+
+class Measured(FreshProcesses):
+    """Fresh processes that others have disturbed (d) or not (c), until there is no time (-)."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+        self.used = 0
+
+    def __call__(self, number: int) -> Optional[Dict[str, Any]]:
+        self.used = number
+        lost = [0.5] if self.how[number - 1] == "d" else []
+        record = {"contention": {"enough": not lost, "lost": lost}}
+        return None if self.how[number - 1] == "-" else {"extra_info": {"ipubench": record}}
+
+
+@pytest.mark.parametrize(
+    ("how", "wanted", "used"),
+    [
+        ("cccc", 3, 3),
+        ("cdcc", 3, 4),
+        ("cc-c", 3, 3),
+        ("ddd", 3, 3),  # the machine is not ours
+        ("ddcddcd", 3, 6),
+    ],
+)
+def test_a_baseline_has_as_many_clean_processes_as_it_can(how: str, wanted: int, used: int) -> None:
+    processes = Measured(how)
+    processes.for_a_baseline(wanted)
+    assert processes.used == used
+
+
+def config(fresh: int = 0, **options: Any) -> Any:
+    given = {
+        **{"processes": None, "baseline_save": None, "gate_time": None},
+        **{"gate_cap": 12, "budget": 5.0},
+        **options,
+    }
+    results = SimpleNamespace(fresh={"a.py::a": fresh * [{}]})
+    stash = {run_key: SimpleNamespace(results=results)}
+    return SimpleNamespace(option=SimpleNamespace(**given), stash=stash)
+
+
+def test_a_baseline_has_nine_processes_unless_their_number_is_given() -> None:
+    assert processes_wanted(config()) == 1
+    assert processes_wanted(config(baseline_save="main")) == 9
+    assert processes_wanted(config(baseline_save="main", processes=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("processes", "fresh", "gate_time", "said"),
+    [
+        (9, 2, 60.0, "--gate-time left time for 2 of 8 fresh processes"),
+        (9, 3, 60.0, ""),
+        (9, 2, None, ""),
+        (2, 1, 60.0, ""),
+        (2, 0, 60.0, "--gate-time left time for 0 of 1 fresh process"),
+    ],
+)
+def test_too_few_processes_are_named(
+    processes: int, fresh: int, gate_time: Optional[float], said: str
+) -> None:
+    found = config(fresh, processes=processes, gate_time=gate_time)
+    assert too_few(found, "a.py::a") == said
+
+
+STORED = {
+    "stats": {"data": [1.0, 2.0], "iterations": 2},
+    "extra_info": {"ipubench": {"build_seconds": 10.0, "compile_seconds": 41.0}},
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "cases", "judged", "said"),
+    [
+        ({}, 3, 0, None),
+        ({"processes": 9}, 0, 0, None),
+        ({"processes": 4}, 5, 0, "3 fresh processes for each of 5 cases: about 2 min at most"),
+        ({}, 5, 1, "up to 12 fresh processes for each of 1 case that looks slower: about 12 min"),
+        (
+            {"gate_cap": 1},
+            5,
+            1,
+            "up to 3 fresh processes for each of 1 case that looks slower: about 3",
+        ),
+        ({"processes": 4}, 5, 1, "that looks slower: about 14 min at most"),
+        ({"processes": 4, "gate_time": 60.0}, 5, 1, "that looks slower: about 60 s at most"),
+    ],
+)
+def test_how_long_it_takes_at_most_is_said_before(
+    given: Dict[str, Any], cases: int, judged: int, said: Optional[str]
+) -> None:
+    found = most_time(config(**given), cases, judged * [STORED])
+    assert (found is None) == (said is None)
+    assert (said or "") in (found or "")
