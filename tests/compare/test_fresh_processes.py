@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
 
-from ipubench.plugins.compare import fresh_processes
 from ipubench.plugins.compare.fresh_processes import (
     FreshProcesses,
     GateTime,
@@ -28,37 +28,37 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> List[float]:
             yield 100.0
             yield 100.0 + seconds.pop(0)
 
-    monkeypatch.setattr(fresh_processes.time, "monotonic", times().__next__)
+    monkeypatch.setattr(time, "monotonic", times().__next__)
     return seconds
 
 
 def test_each_case_has_its_share_and_what_earlier_ones_left(clock: List[float]) -> None:
-    time = GateTime(60.0, cases=3)
-    time.begin()
-    assert time.allows(20.0) and not time.allows(20.1)
+    spent = GateTime(60.0, cases=3)
+    spent.begin()
+    assert spent.allows(20.0) and not spent.allows(20.1)
     clock.append(5.0)
-    with time.spending():
+    with spent.spending():
         pass
-    assert time.latest == 5.0
-    assert time.allows(15.0) and not time.allows(15.1)
+    assert spent.latest == 5.0
+    assert spent.allows(15.0) and not spent.allows(15.1)
     clock.append(1.0)
-    with pytest.raises(ZeroDivisionError), time.spending():
+    with pytest.raises(ZeroDivisionError), spent.spending():
         raise ZeroDivisionError
-    assert time.allows(14.0) and not time.allows(14.1)
-    time.end()
-    time.begin()
-    assert time.allows(27.0) and not time.allows(27.1)
+    assert spent.allows(14.0) and not spent.allows(14.1)
+    spent.end()
+    spent.begin()
+    assert spent.allows(27.0) and not spent.allows(27.1)
     for _ in range(2):
-        time.end()
+        spent.end()
     # A worker may have more cases than others.
-    time.begin()
-    assert time.allows(54.0) and not time.allows(54.1)
+    spent.begin()
+    assert spent.allows(54.0) and not spent.allows(54.1)
 
 
 def test_without_a_limit_there_is_time_for_all() -> None:
-    time = GateTime(None, cases=1)
-    time.begin()
-    assert time.allows(1e9)
+    spent = GateTime(None, cases=1)
+    spent.begin()
+    assert spent.allows(1e9)
 
 
 class Measured(FreshProcesses):

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
+from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.plugins.benchmarks_yml.command import base_environment
 from ipubench.plugins.processes import fresh
 from ipubench.plugins.processes.other_python import Environment
@@ -226,7 +227,7 @@ def test_the_command_of_a_fresh_process_measures_as_its_run_does(
 ) -> None:
     monkeypatch.setattr(fresh, "own_arguments", lambda _: ["--own=1"])
     here, there = tmp_path / "here", tmp_path / "there"
-    words = {"zero_values": True, "importmode": "importlib", "has": fresh.CACHE}
+    words: Dict[str, Any] = {"zero_values": True, "importmode": "importlib", "has": fresh.CACHE}
     config = run_in(here, plugins=["no:terminal", "extra", "no:unraisableexception"], **words)
     measuring = ["--set=size=64", "--set=xla=on", "--budget=5.0"]
     first = ["-q", "-p", "no:unraisableexception", "-p", "extra"]
@@ -265,7 +266,7 @@ def test_a_fresh_process_does_not_outlive_its_run(monkeypatch: pytest.MonkeyPatc
     """What directs an instance ends it, maybe from another host."""
 
     def configure(holder: int, instance: Optional[str] = None) -> None:
-        monkeypatch.setenv(fresh.INHERIT_VARIABLE, str(holder))
+        monkeypatch.setenv(INHERIT_VARIABLE, str(holder))
         config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(instance=instance))
         fresh.pytest_configure(config)
         assert config.stash[fresh.cpus_key]

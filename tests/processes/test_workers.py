@@ -258,8 +258,8 @@ def test_a_replaced_worker_takes_over_the_device_of_the_lost_one(project: Projec
 
 
 def test_more_workers_than_devices_are_refused(project: Project) -> None:
-    words = ("--tx=2*popen", "--tx=popen", "--dist=load")
-    outcome = project.run(*words, env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(4)
+    three = ("--tx=2*popen", "--tx=popen", "--dist=load")
+    outcome = project.run(*three, env={"IPUBENCH_FAKE_COUNT": "2"}).assert_code(4)
     outcome.line("-n 3: each worker needs a device of its own, and this host has 2 of")
     text = project.run("-n", "3", env={"IPUBENCH_FAKE_COUNT": "0"}).text
     assert "-n auto takes" not in text, text
