@@ -276,3 +276,31 @@ def test_a_fresh_process_does_not_outlive_its_run(monkeypatch: pytest.MonkeyPatc
     configure(gone, "host:1")
     with pytest.raises(pytest.exit.Exception, match="the run that started this process is gone"):
         configure(gone)
+
+
+def test_a_fresh_process_has_the_cpus_with_which_its_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.sched_getaffinity(0)
+    config = run_in(tmp_path)
+    config.stash[fresh.cpus_key] = frozenset([min(before)])
+    monkeypatch.setattr(fresh, "own_arguments", lambda _: [])
+    monkeypatch.setattr(fresh, "run_bounded", lambda *_: (0, str(os.sched_getaffinity(0))))
+    assert fresh.run_case(config, "a.py::a", tmp_path, None) == (0, str({min(before)}))
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_process_is_asked_to_end_before_it_is_killed() -> None:
+    program = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit('ended well'))\n"
+        "print('begun', file=sys.stderr, flush=True)\n"
+        "signal.pause()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", program], stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stderr is not None and process.stderr.readline() == b"begun\n"
+    fresh._end(process)
+    assert process.stderr.read() == b"ended well\n"
+    process.stderr.close()

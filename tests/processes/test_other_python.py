@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ipubench.plugins.processes.other_python import Environment, find
 from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.host_process import versions
@@ -38,3 +40,22 @@ def test_a_revision_has_our_interpreters_packages_after_its_own_and_no_repositor
     assert alike.variables({"HOME": "/h"}) == {"PYTHONPATH": "/tree", "HOME": "/h"}
     other = Environment("/made/python", ["/tree"], {}, there)
     assert other.variables(ours) == {"PYTHONPATH": "/tree", "HOME": "/h"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("exit 1", "does not answer as a Python interpreter does: it says nothing; name one"),
+        ("echo '[]'", r"it cannot run the suite: \[\]; install what"),
+        ("echo '{}'", r"it cannot run the suite: \{\}; install what"),
+        ("echo well", "it cannot run the suite: well; install what"),
+    ],
+)
+def test_what_is_no_interpreter_of_the_suite_is_refused(
+    answer: str, message: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\n{answer}\n")
+    program.chmod(0o755)
+    with pytest.raises(pytest.UsageError, match=message):
+        find(str(program), ROOT)

@@ -200,3 +200,13 @@ def test_a_submodule_that_is_not_to_be_had_shows_no_secret(
     with pytest.raises(pytest.UsageError, match="is not there") as told:
         revision.update_submodules("asked", tmp_path)
     assert "hunter2" not in str(told.value)
+
+
+def test_a_folder_that_others_may_write_into_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IPUBENCH_CACHE_DIR", str(tmp_path))
+    (tmp_path / "worktrees").mkdir()
+    (tmp_path / "worktrees").chmod(0o777)
+    with pytest.raises(pytest.UsageError, match="^asked: .*worktrees.*IPUBENCH_CACHE_DIR"):
+        revision._worktree("asked", tmp_path, 40 * "0", None)
