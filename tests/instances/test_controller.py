@@ -161,6 +161,8 @@ def test_each_instance_can_have_an_argument_of_its_own(make: Any) -> None:
 
 
 def test_an_error_ends_all(make: Any, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "instance-2.log").write_text("what an earlier run said")
     instances = make("fail")
     instances.start()
     pid = instances.pids[1]
@@ -267,3 +269,27 @@ def test_the_record_names_the_unreadable_images_of_all_instances() -> None:
     step = InstancesStep(one, plan, Members())  # type: ignore[arg-type]
     step.counters()
     assert step.feed.describe() == {"part": "1 of 2", "corrupt": ["a", "b"]}
+
+
+def test_a_launcher_that_does_not_start_leaves_no_folder_of_gradients(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: List[Path] = []
+
+    class Failing:
+        def __init__(self, *_: object, remove: List[str], **__: object) -> None:
+            found.extend(map(Path, remove))
+
+        def start(self) -> None:
+            assert found[0].is_dir()
+            raise OSError("there is no memory")
+
+        def stop(self) -> None:
+            found.append(Path("ended"))
+
+    monkeypatch.setattr("ipubench.fixtures.instances.controller.ServerProcess", Failing)
+    plan = Plan(Launcher("processes", ()), 2, ((0,), (1,)), 2, one_job=True)
+    with pytest.raises(OSError, match="there is no memory"):
+        Instances(plan, lambda address: [address], folder).start()
+    gradients, ended = found
+    assert not gradients.exists() and ended == Path("ended")

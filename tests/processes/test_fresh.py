@@ -304,3 +304,9 @@ def test_a_process_is_asked_to_end_before_it_is_killed() -> None:
     fresh._end(process)
     assert process.stderr.read() == b"ended well\n"
     process.stderr.close()
+
+
+def test_a_path_is_that_of_the_folder_in_which_it_was_given() -> None:
+    words = ["--dataset-dir=a", "--gate-policy=/b", "--dataset-dir", "--set=a=b", "-q"]
+    found = fresh.for_another_folder(words, Path("/here"))
+    assert found == ["--dataset-dir=/here/a", *words[1:]]
