@@ -37,6 +37,8 @@ from ipubench.plugins.selection.selected import case_of, leave_out
 # After a crash these hand the same test out again, and may wait for ever (pytest-xdist up to 3.8,
 # its issues 1327 and 1378).
 GROUPING = ("loadscope", "loadfile", "loadgroup")
+# What pytest and pytest-xdist say where as many tests failed as may.
+ENOUGH = "stopping after "
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
@@ -104,6 +106,7 @@ class Controller:
         self.taken: Dict[str, int] = {}  # worker -> device
         self.started: Set[str] = set()
         self.lost = False  # a worker has ended before its time
+        self.enough = False  # as many cases failed as -x or --maxfail allows
         self.known: Set[str] = set()  # node ids of the cases that are to run
         self.nodeids: Set[str] = set()  # and of all tests
         self.held = contextlib.ExitStack()
@@ -236,6 +239,16 @@ class Controller:
             run.results.forget([report.nodeid])
             run.add({"type": "outcome", "case": report.nodeid, "outcome": "failed"})
         self.config.stash[progress_key].reported(report)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note where -x or --maxfail ends the run, which pytest-xdist does as Ctrl-C does."""
+        self.enough = str(excinfo.value).startswith(ENOUGH)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Have such a run end as one without workers: cases failed, and nobody interrupted it."""
+        if self.enough:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(trylast=True)

@@ -318,7 +318,9 @@ def test_what_workers_have_to_say_comes_at_the_end(project: Project) -> None:
 
 
 def test_an_error_in_a_case_is_its_message(project: Project) -> None:
-    outcome = project.run("-k", "beta", "--set=trouble=error", "-n", "2").assert_code(1)
+    words = ("-k", "beta", "--set=trouble=error", "-n", "2", "--maxfail=2")
+    outcome = project.run(*words).assert_code(1)
+    assert "interrupted with" not in outcome.text
     assert "the fake is broken on purpose; mend it" in outcome.text
     assert "Traceback" not in outcome.text
     assert outcome.text.count("] FAILED (") == 2
