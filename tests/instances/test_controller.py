@@ -9,6 +9,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,6 +19,7 @@ from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import Failures, InstanceError
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
+from ipubench.fixtures.instances.protocol import Connection
 from ipubench.fixtures.instances.step import InstancesStep
 from ipubench.fixtures.machine.output import LOGGER
 from ipubench.fixtures.runtimes.fake import FakeStep
@@ -154,10 +156,17 @@ def test_lines_of_the_log_are_shown_and_are_no_answers(
     assert capsys.readouterr().out == "half way\n"
 
 
-def test_each_instance_can_have_an_argument_of_its_own(make: Any) -> None:
+def test_each_instance_can_have_an_argument_of_its_own(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     instances = make("obey")
     instances.start()
     assert [rank for rank, _ in instances.order_each("save_graph", ["x", None, None])] == [0, 1, 2]
+    # After Ctrl-C they may be at work still.
+    monkeypatch.setattr(Connection, "read", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        instances.order("run", 7)
+    assert not instances.idle
 
 
 def test_an_error_ends_all(make: Any, folder: Path) -> None:
@@ -186,10 +195,11 @@ def test_one_that_leaves_ends_all(make: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert not runs(instances.pids[1])
 
 
-def test_a_killed_launcher_is_named(make: Any) -> None:
+def test_a_killed_launcher_is_named(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     instances = make("obey")
     instances.start()
     os.kill(instances.pids[0], 9)
+    monkeypatch.setattr(Connection, "send", Mock(side_effect=BrokenPipeError))
     with pytest.raises(CaseError, match=r"\(mpirun was killed by SIGKILL\) while the case ran"):
         instances.order("build")
 

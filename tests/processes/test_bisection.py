@@ -176,15 +176,27 @@ def test_who_ends_the_search_ends_its_measurement_and_leaves_no_worktree(
     note, seen = str(tmp_path / "note"), str(tmp_path / "seen")
     known = {"note": note, "seen": seen, "number": number, "bad": BAD, "pid": os.getpid(), "by": by}
     monkeypatch.setattr(bisection, "PROGRAM", ENDED_BY.format(**known))
-    before = [signal.getsignal(one) for one in bisection.ENDING]
+    # nohup would have these tests ignore one of them.
+    before = [signal.signal(one, signal.SIG_DFL) for one in bisection.ENDING]
     try:
         ended = bisection.main(["HEAD~2", "HEAD", *WORDS])
     except SystemExit as end:
         ended = int(end.code or 0)
+    finally:
+        left = [signal.signal(one, old) for one, old in zip(bisection.ENDING, before)]
     assert ended == code
     assert Path(note).read_text() == "ended well"
     assert len(subprocess.check_output([*git, "worktree", "list"]).splitlines()) == 1
-    assert [signal.getsignal(one) for one in bisection.ENDING] == before
+    assert left == [signal.SIG_DFL, signal.SIG_DFL]
+
+
+def test_a_signal_that_a_program_was_started_to_ignore_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with bisection._answering([signal.SIGHUP], bisection._exit):
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_an_alias_of_git_that_bisects_leaves_its_checkout_as_it_is(
