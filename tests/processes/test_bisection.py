@@ -190,13 +190,34 @@ def test_who_ends_the_search_ends_its_measurement_and_leaves_no_worktree(
     assert left == [signal.SIG_DFL, signal.SIG_DFL]
 
 
-def test_a_signal_that_a_program_was_started_to_ignore_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with bisection._answering([signal.SIGHUP], bisection._exit):
-            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
+#: Ends as the message of its commit says.
+AS_ITS_COMMIT = """\
+import subprocess, sys
+said = subprocess.check_output(["git", "log", "-1", "--format=%s"], text=True).strip()
+sys.exit({said}.get(said, {other}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "other", "code"),
+    [
+        ("HEAD~2", SKIP, 6),  # nothing but skipped ones is left
+        ("HEAD~2", GOOD, 0),
+        ("later", GOOD, 4),  # git takes no GOOD that comes after BAD
+    ],
+)
+@pytest.mark.usefixtures("commits")
+def test_how_a_search_ends(
+    good: str, other: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = ["git", *IDENTITY]
+    for message in ("more", "later"):
+        subprocess.check_call([*git, "commit", "-q", "--allow-empty", "-m", message])
+    subprocess.check_call([*git, "tag", "later"])
+    subprocess.check_call([*git, "reset", "-q", "--hard", "HEAD~1"])
+    found = AS_ITS_COMMIT.replace("{said}", "{'more': 1}").replace("{other}", str(other))
+    monkeypatch.setattr(bisection, "PROGRAM", found)
+    assert bisection.main([good, "HEAD", *WORDS]) == code
 
 
 def test_an_alias_of_git_that_bisects_leaves_its_checkout_as_it_is(
@@ -212,35 +233,40 @@ def test_an_alias_of_git_that_bisects_leaves_its_checkout_as_it_is(
 
 
 @pytest.mark.parametrize(
-    ("output", "why"),
+    ("output", "code", "why"),
     [
+        ("1 skipped in 0.1s\n", 0, "\n"),
         (
             "ERROR: of no use\n!!! Exit: refused: x comes from /y !!!\n1 warning\n",
-            "refused: x comes",
+            4,
+            ": refused: x comes",
         ),
-        ("collected 0 items\n1 error in 0.1s\n\n", "1 error in 0.1s"),
+        ("collected 0 items\n1 error in 0.1s\n\n", 4, ": 1 error in 0.1s"),
         (
             "ERROR: usage: pytest.main() [options]\n"
             "pytest.main(): error: argument --budget: 'x' is no time\n  rootdir: /\n",
-            "argument --budget: 'x' is no time\n",
+            4,
+            ": argument --budget: 'x' is no time\n",
         ),
         (
             "ERROR: usage: pytest\npytest: error: unrecognized arguments: -Q\n",
-            "unrecognized arguments: -Q",
+            4,
+            ": unrecognized arguments: -Q\n",
         ),
     ],
 )
 def test_a_commit_that_is_skipped_has_its_reason_shown(
     output: str,
+    code: int,
     why: str,
     commits: List[str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(bisection, "_measure", lambda *words: (4, output))
+    monkeypatch.setattr(bisection, "_measure", lambda *words: (code, output))
     assert bisection.step([".", ".", commits[0], *WORDS]) == SKIP
     said = capsys.readouterr().out
-    assert f"{commits[1][:7]} nothing: skipped: no verdict (exit code 4): {why}" in said
+    assert f"{commits[1][:7]} nothing: skipped: no verdict (exit code {code}){why}" in said
 
 
 @pytest.mark.parametrize(
