@@ -15,11 +15,13 @@ import pytest
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
 from ipubench.fixtures.devices.fake import FakeDevice
+from ipubench.fixtures.instances import controller
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import Failures, InstanceError
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
-from ipubench.fixtures.instances.protocol import Connection
+from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, Connection
 from ipubench.fixtures.instances.step import InstancesStep
 from ipubench.fixtures.machine.output import LOGGER
 from ipubench.fixtures.runtimes.fake import FakeStep
@@ -144,7 +146,7 @@ def test_strangers_are_turned_away_and_answers_come_in_order(make: Any, folder: 
     assert instances.pids == [pid] * 3 and pid != os.getpid()
     instances.close()
     assert not runs(pid)
-    assert not folder.exists()
+    assert not folder.parent.exists()
 
 
 def test_lines_of_the_log_are_shown_and_are_no_answers(
@@ -303,3 +305,16 @@ def test_a_launcher_that_does_not_start_leaves_no_folder_of_gradients(
         Instances(plan, lambda address: [address], folder).start()
     gradients, ended = found
     assert not gradients.exists() and ended == Path("ended")
+
+
+def test_instances_have_the_threads_of_their_cores_and_the_options_of_their_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("PYTEST_ADDOPTS", *THREAD_VARIABLES):
+        monkeypatch.setenv(name, "8")
+    launcher = Launcher("processes", ())
+    of_a_host = controller._environment(Plan(launcher, 2, ((0, 1), (2, 3)), 2, False), "token")
+    of_an_ipu = controller._environment(Plan(launcher, 2, (), 2, False), "token")
+    for found, threads in ((of_a_host, "2"), (of_an_ipu, "8")):
+        assert {found[name] for name in THREAD_VARIABLES} == {threads}
+        assert "PYTEST_ADDOPTS" not in found and found[TOKEN_VARIABLE] == "token"

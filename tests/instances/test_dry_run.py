@@ -10,7 +10,10 @@ from typing import Any, List
 
 import pytest
 
+from ipubench.fixtures.case.cases import RARE, SWEEP, case_key
+from ipubench.fixtures.instances.plan import Launcher, Plan
 from ipubench.plugins.listing import dry_run
+from ipubench.plugins.selection.selected import selection_key
 from tests.support.harness import WITHOUT_OTHERS, Project
 from tests.support.instances import record_of, run, with_instances
 
@@ -136,6 +139,56 @@ def test_a_virtual_environment_that_is_not_active_is_named(
     for folder, typed in (("one", "python"), ("other", sys.executable), ("none", sys.executable)):
         monkeypatch.setenv("PATH", str(tmp_path / folder))
         assert dry_run.python() == typed
+    # Another interpreter of the same folder.
+    (tmp_path / "one" / "python3").symlink_to("/bin/sh")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "one" / "python3"))
+    monkeypatch.setenv("PATH", str(tmp_path / "one"))
+    assert dry_run.python() == sys.executable
+
+
+def test_no_line_of_a_command_is_longer_than_a_terminal() -> None:
+    assert dry_run.wrapped([40 * "a", 37 * "b", "c"]) == [f"{40 * 'a'} {37 * 'b'} \\", "  c"]
+    assert dry_run.wrapped([40 * "a", 38 * "b", "c"]) == [f"{40 * 'a'} \\", f"  {38 * 'b'} c"]
+
+
+def lines_of(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, tier: str = "") -> List[str]:
+    """Return the lines of a case that asks for four instances, of which two can run."""
+    planned = Plan(Launcher("processes", ("start",)), 4, ((0,), (1,)), 2, one_job=False)
+    monkeypatch.setattr(dry_run, "plan", lambda *_: planned)
+    for function, answer in (("python", "py"), ("launched", None), ("own_arguments", [])):
+        monkeypatch.setattr(dry_run, function, lambda *_, answer=answer: answer)
+    monkeypatch.setattr(dry_run, "instance_command", lambda *words: ["one", words[2]])
+    case = SimpleNamespace(config=SimpleNamespace(instances=4), error="", id="x", tier=tier)
+    config = SimpleNamespace(
+        rootpath=folder,
+        invocation_params=SimpleNamespace(dir=folder, args=["--budget", "1", "-k", "x"]),
+        getini=lambda _: [],
+        option=SimpleNamespace(launcher_args=None),
+        stash={selection_key: SimpleNamespace(device="cpu")},
+    )
+    item: Any = SimpleNamespace(config=config, nodeid=f"{name}::a", stash={case_key: case})
+    return dry_run.commands(item)
+
+
+def test_fewer_instances_than_were_asked_for_and_an_inner_point_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = [
+        "  which starts 2 of 4 instances, one per core, with",
+        "    start one 127.0.0.1:PORT",
+    ]
+    typed = "py -m pytest a.py::a --budget=1"
+    assert lines_of(tmp_path, monkeypatch, "a.py") == ["", typed, *started]
+    for tier in (SWEEP, RARE):
+        found = lines_of(tmp_path, monkeypatch, "a.py", tier)
+        assert found == ["", f"{typed} --sweep", *started]
+
+
+def test_a_case_that_no_word_names_has_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blank, case, why = lines_of(tmp_path, monkeypatch, "b[1]/a.py")
+    assert (blank, case) == ("", "x") and why.startswith("  cannot run: ") and "brackets" in why
 
 
 def test_a_dry_run_says_what_cannot_run(together: Project) -> None:

@@ -1,0 +1,52 @@
+"""The lines of `--describe`, of configurations that no run has to have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, List
+
+from ipubench.fixtures.case.cases import Case
+from ipubench.fixtures.case.options import CaseConfig
+from ipubench.plugins.listing.describe import describe, meaning
+
+
+@dataclass(frozen=True)
+class Own(CaseConfig):
+    """A configuration with an option that names a secret."""
+
+    api_token: str = field(default="hunter2hunter2", metadata={"help": "who asks"})
+
+
+def lines_of(*configs: CaseConfig) -> List[str]:
+    items: Any = [
+        SimpleNamespace(
+            nodeid=f"bench_x.py::bench_x[{config.name}]",
+            callspec=SimpleNamespace(params={"ipubench_case": Case(config, config.name)}),
+        )
+        for config in configs
+    ]
+    return describe(items)
+
+
+def test_nothing_to_describe_is_said() -> None:
+    assert lines_of() == ["no case is selected, so there is no option to describe"]
+
+
+def test_four_values_are_shown_of_more() -> None:
+    configs = [Own(name=str(steps), steps=steps) for steps in (1, 2, 2, 3, 4, 5)]
+    assert [line.split()[0] for line in lines_of(*configs) if line.startswith("  steps")] == [
+        "steps=1|2|3|4|..."
+    ]
+    (line,) = (line for line in lines_of(*configs[:-1]) if line.startswith("  steps"))
+    assert line.startswith("  steps=1|2|3|4 (int): ")
+
+
+def test_a_secret_is_not_shown() -> None:
+    (line,) = (line for line in lines_of(Own(name="a")) if "api_token" in line)
+    assert line == "  api_token=*** (str): who asks"
+
+
+def test_a_bound_of_nothing_and_the_name_for_which_an_option_stands_are_shown() -> None:
+    option = SimpleNamespace(name="clients", metadata={"help": "at once", "minimum": 0.0})
+    assert meaning(option) == "at once; at least 0.0; also num_threads"
