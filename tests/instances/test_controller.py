@@ -213,6 +213,26 @@ def test_a_signal_without_a_name_has_its_number(tmp_path: Path) -> None:
     assert what.startswith("instance 1 of 1 (process 77) was killed by signal 40 while")
 
 
+def test_the_one_that_failed_first_is_named(tmp_path: Path) -> None:
+    """Launchers end the others with SIGTERM, and the numbers of processes are parts of others."""
+    ended = [(177, 6), (77, 15), (78, 9)]
+    lines = [f"process {pid}, was ended by signal {number}" for pid, number in ended]
+    (tmp_path / "launcher.log").write_text("\n".join([*lines, *100 * ["more words"]]))
+    plan = Plan(Launcher("processes", ()), 2, (), 2, one_job=False)
+    what, log = Failures(plan, tmp_path, [77, 78]).died([0, 1], None)
+    assert what.startswith("instance 2 of 2 (process 78) was killed by SIGKILL while")
+    assert log == tmp_path / "instance-2.log"
+
+
+def test_a_log_on_another_host_is_shown_where_hosts_share_its_folder(tmp_path: Path) -> None:
+    failures = Failures(Plan(Launcher("mpirun", ()), 1, (), 1, False), tmp_path, [77])
+    failures.elsewhere[0] = "10.0.0.2"
+    log = failures.log(0)
+    assert str(failures.error("why", log)) == f"why. Its log is {log} on 10.0.0.2"
+    log.write_text("said\n")
+    assert str(failures.error("why", log)).endswith("; the last lines are:\n    said")
+
+
 def test_one_that_does_not_answer_in_time_ends_all(make: Any) -> None:
     instances = make("hang")
     instances.start()
