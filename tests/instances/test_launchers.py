@@ -87,6 +87,47 @@ def test_a_program_that_is_not_there_is_named() -> None:
     assert found.stdout == "/nowhere/program cannot be started: No such file or directory\n"
 
 
+#: The program, with something that happens as it starts the process of a number.
+WHILE_STARTING = """\
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+import processes
+start = processes.started
+def started(command, rank):
+    {what}
+    pid = start(command, rank)
+    print("began", pid, flush=True)
+    return pid
+processes.started = started
+sys.exit(processes.main(["-n", "2", *sys.argv[1:]]))
+"""
+
+
+def while_starting(what: str, *command: str) -> subprocess.CompletedProcess[str]:
+    program = WHILE_STARTING.format(folder=str(PROGRAM.parent), what=what)
+    words = [sys.executable, "-I", "-S", "-c", program, *command]
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=30, check=False)
+
+
+def test_an_order_to_end_that_comes_before_all_have_begun_reaches_all() -> None:
+    found = while_starting("rank or os.kill(os.getpid(), signal.SIGTERM)", "sleep", "60")
+    assert found.returncode == 128 + signal.SIGTERM
+    first, second = (int(line.split()[1]) for line in found.stdout.splitlines()[:2])
+    assert not runs(first) and not runs(second)
+
+
+def test_a_process_that_is_none_of_its_own_may_fail() -> None:
+    found = while_starting("rank or os.spawnlp(os.P_NOWAIT, 'false', 'false')", "sleep", "0.1")
+    assert found.returncode == 0 and "instance" not in found.stdout
+
+
+def test_where_one_cannot_be_started_those_before_it_end() -> None:
+    found = while_starting("rank and open('/nowhere')", "sleep", "60")
+    began, why = found.stdout.splitlines()
+    assert found.returncode == 1 and why.startswith("/nowhere cannot be started")
+    wait_until_gone([int(began.split()[1])])
+
+
 # --- mpirun ----------------------------------------------------------------------------------
 
 
