@@ -16,6 +16,12 @@ from tests.support.repository import copy_of_the_project
 
 PAGE = (ROOT / "docs" / "how-to" / "recipes.md").read_text(encoding="utf-8")
 ONE, TWO = PAGE.split("\n## ")[1:]
+# Added to a conftest.py, for a comparison that measures no second pair.
+ONE_PAIR = """
+from ipubench.plugins.gate import paired
+
+paired.given_up = lambda usable, measured: measured == 1
+"""
 COMMANDS = re.compile(r"^ {8}pytest (.*)$", re.MULTILINE)
 
 pytestmark = [pytest.mark.framework, pytest.mark.slow]
@@ -70,13 +76,16 @@ def test_two_environments_are_compared_at_sizes_of_ones_own(tmp_path: Path) -> N
     old = reader.folder / "old" / "bin" / "python"
     old.parent.mkdir(parents=True)
     SuiteServer.python(old, "tensorflow")
+    # One shows that both sides take turns; three would take half a minute, and judge no better.
+    conftest = reader.folder / "conftest.py"
+    conftest.write_text(conftest.read_text(encoding="utf-8") + ONE_PAIR, encoding="utf-8")
     (command,) = commands(TWO)
     # Two minutes: on a busy machine one pair takes half of one.
-    outcome = reader.pytest(command, "--budget=0.1", "--gate-cap=2", "--gate-time=2min")
+    outcome = reader.pytest(command, "--budget=0.1", "--gate-time=2min")
     assert "lstm-inference-synthetic-bs8-hiddensize256-inputsize80-timesteps50" in outcome.text
     assert "versions there and here: the same versions" in outcome.text
     # Beside a busy neighbour a pair is measured too, but its change is not said.
     judged = r"items/s there, [+-]"
     not_judged = r"-> [\d.,]+ items/s, (disturbed by other programs|the two sides found)"
     assert re.search(rf": pair 1: [\d.,]+ ({judged}|{not_judged})", outcome.text)
-    assert re.search(r"\(gate 5\.0%\): 1 (pass|inconclusive|improved|regressed)\b", outcome.text)
+    assert "(gate 5.0%): 1 inconclusive" in outcome.text
