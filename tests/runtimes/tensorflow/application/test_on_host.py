@@ -19,7 +19,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.data.provider import Data
-from ipubench.fixtures.data.tfds import pipeline
+from ipubench.fixtures.data.tfds import pipeline, samples
 from ipubench.fixtures.data.tfds.find import PreparedSplit, find_prepared
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
@@ -466,8 +466,8 @@ def bench_finishing(config, device, meter):
     assert last["throughput"]["median"] == pytest.approx(100)
 
 
-IMAGES, EPOCHS, BATCH, RATE, MOMENTUM = 1200, 3, 16, 0.05, 0.9
-VALIDATED = 500
+IMAGES, EPOCHS, BATCH, RATE, MOMENTUM = 480, 3, 16, 0.02, 0.9
+VALIDATED = 300
 
 
 def plain_keras(folder: Path, classifier: Any) -> float:
@@ -509,12 +509,17 @@ def plain_keras(folder: Path, classifier: Any) -> float:
 
 # That networks and their gradients are right on other CPUs, the tests of the networks show.
 @pytest.mark.slow
-def test_it_learns_as_well_as_a_plain_keras_program(tmp_path: Path) -> None:
+def test_it_learns_as_well_as_a_plain_keras_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """cifar_resnet8 on images in CIFAR-10's layout: the same accuracy on images not seen.
 
     The rate falls to zero and the norms' averages are short, so that both programs end at rest: at
-    a constant rate a rounding error decides how far the averages lag behind the weights.
+    a constant rate a rounding error decides how far the averages lag behind the weights. Images
+    that are clearer than the suite's samples are learnt in fewer updates, whatever the seed.
     """
+    monkeypatch.setattr(samples, "NOISE", 5.0)
+    monkeypatch.setattr(samples, "CONTRAST", (60.0, 60.0))
     learnable_cifar(tmp_path, IMAGES, VALIDATED)
     rate = {"initial_learning_rate": RATE / BATCH, "epochs_to_total_decay": EPOCHS}
     config = small(
