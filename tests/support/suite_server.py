@@ -28,15 +28,14 @@ import tempfile
 import threading
 import traceback
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Dict, List, NoReturn
 
 import pytest
-from _pytest.fixtures import FixtureManager
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)  # instead of this file's folder
 from tests.support.compiled import keep_compiled  # noqa: E402
+from tests.support.known_names import know_names, know_sources  # noqa: E402
 from tests.support.packing import pack_once, pack_the_script  # noqa: E402
 from tests.support.process_starter import NO_SUITE, Files, serve, use_starter  # noqa: E402
 
@@ -56,6 +55,17 @@ LATER = (
     "faulthandler",
     "pdb",
     "yaml",
+    "pytest_benchmark.storage.file",
+    "encodings.ascii",
+    "encodings.unicode_escape",
+    "encodings.utf_8_sig",
+)
+#: What else a run imports of the suite: with the first case, or at its end.
+OURS = (
+    "ipubench.plugins.baseline.promote",
+    "ipubench.plugins.measure.benchmark_fixture",
+    "ipubench.fixtures.devices.fake",
+    "ipubench.fixtures.runtimes.fake",
 )
 
 
@@ -70,33 +80,12 @@ class Installed:
         self._distribution = distribution
         self.entry_points = distribution.entry_points
         if any(point.group == "pytest11" for point in self.entry_points):
-            self.files = distribution.files
+            self.files = [str(file) for file in distribution.files or ()]
+            self.metadata = distribution.metadata  # the header of a run has its name and version
+            self.version = distribution.version
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._distribution, name)
-
-
-def skip_modules_without_fixtures() -> None:
-    """Have pytest look for fixtures only in those plugins that have some: an eighth of a short run.
-
-    It asks each plugin for everything that its module imports, in each run again.
-    """
-    marks = ("_pytestfixturefunction", "_fixture_function_marker")  # until pytest 8.3, and since
-    without = {
-        module
-        for name, module in list(sys.modules.items())
-        if name.split(".")[0] in ("_pytest", "ipubench", "pytest_benchmark", "xdist")
-        and not any(hasattr(value, mark) for value in vars(module).values() for mark in marks)
-    }
-    manager: Any = FixtureManager
-    look = manager.parsefactories
-
-    def parsefactories(self: Any, *words: Any, **named: Any) -> None:
-        holder = words[0] if words else named["holder"]
-        if not isinstance(holder, ModuleType) or holder not in without:
-            look(self, *words, **named)
-
-    manager.parsefactories = parsefactories
 
 
 def load(framework: str, words: List[str]) -> None:
@@ -111,7 +100,7 @@ def load(framework: str, words: List[str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Before TensorFlow: an old one has setuptools' own copies found, plugins of pytest among them.
     installed = [Installed(part) for part in importlib.metadata.distributions()]
-    ours = [] if alone else ["ipubench.plugins.baseline.promote", framework or "ruptures"]
+    ours = () if alone else (*OURS, framework or "ruptures")
     for name in (*LATER, *ours):
         with contextlib.suppress(ImportError):  # not everything is installed everywhere
             importlib.import_module(name)
@@ -131,7 +120,8 @@ def load(framework: str, words: List[str]) -> None:
         shared.COPY_BYTES["cpu"] //= 8
         rounds: Any = importlib.import_module("ipubench.plugins.measure.rounds")
         rounds.PEAK_SECONDS /= 5
-    skip_modules_without_fixtures()
+    know_names()
+    know_sources(ROOT / "conftest.py", ROOT / "tests/support/fake_cases.py")
     patched: Any = importlib.metadata
     patched.distributions = lambda: installed
     pack_once()
