@@ -59,10 +59,15 @@ LATER = (
     "encodings.ascii",
     "encodings.unicode_escape",
     "encodings.utf_8_sig",
+    "encodings.idna",
+    "asyncio",
+    "concurrent.futures",
 )
-#: What else a run imports of the suite: with the first case, or at its end.
+#: What else a run imports of the suite: with the first case, on hosts, or at its end.
 OURS = (
     "ipubench.plugins.baseline.promote",
+    "ipubench.plugins.fleet.controller",
+    "ipubench.plugins.fleet.member",
     "ipubench.plugins.measure.benchmark_fixture",
     "ipubench.fixtures.devices.fake",
     "ipubench.fixtures.runtimes.fake",
