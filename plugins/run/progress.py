@@ -26,9 +26,12 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.subtests import is_of_one
+from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import case_of
 
 NARROWEST_NAME = 16
+#: Parts of a case's time (plugins/run/time_spent.py) that the cases after it do not have.
+ONCE = ("device", "import", "peak")
 progress_key = pytest.StashKey["Progress"]()
 
 
@@ -89,12 +92,15 @@ class Progress:
                 self.terminal.ensure_newline()
                 self.terminal.write_line(whole, **markup)
 
-    def end(self, nodeid: str, result: str, **markup: bool) -> None:
-        """Write a case's line: of one that fails after its end, a second one."""
+    def end(self, nodeid: str, result: str, once: float = 0.0, **markup: bool) -> None:
+        """Write a case's line: of one that fails after its end, a second one.
+
+        ``once``: seconds of it that the cases after it will not need.
+        """
         now = self._clock()
         if nodeid not in self.positions:
             self.positions[nodeid] = len(self.positions) + 1
-            self.seconds[nodeid] = self.remaining.finish(nodeid, now)
+            self.seconds[nodeid] = self.remaining.finish(nodeid, now, once)
         if nodeid in self.running:
             self.running.remove(nodeid)
         if self.quiet:
@@ -113,13 +119,13 @@ class Progress:
         if nodeid in self.running:
             self.running.remove(nodeid)
 
-    def reported(self, report: pytest.TestReport, where: str = "") -> None:
+    def reported(self, report: pytest.TestReport, where: str = "", once: float = 0.0) -> None:
         """Write the line of a case whose end this report is; ``where`` it was, if not here."""
         if is_of_one(report):  # the case goes on
             return
         if (report.when != "setup" and report.when != "teardown") or report.outcome != "passed":
             text, markup = _result(self.config, report)
-            self.end(report.nodeid, text + where, **markup)
+            self.end(report.nodeid, text + where, once, **markup)
 
     def _width(self) -> int:
         width: int = self.terminal._tw.fullwidth
@@ -180,7 +186,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
     if case_of(item) is None:
         return
     report.ipubench_case = True
-    item.config.stash[progress_key].reported(report)
+    parts = item.config.stash[spent_key].of_case()
+    once = math.fsum(parts.get(part, 0.0) for part in ONCE)
+    item.config.stash[progress_key].reported(report, once=once)
 
 
 def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]:
@@ -242,12 +250,14 @@ class Remaining:
             self._first = now
         self._running[case] = now
 
-    def finish(self, case: str, now: float) -> float:
-        """Note that a case has ended, once; return its seconds."""
+    def finish(self, case: str, now: float, once: float = 0.0) -> float:
+        """Note that a case has ended; return its seconds, ``once`` of which no other case needs."""
         seconds = now - self._running.pop(case, now)
         function = self._functions.pop(case, None)
-        if function is not None:
-            self._finished.setdefault(function, []).append(seconds)
+        once = min(once, seconds)
+        if function is not None and self._first is not None:
+            self._finished.setdefault(function, []).append(seconds - once)
+            self._first += once
         return seconds
 
     def left(self, now: float) -> Optional[float]:

@@ -34,6 +34,17 @@ def test_the_rest_takes_what_the_functions_cases_took() -> None:
     assert remaining.left(140.0) == pytest.approx(10.0 + 2 * 30.0 + 20.0)
 
 
+def test_what_only_the_first_case_needs_is_not_expected_of_the_others() -> None:
+    remaining = Remaining(dict.fromkeys("abc", "f"))
+    remaining.begin("a", 100.0)
+    # 340 s for a device that another run held, and for an import.
+    assert remaining.finish("a", 446.0, once=340.0) == 346.0
+    assert remaining.left(446.0) == pytest.approx(2 * 6.0)
+    remaining.begin("b", 446.0)
+    remaining.finish("b", 450.0)
+    assert remaining.left(450.0) == pytest.approx(5.0)
+
+
 def test_a_running_case_counts_what_it_has_done() -> None:
     remaining = Remaining({"a": "f", "b": "f"})
     remaining.begin("a", 0.0)
