@@ -49,6 +49,8 @@ class Progress:
         self.quiet = nobody or config.getoption("verbose", 0) < 0
         self.live = not self.quiet and self.terminal.isatty and self.terminal.hasmarkup
         self.running: List[str] = []
+        #: Whether the line that the terminal is in is ours, which the next one may replace.
+        self._in_line = False
         #: Whether nothing runs any more.
         self.over = False
         self.expect({})
@@ -75,7 +77,9 @@ class Progress:
         start = f"[{len(self.positions) + 1}/{len(self.names)}] "
         tail = f" {len(self.running)} at a time" if several else f" {text}"
         with uncaptured(self.config):
+            self._leave_others()
             self.terminal.rewrite(fitting(start, names, [tail], self._width()), erase=True)
+            self._in_line = True
 
     def line(self, text: str) -> None:
         """Write a line that stays, of a case that goes on."""
@@ -85,12 +89,19 @@ class Progress:
     def _write(self, fitting: str, whole: str, **markup: bool) -> None:
         """Write a line that stays: in place of the one that is rewritten, else as a whole."""
         with uncaptured(self.config):
+            self._leave_others()
             if self.live:
                 self.terminal.rewrite(fitting, erase=True, **markup)
                 self.terminal.write_line("")
+                self._in_line = False
             else:
-                self.terminal.ensure_newline()
                 self.terminal.write_line(whole, **markup)
+
+    def _leave_others(self) -> None:
+        """End the line that ordinary tests have begun with their file and letters."""
+        self.terminal.ensure_newline()
+        if not self._in_line and self.terminal._tw.width_of_current_line:
+            self.terminal._tw.line()
 
     def end(self, nodeid: str, result: str, once: float = 0.0, **markup: bool) -> None:
         """Write a case's line: of one that fails after its end, a second one.
@@ -165,9 +176,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Start the line of a case."""
-    if case_of(item) is not None:
-        item.config.stash[progress_key].begin(item.nodeid)
+    """Start the line of a case, which takes the place of pytest's with the file."""
+    progress = item.config.stash[progress_key]
+    case = case_of(item)
+    if progress.names and progress.terminal is not None:
+        progress.terminal.showfspath = None if case is None else False
+    if case is not None:
+        progress.begin(item.nodeid)
 
 
 def _shown(item: pytest.Item, case: Case) -> str:

@@ -133,6 +133,19 @@ def test_a_file_gets_whole_lines_with_what_is_left(project: Project) -> None:
     assert "\x1b" not in outcome.text
 
 
+ORDINARY = "def test_bs8_one(): pass\ndef test_bs8_two(): pass\n"
+
+
+def test_ordinary_tests_have_their_line_and_each_case_its_own(project: Project) -> None:
+    (project.folder / "test_ordinary.py").write_text(ORDINARY, encoding="ascii")
+    outcome = project.run("-k", "bs8", "test_ordinary.py").assert_code(0)
+    lines = outcome.text.splitlines()
+    case = next(number for number, line in enumerate(lines) if line.startswith("[1/2] "))
+    assert lines[case + 1].startswith("[2/2] ")
+    assert "test_ordinary.py .." in lines
+    assert "bench_fake.py" not in "".join(line for line in lines if "::" not in line)
+
+
 OPTIONS = (*QUIETLY, "-k", "bs8")
 
 
@@ -180,6 +193,16 @@ def test_a_narrow_terminal_stays_readable(project: Project, words: List[str]) ->
 def test_a_terminal_shows_what_a_case_is_doing(project: Project) -> None:
     written = on_a_terminal(project, 100)
     assert "] starting" in written and "] measuring (5 s at most)" in written
+
+
+def test_a_terminal_keeps_the_line_of_ordinary_tests(project: Project) -> None:
+    (project.folder / "test_ordinary.py").write_text(ORDINARY, encoding="ascii")
+    written = on_a_terminal(project, 100, "test_ordinary.py")
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", written)
+    # Only a carriage return begins a line anew: what it follows is lost.
+    kept = [line.rstrip("\r").split("\r")[-1].strip() for line in plain.split("\n")]
+    assert "test_ordinary.py .." in kept
+    assert not any(line.endswith("starting") for line in kept)
 
 
 def test_one_round_has_no_interval(project: Project) -> None:
