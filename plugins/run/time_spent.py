@@ -156,7 +156,7 @@ def time_in_words(spent: TimeSpent, width: int) -> List[str]:
     said = [f"{percent(share, 0)} {WORDS[part]}" for share, part in shares if share >= LEAST_SHARE]
     whose = f" of {counted(len(spent.workers), 'worker')}" if spent.workers else ""
     text = f"time{whose}: {whole:.0f} s: {', '.join(said)}"
-    return textwrap.wrap(text, width, subsequent_indent=" " * 6)
+    return textwrap.wrap(text, width, subsequent_indent=" " * 6, break_on_hyphens=False)
 
 
 @pytest.hookimpl(tryfirst=True)
