@@ -124,7 +124,7 @@ class StepMeter(ABC):
                 "write a test for each step, or parametrize this one"
             )
         self._called = True
-        work = step if isinstance(step, Step) else CallStep(step)
+        work = step if isinstance(step, Step) else CallStep(_callable(step))
         self._step = work
         facts = BatchFacts(
             _amount("items", items),
@@ -176,6 +176,17 @@ class StepMeter(ABC):
         if cache is None or not cache.hit:
             return Built(build_seconds, seconds, "fresh" if compiled else step.not_compiled)
         return Built(build_seconds, seconds, "cached", saved)
+
+
+def _callable(step: Any) -> Callable[[], Any]:
+    """Return what a bench function gives to be measured, if it can be called."""
+    if not callable(step):
+        raise CaseError(
+            f"meter(...) was given a value of type {type(step).__name__}, which cannot be called: "
+            "give it the function itself, as in meter(lambda: parse(TEXT))"
+        )
+    function: Callable[[], Any] = step
+    return function
 
 
 def _amount(name: str, given: Any, or_zero: bool = False) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import Any, Generator, List, Optional, Sequence, Set
+from typing import Any, Generator, List, Sequence, Set
 
 import pytest
 
@@ -15,6 +15,7 @@ from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
 from ipubench.plugins.record.text import without_identifier
+from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import (
     FRAMEWORKS,
     Selection,
@@ -181,11 +182,16 @@ def _what_would_match(selection: Selection, keyword: str, asked: str) -> str:
     )
 
 
-def _float32(device: str, cases: Sequence[Optional[Case]]) -> List[str]:
-    """Say which precisions this CPU replaces."""
-    found = sorted(
-        {case.config.precision for case in cases if case and case.config.precision.startswith("16")}
-    )
+def _float32(device: str, items: Sequence[pytest.Item]) -> List[str]:
+    """Say which precisions this CPU replaces; a callable computes with whatever it likes."""
+    runtimes = {*FRAMEWORKS, *SERVERS}
+    asked = {
+        case.config.precision
+        for item in items
+        for case in [case_of(item)]
+        if case and not runtimes.isdisjoint(getattr(item, "fixturenames", ()))
+    }
+    found = sorted(precision for precision in asked if precision.startswith("16"))
     if device != "cpu" or not found or read_topology().fast_bfloat16:
         return []
     return [
@@ -207,7 +213,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     for warning, cases in selection.warnings.items():
         more = f" and {len(cases) - 1} more" if len(cases) > 1 else ""
         lines.append(f"{cases[0]}{more}: {warning}")
-    lines += _float32(selection.device, [case_of(item) for item in items])
+    lines += _float32(selection.device, items)
     keyword, marks = config.option.keyword, config.option.markexpr
     asked = f"-k {keyword!r}" + (f" with -m {marks!r}" if marks else "")
     if selection.empty and keyword and selection.left_out:

@@ -182,6 +182,13 @@ def test_the_pages_files_are_cases_as_they_are_written(own: OwnProject) -> None:
     assert set(own.records()) == names
 
 
+def test_a_callable_is_not_said_to_compute_with_fewer_bits(own: OwnProject) -> None:
+    own.environment["ONEDNN_MAX_CPU_ISA"] = "AVX2"  # a CPU that takes float32 in their place
+    outcome = own.run("--collect-only", "-q", "-k", "sorted").assert_code(0)
+    outcome.line("test_sorted[sort-generated]")
+    assert "precision" not in outcome.text
+
+
 @pytest.mark.entry_point
 @pytest.mark.slow
 def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -> None:

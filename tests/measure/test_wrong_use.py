@@ -38,6 +38,10 @@ def bench_numpy(device, meter):
 def bench_twice(device, meter):
     meter(step(device))
     meter(step(device))
+
+
+def bench_called(meter):
+    meter(sum([1]))
 """
 
 
@@ -56,7 +60,8 @@ def test_amounts_that_are_none_and_a_second_call(project: Project) -> None:
     ):
         outcome.line(f"meter(..., {said}: ")
     outcome.line("bench_wrong.py::bench_twice: meter is called a second time")
-    outcome.line("9 failed, 1 passed in")  # and no warning that they use no benchmark
+    outcome.line("meter(...) was given a value of type int, which cannot be called: give it the")
+    outcome.line("10 failed, 1 passed in")  # and no warning that they use no benchmark
     assert project.records()["bench_numpy"]["items_per_round"] == 20
 
 
