@@ -22,6 +22,11 @@ from ipubench.plugins.command_line.words import (
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse contradictions and values that mean nothing."""
+    if not hasattr(config.option, "benchmark_json"):
+        raise pytest.UsageError(
+            "ipubench builds on pytest-benchmark, which is not loaded: leave out -p no:benchmark, "
+            "or with PYTEST_DISABLE_PLUGIN_AUTOLOAD add -p pytest_benchmark.plugin"
+        )
     _check_spelling(config)
     for flag in (*PATH_OPTIONS, "--against-setup"):
         name = flag[2:].replace("-", "_")

@@ -155,6 +155,10 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
         (["--against=git:main", "--against-setup="], "--against-setup= names nothing; give a"),
         (["--describe", "--dry-run"], "--describe and --dry-run each list something else"),
         (["--describe", "-p", "no:terminal"], "--describe writes to the terminal; leave out"),
+        (
+            ["-p", "no:benchmark"],
+            "builds on pytest-benchmark, which is not loaded: leave out -p no",
+        ),
     ],
 )
 def test_a_usage_error_is_one_message_and_exit_4(
