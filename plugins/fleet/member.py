@@ -20,12 +20,14 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
 
+from ipubench.fixtures import devices
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import TimeSpent, spent_key
+from ipubench.plugins.selection.expand import WITHOUT_NUMBER
 from ipubench.plugins.selection.selected import case_of
 
 #: A controller that says nothing for so long is gone: it says that it is there every few seconds.
@@ -136,7 +138,8 @@ class Member:
         option.lf = option.stepwise = option.stepwise_skip = False
         if option.basetemp:
             option.basetemp = f"{option.basetemp}-{given.name}"
-        if given.device_id is not None:
+        # Of a device without numbers the controller says that there is one.
+        if given.device_id is not None and devices.choose(option.device) not in WITHOUT_NUMBER:
             option.device_id = given.device_id
         if given.results is not None:
             option.results_dir = given.results

@@ -39,6 +39,9 @@ TIMEOUT_SECONDS = 60.0
 NAME = re.compile(r"[\w .:/-]{1,80}")
 #: What a header may hold; its end would begin another one.
 TOKEN = re.compile(r"[\x21-\x7e\xa1-\xff]+")
+#: The variables of a job that are read, the one that says whose job it is first.
+OF_GITHUB = ("GITHUB_REPOSITORY", "GITHUB_API_URL", "GITHUB_EVENT_PATH", "GH_TOKEN")
+OF_GITLAB = ("CI_API_V4_URL", "CI_PROJECT_ID", "CI_MERGE_REQUEST_IID", "BENCHMARK_TOKEN")
 
 
 class CommentError(Exception):
@@ -66,7 +69,10 @@ class Service:
             return cls._github(job)
         if "CI_API_V4_URL" in job:
             return cls._gitlab(job)
-        raise CommentError("this is no job of GitHub or GitLab: their variables are not set")
+        raise CommentError(
+            "this is no job of GitHub or GitLab: neither GITHUB_REPOSITORY nor CI_API_V4_URL is "
+            "set; --help names all that it reads"
+        )
 
     @classmethod
     def _github(cls, job: Mapping[str, str]) -> Service:
@@ -182,6 +188,8 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     parser = Parser(
         prog="python -m ipubench.plugins.report.comment",
         description="Put a report's summary into one comment of a pull or merge request.",
+        epilog=f"It reads variables of the job: on GitHub {', '.join(OF_GITHUB)}; on GitLab "
+        f"{', '.join(OF_GITLAB)}.",
     )
     parser.add_argument("summary", type=Path, metavar="FILE", help="a report's summary.md")
     parser.add_argument(

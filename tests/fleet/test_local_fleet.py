@@ -329,6 +329,7 @@ def _zombie(pid: int) -> bool:
         (("--hosts=hosts.txt", "--each-host", "--baseline-save=x"), "leave out --each-host"),
         (("--tx", "popen//python=/bin/false//id=a"), "a: no Python of it answers; this shows more"),
         (("--tx", "2*popen//id=a"), "a.0: 2* asks for more devices than it has (1 of fake)"),
+        (("--device=cpu", "--tx", "2*popen//id=a"), "2* asks for more devices than it has (1 of"),
         (("-d", "--tx", "popen//id=a//python=/none"), "a: no Python of it answers ([Errno 2] No"),
         (("--hosts=hosts.txt", "--baseline=none"), "there is no baseline "),
         (("--hosts=hosts.txt", "--set=flavour=bad"), "flavour"),

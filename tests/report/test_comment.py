@@ -6,10 +6,12 @@ import contextlib
 import http.client
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from ipubench.plugins.report import comment
 from ipubench.plugins.report.comment import main
 from tests.support.comments import Comments, serving
 
@@ -190,6 +192,14 @@ def test_what_a_job_lacks_is_named(
     assert main(["summary.md", "--name=x"]) == 4
     assert "this is no job of GitHub or GitLab" in capsys.readouterr().err
     assert job.asked == []
+
+
+def test_the_help_names_the_variables_that_are_read(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = capsys.readouterr().out
+    names = set(re.findall(r"[A-Z]+_[A-Z_0-9]+", str(comment.__doc__)))
+    assert len(names) == 8 and names == set(re.findall(r"[A-Z]+_[A-Z_0-9]+", said))
 
 
 def test_a_job_without_a_pull_request_is_one_message(
