@@ -166,9 +166,8 @@ def _events(
 ) -> Iterator[Dict[str, Any]]:
     """Yield what happened: changes of level, and slow-downs that somebody accepted."""
     for trend, changes in found:
-        _, name = _names(trend.key.nodeid)
         common = {
-            "case": f"{_where(trend.key.nodeid, names)} {name}",
+            "case": names[trend.key.nodeid],
             "link": f"{file_of(trend.key.nodeid)}#{anchor_of(trend)}",
             "machine": trend.key.fingerprint,
         }

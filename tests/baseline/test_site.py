@@ -38,17 +38,21 @@ def needs_the_report() -> None:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """Twelve runs of three cases on two machines; one case became 10% slower on both."""
+    """Twelve runs of three cases on two machines; one case became 10% slower on both.
+
+    On the first machine a run earlier.
+    """
     project = Project(tmp_path_factory.mktemp("kept"))
     generator = random.Random(7)
-    for machine in ("cpu/x", NASTY):
+    for machine, first in (("cpu/x", 6), (NASTY, 7)):
         for number in range(12):
             time = f"2026-02-{number + 1:02}T00:00:00Z"
             noisy = [math.exp(generator.gauss(0, 0.01)) for _ in range(3)]
-            slower = 1.1 if number >= 6 else 1.0
-            where: Dict[str, Any] = {"machine": machine, "time": time, "git": f"{number:07x}abc"}
+            slower = 1.1 if number >= first else 1.0
+            revision = f"{number:07x}abc" + ("-dirty" if number == 10 else "")
+            where: Dict[str, Any] = {"machine": machine, "time": time, "git": revision}
             a = entry("a", slower=noisy[0] * slower, processes=3, **where)
-            if number == 6:
+            if number == first:
                 record = a["extra_info"]["ipubench"]
                 record.update(accepted=[{"reason": REASON}], promoted="main")
             where["time"] = time.replace("T00:00", "T00:01")  # a run measures its cases in turn
@@ -72,8 +76,18 @@ def test_the_front_page_lists_every_trend_and_what_changed(site: Path) -> None:
     assert text.count('<span class="moment">') == 2  # the change of one case on two machines
     (change, _) = re.findall(r'<b class="kind slower">(.*?)</b>', text)
     assert -0.12 < float(change.rstrip("%")) / 100 < -0.06
-    assert "https://example.org/p/commit/0000006" in text
-    assert re.search(r"<dt>runs</dt>\s*<dd>24</dd>", text)
+    newest_first = re.findall(r'href="https://example.org/p/commit/(.*?)"', text)
+    assert newest_first == ["0000007", "0000006"]
+    assert text.count(">bench_x[a]</a>") == 2
+    for fact, value in (("runs", "24"), ("newest run", "2026-02-12 00:01 UTC")):
+        assert f"<dt>{fact}</dt><dd>{value}</dd>" in text
+    assert text.count(">0000006 2026-02-07 00:00</td>") == 1
+    # What is slower is lower in the picture, which has every run.
+    for picture in re.findall(
+        r'<td data-value="2026-02.*?<polyline points="(.*?)"', text, re.DOTALL
+    ):
+        (x, y), *_, (last_x, last_y) = [map(float, one.split(",")) for one in picture.split()]
+        assert (x, last_x) == (0, 120) and 0 <= y < 12 < last_y <= 24
     for name in re.findall(r'href="(case-[^"#]*)#', text):
         assert (site / name).is_file()
 
@@ -83,6 +97,7 @@ def test_a_cases_page_has_its_runs_on_each_machine_and_what_was_decided(site: Pa
     assert text.count('<section class="trend"') == 2
     assert text.count("<tr><td>2026-02-") == 24
     assert text.count("baseline main") == 2
+    assert text.count('/commit/000000a">000000a-dirty</a>') == 2
     assert text.count("accepted: accepted because &lt;/td&gt; &amp; &#39;so&#39;") == 2
 
 
@@ -158,11 +173,18 @@ def test_without_the_charting_library_the_message_names_the_extra(
     assert not (kept.folder / "none").exists()
 
 
-def test_a_page_without_links_to_commits_names_the_revisions(kept: Shell) -> None:
-    kept("site", "unlinked", "--last=8").assert_code(0)
+def test_a_page_without_links_to_commits_names_the_revisions(
+    kept: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The front page has as many changes as are worth it, and says how many more there are."""
+    monkeypatch.setattr(site_module, "MOST_EVENTS", 1)
+    kept("site", "unlinked", "--last=9").assert_code(0)
+    front = (kept.folder / "unlinked" / "index.html").read_text(encoding="utf-8")
+    assert front.count('<span class="moment">') == 1
+    assert "1 older one is on the page of its case." in front
     text = (kept.folder / "unlinked" / file_of(A)).read_text(encoding="utf-8")
     assert "<td>000000b</td>" in text and "commit/" not in text
-    assert text.count("<tr><td>2026-02-") == 16
+    assert text.count("<tr><td>2026-02-") == 18
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +207,14 @@ def test_in_a_browser_it_filters_draws_and_fits_a_phone(opened: Browser, site: P
         count = "document.querySelectorAll('{}').length"
         assert opened.evaluate(count.format(".trend .points path.point")) == 2 * (12 + 1)
         assert opened.evaluate(count.format(".trend .errorbars path.yerror")) == 24
+        drawn: Any = opened.evaluate("document.querySelector('.trend .plot').data")
+        shown: Any = opened.evaluate("document.querySelector('.trend .plot').layout.annotations")
+        before, _, _, after, _, _ = drawn[0]["y"]
+        assert drawn[0]["x"] == [-0.4, 6.4, None, 6.6, 11.4, None]
+        change = (site / file_of(A)).read_text().split('<span class="kind slower">')[1]
+        assert [one["text"] for one in shown] == [change.partition("<")[0]]
+        assert float(shown[0]["text"].rstrip("%")) == round(100 * (after / before - 1), 1)
+        assert drawn[2]["x"] == [7]
         wide = "document.documentElement.scrollWidth <= window.innerWidth"
         assert opened.evaluate(wide) is True
     opened.open((site / "index.html").as_uri(), width=390)
