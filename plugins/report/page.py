@@ -13,6 +13,7 @@ from ipubench.plugins.baseline.rows import (
     conclusion,
     counts,
     named,
+    place,
 )
 from ipubench.plugins.baseline.run_facts import BAD
 from ipubench.plugins.record.record import compile_text, record_of
@@ -154,12 +155,18 @@ def _values(rows: Sequence[Dict[str, Any]], key: str) -> List[str]:
 
 
 def _line(row: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a row of the table: its texts, its cells, and what each column sorts it by."""
+    """Return a row of the table: its texts, its cells, and what each column sorts it by.
+
+    Verdicts are sorted by what a reader wants to hear of first, and not by their letters.
+    """
     return {
         **{key: row[key] for key in ("name", "function", "engine", "kind", "reasons")},
         "link": _link(row["id"]) if row["throughput"] is not None else "",
         "cells": _cells(row),
-        "sorted_by": {key: _sortable(row, key) for _, key, _ in COLUMNS},
+        "sorted_by": {
+            **{key: _sortable(row, key) for _, key, _ in COLUMNS},
+            "kind": str(place(row)[0]),
+        },
     }
 
 

@@ -24,6 +24,7 @@ function drawCharts() {
   let rows = [];
 
   const counted = (count, one, several) => `${count} ${count === 1 ? one : several}`;
+  const cases = (some) => counted(some.length, "case", "cases");
   const moreLines = (left) => (left
     ? counted(left, "more line: filter the table to see it.", "more lines: filter the table to see them.")
     : "");
@@ -110,7 +111,7 @@ function drawCharts() {
     const heights = shown.map((_, index) => -index);
     const plot = section.querySelector(".plot");
     const made = make(shown, heights);
-    const said = `${section.querySelector("h2").textContent} of ${shown.length} cases; the table has the numbers`;
+    const said = `${section.querySelector("h2").textContent} of ${cases(shown)}; the table has the numbers`;
     const names = apart(shown.map((row) => row.name), narrow() ? 20 : 46, label);
     picture(plot, said, made.traces, {
       height: 80 + (narrow() ? 32 : 22) * shown.length,
@@ -285,7 +286,7 @@ function drawCharts() {
         + `p50 ${point.p50_ms.toPrecision(3)} ms, p99 ${point.p99_ms.toPrecision(3)} ms${point.held ? "" : ", not kept"}`),
       hovertemplate: "%{text}<extra></extra>",
     }));
-    const said = `Latency of ${shown.length} cases against the requests a second`;
+    const said = `Latency of ${cases(shown)} against the requests a second`;
     curves(section.querySelector(".plot"), said, traces, "p99 ms",
       { rangemode: "tozero", title: { text: "requests a second" } });
     const left = chosen.length - shown.length;
@@ -337,7 +338,7 @@ function drawCharts() {
     });
     const rates = traces.flatMap((trace) => trace.y);
     const flops = logTicks(rates);
-    picture(section.querySelector(".plot"), `Roofline of ${chosen.length} cases`, traces, {
+    picture(section.querySelector(".plot"), `Roofline of ${cases(chosen)}`, traces, {
       height: 420 + (narrow() ? 20 * traces.length : 0), showlegend: true,
       legend: { orientation: "h", x: 0, y: narrow() ? -0.35 : -0.2, yanchor: "top" },
       xaxis: Object.assign(logTicks([low, high]), { title: { text: "FLOP for each byte of weights" }, zeroline: false }),
@@ -376,7 +377,7 @@ function drawCharts() {
     const wanted = report.get("case");
     const measured = rows.filter((row) => details.has(row.id));
     choice.textContent = "";
-    for (const row of measured) choice.append(new Option(`${row.function} ${row.name}`, row.id));
+    for (const row of measured) choice.append(new Option(row.name, row.id));
     if (details.has(wanted) && !measured.some((row) => row.id === wanted)) {
       choice.prepend(new Option(byId.get(wanted).name, wanted));
     }
@@ -442,7 +443,8 @@ function drawCharts() {
     const parts = [];
     const { rounds, left_out: leftOut } = detail.processes[0];
     if (leftOut) {
-      parts.push(`${leftOut} of ${rounds + leftOut} rounds of this run count for nothing: other programs took a part of them.`);
+      const [count, it] = leftOut === 1 ? ["counts", "it"] : ["count", "them"];
+      parts.push(`${leftOut} of ${rounds + leftOut} rounds of this run ${count} for nothing: other programs took a part of ${it}.`);
     }
     const thinned = detail.processes.concat(detail.before).find((process) => process.every > 1);
     if (thinned) parts.push(`One of ${thinned.every} rounds is shown; baseline.json has them all.`);

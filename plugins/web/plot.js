@@ -4,7 +4,8 @@ const plotting = (() => {
   let printing = false;
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-  const narrow = () => !printing && window.innerWidth < 640;
+  const phone = window.matchMedia("(max-width: 40rem)"); // as style.css has it
+  const narrow = () => !printing && phone.matches;
   const percent = (value) => `${(100 * value).toFixed(1)}%`;
   const signed = (value) => `${value < 0 ? "" : "+"}${percent(value)}`;
   // Plotly reads a few HTML tags and entities in its texts.
@@ -36,14 +37,13 @@ const plotting = (() => {
   // Draw again in the dark, on a phone that is turned, and for the printer.
   function whenItChanges(redraw) {
     function print(now) {
-      if (printing === now) return;
       printing = now;
       document.documentElement.classList.toggle("printing", now);
       redraw();
     }
 
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-    window.matchMedia("(max-width: 640px)").addEventListener("change", redraw);
+    phone.addEventListener("change", redraw);
     window.addEventListener("beforeprint", () => print(true));
     window.addEventListener("afterprint", () => print(false));
   }

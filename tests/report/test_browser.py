@@ -9,6 +9,7 @@ from typing import Any, Iterator, List
 import pytest
 
 from ipubench.plugins.baseline.rows import Report
+from ipubench.plugins.baseline.run_facts import KINDS
 from ipubench.plugins.record.record import record_of, with_processes
 from ipubench.plugins.report.page import page
 from tests.support.browser import Browser, BrowserError, chromium
@@ -107,18 +108,29 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
     told: Any = browser.evaluate(f"{drawn.format('change')}.flatMap(trace => trace.text)")
     change = r"[-+]\d+\.\d% \([-+]\d+\.\d% to [-+]\d+\.\d%\)"
     assert all(re.search(f"<br>{change}, ", text) for text in told)
+    symbols = browser.evaluate(f"{drawn.format('change')}.map(t => [t.name, t.marker.symbol])")
+    assert dict(symbols) == {
+        "regressed": "triangle-left",
+        "inconclusive": "diamond",
+        "pass": "circle",
+        "improved": "triangle-right",
+    }
     gate = browser.evaluate("document.querySelector('#change .plot').layout.shapes[1].x0")
     assert gate == pytest.approx(-0.05 / 1.05)
     # A roof rises with the bytes of the copy, and is flat from where the products are the limit.
     roof: Any = browser.evaluate(f"{drawn.format('roofline')}[0]")
     assert roof["y"] == [min(2.1e12, 3e10 * x) for x in roof["x"]]
     assert roof["y"][0] < roof["y"][1] == roof["y"][2]
+    assert roof["name"] == "2.1 TFLOP/s, 30 GB/s"
     cases: Any = browser.evaluate(f"{drawn.format('roofline')}[1]")
     assert 50 in cases["x"]  # 1e12 / 200 FLOP over 1e8 bytes: resnet50 of one image
     sizes: Any = browser.evaluate(f"{drawn.format('batch')}.map(trace => trace.x)")
     assert sizes == [[1, 2, 4, 8, 16]] * 9
     shares: Any = browser.evaluate(f"{drawn.format('share')}[0].x")
     assert shares == sorted(shares, reverse=True)
+    build, compiled = browser.evaluate(f"{drawn.format('compile')}.map(trace => trace.x)")
+    totals = list(map(sum, zip(build, compiled)))
+    assert totals == sorted(totals, reverse=True) and min(build) >= 0.5
     latencies: Any = browser.evaluate(drawn.format("latency"))
     assert latencies[0]["x"][:2] == [latencies[1]["x"][0], latencies[3]["x"][0]]  # p50 to p99
     assert light(browser, "document.body).backgroundColor") > 240
@@ -134,6 +146,8 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
     assert browser.evaluate("document.documentElement.lang") == "en"
     browser.evaluate("document.querySelector('#latency button').click()")
     assert marks(browser, "#latency .points path.point") == 180
+    more = "document.querySelector('#latency button').innerText"
+    assert browser.evaluate(more) == "Show 30 cases"
     values = f"{VISIBLE_ROWS}.map(r => r.cells[1].dataset.value)"
     click = "document.querySelector('th[data-key=throughput] button').click()"
     for sign, word in ((1, "ascending"), (-1, "descending")):
@@ -144,6 +158,17 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
         assert found[60:] == ["", ""]  # what is empty comes last
         head = "document.querySelector('th[data-key=throughput]').ariaSort"
         assert browser.evaluate(head) == word
+    for column, in_order in (
+        ("name", "values.every((v, i) => i === 0 || values[i - 1].localeCompare(v) <= 0)"),
+        ("kind", "values.every((v, i) => i === 0 || values[i - 1] - v <= 0)"),
+    ):
+        browser.evaluate(click.replace("throughput", column))
+        cells = f"r.querySelector('td:nth-child({1 if column == 'name' else 3})')"
+        found = f"{VISIBLE_ROWS}.map(r => {cells}.dataset.value)"
+        assert browser.evaluate(f"(values => {in_order})({found})"), column
+        assert browser.evaluate(head) is None
+    kinds: Any = browser.evaluate(f"{VISIBLE_ROWS}.map(r => r.cells[2].innerText.split('\\n')[0])")
+    assert list(dict.fromkeys(kinds)) == [kind for kind in KINDS if kind in kinds]
     # What has the focus is not under the headings, which stay where they are.
     under = (
         "(() => { const link = document.querySelectorAll('td.name a')[20];"
@@ -163,6 +188,7 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
                      windowsVirtualKeyCode=13)  # fmt: skip
     chosen = browser.evaluate("document.getElementById('chosen').value")
     assert chosen.endswith("[resnet50-bs1-synthetic]")
+    assert browser.evaluate("document.activeElement.id") == "chosen"
     cells: Any = browser.evaluate(
         "Array.from(document.querySelectorAll('#processes tbody tr'), row =>"
         " [0, 2, 6].map(column => row.cells[column].innerText))"
@@ -178,6 +204,7 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
 ) -> None:
     """Of many rounds all that count for nothing are counted."""
     before = with_processes(benchmark("a", rate=120, seed=5), [benchmark("a", rate=118, seed=6)])
+    before["extra_info"]["ipubench"]["processes"][1]["clean"] = False
     now = benchmark("a", rate=100)
     record = now["extra_info"]["ipubench"]
     record["latency"]["p99_ms"] = 0.00002345
@@ -190,6 +217,8 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     contention = {"limit": 0.02, "lost": share, "kept": some, "enough": True}
     many["extra_info"]["ipubench"]["contention"] = contention
     free = benchmark("c")
+    one = [number != 3 for number in range(25)]
+    free["extra_info"]["ipubench"]["contention"] = {**contention, "lost": lost, "kept": one}
     cases = document([now, many, free])
     verdicts = {
         now["fullname"]: verdict("regressed", 100, -0.16),
@@ -212,13 +241,20 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     assert counted == [[number for number in range(1, 26) if number not in (4, 5)]] * 2
     lines = "Array.from(document.querySelectorAll('#processes tbody tr'))"
     names = browser.evaluate(f"{lines}.map(r => r.cells[0].innerText)")
-    assert names == ["1, this run", "1, baseline", "2, baseline"]
+    assert names == ["1, this run", "1, baseline", "2, baseline, disturbed"]
     # Of nanoseconds too there are four digits.
     assert browser.evaluate(f"{lines}[0].cells[4].innerText") == "0.00002345"
-    browser.evaluate(
-        "(() => { const chosen = document.getElementById('chosen'); chosen.selectedIndex = 1;"
-        " chosen.dispatchEvent(new Event('change')); })()"
+    choose_case = (
+        "(() => {{ const chosen = document.getElementById('chosen'); chosen.selectedIndex = {};"
+        " chosen.dispatchEvent(new Event('change')); }})()"
     )
+    browser.evaluate(choose_case.format(2))
+    note = browser.evaluate("document.getElementById('rounds-note').textContent")
+    assert (
+        note == "1 of 25 rounds of this run counts for nothing: other programs took a part of it."
+    )
+    browser.evaluate(choose_case.format(1))
+    assert "case=" in browser.evaluate("location.hash")
     note = browser.evaluate("document.getElementById('rounds-note').textContent")
     assert note.startswith("400 of 1000 rounds of this run count for nothing: ")
     assert note.endswith(" One of 2 rounds is shown; baseline.json has them all.")
@@ -242,7 +278,14 @@ def test_the_filter_is_in_the_address(browser: Browser, small: str) -> None:
     assert browser.evaluate("document.getElementById('shown').textContent") == "1 of 17 cases"
     assert browser.evaluate("document.getElementById('q').value") == "resnet50 bs16"
     assert marks(browser, "#latency .points path.point") == 3
-    go_to(browser, "#q=bench_dense")
+    assert browser.evaluate("document.querySelector('#latency button').hidden")
+    said = browser.evaluate("document.querySelector('#latency .plot').ariaLabel")
+    assert said == "Latency of 1 case; the table has the numbers"
+    go_to(browser, "#q=Bench_Dense")
+    assert len(names(browser)) == 6
+    # Neither the link to the cases nor the key Enter changes what is shown.
+    go_to(browser, "#cases")
+    browser.evaluate("document.getElementById('controls').requestSubmit()")
     assert len(names(browser)) == 6
 
 
@@ -328,6 +371,17 @@ def test_a_phone_in_the_dark_has_light_ink_and_no_horizontal_scroll_and_paper_ha
     ink = "getComputedStyle(document.querySelector('#latency .xtick text')).fill"
     assert browser.evaluate(ink) == "rgb(22, 25, 31)"
     browser.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    # On the screen again it is dark, and wide until it is a phone's.
+    dark = {"name": "prefers-color-scheme", "value": "dark"}
+    browser.call("Emulation.setEmulatedMedia", media="", features=[dark])
+    drawn_again = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    label = "document.querySelector('#latency .plot').layout.yaxis.ticktext.includes('{}')"
+    browser.evaluate(drawn_again)
+    assert light(browser, "document.querySelector('#latency .xtick text')).fill") > 200
+    assert browser.evaluate(label.format("dense-wide-wide-wide-bs32"))
+    browser.resize(375, 812)
+    browser.evaluate(drawn_again)
+    assert browser.evaluate(label.format("dense-wide-<br>wide-wide-bs32"))
 
 
 def test_a_nasty_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:
@@ -391,7 +445,7 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
             batch_size=size,
             rate=80.0,
         )
-        for kind in ("8k", "16k")
+        for kind in ("8k", "16k", "32k")
         for size in (1, 16)
     ]
     cases += [
@@ -427,7 +481,8 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
     reused = benchmark("a", compile="reused")
     record_of(reused)["compute"] = {}
     cases = [*cases, served, reused, *same]
-    path.write_text(page(Report(document(cases))), encoding="utf-8")
+    whole = page(Report(document(cases)))
+    path.write_text(whole.replace("MOST_SERIES = 12", "MOST_SERIES = 3"), encoding="utf-8")
     browser.open(path.as_uri(), 1280, 900)
     titles: Any = browser.evaluate(
         "Array.from(document.querySelectorAll('#batch h3'), e => e.innerText)"
@@ -465,9 +520,11 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
     text: Any = browser.evaluate("document.getElementById('table').innerText")
     assert text.count("above the peak seen") == 1
     notes: Any = browser.evaluate(
-        "['roofline', 'compile'].map(id => document.querySelector(`#${id} .note`).innerText)"
+        "['batch', 'roofline', 'compile']"
+        ".map(id => document.querySelector(`#${id} .note`).innerText)"
     )
     assert notes == [
+        "1 more line: filter the table to see it.",
         "1 case counts no FLOP or no weights.",
         "1 case ran a network that was compiled before.",
     ]
