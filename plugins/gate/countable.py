@@ -67,7 +67,7 @@ def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
     which = f"{len(disturbed)} of {len(processes)} processes"
     if in_changing_states(share):
         return f"other machines of its host changed the machine's state during {which}"
-    return f"other programs disturbed {which}, which waited for {percent(share, 0)} of their time"
+    return f"other programs disturbed {which}, which lost {percent(share, 0)} of a CPU's time"
 
 
 def what_helps(processes: Sequence[Dict[str, Any]]) -> str:

@@ -201,7 +201,7 @@ def _disturbed(records: List[Dict[str, Any]]) -> List[str]:
     if taken:
         share = _span(map(mean_lost, taken))
         lines.append(
-            f"{_which(taken)}: disturbed, other programs took {share} of the time; "
+            f"{_which(taken)}: disturbed, other programs took {share} of a CPU's time; "
             "--wait-for-quiet=2min waits for a quiet machine"
         )
     changing = [record for record in disturbed if in_changing_states(mean_lost(record))]

@@ -37,7 +37,7 @@ def test_equal_code_beside_a_busy_neighbour_is_inconclusive(stored: Project) -> 
     outcome = stored.run(*GATE, env=BUSY).assert_code(0)
     outcome.line("1 inconclusive")
     said = " ".join(outcome.text.split())
-    assert re.search(r"others? .*disturbed 4 of 4 processes, which waited for (59|60)% of", said)
+    assert re.search(r"others? .*disturbed 4 of 4 processes, which lost (59|60)% of a CPU", said)
     outcome.line("fresh process 3: 1,600 items/s, disturbed by other programs")
     (record,) = stored.records().values()
     assert record["rounds"]["stopped_by"] == "disturbed"

@@ -272,9 +272,7 @@ def test_a_disturbed_baseline_judges_nothing() -> None:
     verdict = gate.judge(watched(0.1, True), before, Rule(LIMIT), processes(CALM, asked))
     assert (verdict.kind, asked) == (INCONCLUSIVE, [])
     assert "in the baseline other programs disturbed 7 of 7 processes" in verdict.reasons[0]
-    assert (
-        "waited for 30% of their time" in verdict.reasons[0] and "--against" in verdict.reasons[0]
-    )
+    assert "lost 30% of a CPU's time" in verdict.reasons[0] and "--against" in verdict.reasons[0]
 
 
 def test_beside_a_busy_neighbour_the_answer_is_inconclusive_and_comes_soon() -> None:
@@ -309,7 +307,7 @@ def test_a_suspect_whose_fresh_processes_are_disturbed_stays_one_and_says_so() -
     slow, lame = watched(0.11, True), watched(0.4, False)
     verdict = gate.judge(slow, baseline_of(CALM), Rule(LIMIT), in_turns([lame], []))
     assert (verdict.kind, verdict.processes) == (INCONCLUSIVE, 1)
-    assert verdict.reasons[0].startswith("other programs disturbed 3 of 4 processes, which waited")
+    assert verdict.reasons[0].startswith("other programs disturbed 3 of 4 processes, which lost")
     # Too few rounds of theirs found the machine in one state, and nobody took any time.
     lame["extra_info"]["ipubench"]["contention"]["lost"] = [0.0] * 9
     verdict = gate.judge(slow, baseline_of(CALM), Rule(LIMIT), in_turns([lame], []))

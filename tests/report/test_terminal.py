@@ -254,7 +254,9 @@ def test_what_others_took_is_a_span_where_shares_differ() -> None:
     for names, share in (("ab", "5%"), ("abc", "5% to 20%")):
         found = SessionResults(benchmarks={name: cases[name] for name in names})
         last = summary(Run(JsonLinesFile(Path("none")), found), 80)[-1].cells[0]
-        assert last.startswith(f"{len(names)} cases: disturbed, other programs took {share} of")
+        assert last.startswith(
+            f"{len(names)} cases: disturbed, other programs took {share} of a CPU"
+        )
 
 
 @pytest.mark.parametrize(
