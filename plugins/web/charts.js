@@ -178,7 +178,7 @@ function drawCharts() {
     const panels = section.querySelector(".panels");
     const functions = new Map();
     for (const row of rows) {
-      if (row.batch_size === null || row.throughput === null) continue;
+      if (row.batch_size === null) continue;
       // Rates in two units have no axis in common.
       const name = `${row.panel} in ${row.unit}`;
       const series = functions.get(name) || functions.set(name, new Map()).get(name);

@@ -126,6 +126,8 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
     assert 50 in cases["x"]  # 1e12 / 200 FLOP over 1e8 bytes: resnet50 of one image
     sizes: Any = browser.evaluate(f"{drawn.format('batch')}.map(trace => trace.x)")
     assert sizes == [[1, 2, 4, 8, 16]] * 9
+    ends = f"{drawn.format('batch')}.flatMap(t => [...t.error_y.array, ...t.error_y.arrayminus])"
+    assert min(browser.evaluate(ends)) > 0
     shares: Any = browser.evaluate(f"{drawn.format('share')}[0].x")
     assert shares == sorted(shares, reverse=True)
     build, compiled = browser.evaluate(f"{drawn.format('compile')}.map(trace => trace.x)")
@@ -216,7 +218,7 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     share = [0.0 if one else 0.5 for one in some]
     contention = {"limit": 0.02, "lost": share, "kept": some, "enough": True}
     many["extra_info"]["ipubench"]["contention"] = contention
-    free = benchmark("c")
+    free = benchmark("ca")
     one = [number != 3 for number in range(25)]
     free["extra_info"]["ipubench"]["contention"] = {**contention, "lost": lost, "kept": one}
     cases = document([now, many, free])
@@ -263,6 +265,8 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     for kind, hidden in (("", True), ("regressed", False), ("not judged", True)):
         choose(browser, kind)
         assert browser.evaluate("document.getElementById('gated').hidden") is hidden
+    go_to(browser, "#q=a")  # a case with a gate, and one without
+    assert browser.evaluate("document.getElementById('gated').hidden") is False
 
 
 def test_what_is_not_compared_has_no_baseline_beside_it() -> None:
@@ -553,15 +557,16 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
     """Nor has one that compiled nothing, or took what was compiled before."""
     path = tmp_path / "plain.html"
     cases = [benchmark(how, compile=how) for how in ("reused", "none")]
-    for case in cases:
-        record_of(case)["latency"].update(p50_ms=3.0, p90_ms=3.0, p99_ms=3.0)
+    for case, time in zip(cases, (3.0, 3.001)):
+        record_of(case)["latency"].update(p50_ms=time, p90_ms=time, p99_ms=time)
     path.write_text(page(Report(document(cases))), encoding="utf-8")
     browser.open(path.as_uri())
     hidden = "Array.from(document.querySelectorAll('.chart'), e => e.hidden ? '' : e.id).join(' ')"
     assert str(browser.evaluate(hidden)).split() == ["latency", "share", "roofline"]
-    # One value alone has legible marks beside it.
-    ticks: Any = browser.evaluate("document.querySelector('#latency .plot').layout.xaxis.tickvals")
-    assert [tick for tick in ticks if 1 <= tick <= 10] == [1, 2, 5, 10]
+    # Values that hardly differ have different marks round them.
+    axis = "document.querySelector('#latency .plot').layout.xaxis"
+    texts: Any = browser.evaluate(f"{axis}.ticktext")
+    assert len(set(texts)) == len(texts) >= 3 and float(texts[0]) < 3 < float(texts[-1])
     # No column of changes, and nothing to sort by where nothing was compiled.
     assert marks(browser, "th[data-key=change]") == 0
     column = (
@@ -577,6 +582,9 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
         browser.evaluate(f"{VISIBLE_ROWS}[0].querySelector('td.name a').click()")
         text = "document.querySelector('#processes td:nth-child(6)').innerText"
         assert browser.evaluate(text) == shown
+        # One value alone has legible marks beside it.
+        ticks: Any = browser.evaluate(f"{axis}.tickvals")
+        assert [tick for tick in ticks if 1 <= tick <= 10] == [1, 2, 5, 10]
     assert browser.evaluate("document.getElementById('case').hidden") is False
 
 
