@@ -484,6 +484,8 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
     path = tmp_path / "panels.html"
     reused = benchmark("a", compile="reused")
     record_of(reused)["compute"] = {}
+    own = {"target_qps": 20.0, "latency_ms": {"p50": 40.0, "p99": 80.0}, "valid": True}
+    record_of(reused)["finish"] = {"load": own}
     cases = [*cases, served, reused, *same]
     whole = page(Report(document(cases)))
     path.write_text(whole.replace("MOST_SERIES = 12", "MOST_SERIES = 3"), encoding="utf-8")
@@ -512,7 +514,7 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
         "plot => plot.querySelectorAll('.ytick').length)"
     )
     assert min(ticks) >= 3
-    assert marks(browser, "#load .points path.point") == 3
+    assert marks(browser, "#load .points path.point") == 3 + 1
     drawn: Any = browser.evaluate("document.querySelector('#load .plot').data[0]")
     assert drawn["x"] == [10, 30, 60]
     assert drawn["y"] == [50, 90, 4000]
@@ -556,7 +558,8 @@ def test_panels_stand_side_by_side_and_the_load_is_drawn_and_names_are_told_apar
 def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path: Path) -> None:
     """Nor has one that compiled nothing, or took what was compiled before."""
     path = tmp_path / "plain.html"
-    cases = [benchmark(how, compile=how) for how in ("reused", "none")]
+    cases = [benchmark(how, compile=how, flops=8e8) for how in ("reused", "none")]
+    record_of(cases[0])["compute"]["copy_peak_bytes_per_s"] = None
     for case, time in zip(cases, (3.0, 3.001)):
         record_of(case)["latency"].update(p50_ms=time, p90_ms=time, p99_ms=time)
     path.write_text(page(Report(document(cases))), encoding="utf-8")
@@ -567,6 +570,11 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
     axis = "document.querySelector('#latency .plot').layout.xaxis"
     texts: Any = browser.evaluate(f"{axis}.ticktext")
     assert len(set(texts)) == len(texts) >= 3 and float(texts[0]) < 3 < float(texts[-1])
+    # One copy is known, and both cases are left of the bend: 70 FLOP for a byte.
+    roofs: Any = browser.evaluate(
+        "document.querySelector('#roofline .plot').data.filter(t => t.mode === 'lines')"
+    )
+    assert [roof["x"] for roof in roofs] == [[4, 16, 16]]
     # No column of changes, and nothing to sort by where nothing was compiled.
     assert marks(browser, "th[data-key=change]") == 0
     column = (
