@@ -39,7 +39,9 @@ function drawCharts() {
 
   const colour = (index) => seriesLine(index).color;
 
-  const fourDigits = (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 4 });
+  // Figures have all four digits, as in the table of cases; ticks none that says nothing.
+  const fourDigits = (value, least = 4) => value.toLocaleString("en-US",
+    { maximumSignificantDigits: 4, minimumSignificantDigits: least });
 
   function short(text, most) {
     const letters = Array.from(text); // never half of one: some are two units of a string
@@ -80,7 +82,7 @@ function drawCharts() {
     const ticks = few ? powers : powers.flatMap((power) => [power, 2 * power, 5 * power]);
     // Plotly shows a power of ten on either side of a single value.
     const shown = low === high || enough(ticks) ? ticks : evenTicks(low, high);
-    return { type: "log", tickvals: shown, ticktext: shown.map(fourDigits) };
+    return { type: "log", tickvals: shown, ticktext: shown.map((tick) => fourDigits(tick, 1)) };
   }
 
   // Values that lie close together have no powers of ten between them.
@@ -422,7 +424,8 @@ function drawCharts() {
       hovertemplate: `baseline, process ${index + 1}, round %{x}: %{y:,.4g} ${plain(row.unit)}<extra></extra>`,
     }));
     picture(document.getElementById("rounds"), `Rounds and canaries of ${row.name}`, traces, {
-      height: 460, showlegend: traces.length > 2, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      height: 460 + (narrow() ? 15 * detail.processes.length : 0), // a phone has two names in a line
+      showlegend: traces.length > 2, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
       xaxis: { title: { text: "round" }, anchor: "y2", zeroline: false },
       yaxis: { title: { text: plain(row.unit) }, domain: [0.4, 1], zeroline: false },
       yaxis2: { title: { text: "canary, ms" }, domain: [0, 0.3], zeroline: false },
