@@ -120,7 +120,7 @@ def layout(rows: Sequence[Row], width: int) -> List[Row]:
         shown = [
             index
             for index, (heading, *cells) in enumerate(zip(*full))
-            if heading not in left_out and (index < 2 or not set(cells) <= {"-", ""})
+            if heading not in left_out and (index < 2 or set(cells) != {"-"})
         ]
         rooms = {gap: width - 1 - sum(widths[i] + gap for i in shown[1:]) for gap in GAPS}
         gap = next((gap for gap in GAPS if rooms[gap] >= widths[0]), 0)

@@ -165,6 +165,14 @@ def test_the_change_of_a_level_is_that_of_medians() -> None:
     assert change["run"] == 3 and change["change"] == pytest.approx(-0.19)
 
 
+def test_changes_of_a_trend_are_relative_whatever_its_unit() -> None:
+    needs_ruptures()
+    for unit in (1e-6, 1.0, 1e12):
+        rates = [unit * math.exp(value) for value in series([100, 90], 8, 0.01)]
+        points = tuple(trends.Point("t", "r", rate, 1) for rate in rates)
+        assert Trend(Key(A, "h", "m"), "items/s", points).changes() == [8]
+
+
 def test_names_are_fit_for_files_and_distinct() -> None:
     assert slug("cpu/Intel(R) Xeon(R)/amx/2 threads").startswith(
         "cpu-intel-r-xeon-r-amx-2-threads-"

@@ -54,7 +54,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Shell:
             a = entry("a", slower=noisy[0] * slower, processes=3, **where)
             if number == first:
                 record = a["extra_info"]["ipubench"]
-                record.update(accepted=[{"reason": REASON}], promoted="main")
+                record.update(
+                    accepted=[{"reason": "an older one"}, {"reason": REASON}], promoted="main"
+                )
             where["time"] = time.replace("T00:00", "T00:01")  # a run measures its cases in turn
             others = [entry(case, slower=noisy[1], **where) for case in ("b", NASTY)]
             folder = project.folder / history.FOLDER / history.slug(machine)

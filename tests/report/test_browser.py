@@ -126,6 +126,8 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
     assert 50 in cases["x"]  # 1e12 / 200 FLOP over 1e8 bytes: resnet50 of one image
     sizes: Any = browser.evaluate(f"{drawn.format('batch')}.map(trace => trace.x)")
     assert sizes == [[1, 2, 4, 8, 16]] * 9
+    dashes: Any = browser.evaluate(f"{drawn.format('batch')}.map(trace => trace.line.dash)")
+    assert dashes == ["solid"] * 8 + ["dot"]  # there are eight colours
     ends = f"{drawn.format('batch')}.flatMap(t => [...t.error_y.array, ...t.error_y.arrayminus])"
     assert min(browser.evaluate(ends)) > 0
     shares: Any = browser.evaluate(f"{drawn.format('share')}[0].x")
@@ -199,6 +201,8 @@ def test_charts_are_drawn_and_described_and_a_column_sorts_and_a_link_chooses_a_
     assert cells[3][1].startswith("+") and float(cells[3][1].rstrip("%")) > 0  # 2% faster
     assert cells[0][1:] == ["", "1,024"]
     assert marks(browser, "#rounds .lines path.js-line") == 8
+    called = browser.evaluate("document.getElementById('rounds').data.map(trace => trace.name)")
+    assert called[::2] == ["this run", "process 2", "process 3", "process 4"]
 
 
 def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
@@ -247,6 +251,9 @@ def test_rounds_stand_beside_the_baselines_and_disturbed_ones_count_for_nothing(
     # Of nanoseconds too there are four digits, and of a round number.
     times = browser.evaluate(f"{lines}.map(r => r.cells[4].innerText)")
     assert [times[0], times[2]] == ["0.00002345", "2.500"]
+    assert browser.evaluate(f"{lines}.map(r => r.cells[2].innerText)") == ["", "", ""]
+    legend = "document.getElementById('rounds').data.slice(0, 2).map(trace => trace.showlegend)"
+    assert sorted(browser.evaluate(legend)) == [False, True]  # one name for the baseline
     choose_case = (
         "(() => {{ const chosen = document.getElementById('chosen'); chosen.selectedIndex = {};"
         " chosen.dispatchEvent(new Event('change')); }})()"
@@ -595,6 +602,10 @@ def test_a_run_without_a_baseline_has_no_empty_charts(browser: Browser, tmp_path
         ticks: Any = browser.evaluate(f"{axis}.tickvals")
         assert [tick for tick in ticks if 1 <= tick <= 10] == [1, 2, 5, 10]
     assert browser.evaluate("document.getElementById('case').hidden") is False
+    # One process alone needs no name, and options are as they are written.
+    assert browser.evaluate("document.getElementById('rounds').layout.showlegend") is False
+    options = "Array.from(document.querySelectorAll('#options dd'), e => e.textContent)"
+    assert browser.evaluate(options) == ["none", "inference", "synthetic", "1"]
 
 
 def test_no_name_leaves_charts_and_filters_dead(browser: Browser, tmp_path: Path) -> None:

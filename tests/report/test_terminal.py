@@ -293,6 +293,26 @@ def test_the_notes_tell_cases_of_one_name_apart() -> None:
     assert found == ["bench_train[a]: implausible, see its failure"]
 
 
+def test_the_notes_say_who_is_imprecise_ran_fewer_instances_and_what_limits_the_input() -> None:
+    cases = {f"c{number}": benchmark(f"c{number}") for number in range(8)}
+    for number, record in enumerate(map(record_of, cases.values())):
+        record["rounds"]["stopped_by"] = "budget"
+        record["throughput"]["spread"] = 0.05 + 0.01 * (number == 0)
+        record["effective"]["instances"] = {"asked": 4, "ran": 4 - (number == 0)}
+        limit = "loader" if number < 3 else "model"
+        record["input"] = {"loader": 90.0, "model": 80.0, "unit": "images/s", "limit": limit}
+    record_of(cases["c0"]).update(compile="cached", compile_saved_seconds=3.5)
+    run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks=cases))
+    alone = "loader 90.00, model 80.00 images/s alone: the"
+    assert [row.cells[0] for row in summary(run, 80)][-10:] == [
+        "c0: 3 of 4 instances ran, one per core that this run may use",
+        *(f"c{n}: {alone} {'loader' if n < 3 else 'model'} limits" for n in range(6)),
+        "2 more read from disk; of all 8 the loader limits 3, the model 5",
+        "1 compiled model was kept from earlier: 3.5 s saved",
+        "c0: ±6.0% after 25 rounds is not precise; a quieter machine or --budget=10 helps",
+    ]
+
+
 def test_training_that_diverged_names_the_option_that_has_its_rate() -> None:
     """Each program has its own; a case whose loss is a number is not named."""
     cases = {name: benchmark(name) for name in ("classifier", "application", "fine")}
