@@ -391,6 +391,11 @@ def test_a_phone_in_the_dark_has_light_ink_and_no_horizontal_scroll_and_paper_ha
     browser.resize(375, 812)
     browser.evaluate(drawn_again)
     assert browser.evaluate(label.format("dense-wide-<br>wide-wide-bs32"))
+    # Paper is as wide as ever.
+    browser.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.evaluate(label.format("dense-wide-wide-wide-bs32"))
+    width = "document.querySelector('#latency .main-svg').getBoundingClientRect().width"
+    assert browser.evaluate(width) == 660
 
 
 def test_a_nasty_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:
