@@ -84,6 +84,10 @@ def test_the_front_page_lists_every_trend_and_what_changed(site: Path) -> None:
     for fact, value in (("runs", "24"), ("newest run", "2026-02-12 00:01 UTC")):
         assert f"<dt>{fact}</dt><dd>{value}</dd>" in text
     assert text.count(">0000006 2026-02-07 00:00</td>") == 1
+    # The level is the last one.
+    level = '>{}</a>.*?<td data-value="(.*?)"'
+    now, whole = (re.findall(level.format(name), text, re.DOTALL)[-2:] for name in "ab")
+    assert all(float(a) < 0.95 * float(b) for a, b in zip(now, whole))
     # What is slower is lower in the picture, which has every run.
     for picture in re.findall(
         r'<td data-value="2026-02.*?<polyline points="(.*?)"', text, re.DOTALL
