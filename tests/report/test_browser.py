@@ -625,6 +625,8 @@ def test_no_name_leaves_charts_and_filters_dead(browser: Browser, tmp_path: Path
     ):
         go_to(browser, address)
         assert len(names(browser)) == count
+        kind = "document.querySelector('select[name=kind]').selectedIndex"
+        assert browser.evaluate(kind) == 0  # it says: all
         assert marks(browser, "#latency .points path.point") == 3 * count
     chosen = set()
     for number in range(len(cases)):
