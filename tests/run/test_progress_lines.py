@@ -20,7 +20,7 @@ class Terminal:
 
     def __init__(self, is_one: bool) -> None:
         self.isatty = self.hasmarkup = is_one
-        self._tw = SimpleNamespace(fullwidth=60)
+        self._tw = SimpleNamespace(fullwidth=60, width_of_current_line=0)
         self.written: List[str] = []
 
     def rewrite(self, text: str, erase: bool, **markup: bool) -> None:
