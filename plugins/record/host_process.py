@@ -86,13 +86,21 @@ def versions() -> Dict[str, str]:
     return found
 
 
-def version_changes(before: Mapping[str, str], now: Mapping[str, str]) -> List[str]:
-    """Return in words what has another version now, was not there before, or is no longer there."""
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[Tuple[str, Any, Any]]:
+    """Return what has another value: its name, the value before and the one now, or None."""
     return [
-        f"{name} {before.get(name, 'none')} -> {now.get(name, 'none')}"
+        (name, before.get(name), now.get(name))
         for name in dict.fromkeys([*before, *now])
         # Results of an older version of the suite do not say it.
         if before.get(name) != now.get(name) and not (name == PYTHON_BUILD and name not in before)
+    ]
+
+
+def version_changes(before: Mapping[str, str], now: Mapping[str, str]) -> List[str]:
+    """Return in words what has another version now, was not there before, or is no longer there."""
+    return [
+        f"{name} {'none' if old is None else old} -> {'none' if new is None else new}"
+        for name, old, new in changes(before, now)
     ]
 
 

@@ -16,7 +16,6 @@ from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.host_process import PYTHON_BUILD
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run.conditions import apply_conditions
 from ipubench.plugins.run.results import Run, SessionResults
@@ -79,14 +78,12 @@ class Machine:
 
     def changed(self, record: Dict[str, Any]) -> str:
         """Return what was another where a case was measured, on such a device, or ''."""
-        build = self.versions.get(PYTHON_BUILD)  # results of an older version do not say it
         for what, before, now in (
             ("", record["conditions"], self.conditions),
-            ("version of ", {PYTHON_BUILD: build, **record.get("versions", {})}, self.versions),
+            ("version of ", record.get("versions", {}), self.versions),
         ):
-            for name in sorted({*before, *now}):
-                if before.get(name) != now.get(name):
-                    return f"{what}{name} changed ({before.get(name)} -> {now.get(name)})"
+            for name, old, new in sorted(host_process.changes(before, now)):
+                return f"{what}{name} changed ({old} -> {new})"
         return ""
 
 
