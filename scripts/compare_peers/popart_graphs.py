@@ -4,6 +4,7 @@ Ours is the step that the benchmark times, in the engine of ``engine=auto``. The
 
 - torch module: torch.nn.LSTM or torch.nn.Conv2d with the loss and torch.optim.SGD, in a loop;
 - channels last: the same convolution with its images and filters in that layout;
+- CUDA graph: on a GPU, the first, the convolution channels last, each batch one CUDA graph;
 - ONNX Runtime: the same graph there, in float32, where it is not what ours runs; it cannot train.
 """
 
@@ -70,6 +71,8 @@ class PopartGraphs(Family):
         peers: Dict[str, Callable[[], Program]] = {"torch module": partial(make, False)}
         if isinstance(config, PopartConv):
             peers["channels last"] = partial(make, True)
+        if self.conditions.on_gpu:
+            peers["CUDA graph"] = partial(make, isinstance(config, PopartConv), graphs=True)
         if config.mode != "training" and chosen["engine"] != RUNTIME:
             peers["ONNX Runtime, f32"] = partial(self._ours, config, RUNTIME)
         if self.conditions.own and chosen["engine"] == RUNTIME:
@@ -92,9 +95,16 @@ class PopartGraphs(Family):
         return step.engine.run
 
 
-def module_program(config: Any, dtype_name: str, device: str, channels_last: bool) -> Program:
-    """Return the program that a user of PyTorch writes for the same computation."""
+def module_program(
+    config: Any, dtype_name: str, device: str, channels_last: bool, graphs: bool = False
+) -> Program:
+    """Return the program that a user of PyTorch writes for the same computation.
+
+    ``graphs``: of CUDA, each of them a batch.
+    """
     import torch
+
+    from ipubench.fixtures.runtimes.torch.cuda_graph import record
 
     dtype = getattr(torch, dtype_name)
     recurrent = isinstance(config, PopartLstm)
@@ -124,19 +134,23 @@ def module_program(config: Any, dtype_name: str, device: str, channels_last: boo
         output = output[0] if recurrent else output
         return output if config.mode == "inference" else loss_of(output, labels[index])
 
-    def work(count: int) -> None:
-        if config.mode != "training":
-            with torch.inference_mode():
-                for index in range(count):
-                    forward(index % BATCHES)
-            return
-        for index in range(count):
+    def batch(index: int) -> None:
+        if config.mode == "training":
             optimizer.zero_grad()
-            forward(index % BATCHES).backward()
+            forward(index).backward()
             optimizer.step()
+        else:
+            forward(index)
+
+    with torch.inference_mode(config.mode != "training"):
+        runs: List[Callable[[], Any]] = [partial(batch, index) for index in range(BATCHES)]
+        if graphs:
+            runs = [record(run).replay for run in runs]
 
     def program(count: int) -> None:
-        work(count)
+        with torch.inference_mode(config.mode != "training"):
+            for index in range(count):
+                runs[index % BATCHES]()
         if device == "cuda":
             torch.cuda.synchronize()
 

@@ -18,7 +18,7 @@ def weights_of(graph: TorchGraph, names: Iterable[str]) -> Dict[str, Any]:
     from ipubench.fixtures.runtimes.onnx.lstm import Lstm
 
     (layer,) = graph.layers
-    values = [weight.detach().float().numpy() for weight in layer.parameters]
+    values = [weight.detach().float().cpu().numpy() for weight in layer.parameters]
     if isinstance(layer, Lstm):
         values = [_gates_in_onnx(value)[np.newaxis] for value in values]
     return dict(zip(names, values))

@@ -13,48 +13,31 @@ import pytest
 from ipubench.bench_kernels import bench_popart_lstm
 from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
-from ipubench.fixtures.data.images.feed import ImageFolder
-from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.machine.processor import Topology
 from ipubench.fixtures.runtimes.onnx.engine import RING
 from ipubench.plugins.compare.operations import operations_in
-from tests.support import onnx_reference as reference
 from tests.support.onnx_weights import weights_of
+from tests.support.popart_graphs import (
+    CONVS,
+    DATA,
+    KERNELS,
+    LSTMS,
+    expected,
+    first_batch,
+    first_weights,
+    gradients,
+    numpy_of,
+    ready,
+)
 
 pytestmark = pytest.mark.framework
 
 Array = Any  # float64 np.ndarray
-LSTMS = [
-    PopartLstm(batch_size=1, timesteps=1, hidden_size=8),
-    PopartLstm(batch_size=3, timesteps=5, hidden_size=16),
-    PopartLstm(batch_size=4, timesteps=6, hidden_size=40),
-]
-CONVS = [
-    PopartConv(
-        batch_size=2, input_width=9, input_height=8, channel_size=3, filter_number=5
-    ),
-    PopartConv(
-        batch_size=1, input_width=5, input_height=7, channel_size=2, filter_number=4,
-        kernel_size=3, padding=1, stride=1,
-    ),
-    PopartConv(
-        batch_size=2, input_width=6, input_height=5, channel_size=16, filter_number=4,
-        kernel_size=2, padding=0, stride=2,
-    ),
-]  # fmt: skip
-KERNELS: List[Any] = [*LSTMS, *CONVS]
 # Types of the graphs and their tolerance: a bfloat16 has 8 significant bits, and a state of an
 # LSTM is rounded at every timestep.
 FLOAT32, BFLOAT16 = 1e-4, 3e-2
-
-
-def no_images() -> ImageFolder:
-    raise AssertionError("kernels need no images")
-
-
-DATA = Data(no_images)
 
 
 @pytest.fixture(scope="module")
@@ -67,53 +50,6 @@ def popart() -> Any:
     device.attach()
     yield OnnxHost(device)
     device.release()
-
-
-def ready(popart: Any, config: Any) -> Any:
-    """Return the case's step after its first batch."""
-    config.check()
-    network = lstm if isinstance(config, PopartLstm) else conv
-    step = popart.loop(lambda dtype: network(config, dtype), config, config.feed(DATA))
-    step.build()
-    assert step.compile()  # anew for each case
-    return step
-
-
-def first_weights(config: Any) -> Dict[str, Array]:
-    from onnx import numpy_helper
-
-    network = (lstm if isinstance(config, PopartLstm) else conv)(config, "float32")
-    values = network.proto.graph.initializer
-    return {value.name: numpy_helper.to_array(value).astype(np.float64) for value in values}
-
-
-def first_batch(step: Any) -> Dict[str, Array]:
-    """Return the batch that compiling ran: float64, labels as whole numbers."""
-    batch = {name: np.asarray(_numpy(value)) for name, value in step.engine.ring[0].items()}
-    kinds = {name: np.int64 if name == "labels" else np.float64 for name in batch}
-    return {name: value.astype(kinds[name]) for name, value in batch.items()}
-
-
-def _numpy(value: Any) -> Array:
-    return value.float().numpy() if hasattr(value, "float") else value
-
-
-def expected(config: Any, weights: Dict[str, Array], batch: Dict[str, Array]) -> Dict[str, Any]:
-    if isinstance(config, PopartLstm):
-        found: Dict[str, Any] = {"output": reference.lstm(weights, batch["inputs"])[0][:, None]}
-        if config.mode != "inference":
-            found["loss"] = reference.lstm_loss(weights, batch["inputs"], batch["labels"])
-        return found
-    found = {"output": reference.conv(config, weights, batch["inputs"])}
-    if config.mode != "inference":
-        found["loss"] = reference.conv_loss(config, weights, batch["inputs"], batch["labels"])
-    return found
-
-
-def gradients(config: Any, weights: Dict[str, Array], batch: Dict[str, Array]) -> Dict[str, Array]:
-    if isinstance(config, PopartLstm):
-        return reference.lstm_gradients(weights, batch["inputs"], batch["labels"])
-    return reference.conv_gradients(config, weights, batch["inputs"], batch["labels"])
 
 
 # --- the reference itself --------------------------------------------------------------------
@@ -229,7 +165,7 @@ def test_zero_values_are_zeros_everywhere(popart: Any, config: Any, mode: str, d
     step = ready(popart, config)
     assert step.feed.describe() == {"mode": data, "values": "zeros"}
     for batch in step.engine.ring:
-        assert not any(np.any(_numpy(value)) for value in batch.values())
+        assert not any(np.any(numpy_of(value)) for value in batch.values())
     assert not np.any(step.engine.results()["output"])
     assert not any(np.any(value) for value in first_weights(config).values())
     step.close()
@@ -245,7 +181,8 @@ def test_batches_differ_and_take_turns(popart: Any, config: Any, engine: str, da
     config = dataclasses.replace(config, engine=engine, data=data, precision="32.32")
     step = ready(popart, config)  # ran the first batch
     batches = [
-        {name: _numpy(value).copy() for name, value in batch.items()} for batch in step.engine.ring
+        {name: numpy_of(value).copy() for name, value in batch.items()}
+        for batch in step.engine.ring
     ]
     assert len({batch["inputs"].tobytes() for batch in batches}) == RING
     weights, following = first_weights(config), 1
@@ -259,7 +196,7 @@ def test_batches_differ_and_take_turns(popart: Any, config: Any, engine: str, da
             step.engine.results()["output"], wanted["output"], rtol=FLOAT32, atol=1e-6
         )
     for before, after in zip(batches, step.engine.ring):
-        np.testing.assert_array_equal(before["inputs"], _numpy(after["inputs"]))
+        np.testing.assert_array_equal(before["inputs"], numpy_of(after["inputs"]))
     step.close()
 
 
@@ -274,7 +211,7 @@ def test_every_batch_is_an_update(popart: Any, config: Any, data: str) -> None:
     step()
     weights = first_weights(config)
     for index in range(6):
-        batch = {n: np.asarray(_numpy(v)) for n, v in step.engine.ring[index % RING].items()}
+        batch = {n: np.asarray(numpy_of(v)) for n, v in step.engine.ring[index % RING].items()}
         pair = {
             "inputs": batch["inputs"].astype(np.float64),
             "labels": batch["labels"].astype(np.int64),
