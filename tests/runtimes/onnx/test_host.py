@@ -414,6 +414,40 @@ def test_softmax_is_over_everything_after_the_first_axis(
     torch.testing.assert_close(ours, theirs)
 
 
+def test_a_long_rows_sum_may_be_larger_than_a_float16(popart: Any) -> None:
+    import torch
+
+    from ipubench.fixtures.runtimes.onnx.operators import FUNCTIONS, Node, Target
+
+    target = Target(torch.device("cpu"), torch.float16, torch.float16, True, threads=4)
+    x = torch.zeros(2, 1 << 17, dtype=torch.float16)
+    x[:, 0] = 11
+    x.requires_grad_()
+    found = FUNCTIONS["Softmax"](Node("Softmax", {}, (None,)), target)(x)
+    wanted = torch.softmax(x, 1)  # sums in float32
+    assert found.dtype == torch.float16
+    assert wanted[0, 1] > 0
+    torch.testing.assert_close(found, wanted)
+    slope = torch.full_like(x, 0.5)
+    slope[:, 0] = 2
+    ours, theirs = (torch.autograd.grad(y, x, slope)[0] for y in (found, wanted))
+    assert ours.dtype == torch.float16
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_long_rows_take_all_of_a_gpu_one_after_the_other(popart: Any) -> None:
+    import torch
+
+    from ipubench.fixtures.runtimes.onnx.operators import Target
+
+    gpu = Target(torch.device("cuda"), torch.float16, torch.float16, False)
+    for count, length, long in (
+        (1, 1 << 18, True), (1, (1 << 18) - 1, False), (4, 1 << 20, True), (4, 1 << 19, False),
+        (8, 1 << 21, True), (9, 1 << 24, False),
+    ):  # fmt: skip
+        assert gpu.is_long(torch.empty(count, length, device="meta")) is long, (count, length)
+
+
 @pytest.mark.parametrize(
     ("kind", "attributes", "message"),
     [
