@@ -23,7 +23,7 @@ from ipubench.plugins.selection.selected import case_of
 #: Part -> the words for it at the end of a run.
 WORDS = {
     "start": "starting and collecting",
-    "device": "waiting for the device",
+    "device": "getting the device",
     "import": "importing",
     "quiet": "waiting for quiet",
     "data": "finding data",
