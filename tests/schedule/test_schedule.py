@@ -263,7 +263,7 @@ FREQUENCIES = st.one_of(st.just(Fraction(0)), st.fractions(Fraction(1, 50), 60, 
 @settings(max_examples=300)
 @given(
     st.integers(1, 600),
-    st.integers(1, 40),
+    st.integers(1, 10),
     FREQUENCIES,
     FREQUENCIES,
     st.fractions(0, 10, max_denominator=4),

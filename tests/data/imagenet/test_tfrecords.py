@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import string
 import subprocess
 import sys
 import tempfile
@@ -189,15 +190,14 @@ def test_an_unreadable_data_set_is_named(tmp_path: Path, monkeypatch: pytest.Mon
 # ------------------------------------------------------------------ what they are built from
 
 
+LETTERS = string.ascii_letters + string.digits + "_"
+WORD = st.text(LETTERS, min_size=1)
+MORE = st.lists(st.text(LETTERS + ",", min_size=1), max_size=3)
+TEXT = st.builds(lambda word, more: " ".join([word, *more]), WORD, MORE)
+
+
 @settings(max_examples=50, deadline=None)
-@given(
-    st.dictionaries(
-        st.from_regex(r"[A-Za-z0-9_]+", fullmatch=True),
-        st.from_regex(r"[A-Za-z0-9_]+( [A-Za-z0-9_,]+)*", fullmatch=True),
-        min_size=1,
-        max_size=20,
-    )
-)
+@given(st.dictionaries(WORD, TEXT, min_size=1, max_size=20))
 def test_labels_survive_labels_txt(texts: Dict[str, str]) -> None:
     classes = Classes(tuple(texts), tuple(texts.values()))
     with tempfile.TemporaryDirectory() as folder:
