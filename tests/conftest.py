@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import tempfile
 from pathlib import Path
 from typing import Iterator, List, Optional
@@ -23,12 +22,9 @@ from tests.support.comments import Comments, serving
 from tests.support.harness import Project, SuiteServer
 from tests.support.packing import pack_once
 from tests.support.repository import Repository
+from tests.support.tries import tries
 
-# A shared machine may stand still for longer than hypothesis allows an example.
-# Each run tries others. Python 3.8 tries fewer: what it may do otherwise than 3.11 does not depend
-# on numbers.
-EXAMPLES = 50 if sys.version_info >= (3, 9) else 20
-settings.register_profile("ipubench", deadline=None, max_examples=EXAMPLES)
+settings.register_profile("ipubench", tries(50))
 settings.load_profile("ipubench")
 
 # In a file of nothing but tests of frameworks.

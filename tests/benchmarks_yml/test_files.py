@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.yaml_reader import Value, YamlError, parse
 from ipubench.plugins.benchmarks_yml.entry import KEYS
 from ipubench.plugins.benchmarks_yml.expression import FUNCTIONS, Expression
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
+from tests.support.tries import tries
 
 BOMB = "a: &a0 {x: 1}\n" + "".join(
     f"b{n}: &a{n} {{{', '.join(f'k{i}: *a{n - 1}' for i in range(9))}}}\n" for n in range(1, 30)
@@ -198,7 +199,7 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
         read_entries(tmp_path / "pipe.yml", "pipe.yml")
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(st.text(alphabet=st.characters(max_codepoint=0x2FF), max_size=60))
 @example("? [a]\n")
 @example("a: !!bool x")
@@ -228,7 +229,7 @@ YAML_VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(st.dictionaries(st.sampled_from(KEYS), YAML_VALUES, max_size=4), st.booleans())
 def test_no_values_make_an_entry_fail_otherwise(keys: Dict[str, str], command: bool) -> None:
     keys = {**keys, **({"cmd": "python3 x.py"} if command else {})}
@@ -256,7 +257,7 @@ ARITHMETIC = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(ARITHMETIC)
 def test_arithmetic_is_pythons(text: str) -> None:
     values = {"rate": 90.5, "size": 16.0}
@@ -276,7 +277,7 @@ def test_arithmetic_is_pythons(text: str) -> None:
     assert expression.names <= set(values)
 
 
-@settings(max_examples=400)
+@tries(400)
 @given(st.text(alphabet="0123456789.e+-*/%()ab,_[]'\"\x00 \n:=ifx", max_size=40))
 @example("9**9**9**9")
 @example("(" * 300)

@@ -6,7 +6,7 @@ from typing import Any, Type
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.models.tensorflow.training.schedules import (
@@ -20,6 +20,7 @@ from ipubench.models.tensorflow.training.schedules import (
     default_exponent,
     updates_per_epoch,
 )
+from tests.support.tries import tries
 
 IMAGES = 1281167
 KINDS = sorted(SCHEDULES)
@@ -105,7 +106,7 @@ def test_a_warm_up_longer_than_the_run_only_grows_with_the_update(kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(total=TOTALS, warm=FRACTIONS, at=FRACTIONS)
 def test_rates_are_bounded_and_fall_after_warm_up(
     kind: str, total: int, warm: float, at: float
@@ -123,7 +124,7 @@ def test_rates_are_bounded_and_fall_after_warm_up(
 
 
 @pytest.mark.parametrize("kind", [Cosine, Polynomial])
-@settings(max_examples=60, deadline=None)
+@tries(60)
 @given(total=st.integers(100, 20000), warm=st.floats(0.1, 0.9))
 def test_smooth_schedules_have_no_jump_where_warm_up_ends(
     kind: Type[Schedule], total: int, warm: float

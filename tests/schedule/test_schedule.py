@@ -6,11 +6,12 @@ from fractions import Fraction
 from typing import List, Optional, Tuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.schedule.batches import Batches
 from ipubench.fixtures.schedule.program import MOST_UPDATES, Program, closest_divisor, divisors
+from tests.support.tries import tries
 
 # ------------------------------------------------------------------ batches
 
@@ -260,7 +261,7 @@ def test_of_two_equally_close_divisors_the_one_of_the_smaller_factor_is_taken() 
 FREQUENCIES = st.one_of(st.just(Fraction(0)), st.fractions(Fraction(1, 50), 60, max_denominator=50))
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(
     st.integers(1, 600),
     st.integers(1, 10),

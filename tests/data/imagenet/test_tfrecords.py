@@ -15,7 +15,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.cases import Case
@@ -35,6 +35,7 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import found_key, source
 from ipubench.plugins.selection import datasets
 from tests.support.harness import ROOT
+from tests.support.tries import tries
 
 SHARDS = ShardSet("/data", "train", ("/data/train-00000-of-00001",))
 NO_COUNT: Dict[str, Any] = {"train": None, "validation": None}
@@ -71,7 +72,7 @@ def test_the_nearest_folder_is_taken(tmp_path: Path) -> None:
     assert find_shards(tmp_path, "train").root == str(tmp_path)
 
 
-@settings(max_examples=30, deadline=None)
+@tries(30)
 @given(split=st.sampled_from(["train", "validation"]), total=st.integers(1, 40), data=st.data())
 def test_every_shard_is_found_in_order_and_a_missing_one_is_named(
     split: str, total: int, data: st.DataObject
@@ -196,7 +197,7 @@ MORE = st.lists(st.text(LETTERS + ",", min_size=1), max_size=3)
 TEXT = st.builds(lambda word, more: " ".join([word, *more]), WORD, MORE)
 
 
-@settings(max_examples=50, deadline=None)
+@tries(50)
 @given(st.dictionaries(WORD, TEXT, min_size=1, max_size=20))
 def test_labels_survive_labels_txt(texts: Dict[str, str]) -> None:
     classes = Classes(tuple(texts), tuple(texts.values()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -21,6 +21,7 @@ from ipubench.fixtures.data.images.preprocess import (
     normalize_host,
     scale_shift,
 )
+from tests.support.tries import tries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -162,7 +163,7 @@ JPEG = encoded(Image.fromarray(pixels(24, 18)))
 PNG = encoded(Image.fromarray(pixels(24, 18)), "PNG")
 
 
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(
     start=st.sampled_from([b"", JPEG[:3], JPEG[:200], PNG[:8], PNG[:33], PNG[:60]]),
     rest=st.binary(max_size=300),
@@ -171,7 +172,7 @@ def test_arbitrary_bytes(scratch: Path, start: bytes, rest: bytes) -> None:
     _loads_or_is_corrupt(write(scratch / "x.jpg", start + rest))
 
 
-@settings(max_examples=150, deadline=None)
+@tries(150)
 @given(
     content=st.sampled_from([JPEG, PNG]),
     changes=st.dictionaries(st.integers(0, 400), st.integers(0, 255), min_size=1, max_size=8),

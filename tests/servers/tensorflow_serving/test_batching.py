@@ -9,11 +9,12 @@ from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.servers.tensorflow_serving.batching import Batcher, Batching
 from ipubench.fixtures.servers.tensorflow_serving.saved_model import Refused
+from tests.support.tries import tries
 
 LONG = 10**9  # microseconds: no batch runs because of its age
 
@@ -53,7 +54,7 @@ def asked(batching: Batching, ask: Callable[[Batcher, Doubling], Any]) -> Doubli
     return work
 
 
-@settings(max_examples=30)
+@tries(30)
 @given(
     sizes=st.lists(st.integers(1, 8), min_size=1, max_size=30),
     threads=st.integers(1, 3),
