@@ -213,15 +213,19 @@ def words_of(runs: Sequence[RunFacts]) -> Iterator[str]:
 
 
 def run_path(given: str) -> Path:
-    """Return the file of a run: a path, or the name of a journal. Raises BaselineError."""
+    """Return the file of a run: a path, or the name of a journal. Raises BaselineError.
+
+    A journal is where pytest was started: in this folder's results, else in those of the root.
+    """
     try:
         run = user_path(given)
         if "/" in given or kind_of(run):
             return run
     except OSError as error:
         raise BaselineError(f"the run {given} cannot be read: {error}") from error
-    run = suite_root() / "results" / given
-    return run if run.suffix else run.with_suffix(".jsonl")
+    name = given if Path(given).suffix else f"{given}.jsonl"
+    here = Path.cwd() / "results" / name
+    return here if here.is_file() else suite_root() / "results" / name
 
 
 def prune(args: Namespace) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.__main__ import main
-from ipubench.plugins.baseline.commands import suite_root
+from ipubench.plugins.baseline.commands import run_path, suite_root
 from ipubench.plugins.baseline.entries import Benchmark, key_of
 from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.baseline.runs import read_run
@@ -164,6 +164,22 @@ def test_settings_of_pytest_are_nearer_than_a_project(
     assert suite_root() == tmp_path
     (tmp_path / "package" / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     assert suite_root() == tmp_path / "package"
+
+
+def test_a_journal_by_name_is_one_of_this_folder_else_of_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / "tests"
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    for folder in (tmp_path, below):
+        (folder / "results").mkdir(parents=True)
+    (tmp_path / "results" / "run-1.5.jsonl").touch()
+    (tmp_path / "results" / "run-1.jsonl").touch()
+    monkeypatch.chdir(below)
+    assert run_path("run-1") == tmp_path / "results" / "run-1.jsonl"
+    assert run_path("run-1.5.jsonl") == tmp_path / "results" / "run-1.5.jsonl"
+    (below / "results" / "run-1.jsonl").touch()
+    assert run_path("run-1") == below / "results" / "run-1.jsonl"
 
 
 def test_a_project_with_another_file_of_settings_has_its_baselines_found(shell: Shell) -> None:
