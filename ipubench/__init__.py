@@ -5,6 +5,9 @@ The names below are what a bench file of one's own needs: ``from ipubench import
 
 In a checkout this folder holds links to the folders of the top level, so that every module has
 one name, here and where the project is installed: ``ipubench.plugins``, ``ipubench.fixtures``.
+
+PYTEST_DONT_REWRITE, which pytest reads: a conftest.py, or the process of a host, may import this
+module before pytest takes it for a plugin.
 """
 
 from __future__ import annotations

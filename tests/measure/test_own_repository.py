@@ -585,3 +585,20 @@ def test_cases_are_collected_with_the_options_of_the_environment(own: OwnProject
     # Without the plugin the same test has no configurations, and each would look gone.
     outcome = SuiteServer.run(own.folder, own.environment, "-c", prune).assert_code(4)
     outcome.line(f"nothing was pruned: pytest in {own.folder} does not load the plugin")
+
+
+@pytest.mark.parametrize("hosts", [False, True], ids=["here", "hosts"])
+def test_the_package_may_be_imported_before_the_plugin_is_named(
+    own: OwnProject, hosts: bool
+) -> None:
+    words = ["-W", "error", "-k", "test_work", *FEW]
+    if hosts:
+        pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
+        (own.folder / "hosts.txt").write_text("popen id=one\n")
+        words.append("--hosts=hosts.txt")
+    else:
+        (own.folder / "pytest.ini").write_text(INI.replace("-p ipubench ", ""))
+        text = 'from ipubench import option\n\npytest_plugins = ["ipubench"]\n'
+        (own.folder / "conftest.py").write_text(text)
+    own.run(*words, alone=True).assert_code(0)
+    assert list(own.records()) == ["test_work"]
