@@ -210,10 +210,13 @@ def told_apart(names: Mapping[str, str]) -> Dict[str, str]:
 
 
 def parts_of(nodeid: str) -> Tuple[str, str, str]:
-    """Return the file, in whose name brackets may be, the bench function and the identifier."""
+    """Return the file, in whose name brackets may be, the bench function and the identifier.
+
+    A case without an identifier that each host measures is called ``function@host``.
+    """
     path, _, rest = nodeid.partition("::")
     function, _, identifier = rest.partition("[")
-    return path, function, identifier[:-1]
+    return path, function.partition("@")[0], identifier[:-1]
 
 
 def without_identifier(nodeid: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ipubench.plugins.record.text import cut_middle, table, told_apart
+from ipubench.plugins.record.record import named
+from ipubench.plugins.record.text import cut_middle, parts_of, table, told_apart, without_identifier
 
 
 def test_a_table_fits_and_cuts_names_in_their_middle() -> None:
@@ -27,3 +28,11 @@ def test_each_case_is_called_by_as_much_of_its_node_id_as_no_other_has() -> None
         "a.py::test_sort": "a.py::test_sort",
         "a.py::B::test_sort": "a.py::B::test_sort",
     }
+
+
+def test_the_host_that_measured_a_case_is_no_part_of_its_function() -> None:
+    plain = named("test_a.py::TestA::test_one", "me@gpu1")
+    assert parts_of(plain) == ("test_a.py", "TestA::test_one", "")
+    assert without_identifier(plain) == "test_a.py::TestA::test_one"
+    case = named("test_a.py::test_two[x@y]", "gpu1")
+    assert parts_of(case) == ("test_a.py", "test_two", "x@y@gpu1")
