@@ -31,6 +31,7 @@ MODULES = (
     "plugins.processes.controller",
     "plugins.fleet.plugin",
     "plugins.run.subtests",
+    "plugins.run.forks",
     "plugins.run.journal",
     "plugins.compare.policy",
     "plugins.compare.baseline_plugin",
