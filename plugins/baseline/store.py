@@ -42,14 +42,14 @@ MOST_NAMES = 10
 def baseline_path(name: str, root: Path) -> Path:
     """Return the file that ``--baseline=NAME`` means: a value with a slash is a path.
 
-    Raises BaselineError where that path is of no use.
+    A name may end in the file's own ``.json``. Raises BaselineError where that path is of no use.
     """
     if "/" in name or "\\" in name:
         try:
             return user_path(name)
         except OSError as error:
             raise BaselineError(f"the baseline {name} cannot be found: {error}") from error
-    return root / FOLDER / f"{name}{SUFFIX}"
+    return root / FOLDER / (name if name.endswith(SUFFIX) else f"{name}{SUFFIX}")
 
 
 def path_text(path: Path, root: Path) -> str:

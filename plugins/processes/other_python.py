@@ -98,7 +98,8 @@ class Environment:
 def find(given: str, root: Path) -> Environment:
     """Look at the interpreter that ``--against`` names; UsageError where it is of no use."""
     folders = list(dict.fromkeys([str(root), str(suite_folder())]))
-    return _look(given, Environment(_executable(f"--against={given}", given), folders, {}), root)
+    python = _executable(f"--against={given}", given, ", or a revision, such as git:main")
+    return _look(given, Environment(python, folders, {}), root)
 
 
 def find_revision(
@@ -142,7 +143,7 @@ def suite_folder() -> Path:
     return folder
 
 
-def _executable(option: str, given: str) -> str:
+def _executable(option: str, given: str, instead: str = "") -> str:
     python = shutil.which(os.path.expanduser(given))
     if python is None:
         try:
@@ -151,7 +152,7 @@ def _executable(option: str, given: str) -> str:
             problem = f"cannot be looked at ({error.strerror or error})"
         raise pytest.UsageError(
             f"{option}: {problem}; name the Python interpreter of the other environment, "
-            "such as /opt/old/bin/python"
+            f"such as /opt/old/bin/python{instead}"
         )
     # Not resolved: a virtual environment is found by the path of its link.
     return os.path.abspath(python)

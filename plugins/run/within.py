@@ -197,7 +197,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     if limit is None or not limit.waiting:
         return []
     share = round(limit.share(), 1)
-    if share >= limit.budget:
+    if share >= round(limit.budget, 1):
         return []
     return [
         f"--within={duration_text(config.option.within)}: a case gets about "

@@ -28,6 +28,7 @@ def keys(path: Path) -> List[Key]:
 def test_a_name_is_a_file_in_baselines_and_a_slash_makes_it_a_path() -> None:
     root = Path("root")
     assert baseline_path("main", root) == root / "baselines" / "main.json"
+    assert baseline_path("main.json", root) == root / "baselines" / "main.json"
     assert baseline_path("./main.json", root) == Path("main.json")
 
 

@@ -146,6 +146,7 @@ def test_a_case_that_does_not_run_there_is_incomparable(project: Project) -> Non
     [
         (["--against=./nowhere/python"], "--against=./nowhere/python: is not there; name the"),
         (["--against=bench_fake.py"], "--against=bench_fake.py: cannot be executed"),
+        (["--against=main"], "such as /opt/old/bin/python, or a revision, such as git:main"),
         (["--against=/bin/true"], "it cannot run the suite: it says nothing; install"),
         (["--against=/bin/true", "--baseline=main"], "leave out --baseline"),
         (["--against=/bin/true", "--profile=folder"], "leave out --profile"),

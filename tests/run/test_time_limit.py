@@ -91,6 +91,13 @@ def test_the_header_says_what_of_its_budget_a_case_gets(seconds: float, said: Li
     assert within.pytest_report_collectionfinish(config) == said
 
 
+def test_the_header_does_not_take_a_small_budget_for_less_than_itself() -> None:
+    made = TimeLimit(1.0, 0.24, FakeClock())
+    made.choose(SIX)
+    assert made.share() == 0.24
+    assert within.pytest_report_collectionfinish(config_of(made, 1.0)) == []
+
+
 def test_of_no_case_the_header_says_nothing() -> None:
     config = config_of(TimeLimit(-1.0, 5.0, FakeClock()), 1.0)
     assert within.pytest_report_collectionfinish(config) == []
