@@ -20,6 +20,7 @@ from ipubench.models.tensorflow.cnn.run import ForwardPass
 from tests.support.tensorflow_cnn import (
     compiler,
     copy_to_torch,
+    draw_zeros,
     error,
     numpy_group_norm,
     vary_norms,
@@ -74,8 +75,15 @@ def tf() -> Any:
 
 @pytest.fixture(scope="module")
 def built(tf: Any) -> Callable[[Network], Any]:
-    """Build a network once, for the tests that do not change it."""
-    return lru_cache(maxsize=None)(partial(build_classifier, tf))
+    """Build a network once, for the tests that neither change nor run it."""
+
+    @lru_cache(maxsize=None)
+    def shaped(network: Network) -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            draw_zeros(patch)
+            return build_classifier(tf, network)
+
+    return shaped
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,21 @@ def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np.random, "default_rng", lambda seed: _Undrawn())
 
 
+class _Zeros:
+    """Zeros in place of the weights of a layer."""
+
+    def standard_normal(self, shape: Any, dtype: Any) -> Any:
+        return np.zeros(shape, dtype)
+
+    def uniform(self, low: float, high: float, shape: Any) -> Any:
+        return np.zeros(shape, np.float32)
+
+
+def draw_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let networks of which only the shapes count have kernels of zeros, which takes less time."""
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: _Zeros())
+
+
 def vary_norms(classifier: Any, seed: int = 3) -> None:
     """Give norms and biases random values: initial ones would hide most mistakes."""
     random = np.random.default_rng(seed)
