@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List
+from typing import Any, Dict, Iterable, List, Set
 
 import pytest
 
@@ -151,6 +151,8 @@ class Run:
     order: List[str] = field(default_factory=list)
     note: str = ""
     broken: bool = False  # the journal could not take every line
+    #: Cases of which it lacks a line.
+    partial: Set[str] = field(default_factory=set)
     closing: List[str] = field(default_factory=list)  # lines for the end of the summary
     #: What this run calls a case -> its node id, where these differ: measured on several hosts.
     nodeids: Dict[str, str] = field(default_factory=dict)
@@ -161,12 +163,20 @@ class Run:
         return "" if self.broken else f"; the results are in {self.journal.path}"
 
     def add(self, line: Dict[str, Any]) -> None:
-        """Put one line into the results and on disk; a disk that fails is reported once."""
+        """Put one line into the results and on disk; a disk that fails is reported once.
+
+        A full disk may have room for an outcome when it had none for a verdict, or a fresh process,
+        before it. With it a resumed run would take the case for done, without them.
+        """
         line = finite(line)
         self.results.take(line)
+        if line["type"] == "outcome" and line["case"] in self.partial:
+            return
         try:
             self.journal.append(line)
         except OSError as error:
+            measured = line.get("benchmark", {}).get("fullname")
+            self.partial.add(line.get("case", measured))
             if not self.broken:
                 self.broken = True
                 self.closing.append(
