@@ -6,6 +6,7 @@ The launcher is a small program that plays all instances by itself.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
@@ -21,7 +22,7 @@ from ipubench.fixtures.instances import controller
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import Failures, InstanceError
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
-from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, Connection
+from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, Connection, encode
 from ipubench.fixtures.instances.step import InstancesStep
 from ipubench.fixtures.machine.output import LOGGER
 from ipubench.fixtures.runtimes.fake import FakeStep
@@ -169,6 +170,21 @@ def test_each_instance_can_have_an_argument_of_its_own(
     with pytest.raises(KeyboardInterrupt):
         instances.order("run", 7)
     assert not instances.idle
+
+
+def test_why_one_failed_is_said_although_another_has_ended_by_then(folder: Path) -> None:
+    """What launched them has ended that one, before anybody looked at either."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    far = [socket.create_connection(listener.getsockname()) for _ in range(2)]
+    near = [Connection(listener.accept()[0]) for _ in range(2)]
+    plan = Plan(Launcher("mpirun", ()), 2, (), 2, one_job=False)
+    instances = Instances(plan, lambda address: [], folder)
+    instances._members.update(enumerate(near))
+    far[1].sendall(encode({"error": "no memory"}))
+    for end in (*far, listener):
+        end.close()
+    with pytest.raises(InstanceError, match=r"^instance 2 of 2 \(process 0\): no memory\. "):
+        instances.order("run", 7)
 
 
 def test_an_error_ends_all(make: Any, folder: Path) -> None:
