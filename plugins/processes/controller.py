@@ -237,7 +237,8 @@ class Controller:
         if report.when not in ("setup", "call", "teardown"):  # xdist's word on a worker's crash
             report.ipubench_case = True
             run.results.forget([report.nodeid])
-            run.add({"type": "outcome", "case": report.nodeid, "outcome": "failed"})
+            outcome = {"type": "outcome", "case": report.nodeid, "outcome": "failed"}
+            run.add({**outcome, "why": str(report.longrepr)})
         self.config.stash[progress_key].reported(report)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:

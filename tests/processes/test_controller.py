@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
 from ipubench.plugins.processes import controller
-from ipubench.plugins.processes.worker import Worker
+from ipubench.plugins.processes.controller import Controller
+from ipubench.plugins.processes.worker import PART, Worker
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.files import JsonLinesFile, read_lines
+from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.run.results import Run, SessionResults, run_key
 
 
 @pytest.mark.parametrize(
@@ -67,3 +72,48 @@ def test_a_worker_says_how_its_session_was_ended(given: Optional[int], code: int
         caught: Any = SimpleNamespace(value=error)
         worker.pytest_keyboard_interrupt(caught)
     assert worker.output == {"exit": {"message": "there is no device", "code": code}}
+
+
+CASE = "bench.py::bench[one]"
+
+
+@pytest.fixture
+def directing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
+    """A controller of workers whose run has one case."""
+    journal = JsonLinesFile(tmp_path / "run.jsonl")
+    assert journal.create()
+    progress = SimpleNamespace(reported=lambda report: None, begin=lambda nodeid: None)
+    found = Controller.__new__(Controller)
+    config: Any = SimpleNamespace(
+        stash={run_key: Run(journal, SessionResults()), progress_key: progress}
+    )
+    found.config, found.known, found.nodeids = config, {CASE}, {CASE, "test.py::test"}
+    monkeypatch.setattr(pytest_benchmark_adapter, "adopt", lambda *_: None)
+    return found
+
+
+def report_of(when: str, *lines: Dict[str, Any], nodeid: str = CASE, said: str = "") -> Any:
+    """Return what pytest-xdist hands on of a worker's report."""
+    part = {"lines": list(lines), "closing": ["said once"]}
+    properties = [("the user's", 1), *([(PART, part)] if lines else [])]
+    return SimpleNamespace(nodeid=nodeid, when=when, user_properties=properties, longrepr=said)
+
+
+def test_the_case_of_a_worker_that_crashed_has_no_result_and_says_why(
+    directing: Controller,
+) -> None:
+    measured: Dict[str, Any] = {"type": "case", "benchmark": {"fullname": CASE}}
+    passed = {"type": "outcome", "case": CASE, "outcome": "passed"}
+    for _ in range(2):
+        report = report_of("call", measured, passed)
+        directing.pytest_runtest_logreport(report)
+        assert report.user_properties == [("the user's", 1)]
+    run = directing.config.stash[run_key]
+    assert run.closing == ["said once"] and list(run.results.benchmarks) == [CASE]
+    # With the group of --dist=loadgroup, as pytest-xdist knows it.
+    report = report_of("???", nodeid=f"{CASE}@g", said="worker 'gw0' crashed")
+    directing.pytest_runtest_logreport(report)
+    for results in (run.results, SessionResults.of(read_lines(run.journal.path))):
+        assert results.outcomes == {CASE: "failed"}
+        assert results.reasons == {CASE: "worker 'gw0' crashed"}
+    assert run.results.benchmarks == {} and report.nodeid == CASE
