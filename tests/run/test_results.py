@@ -3,14 +3,99 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List
+from types import SimpleNamespace
+from typing import Any, Dict
 
 import pytest
 
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
-from ipubench.plugins.run.results import Run, SessionResults
+from ipubench.plugins.run.results import Run, SessionResults, is_complete, run_key
 
 ONE, TWO = "bench.py::bench[one]", "bench.py::bench[two]"
+
+
+def begin(case: str) -> Dict[str, Any]:
+    return {"type": "begin", "case": case}
+
+
+def outcome(case: str, how: str = "passed", **more: str) -> Dict[str, Any]:
+    return {"type": "outcome", "case": case, "outcome": how, **more}
+
+
+def resume(*kept: str) -> Dict[str, Any]:
+    return {"type": "resume", "kept": list(kept)}
+
+
+def test_a_case_runs_from_its_beginning_to_its_outcome() -> None:
+    found = SessionResults.of([begin(ONE), begin(TWO), outcome(ONE)])
+    assert (list(found.running), found.outcomes) == ([TWO], {ONE: "passed"})
+    found.take({"type": "end", "exit_code": 2})
+    assert not found.running and found.end["exit_code"] == 2
+
+
+def test_cases_that_ran_when_their_run_was_killed_are_suspects_of_each_later_one() -> None:
+    lines = [begin(ONE), resume(), begin(TWO), {"type": "end"}, resume(), begin(TWO), resume()]
+    found = SessionResults.of(lines)
+    assert (found.suspects, list(found.running), found.end) == ([ONE, TWO], [], {})
+
+
+def test_a_resumed_run_forgets_why_a_case_failed_and_where_its_time_went() -> None:
+    profile = {"type": "profile", "case": ONE, "profile": {"here": {}}}
+    lines = [outcome(ONE, "failed", why="no memory"), profile]
+    found = SessionResults.of(lines)
+    assert found.reasons == {ONE: "no memory"} and found.profiles == {ONE: {"here": {}}}
+    found.take(resume())
+    assert found == SessionResults()
+
+
+def test_what_a_pair_says_of_its_rounds_is_kept() -> None:
+    pair = {"here": {"fullname": ONE}, "there": {"fullname": ONE}}
+    lines = [{"type": "pair", "case": ONE, **pair, "rounds": {"here": [1.0]}}]
+    lines.append({"type": "pair", "case": ONE, **pair})  # those of one after the other
+    (first, second) = SessionResults.of(lines).pairs[ONE]
+    assert first == {**pair, "rounds": {"here": [1.0]}} and second == {**pair, "rounds": None}
+
+
+@pytest.mark.parametrize(
+    ("line", "worth"),
+    [
+        ({"type": "case", "benchmark": {"fullname": ONE}}, True),
+        (outcome(ONE, "failed"), True),
+        (outcome(ONE, "skipped"), False),
+        (outcome(ONE), False),
+    ],
+)
+def test_a_report_needs_a_case_that_was_measured_or_failed(
+    line: Dict[str, Any], worth: bool
+) -> None:
+    assert SessionResults.of([line]).worth_a_report == worth
+
+
+def test_cases_that_an_order_does_not_name_come_first() -> None:
+    found = SessionResults.of([outcome(ONE), outcome("other"), outcome(TWO)])
+    found.arrange([TWO, ONE])
+    assert list(found.outcomes) == ["other", TWO, ONE]
+
+
+def test_a_run_is_complete_when_each_of_its_cases_has_ended() -> None:
+    config: Any = SimpleNamespace(stash={})
+    assert not is_complete(config)
+    # What ended is more than the run is about where its time was over (plugins/run/within.py).
+    results = SessionResults.of([outcome(ONE), outcome("other")])
+    run = Run(JsonLinesFile(Path("run.jsonl")), results, [ONE, TWO])
+    config.stash[run_key] = run
+    assert not is_complete(config)
+    results.take(outcome(TWO, "failed"))
+    assert is_complete(config)
+
+
+def test_a_disk_that_takes_nothing_is_reported_once(tmp_path: Path) -> None:
+    run = Run(JsonLinesFile(tmp_path / "gone" / "run.jsonl"), SessionResults())
+    for case in (ONE, TWO):
+        run.add({"type": "verdict", "case": case, "verdict": {"change": float("nan")}})
+    assert run.results.verdicts == {ONE: {"change": None}, TWO: {"change": None}}
+    (said,) = run.closing
+    assert said.startswith(f"results could no longer be written to {run.journal.path}: ")
 
 
 @pytest.mark.parametrize(
@@ -36,10 +121,7 @@ def test_no_outcome_is_kept_without_what_came_before_it(
         write(file, line)
 
     monkeypatch.setattr(JsonLinesFile, "append", append)
-    ended: List[Dict[str, Any]] = [
-        {"type": "outcome", "case": case, "outcome": "passed"} for case in (ONE, TWO)
-    ]
-    for line in (lost, *ended, {"type": "end"}):
+    for line in (lost, outcome(ONE), outcome(TWO), {"type": "end"}):
         run.add(line)
     assert run.results.outcomes == {ONE: "passed", TWO: "passed"}
     assert SessionResults.of(read_lines(journal.path)).outcomes == {TWO: "passed"}
