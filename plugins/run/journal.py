@@ -260,7 +260,7 @@ def _why(report: pytest.TestReport) -> str:
         said = said[2]
     crash = getattr(said, "reprcrash", None)
     lines = str(crash.message if crash is not None else said).splitlines()
-    return lines[0] if lines else ""
+    return next(filter(str.strip, lines), "")
 
 
 @pytest.hookimpl(tryfirst=True)

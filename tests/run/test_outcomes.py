@@ -1,0 +1,128 @@
+"""How the end of a case is recorded, and what its report shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, List, Optional
+
+import pytest
+
+from ipubench.fixtures.case.cases import Case, case_key
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.plugins.record.files import JsonLinesFile, read_lines
+from ipubench.plugins.run import journal, subtests
+from ipubench.plugins.run.results import Run, SessionResults, run_key
+from tests.support.fake_cases import Fake
+
+CASE = "bench.py::bench[one]"
+CANARY = "c4n4ry-of-the-environment"
+
+
+@pytest.fixture
+def item(tmp_path: Path) -> Any:
+    """A test that is a case of a run."""
+    file = JsonLinesFile(tmp_path / "run.jsonl")
+    assert file.create()
+    config = SimpleNamespace(stash={run_key: Run(file, SessionResults())}, option=None)
+    return SimpleNamespace(nodeid=CASE, config=config, stash={case_key: Case(Fake("one"), "one")})
+
+
+def reported(
+    item: Any, outcome: str, shown: Any = None, when: str = "call", error: Optional[Any] = None
+) -> Any:
+    """Let the journal see how a phase of a test ended; return the report."""
+    report = SimpleNamespace(outcome=outcome, longrepr=shown, when=when, sections=[])
+    call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=error) if error else None)
+    around: Any = journal.pytest_runtest_makereport(item, call)
+    next(around)
+    with pytest.raises(StopIteration):
+        around.send(SimpleNamespace(get_result=lambda: report))
+    return report
+
+
+def lines_of(item: Any) -> List[Any]:
+    """Return what the journal says of each outcome: how and why, and the message."""
+    lines = read_lines(item.config.stash[run_key].journal.path)
+    assert all((line["type"], line["case"]) == ("outcome", CASE) for line in lines)
+    return [tuple(map(line.get, ("outcome", "why", "message"))) for line in lines]
+
+
+def test_a_case_has_passed_after_its_call_and_anything_else_counts_whenever(item: Any) -> None:
+    for when in ("setup", "call", "teardown"):
+        reported(item, "passed", when=when)
+    assert lines_of(item) == [("passed", None, None)]
+    reported(item, "skipped", ("bench.py", 7, "Skipped: not today"), when="setup")
+    reported(item, "failed", "the server did not end\nmore", when="teardown")
+    assert lines_of(item)[1:] == [
+        ("skipped", "Skipped: not today", None),
+        ("failed", "the server did not end", None),
+    ]
+
+
+def test_an_error_that_the_user_can_mend_is_its_whole_message(item: Any) -> None:
+    error = CaseError("there is no memory\ntake a smaller batch")
+    assert reported(item, "failed", "a traceback", error=error).longrepr == str(error)
+    assert lines_of(item) == [("failed", "there is no memory", str(error))]
+
+
+@pytest.mark.parametrize(("said", "why"), [("\n \nno memory\nmore", "no memory"), ("", "")])
+def test_why_a_case_failed_is_the_first_line_with_words(item: Any, said: str, why: str) -> None:
+    """As of ``pytest.fail(pytrace=False)`` with a message that begins on a line of its own."""
+    reported(item, "failed", said)
+    assert lines_of(item) == [("failed", why, None)]
+
+
+@pytest.mark.parametrize("style", ["long"])
+def test_a_traceback_of_any_style_has_no_secret(
+    item: Any, style: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", CANARY)
+    with pytest.raises(RuntimeError) as caught:
+        raise RuntimeError(f"a server says 401 to {CANARY}")
+    shown = reported(item, "failed", caught.getrepr(style=style)).longrepr
+    assert CANARY not in str(shown) and "401 to ***" in str(shown)
+    assert lines_of(item) == [("failed", "RuntimeError: a server says 401 to ***", None)]
+
+
+def test_a_case_of_which_subtests_failed_fails_when_its_call_has_ended(item: Any) -> None:
+    called: Any = subtests.pytest_runtest_call(item)
+    next(called)
+    for outcome, said in (("passed", None), ("skipped", "no"), ("failed", "one"), ("failed", "2")):
+        assert subtests.is_of_one(reported(item, outcome, said))
+    assert list(called) == [] and lines_of(item) == []
+    report = reported(item, "passed")
+    why = "2 subtests have failed: one"
+    assert (report.outcome, report.longrepr) == ("failed", why) and not subtests.is_of_one(report)
+    assert reported(item, "passed", when="teardown").outcome == "passed"
+    assert lines_of(item) == [("failed", why, None)]
+    # --count, or a plugin that runs a test again.
+    assert list(subtests.pytest_runtest_call(item)) == [None]
+    assert reported(item, "passed").outcome == "passed"
+
+
+def test_what_is_no_case_is_recorded_nowhere(item: Any) -> None:
+    item.stash.clear()
+    reported(item, "failed", "no")
+    assert lines_of(item) == []
+
+
+@pytest.mark.parametrize(
+    ("resumed", "broken", "code", "expected"),
+    [
+        (True, False, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.OK),
+        (False, False, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.NO_TESTS_COLLECTED),
+        (True, True, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.TESTS_FAILED),
+        (False, True, pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED),
+        (False, True, pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERRUPTED),
+        (True, False, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.TESTS_FAILED),
+    ],
+)
+def test_a_run_succeeds_with_what_was_done_before_and_not_with_lost_lines(
+    item: Any, resumed: bool, broken: bool, code: pytest.ExitCode, expected: pytest.ExitCode
+) -> None:
+    run = item.config.stash[run_key]
+    run.results.resumed, run.broken = [CASE] if resumed else [], broken
+    session: Any = SimpleNamespace(config=item.config, exitstatus=code)
+    journal.pytest_sessionfinish(session, code)
+    assert session.exitstatus == expected
