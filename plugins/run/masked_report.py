@@ -19,7 +19,10 @@ def mask_report(report: pytest.TestReport, mask: Callable[[str], str]) -> None:
         report.longrepr = mask(shown)
     elif isinstance(shown, tuple):  # where it was skipped, and why
         report.longrepr = (*shown[:2], mask(shown[2]))
-    for traceback, crash, _ in getattr(shown, "chain", ()):
+    chain = getattr(shown, "chain", ())
+    if not chain and hasattr(shown, "reprtraceback"):  # --tb=native
+        chain = [(shown.reprtraceback, shown.reprcrash, None)]
+    for traceback, crash, _ in chain:
         if crash is not None:
             crash.message = mask(crash.message)
         for entry in traceback.reprentries:

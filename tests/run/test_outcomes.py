@@ -73,7 +73,7 @@ def test_why_a_case_failed_is_the_first_line_with_words(item: Any, said: str, wh
     assert lines_of(item) == [("failed", why, None)]
 
 
-@pytest.mark.parametrize("style", ["long"])
+@pytest.mark.parametrize("style", ["long", "native"])
 def test_a_traceback_of_any_style_has_no_secret(
     item: Any, style: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
