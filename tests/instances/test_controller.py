@@ -138,6 +138,7 @@ def test_one_that_has_closed_may_be_gone_before_the_others_have(
 
 def test_strangers_are_turned_away_and_answers_come_in_order(make: Any, folder: Path) -> None:
     instances = make("obey")
+    assert not instances.idle
     instances.start()
     assert instances.idle
     assert [rank for rank, _ in instances.order("run", 7)] == [0, 1, 2]

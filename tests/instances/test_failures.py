@@ -1,0 +1,45 @@
+"""The words for what goes wrong with instances, and the log that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ipubench.fixtures.instances.failures import Failures
+from ipubench.fixtures.instances.plan import Launcher, Plan, alone
+
+
+def launcher_in(folder: Path) -> Any:
+    """Return a launcher that has ended."""
+    how = "ended with exit code 3"
+    return SimpleNamespace(name="mpirun", log=folder / "launcher.log", how_it_ended=lambda: how)
+
+
+def test_before_they_have_begun_the_log_of_one_that_said_something_tells_why(
+    tmp_path: Path,
+) -> None:
+    launcher = launcher_in(tmp_path)
+    together = Failures(Plan(Launcher("mpirun", ()), 2, (), 2, one_job=False), tmp_path, [0, 0])
+    said = "mpirun ended with exit code 3 before all instances had begun"
+    assert together.not_begun(launcher) == (said, launcher.log)
+    together.log(1).write_text("there is no such module\n")
+    assert together.not_begun(launcher) == (said, together.log(1))
+    by_itself = Failures(alone("the process there", tmp_path, {}), tmp_path, [0])
+    assert by_itself.not_begun(launcher)[0] == (
+        "the process there ended with exit code 3 before it had begun"
+    )
+
+
+def test_of_several_that_ended_the_first_is_named_with_what_is_known(tmp_path: Path) -> None:
+    launcher = launcher_in(tmp_path)
+    plan = Plan(Launcher("mpirun", ()), 3, (), 3, one_job=False)
+    failures = Failures(plan, tmp_path, [77, 78, 79])
+    what, log = failures.died([1, 2], launcher)
+    assert what.startswith(
+        "instance 2 of 3 (process 78) ended (mpirun ended with exit code 3) while the case ran, and"
+    )
+    assert log == failures.log(1)
+    launcher.log.write_text("process 79 exited on signal 9 (Killed)\n")
+    what, _ = failures.died([1, 2], launcher)
+    assert what.startswith("instance 3 of 3 (process 79) was killed by SIGKILL while the case ran")
