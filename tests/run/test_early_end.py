@@ -110,3 +110,10 @@ def test_what_an_interrupted_run_left_undone_is_said(
     session.testsfailed += 1  # a test's failure is no error of the collection
     interruption.pytest_sessionfinish(session)
     assert run.closing == said
+
+
+def test_an_interrupted_run_that_measures_nothing_has_nothing_to_say() -> None:
+    config = SimpleNamespace(stash={})
+    session: Any = SimpleNamespace(config=config, exitstatus=pytest.ExitCode.INTERRUPTED)
+    interruption.pytest_sessionfinish(session)
+    assert session.exitstatus == pytest.ExitCode.INTERRUPTED

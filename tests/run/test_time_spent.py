@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.run import time_spent
 from ipubench.plugins.run.time_spent import WORDS, TimeSpent, seconds_of_start, time_in_words
@@ -83,11 +84,17 @@ def test_the_largest_part_is_said_first_and_tiny_ones_are_not() -> None:
     assert time_in_words(TimeSpent(FakeClock()), 80) == []
 
 
+def in_columns(width: int) -> List[str]:
+    return time_in_words(spent_on(FakeClock(), [("rounds", 3.0), ("warm_up", 1.0)]), width)
+
+
 def test_many_parts_are_wrapped() -> None:
     lines = time_in_words(spent_on(FakeClock(), [(part, 10.0) for part in WORDS]), 80)
     assert len(lines) > 1 and all(line.startswith(" " * 6) for line in lines[1:])
     assert all(len(line) <= 80 for line in lines)
     assert all(any(words in line for line in lines) for words in ("commands", "peaks", "quiet"))
+    # However wide the terminal is.
+    assert all(not line.endswith("warm-") for w in range(20, 99) for line in in_columns(w))
 
 
 def test_the_times_of_workers_are_added() -> None:
@@ -152,6 +159,21 @@ def test_the_parts_of_a_test_are_told_apart(
     assert list(around) == []
     clock.advance(1.0)
     assert config.stash[time_spent.spent_key].of_run()[part] == seconds
+
+
+@pytest.mark.parametrize("case", ["a case", None])
+def test_a_test_that_is_no_case_counts_to_what_is_between_cases(case: Any) -> None:
+    clock = FakeClock()
+    spent = spent_on(clock, [("between", 1.0)])
+    config = SimpleNamespace(stash={time_spent.spent_key: spent})
+    test: Any = SimpleNamespace(config=config, stash={case_key: case})
+    around: Any = time_spent.pytest_runtest_protocol(test)
+    next(around)
+    clock.advance(2.0)
+    assert list(around) == []
+    clock.advance(4.0)
+    found = {"between": 5.0, "other": 2.0} if case else {"between": 7.0}
+    assert {name: seconds for name, seconds in spent.of_run().items() if seconds} == found
 
 
 def test_records_and_the_journal_say_where_the_time_went(project: Project) -> None:
