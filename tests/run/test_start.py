@@ -1,0 +1,152 @@
+"""How a run begins: in a journal of its own, or in the one of an earlier run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, List
+
+import pytest
+
+from ipubench.fixtures.case.cases import Case, case_key
+from ipubench.fixtures.machine import scratch
+from ipubench.plugins.record import host_process, pytest_benchmark_adapter
+from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.run import journal, resume
+from ipubench.plugins.run.results import run_key
+from tests.support.fake_cases import Fake
+
+CASE, PLAIN = "bench.py::bench[one]", "test.py::test"
+RUN: Dict[str, Any] = {"type": "run", "format": 2, "command": ["-k", "one"], "circumstances": {}}
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in journal.VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(scratch, "remove_left", lambda: None)
+
+
+def config_in(folder: Path, results: str = "results", **option: Any) -> Any:
+    """Return what a run that began in a folder has of its configuration."""
+    given = SimpleNamespace(**{"results_dir": str(folder / results), "resume": False, **option})
+    params = SimpleNamespace(args=["-k", "one", *(["--resume"] if given.resume else [])])
+    return SimpleNamespace(option=given, invocation_params=params, rootpath=folder, stash={})
+
+
+def items_of(config: Any) -> List[Any]:
+    """Return a case, and a test that is none."""
+    case = {case_key: Case(Fake("one"), "one")}
+    return [
+        SimpleNamespace(nodeid=CASE, config=config, stash=case),
+        SimpleNamespace(nodeid=PLAIN, config=config, stash={}),
+    ]
+
+
+def keep(folder: Path, second: int, *lines: Dict[str, Any]) -> Path:
+    """Leave a journal of that second."""
+    path = folder / f"run-20261126T12000{second}-1.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_a_new_run_has_a_journal_with_its_first_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: List[int] = []
+    monkeypatch.setattr(scratch, "remove_left", lambda: removed.append(1))
+    monkeypatch.setattr(host_process, "git_revision", lambda _: "0123abc")
+    monkeypatch.chdir(tmp_path)
+    config = config_in(Path(), "Mess ergebnisse/für mich")
+    resume.depends_on(config, "the baseline", "a digest")
+    resume.depends_on(config, "the policy", "another")
+    assert journal.start(config, items_of(config)) == []
+    run = config.stash[run_key]
+    assert (run.order, run.note, removed) == ([CASE], "", [1])
+    assert config.option.results_dir == str(tmp_path / "Mess ergebnisse" / "für mich")
+    (first,) = read_lines(run.journal.path)
+    digests = {"the baseline": "a digest", "the policy": "another"}
+    assert first["circumstances"] == {"git": "0123abc", **digests}
+    assert (first["type"], first["format"], first["command"]) == ("run", 2, ["-k", "one"])
+
+
+def test_the_latest_run_that_can_be_read_and_has_this_command_line_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    keep(folder, 1, RUN)
+    meant = keep(folder, 2, RUN, {"type": "outcome", "case": CASE, "outcome": "failed"})
+    keep(folder, 3, {**RUN, "command": ["-k", "two"]})
+    keep(folder, 4, {**RUN, "format": 3})
+    secret = keep(folder, 5, RUN)
+
+    def read(path: Path) -> List[Dict[str, Any]]:
+        if path == secret:
+            raise PermissionError(13, "Permission denied")
+        return read_lines(path)
+
+    monkeypatch.setattr(journal, "read_lines", read)
+    config = config_in(tmp_path, resume=True)
+    assert journal.start(config, items_of(config)) == []
+    run = config.stash[run_key]
+    assert run.journal.path == meant and run.note == f"resuming {meant}: 0 cases are done"
+    assert run.results.outcomes == {} and read_lines(meant)[-1]["type"] == "resume"
+
+
+def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was resumed with another baseline has compared all its cases with that one."""
+    monkeypatch.setattr(host_process, "git_revision", lambda _: "now")
+    monkeypatch.setattr(resume, "same_case", lambda *_: True)
+    monkeypatch.setattr(pytest_benchmark_adapter, "can_adopt", lambda _: True)
+    folder = tmp_path / "results"
+    folder.mkdir()
+    record = {"device": {"fingerprint": "here"}, "conditions": {}, "versions": {}}
+    benchmark = {"fullname": CASE, "extra_info": {"ipubench": record}}
+    lines: List[Dict[str, Any]] = [
+        {**RUN, "circumstances": {"git": "before", "the baseline": "a", "the policy": "p"}},
+        {
+            "type": "resume",
+            "kept": [],
+            "circumstances": {"git": "now", "the baseline": "b", "the policy": "p"},
+        },
+        {"type": "case", "benchmark": benchmark},
+        {"type": "outcome", "case": CASE, "outcome": "passed"},
+    ]
+    here = resume.Machine("here", "", [], {}, {})
+    for second, digests, note in (
+        (1, {"the baseline": "b", "the policy": "p"}, "1 case is done"),
+        (2, {"the baseline": "b"}, "0 cases are done; 1 measured anew, since the policy changed"),
+        (
+            3,
+            {"the baseline": "c", "the policy": "q"},
+            "0 cases are done; 1 measured anew, since the baseline and the policy changed",
+        ),
+    ):
+        path = keep(folder, second, *lines)
+        config = config_in(tmp_path, resume=True)
+        config.stash.update({resume.depends_key: digests, resume.machines_key: [here]})
+        done = journal.start(config, items_of(config))
+        assert config.stash[run_key].note == f"resuming {path}: {note}"
+        assert [item.nodeid for item in done] == ([CASE] if second == 1 else [])
+        last = read_lines(path)[-1]
+        assert last["circumstances"] == {"git": "now", **digests}
+        assert last["kept"] == config.stash[run_key].results.resumed
+
+
+def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
+    """As of a fleet: what is said otherwise is what changed on such a machine."""
+    record: Dict[str, Any] = {"device": {"fingerprint": "a"}, "conditions": {"threads": 2}}
+    benchmark = {"extra_info": {"ipubench": record}}
+    same, other = (resume.Machine("a", "", [], {"threads": n}, {}) for n in (2, 4))
+    elsewhere = resume.Machine("b", "", [], {"threads": 2}, {})
+
+    def why(*machines: resume.Machine) -> str:
+        return resume.Since([], "", machines).changed(benchmark)
+
+    assert why(other, same) == why(same, other) == why(same, elsewhere) == ""
+    assert why(elsewhere, other) == "threads changed (2 -> 4)"
+    assert why(elsewhere) == "this is another device"
