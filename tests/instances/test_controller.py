@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 from unittest.mock import Mock
 
 import pytest
@@ -142,11 +142,11 @@ def test_strangers_are_turned_away_and_answers_come_in_order(make: Any, folder: 
     instances.start()
     assert instances.idle
     assert [rank for rank, _ in instances.order("run", 7)] == [0, 1, 2]
-    assert instances.order("run", 7)[0] == [0, {"run": 7}]
+    assert instances.order("run", 7)[0] == [0, {"run": 7}] and instances.idle
     assert "joined" in (folder / "launcher.log").read_text()
     pid = instances.pids[0]
     assert instances.pids == [pid] * 3 and pid != os.getpid()
-    instances.close()
+    assert instances.close() == 0
     assert not runs(pid)
     assert not folder.parent.exists()
 
@@ -173,19 +173,41 @@ def test_each_instance_can_have_an_argument_of_its_own(
     assert not instances.idle
 
 
-def test_why_one_failed_is_said_although_another_has_ended_by_then(folder: Path) -> None:
-    """What launched them has ended that one, before anybody looked at either."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    far = [socket.create_connection(listener.getsockname()) for _ in range(2)]
-    near = [Connection(listener.accept()[0]) for _ in range(2)]
+Pair = Tuple[Instances, List[socket.socket]]
+
+
+@pytest.fixture
+def pair(folder: Path) -> Iterator[Pair]:
+    """Two instances that have begun, and their ends of the connections; nothing runs."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        far = [socket.create_connection(listener.getsockname()) for _ in range(2)]
+        near = [Connection(listener.accept()[0]) for _ in range(2)]
     plan = Plan(Launcher("mpirun", ()), 2, (), 2, one_job=False)
     instances = Instances(plan, lambda address: [], folder)
     instances._members.update(enumerate(near))
+    yield instances, far
+    for end in far:
+        end.close()
+    instances.stop()
+
+
+def test_why_one_failed_is_said_although_another_has_ended_by_then(pair: Pair) -> None:
+    """What launched them has ended that one, before anybody looked at either."""
+    instances, far = pair
     far[1].sendall(encode({"error": "no memory"}))
-    for end in (*far, listener):
+    for end in far:
         end.close()
     with pytest.raises(InstanceError, match=r"^instance 2 of 2 \(process 0\): no memory\. "):
         instances.order("run", 7)
+
+
+def test_the_one_that_takes_too_long_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "WATCH_SECONDS", 0)
+    instances, far = pair
+    far[0].sendall(encode({"answer": 1}))
+    with pytest.raises(InstanceError, match=r"^instance 2 of 2 .* took too long \(run\)"):
+        instances.order("run", 7, seconds=0.0)
+    assert not instances.idle
 
 
 def test_an_error_ends_all(make: Any, folder: Path) -> None:
@@ -276,18 +298,33 @@ while True:
 """
 
 
-def alone_in(folder: Path) -> Instances:
+def alone_in(folder: Path, program: str = ALONE) -> Instances:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SIDE": "there"}
     plan = alone("the process there", folder, environment)
-    return Instances(plan, lambda address: [sys.executable, "-c", ALONE, address], folder / "log")
+    return Instances(plan, lambda address: [sys.executable, "-c", program, address], folder / "log")
 
 
 def test_a_process_without_a_launcher_runs_where_and_with_what_it_is_told(tmp_path: Path) -> None:
     process = alone_in(tmp_path)
-    process.start()
+    process.launch()
+    assert process._listener is not None
+    address = process._listener.getsockname()
+    process.meet()
+    with pytest.raises(ConnectionRefusedError):  # nobody else is awaited
+        socket.create_connection(address)
     assert process.order("round", 7) == [[str(tmp_path), "there", 7]]
     process.order("close")
     assert process.close() == 7
+
+
+def test_a_process_that_ends_before_it_has_begun_leaves_nothing(tmp_path: Path) -> None:
+    process = alone_in(tmp_path, "raise SystemExit('no such module')")
+    process.launch()
+    with pytest.raises(InstanceError) as caught:
+        process.meet()
+    assert caught.value.why == "the process there ended with exit code 1 before it had begun"
+    assert str(caught.value).endswith("Its log ends with:\n    no such module")
+    assert process.close() is None, "nothing is left to be closed"
 
 
 def test_a_process_without_a_launcher_that_is_killed_says_so(tmp_path: Path) -> None:

@@ -71,6 +71,18 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     assert (first["type"], first["format"], first["command"]) == ("run", 2, ["-k", "one"])
 
 
+@pytest.mark.parametrize("below", ["", "/results", "/of/mine"])
+def test_a_file_in_the_way_of_results_is_named(tmp_path: Path, below: str) -> None:
+    (tmp_path / "a file").touch()
+    config = config_in(tmp_path, f"a file{below}")
+    with pytest.raises(pytest.UsageError) as caught:
+        journal.start(config, items_of(config))
+    assert str(caught.value) == (
+        f"--results-dir={tmp_path}/a file{below}: results cannot be written there: "
+        f"{tmp_path}/a file is a file; name another folder with --results-dir=PATH"
+    )
+
+
 def test_the_latest_run_that_can_be_read_and_has_this_command_line_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
