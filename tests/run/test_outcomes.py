@@ -48,6 +48,22 @@ def lines_of(item: Any) -> List[Any]:
     return [tuple(map(line.get, ("outcome", "why", "message"))) for line in lines]
 
 
+@pytest.mark.parametrize(
+    ("is_case", "worker", "begun"), [(True, False, 1), (False, False, 0), (True, True, 0)]
+)
+def test_a_case_that_starts_is_noted_once(
+    item: Any, is_case: bool, worker: bool, begun: int
+) -> None:
+    """Of a worker's its controller does."""
+    if not is_case:
+        item.stash.clear()
+    if worker:
+        item.config.workerinput = {}
+    journal.pytest_runtest_protocol(item)
+    lines = read_lines(item.config.stash[run_key].journal.path)
+    assert lines == begun * [{"type": "begin", "case": CASE}]
+
+
 def test_a_case_has_passed_after_its_call_and_anything_else_counts_whenever(item: Any) -> None:
     for when in ("setup", "call", "teardown"):
         reported(item, "passed", when=when)
