@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
 from pathlib import Path
-from typing import Optional, Tuple
+from types import SimpleNamespace
+from typing import Any, Iterator, List, Optional, Tuple
 from unittest.mock import Mock, call
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
 from ipubench.fixtures.instances import instance
-from ipubench.fixtures.instances.instance import Instance
+from ipubench.fixtures.instances.instance import Instance, made_folders
+from ipubench.fixtures.instances.processes import RANK_VARIABLE
+from ipubench.fixtures.instances.protocol import LAUNCHER_VARIABLE, TOKEN_VARIABLE, encode
 from ipubench.fixtures.machine.output import LOGGER
 
 
@@ -60,4 +67,123 @@ def test_a_log_that_leads_elsewhere_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="symbolic links"):
         one.settle()
     assert not (tmp_path / "other").exists()
+    assert one.failed
+
+
+class Run:
+    """The end of a run at which an instance introduces itself."""
+
+    def __init__(self, listener: socket.socket, welcome: bytes) -> None:
+        self.address = "{}:{}".format(*listener.getsockname())
+        self.heard: List[bytes] = []
+        self._listener, self._welcome = listener, welcome
+        self._thread = threading.Thread(target=self._answer)
+        self._thread.start()
+
+    def _answer(self) -> None:
+        end, _ = self._listener.accept()
+        with end:
+            self.heard.append(end.recv(1 << 10))
+            end.sendall(self._welcome)
+
+    def join(self) -> None:
+        self._thread.join()
+
+
+WELCOME = {"log": "/logs/instance-2.log", "cores": [3], "takes_share": True, "count": 2}
+ENVIRON = {LAUNCHER_VARIABLE: "processes", TOKEN_VARIABLE: "token", RANK_VARIABLE: "1"}
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        yield found
+
+
+def test_an_instance_is_told_its_place_and_may_wait_for_ever(listener: socket.socket) -> None:
+    run = Run(listener, encode(WELCOME))
+    one = Instance(run.address, ENVIRON)
+    run.join()
+    assert run.heard == [encode({"token": "token", "rank": 1, "pid": os.getpid()})]
+    assert (one.log, one.cores, one.rank, one.count) == (Path("/logs/instance-2.log"), [3], 1, 2)
+    assert (one.exchange, one.alternates, one.remote) == ("", False, False)
+    assert one.connection.end.gettimeout() is None
+    assert not one.obey({}), "the run has hung up"
+    one.connection.close()
+
+
+@pytest.mark.parametrize(
+    ("welcome", "said"),
+    [(b"", "the run there does not know this process"), (b"SSH-2\n", "no run answers there: ")],
+)
+def test_who_is_no_run_gives_no_orders(listener: socket.socket, welcome: bytes, said: str) -> None:
+    run = Run(listener, welcome)
+    with pytest.raises(CaseError, match=f"^--instance={run.address}: {said}"):
+        Instance(run.address, ENVIRON)
+    run.join()
+
+
+@pytest.mark.parametrize("missing", sorted(ENVIRON))
+def test_an_instance_is_started_by_a_run_alone(missing: str) -> None:
+    environ = {name: value for name, value in ENVIRON.items() if name != missing}
+    with pytest.raises(CaseError, match="is for the processes that a run starts"):
+        Instance("127.0.0.1:1", environ)
+
+
+@pytest.mark.parametrize("remote", [True, False])
+def test_after_its_last_order_an_instance_removes_a_log_that_only_it_can(
+    remote: bool, tmp_path: Path
+) -> None:
+    one = member(remote=remote)
+    folder = tmp_path / "made"
+    one._made = made_folders(folder)
+    assert one._made == [folder] and folder.stat().st_mode & 0o777 == 0o700
+    one.log = folder / "log"
+    one.log.touch()
+    orders = [{"run": 7}, {"close": None}]
+    said: List[Any] = []
+    one.connection = Mock(send=said.append, receive=lambda: orders.pop(0))
+    assert one.obey({"run": lambda batches: 2 * batches, "close": lambda _: None})
+    assert said == [{"answer": 14}, {"answer": None}]
+    assert folder.exists() == (not remote)
+
+
+def test_folders_of_a_log_are_made_from_the_outside_and_are_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = tmp_path / "one" / "two"
+    assert made_folders(inner) == [inner, inner.parent] and made_folders(inner) == []
+    stat = Path.stat
+
+    def of_another(path: Path, **how: Any) -> Any:
+        return SimpleNamespace(st_uid=12345) if path == inner.parent else stat(path, **how)
+
+    monkeypatch.setattr(Path, "stat", of_another)
+    with pytest.raises(CaseError, match=f"^{inner.parent} on .* belongs to another user"):
+        made_folders(inner)
+
+
+def test_an_instance_that_takes_its_share_has_the_threads_of_no_other_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in THREAD_VARIABLES:
+        monkeypatch.setenv(name, "64")
+    written: List[Any] = []
+    monkeypatch.setattr(instance, "own_share", lambda *_: [0, 1])
+    monkeypatch.setattr(instance, "bind_threads", written.append)
+    # What this process prints goes where it went.
+    monkeypatch.setattr(os, "dup2", lambda log, stream: written.append(stream))
+    one = member(remote=True)
+    one._takes_share = True
+    one.log = tmp_path / "made" / "log"
+    one.settle()
+    assert written == [[0, 1], 1, 2] and one.cores == [0, 1]
+    assert one._made == [one.log.parent] and not one.failed
+    assert not set(THREAD_VARIABLES).intersection(os.environ)
+
+
+def test_what_no_run_hears_is_no_error() -> None:
+    one = member(said=Mock(side_effect=BrokenPipeError))
+    one.answer(7)
+    one.fail("there is no memory")
     assert one.failed

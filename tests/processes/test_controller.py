@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Type
+from unittest.mock import Mock
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key
+from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.processes import controller
 from ipubench.plugins.processes.controller import Controller
@@ -135,7 +138,10 @@ def test_a_begun_case_is_noted_and_other_tests_are_not(directing: Controller) ->
     run = directing.config.stash[run_key]
     assert begun == list(run.results.running) == [CASE]
     directing.pytest_runtest_logreport(report_of("call", nodeid="test.py::test@g"))
-    directing.pytest_runtest_logreport(report_of("???", nodeid="test.py::test"))
+    another = report_of("call", nodeid="test.py::test_another")
+    for report in (report_of("???", nodeid="test.py::test"), another):
+        directing.pytest_runtest_logreport(report)
+    assert another.nodeid == "test.py::test_another"
     assert run.results.outcomes == {}
 
 
@@ -254,8 +260,10 @@ def test_what_workers_are_to_run_is_handed_over_once_it_is_known(
             "suspects": [CASE],
         }
     assert (with_devices.known, with_devices.nodeids) == ({CASE}, {CASE, "test.py::test"})
-    with_devices.config.option.continue_on_collection_errors = False
     session.testsfailed = 1
+    with_devices.config.option.continue_on_collection_errors = True
+    assert with_devices.pytest_collection(session)
+    with_devices.config.option.continue_on_collection_errors = False
     with pytest.raises(ValueError, match="1 error during collection"):
         with_devices.pytest_collection(session)
 
@@ -280,3 +288,34 @@ def test_each_worker_has_a_device_of_its_own(
     if found:
         with pytest.raises(pytest.UsageError, match=r"^-n \d|^--device-id=5 with -n \d"):
             directing._own_devices(found)
+
+
+def test_devices_are_held_and_workers_wait_before_any_of_them_starts(
+    with_devices: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_devices.device, with_devices.held = "fake", contextlib.ExitStack()
+    with_devices.config.option.affinity = "cores"
+    held: List[List[str]] = []
+
+    def hold(config: Any, names: List[str]) -> Any:
+        held.append(names)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(controller, "hold", hold)
+    with with_devices.held:
+        with_devices.pytest_sessionstart()
+        assert held == [["fake-3", "fake-5"]]
+        path = scratch.path_of(with_devices.selection)
+        with open(path, "rb") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("error", [DeviceError, scratch.ScratchError])
+def test_without_a_device_or_room_for_a_file_no_worker_starts(
+    with_devices: Controller, error: Type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_devices.device, with_devices.held = "fake", contextlib.ExitStack()
+    with_devices.config.option.affinity = "cores"
+    monkeypatch.setattr(controller, "hold", Mock(side_effect=error("no room, or no device")))
+    with pytest.raises(pytest.UsageError, match="^no room, or no device$"):
+        with_devices.pytest_sessionstart()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
@@ -69,6 +70,14 @@ def test_a_new_run_has_a_journal_with_its_first_line(
     digests = {"the baseline": "a digest", "the policy": "another"}
     assert first["circumstances"] == {"git": "0123abc", **digests}
     assert (first["type"], first["format"], first["command"]) == ("run", 2, ["-k", "one"])
+
+
+def test_a_command_is_shown_as_a_shell_takes_it() -> None:
+    words = ["PYTEST_ADDOPTS=-k 'a or b'", "DATASETS_DIR=/my data", "-k", "c and d", "A=$B"]
+    shown = journal.shown_command(words)
+    assert shlex.split(shown) == [*words[:2], "pytest", *words[2:]]
+    assert shown.startswith("PYTEST_ADDOPTS='") and shown.endswith(" 'A=$B'")
+    assert journal.shown_command(["-q", "DATASETS_DIR=/data"]) == "pytest -q DATASETS_DIR=/data"
 
 
 @pytest.mark.parametrize("below", ["", "/results", "/of/mine"])
