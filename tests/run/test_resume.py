@@ -89,7 +89,7 @@ def test_asked_for_by_the_variable_it_is_no_other_command_line(
     monkeypatch.delenv("DATASETS_DIR", raising=False)
     assert words("--resume", "-k", "a") == words("", "-k", "a", "--resume") == ["-k", "a"]
     assert words("--resume -k 'a or b'") == words("-k 'a or b'")
-    assert words("-v --resume ") == words("-v")
+    assert words("-v --resume ", "-k", "a") == ["PYTEST_ADDOPTS=-v", "-k", "a"]
     assert words('-k "a or b" --resume -v') == words('-k "a or b" -v')
 
 

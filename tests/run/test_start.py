@@ -158,6 +158,16 @@ def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
         assert last["kept"] == config.stash[run_key].results.resumed
 
 
+def test_a_file_that_cannot_be_read_is_another_than_one_that_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "gate.yml"
+    gone, folder = resume.digest(path), resume.digest(tmp_path)
+    path.touch()
+    assert len({gone, folder, resume.digest(path)}) == 3 and gone == "No such file or directory"
+    empty = resume.digest(path)
+    path.write_text("default: {}")
+    assert resume.digest(path) not in (gone, empty)
+
+
 def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
     """As of a fleet: what is said otherwise is what changed on such a machine."""
     record: Dict[str, Any] = {"device": {"fingerprint": "a"}, "conditions": {"threads": 2}}
