@@ -1,0 +1,180 @@
+"""One step of several processes: what a case makes of their answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+from unittest.mock import Mock
+
+import pytest
+
+from ipubench.fixtures.data.feeds import ArrayFeed
+from ipubench.fixtures.devices.fake import FakeDevice
+from ipubench.fixtures.instances.plan import Launcher, Plan
+from ipubench.fixtures.instances.step import InstancesStep, own_folder
+from ipubench.fixtures.runtimes.fake import FakeStep
+
+
+class Members:
+    """Two instances that answer what they are told to."""
+
+    def __init__(self, **answers: List[Any]) -> None:
+        self.answers, self.idle, self.pids = answers, True, [11, 12]
+        self.orders: List[Tuple[str, Any]] = []
+
+    def order(self, name: str, argument: Any = None) -> List[Any]:
+        self.orders.append((name, argument))
+        return self.answers.get(name, [None, None])
+
+    def order_each(self, name: str, arguments: Sequence[Any]) -> List[Any]:
+        return self.order(name, arguments)
+
+    def close(self) -> None:
+        self.orders.append(("hang up", None))
+
+    def stop(self) -> None:
+        self.orders.append(("stop", None))
+
+
+def step_of(members: Members, one_job: bool = False, hosts: Tuple[str, ...] = ()) -> InstancesStep:
+    """Return the step of these instances."""
+    plan = Plan(Launcher("processes", (), hosts), 2, ((0,), (1,)), 2, one_job=one_job)
+    one = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1)
+    one.counted_processes = 3
+    return InstancesStep(one, plan, members)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("compiled", "hits", "any_compiled", "hit"),
+    [
+        ((True, True), (False, False), True, False),
+        ((True, False), (False, True), True, False),
+        ((False, False), (True, True), False, True),
+        ((True, True), (None, None), True, None),  # they keep no models
+    ],
+)
+def test_models_were_kept_where_all_instances_found_theirs(
+    compiled: Any, hits: Any, any_compiled: bool, hit: Optional[bool]
+) -> None:
+    told = [{"compiled": done, "hit": found} for done, found in zip(compiled, hits)]
+    step = step_of(Members(compile=told, note=[4.0, 9.0]))
+    assert step.compile() == any_compiled
+    if hit is None:
+        assert step.model_cache is None
+    else:
+        assert step.model_cache.hit == hit and step.model_cache.note(5.0) == 4.0
+
+
+def test_the_items_of_instances_count_each_unless_they_are_those_of_one_job() -> None:
+    assert step_of(Members()).counted_processes == 2 * 3
+    assert step_of(Members(), one_job=True).counted_processes == 1
+
+
+def facts(host: str, **more: Any) -> Dict[str, Any]:
+    return {
+        "host": host,
+        "cores": [0],
+        "prefetched_batches": 8,
+        "burst": 4,
+        "describe": {"engine": "fake"},
+        "flops_per_item": 5.0,
+        "weight_traffic": 7.0,
+        **more,
+    }
+
+
+def test_instances_are_asked_once_what_they_are_and_not_before_they_have_compiled() -> None:
+    members = Members(compile=2 * [{"compiled": True, "hit": None}], facts=[facts("a"), facts("b")])
+    step = step_of(members, hosts=("a", "b"))
+    assert (step.prefetched_batches, step.burst, members.orders) == (0, 1, [])
+    step.compile()
+    assert (step.prefetched_batches, step.burst) == (8, 4)
+    # Each reads weights of its own.
+    assert (step.flops_per_item(), step.weight_traffic()) == (5.0, 2 * 7.0)
+    described = step.describe()
+    assert described["engine"] == "fake"
+    assert [place["host"] for place in described["instances"]["places"]] == ["a", "b"]
+    assert [name for name, _ in members.orders] == ["compile", "facts"]
+    untold = step_of(Members(facts=2 * [facts("a", weight_traffic=None)]))
+    assert untold.weight_traffic() is None
+
+
+def test_rounds_are_prepared_by_all_and_limited_by_the_first() -> None:
+    members = Members(most_rounds=[5, 6])
+    step = step_of(members)
+    step.prepare_rounds(print)
+    assert step.most_rounds == 5
+    assert [name for name, _ in members.orders] == ["prepare_rounds", "most_rounds"]
+    members.idle = False
+    step._step.most_rounds = 9
+    assert step.most_rounds == 9 and len(members.orders) == 2
+
+
+def test_values_of_all_instances_are_put_together() -> None:
+    step = step_of(
+        Members(latencies=[[1.0, 2.0], [3.0, 4.0]], device_memory=[10, 20], memory=[100, 200])
+    )
+    assert step.latencies() == [1.0, 3.0, 2.0, 4.0]
+    assert (step.device_memory(), step.host_memory()) == (30, 300)
+    without = step_of(Members(latencies=[[1.0], None], device_memory=[10, None]))
+    assert without.latencies() is None and without.device_memory() is None
+
+
+def test_each_half_of_a_step_is_run_by_all() -> None:
+    members = Members(parts=[(3.0, 4.0), (9.0, 9.0)])
+    halves = step_of(members).loader_and_model()
+    assert halves is not None and [half.amount for half in halves] == [3.0, 4.0]
+    members.orders.clear()
+    for half in halves:
+        half.prepare()
+        half.run()
+    assert members.orders == [("prepare_part", 0), ("part", 0), ("prepare_part", 1), ("part", 1)]
+    assert step_of(Members()).loader_and_model() is None
+
+
+def test_each_instance_has_the_rate_of_its_calls_without_the_first() -> None:
+    members = Members(
+        facts=[facts("a"), facts("b")], data=[{"part": "1"}, {"part": "2"}], counters=[{"c": 1}, {}]
+    )
+    step = step_of(members)
+    assert step.dropped == 1
+    for batches, seconds in ((4, [2.0, 0.0]), (8, [8.0, 1.0]), (8, [4.0, 2.0]), (8, [2.0, 0.0])):
+        step.batches_per_step = batches
+        members.answers["run"] = seconds
+        step()
+    found = step.counters()
+    assert found["c"] == 1 and step.feed.describe() == {"part": "1"}
+    # Of calls of eight batches the first one does not count, nor does one that took no time.
+    assert found["instances"] == [
+        {"host": "a", "pid": 11, "rate": 3.0, "first_rate": 2.0},
+        {"host": "b", "pid": 12, "rate": 4.0, "first_rate": None},
+    ]
+    members.answers["run"] = [2.0, 2.0]
+    step.batches_per_step = 1
+    step()
+    assert [one["rate"] for one in step.counters()["instances"]] == [None, None]
+    members.answers["finish"] = [{"loss": 1.0}, {"loss": 2.0}]
+    assert step.finish() == {"loss": 1.0}
+
+
+def test_the_first_instance_writes_its_graph_and_each_leaves_a_trace(tmp_path: Path) -> None:
+    members = Members()
+    step = step_of(members)
+    step.save_graph(tmp_path)
+    step.profile(tmp_path)
+    step.profile(tmp_path)  # of another case
+    traces = [str(tmp_path / f"instance-{number}") for number in (1, 2)]
+    assert members.orders == [("save_graph", [str(tmp_path), None]), *2 * [("profile", traces)]]
+    assert own_folder(tmp_path, 1).is_dir()
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_instances_that_wait_end_by_themselves_and_others_are_ended(idle: bool) -> None:
+    members = Members()
+    members.idle = idle
+    step = step_of(members)
+    step._step.close = Mock()  # type: ignore[method-assign]
+    step.close()
+    asked = ["close", "hang up"] if idle else []
+    assert [name for name, _ in members.orders] == [*asked, "stop"]
+    step._step.close.assert_called_once_with()
