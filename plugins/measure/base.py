@@ -31,6 +31,9 @@ from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import framework_of
 
+#: Of the items and the FLOP of a batch: a rate of a record, and so of a baseline, is finite.
+LEAST, MOST = 1e-20, 1e20
+
 
 @dataclass(frozen=True)
 class CaseRun:
@@ -195,8 +198,8 @@ def _amount(name: str, given: Any, or_zero: bool = False) -> float:
         amount = float(given)
     except (TypeError, ValueError, OverflowError):
         amount = math.nan
-    if not (0 < amount < math.inf or (or_zero and amount == 0)):
-        what = "0 or a number above it" if or_zero else "a number above 0"
+    if not (LEAST <= amount <= MOST or (or_zero and amount == 0)):
+        what = f"{'0 or ' if or_zero else ''}a number from {LEAST:g} to {MOST:g}"
         raise CaseError(f"meter(..., {name}={given!r}): {name} has to be {what}")
     return given if isinstance(given, (int, float)) else amount
 

@@ -23,10 +23,10 @@ def step(device):
 
 
 WRONG = [{"items": 0}, {"items": -1}, {"items": float("nan")}, {"items": "few"}, {"flops": -1.0}]
-WRONG += [{"unit": ""}, {"unit": "a\\n"}, {"unit": 1}]
+WRONG += [{"unit": ""}, {"unit": "a\\n"}, {"unit": 1}, {"items": 1e21}, {"items": 1e-21}]
 
 
-@pytest.mark.parametrize("said", WRONG, ids=map(str, range(8)))
+@pytest.mark.parametrize("said", WRONG, ids=map(str, range(10)))
 def bench_wrong(device, meter, said):
     meter(step(device), **said)
 
@@ -57,11 +57,13 @@ def test_amounts_that_are_none_and_a_second_call(project: Project) -> None:
         "flops=-1.0)",
         "unit='')",
         "unit=1)",
+        "items=1e+21)",
+        "items=1e-21)",
     ):
         outcome.line(f"meter(..., {said}: ")
     outcome.line("bench_wrong.py::bench_twice: meter is called a second time")
     outcome.line("meter(...) was given a value of type int, which cannot be called: give it the")
-    outcome.line("10 failed, 1 passed in")  # and no warning that they use no benchmark
+    outcome.line("12 failed, 1 passed in")  # and no warning that they use no benchmark
     assert project.records()["bench_numpy"]["items_per_round"] == 20
 
 
