@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from ipubench.plugins.processes.worker import PART, Relay, Worker, workers_in_turns
+from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.plugins.processes.worker import PART, Handover, Relay, Worker, workers_in_turns
 from ipubench.plugins.run.results import Run, SessionResults, run_key
 from ipubench.plugins.run.time_spent import TimeSpent, spent_key
 
@@ -54,6 +56,48 @@ def test_a_worker_runs_what_was_selected_in_that_order_and_knows_the_run(
     run = worker.config.stash[run_key]
     assert (run.order, run.results.suspects) == ([A, B], [B])
     assert worker.config.option.results_dir == str(tmp_path / "results")
+
+
+def test_a_worker_waits_until_its_controller_has_selected(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.selection.touch()
+
+    def flock(file: Any, how: int) -> None:
+        assert how == fcntl.LOCK_SH
+        chosen(worker, A)
+
+    system = SimpleNamespace(flock=flock, LOCK_SH=fcntl.LOCK_SH)
+    monkeypatch.setattr("ipubench.plugins.processes.worker.fcntl", system)
+    items: List[Any] = [SimpleNamespace(nodeid=nodeid) for nodeid in (B, A)]
+    list(worker.pytest_collection_modifyitems(items))
+    assert [item.nodeid for item in items] == [A]
+
+
+def test_a_worker_ends_with_its_controller_whose_devices_it_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: List[str] = []
+    module = "ipubench.plugins.processes.worker"
+    monkeypatch.setattr(f"{module}.end_with_parent", lambda: done.append("ends with it"))
+    leave = "pytest_benchmark_adapter.leave_files_alone"
+    monkeypatch.setattr(f"{module}.{leave}", lambda config: done.append("writes no files"))
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    monkeypatch.setenv(INHERIT_VARIABLE, "1")
+    host = tmp_path / "host"
+    host.touch()
+    cleanups: List[Any] = []
+    option = SimpleNamespace(device_id=None)
+    config: Any = SimpleNamespace(option=option, workeroutput={}, add_cleanup=cleanups.append)
+    worker = Worker(config, Handover("selection", str(host), 4711, 5, True))
+    assert (done, option.device_id) == (["ends with it", "writes no files"], 5)
+    assert os.environ[INHERIT_VARIABLE] == "4711" and "PYTEST_XDIST_WORKER" not in os.environ
+    assert config.workeroutput == {PART: worker.output} and worker.shared
+    cleanups[0]()
+    assert worker.host.closed
+    with pytest.raises(pytest.exit.Exception, match="has ended") as caught:
+        Worker(config, Handover("selection", str(tmp_path / "gone"), 4711, None, True))
+    assert caught.value.returncode == pytest.ExitCode.INTERRUPTED and option.device_id == 5
 
 
 def test_without_a_journal_a_worker_records_nothing(worker: Worker) -> None:

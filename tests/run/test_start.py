@@ -7,15 +7,19 @@ import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
+from unittest.mock import Mock
 
 import pytest
 
-from ipubench.fixtures.case.cases import Case, case_key
+from ipubench.fixtures.case.cases import Case, case_key, config_hash
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.run import journal, resume
 from ipubench.plugins.run.results import run_key
+from ipubench.plugins.selection.selected import Selection, selection_key
 from tests.support.fake_cases import Fake
 
 CASE, PLAIN = "bench.py::bench[one]", "test.py::test"
@@ -181,3 +185,44 @@ def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
     assert why(other, same) == why(same, other) == why(same, elsewhere) == ""
     assert why(elsewhere, other) == "threads changed (2 -> 4)"
     assert why(elsewhere) == "this is another device"
+
+
+def test_a_result_is_that_of_the_case_as_it_is_now_on_this_kind_of_device(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    config.stash[selection_key] = Selection({}, "cpu")
+    case, plain = items_of(config)
+    record = {"config_hash": config_hash(Fake("one"), frozenset()), "device": {"kind": "cpu"}}
+
+    def same(item: Any, **other: Any) -> bool:
+        return resume.same_case(config, item, {"extra_info": {"ipubench": {**record, **other}}})
+
+    assert same(case) and not same(plain)
+    assert not same(case, config_hash="another") and not same(case, device={"kind": "cuda"})
+
+
+@pytest.mark.parametrize("before", [None, [], "x", 3])
+def test_damaged_circumstances_are_others(
+    tmp_path: Path, before: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_process, "git_revision", lambda _: "now")
+    here = resume.Machine("here", "", [], {}, {})
+    config = config_in(tmp_path)
+    config.stash.update({resume.depends_key: {"the policy": "p"}, resume.machines_key: [here]})
+    since = resume.Since.of(config, before)
+    assert since.files == ["the policy"] and list(since.machines) == [here]
+    assert since.note == "the project's revision changed (None -> now)"
+
+
+def test_a_machine_is_looked_at_and_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: List[int] = []
+    monkeypatch.setattr(FakeDevice, "release", lambda _: released.append(1))
+    config = config_in(tmp_path, device_id=None, affinity="cores", allocator="system")
+    config.stash[selection_key] = Selection({}, "fake")
+    machine = resume.Machine.here(config)
+    assert released == [1] and machine.fingerprint.startswith("fake/")
+    assert machine.leases == ["fake-0"]
+    monkeypatch.setattr(FakeDevice, "attach", Mock(side_effect=DeviceError("there is none")))
+    with pytest.raises(pytest.UsageError, match="^there is none$"):
+        resume.Machine.here(config)
