@@ -77,10 +77,11 @@ def test_the_children_of_a_process_end_with_it(
 
 
 def test_what_a_process_says_and_how_it_ends() -> None:
-    program = "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"
+    program = "import os, sys; print('out'); print('err', file=sys.stderr)"
+    program += "; os.write(2, bytes([255, 10])); sys.exit(7)"  # no UTF-8
     code, output = fresh.run_bounded([sys.executable, "-c", program], ".", os.environ, seconds=60)
     assert code == 7
-    assert sorted(output.split()) == ["err", "out"]
+    assert sorted(output.split()) == ["err", "out", "\ufffd"]
 
 
 @pytest.mark.parametrize(("end", "seconds", "code"), [("", 60, 0), ("signal.pause()", 2, None)])
