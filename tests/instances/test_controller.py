@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List
 from unittest.mock import Mock
 
 import pytest
@@ -22,7 +22,7 @@ from ipubench.fixtures.instances import controller
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import Failures, InstanceError
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
-from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, Connection, encode
+from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, Connection
 from ipubench.fixtures.instances.step import InstancesStep
 from ipubench.fixtures.machine.output import LOGGER
 from ipubench.fixtures.runtimes.fake import FakeStep
@@ -170,43 +170,6 @@ def test_each_instance_can_have_an_argument_of_its_own(
     monkeypatch.setattr(Connection, "read", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         instances.order("run", 7)
-    assert not instances.idle
-
-
-Pair = Tuple[Instances, List[socket.socket]]
-
-
-@pytest.fixture
-def pair(folder: Path) -> Iterator[Pair]:
-    """Two instances that have begun, and their ends of the connections; nothing runs."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        far = [socket.create_connection(listener.getsockname()) for _ in range(2)]
-        near = [Connection(listener.accept()[0]) for _ in range(2)]
-    plan = Plan(Launcher("mpirun", ()), 2, (), 2, one_job=False)
-    instances = Instances(plan, lambda address: [], folder)
-    instances._members.update(enumerate(near))
-    yield instances, far
-    for end in far:
-        end.close()
-    instances.stop()
-
-
-def test_why_one_failed_is_said_although_another_has_ended_by_then(pair: Pair) -> None:
-    """What launched them has ended that one, before anybody looked at either."""
-    instances, far = pair
-    far[1].sendall(encode({"error": "no memory"}))
-    for end in far:
-        end.close()
-    with pytest.raises(InstanceError, match=r"^instance 2 of 2 \(process 0\): no memory\. "):
-        instances.order("run", 7)
-
-
-def test_the_one_that_takes_too_long_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "WATCH_SECONDS", 0)
-    instances, far = pair
-    far[0].sendall(encode({"answer": 1}))
-    with pytest.raises(InstanceError, match=r"^instance 2 of 2 .* took too long \(run\)"):
-        instances.order("run", 7, seconds=0.0)
     assert not instances.idle
 
 
