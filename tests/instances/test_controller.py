@@ -9,23 +9,19 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Iterator, List
 from unittest.mock import Mock
 
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
-from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.instances import controller
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import Failures, InstanceError
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
 from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, Connection
-from ipubench.fixtures.instances.step import InstancesStep
 from ipubench.fixtures.machine.output import LOGGER
-from ipubench.fixtures.runtimes.fake import FakeStep
 from tests.machine.test_process import runs
 from tests.support.harness import ROOT
 
@@ -302,22 +298,6 @@ def test_a_process_without_a_launcher_that_is_killed_says_so(tmp_path: Path) -> 
     )
     # Who directs it removes its log.
     assert str(caught.value) == f"{caught.value.why}. Its log is empty"
-
-
-def test_the_record_names_the_unreadable_images_of_all_instances() -> None:
-    class Members:
-        pids = ()
-
-        def order(self, name: str) -> List[Dict[str, Any]]:
-            if name != "data":
-                return [{}, {}]
-            return [{"part": "1 of 2", "corrupt": ["a"]}, {"part": "2 of 2", "corrupt": ["a", "b"]}]
-
-    one = FakeStep(FakeDevice(0), ArrayFeed("real", ()), 0.1)
-    plan = Plan(Launcher("processes", ()), 2, (), 2, one_job=False)
-    step = InstancesStep(one, plan, Members())  # type: ignore[arg-type]
-    step.counters()
-    assert step.feed.describe() == {"part": "1 of 2", "corrupt": ["a", "b"]}
 
 
 def test_a_launcher_that_does_not_start_leaves_no_folder_of_gradients(

@@ -157,6 +157,15 @@ def test_each_instance_has_the_rate_of_its_calls_without_the_first() -> None:
     assert step.finish() == {"loss": 1.0}
 
 
+def test_the_record_names_the_unreadable_images_of_all_instances() -> None:
+    data = [{"part": "1 of 2", "corrupt": ["a"]}, {"part": "2 of 2", "corrupt": ["a", "b"]}]
+    members = Members(data=data, counters=[{}, {}])
+    members.pids = []
+    step = step_of(members)
+    step.counters()
+    assert step.feed.describe() == {"part": "1 of 2", "corrupt": ["a", "b"]}
+
+
 def test_the_first_instance_writes_its_graph_and_each_leaves_a_trace(tmp_path: Path) -> None:
     members = Members()
     step = step_of(members)
