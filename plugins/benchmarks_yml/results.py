@@ -39,8 +39,8 @@ class CommandResults:
     copies: int = 1
 
 
-# No rate and no time is beyond these; sums and squares of what is within are finite.
-LEAST, MOST = 1e-100, 1e100
+# No rate and no time is beyond these, nor what a record and a baseline make of them beyond their bounds.
+LEAST, MOST = 1e-20, 1e20
 
 
 def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
