@@ -14,6 +14,7 @@ import pytest
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.models.published import STAGES as published
 from tests.support.openvino import needs_openvino
 
 pytestmark = pytest.mark.framework
@@ -137,9 +138,19 @@ DEEPER = {
 }
 
 
+# An EfficientNet's stages, of which one has a second block, whose input is added to its output.
+# How many a published one has, its parameters tell (tests/models/test_torch.py).
+STAGES = [stage._replace(blocks=2 if index == 1 else 1) for index, stage in enumerate(published)]
+
+
 @pytest.mark.numeric
 @pytest.mark.parametrize("name", [name for name in HOST if name not in DEEPER])
-def test_what_is_measured_is_the_network(name: str, paths: List[str], torch: Any) -> None:
+def test_what_is_measured_is_the_network(
+    name: str, paths: List[str], torch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ipubench.models.torch import efficientnet
+
+    monkeypatch.setattr(efficientnet, "STAGES", STAGES)
     config = HOST[name]
     network = config.network()()
     # A ResNet rounds a small image as it does a large one. Other networks are further off there.
