@@ -70,16 +70,10 @@ PROGRAMS: Dict[str, Callable[[str], Any]] = {
     "application pipeline": lambda data: an_application(data, **application.PIPELINE),
     "application validation": lambda data: an_application(data, **VALIDATING),
 }
-# Those of PopDist's strategy.
+# Those of PopDist's strategy. Who reduces what is fetched has no part in waiting for it.
 OF_INSTANCES: Dict[str, Dict[str, Any]] = {
     "loop": {},
-    "loop, IPUs reduce": {"accelerator_side_reduction": True},
     "pipeline": {**application.PAIR, "pipeline_validation_model": True},
-    "pipeline, IPUs reduce": {
-        **application.PAIR,
-        "pipeline_validation_model": True,
-        "accelerator_side_reduction": True,
-    },
     "validation": VALIDATING,
     "validation pipeline": {
         **VALIDATING,
