@@ -39,7 +39,7 @@ class CommandResults:
     copies: int = 1
 
 
-# No rate and no time is beyond these, nor what a record and a baseline make of them beyond their bounds.
+# No rate and no time is beyond these: what a record makes of them is within a baseline's bounds.
 LEAST, MOST = 1e-20, 1e20
 
 
