@@ -19,7 +19,7 @@ from ipubench.plugins.benchmarks_yml.metrics import (
     MetricError,
     search,
 )
-from ipubench.plugins.record.record import record_of
+from ipubench.plugins.record.record import LEAST_AMOUNT, MOST_AMOUNT, record_of
 from ipubench.plugins.record.text import finite_number, short_number
 
 
@@ -37,10 +37,6 @@ class CommandResults:
     values: Dict[str, List[float]] = field(default_factory=dict)
     derived: Dict[str, float] = field(default_factory=dict)
     copies: int = 1
-
-
-# No rate and no time is beyond these: what a record makes of them is within a baseline's bounds.
-LEAST, MOST = 1e-20, 1e20
 
 
 def results_of(entry: Entry, config: SpecConfig, ran: Ran) -> CommandResults:
@@ -86,7 +82,7 @@ def _rounds(
         for value in kept.get(name, ()):
             if value <= 0:
                 raise MetricError(f"{name}: {value} {found}, and it is above zero")
-            if not LEAST <= value <= MOST:
+            if not LEAST_AMOUNT <= value <= MOST_AMOUNT:
                 raise MetricError(f"{name}: {value} {found}, which no {name} can be")
     if THROUGHPUT in kept:
         return [1 / value for value in kept[THROUGHPUT]], entry.unit

@@ -24,15 +24,17 @@ from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.record import NAMESPACE, describe_throughput
+from ipubench.plugins.record.record import (
+    LEAST_AMOUNT,
+    MOST_AMOUNT,
+    NAMESPACE,
+    describe_throughput,
+)
 from ipubench.plugins.record.text import time_stamp
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import framework_of
-
-#: Of the items and the FLOP of a batch: a rate of a record, and so of a baseline, is finite.
-LEAST, MOST = 1e-20, 1e20
 
 
 @dataclass(frozen=True)
@@ -198,8 +200,8 @@ def _amount(name: str, given: Any, or_zero: bool = False) -> float:
         amount = float(given)
     except (TypeError, ValueError, OverflowError):
         amount = math.nan
-    if not (LEAST <= amount <= MOST or (or_zero and amount == 0)):
-        what = f"{'0 or ' if or_zero else ''}a number from {LEAST:g} to {MOST:g}"
+    if not (LEAST_AMOUNT <= amount <= MOST_AMOUNT or (or_zero and amount == 0)):
+        what = f"{'0 or ' if or_zero else ''}a number from {LEAST_AMOUNT:g} to {MOST_AMOUNT:g}"
         raise CaseError(f"meter(..., {name}={given!r}): {name} has to be {what}")
     return given if isinstance(given, (int, float)) else amount
 

@@ -31,6 +31,8 @@ BEFORE_ROUNDS = "before the rounds"
 LEAST_TAKEN = 0.006
 # A case that claims more than this share of the measured peak did not do its work.
 LARGEST_CREDIBLE_SHARE = 1.25
+# Of items, FLOP, rates and times that a record is told: what it makes of them fits a baseline.
+LEAST_AMOUNT, MOST_AMOUNT = 1e-20, 1e20
 
 
 @dataclasses.dataclass
