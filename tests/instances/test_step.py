@@ -36,12 +36,12 @@ class Members:
         self.orders.append(("stop", None))
 
 
-def step_of(members: Members, one_job: bool = False, hosts: Tuple[str, ...] = ()) -> InstancesStep:
+def step_of(members: Any, one_job: bool = False, hosts: Tuple[str, ...] = ()) -> InstancesStep:
     """Return the step of these instances."""
     plan = Plan(Launcher("processes", (), hosts), 2, ((0,), (1,)), 2, one_job=one_job)
     one = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), 0.1)
     one.counted_processes = 3
-    return InstancesStep(one, plan, members)  # type: ignore[arg-type]
+    return InstancesStep(one, plan, members)
 
 
 @pytest.mark.parametrize(
@@ -178,12 +178,15 @@ def test_the_first_instance_writes_its_graph_and_each_leaves_a_trace(tmp_path: P
 
 
 @pytest.mark.parametrize("idle", [True, False])
-def test_instances_that_wait_end_by_themselves_and_others_are_ended(idle: bool) -> None:
+def test_instances_that_wait_end_by_themselves_and_others_are_ended(
+    idle: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     members = Members()
     members.idle = idle
     step = step_of(members)
-    step._step.close = Mock()  # type: ignore[method-assign]
+    closed = Mock()
+    monkeypatch.setattr(step._step, "close", closed)
     step.close()
     asked = ["close", "hang up"] if idle else []
     assert [name for name, _ in members.orders] == [*asked, "stop"]
-    step._step.close.assert_called_once_with()
+    closed.assert_called_once_with()

@@ -177,8 +177,8 @@ def with_devices(directing: Controller) -> Iterator[Controller]:
     """The controller of two workers that have a device each."""
     directing.free, directing.taken, directing.started = [3, 5], {}, set()
     directing.lost, directing.shared = False, False
-    option = SimpleNamespace(dist="load", device_id=None)
-    directing.config.option = option  # type: ignore[assignment]
+    option: Any = SimpleNamespace(dist="load", device_id=None)
+    directing.config.option = option
     spent: Any = SimpleNamespace(workers=[])
     directing.config.stash[spent_key] = spent
     with scratch.nameless_file() as directing.selection, scratch.nameless_file() as directing.host:
@@ -281,8 +281,8 @@ def test_each_worker_has_a_device_of_its_own(
     directing: Controller, count: int, device_id: Optional[int], found: List[int], own: List[int]
 ) -> None:
     directing.count, directing.device = count, "cuda"
-    option = SimpleNamespace(device_id=device_id)
-    directing.config.option = option  # type: ignore[assignment]
+    option: Any = SimpleNamespace(device_id=device_id)
+    directing.config.option = option
     assert directing._own_devices(found) == own
     directing.count = len(found) + 1
     if found:

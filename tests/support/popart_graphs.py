@@ -59,11 +59,20 @@ def first_weights(config: Any) -> Dict[str, Array]:
     return {value.name: numpy_helper.to_array(value).astype(np.float64) for value in values}
 
 
+def batches_of(step: Any) -> List[Dict[str, Array]]:
+    """Return the batches that take turns: float64, labels as whole numbers."""
+    return [
+        {
+            name: np.array(numpy_of(value), np.int64 if name == "labels" else np.float64)
+            for name, value in batch.items()
+        }
+        for batch in step.engine.ring
+    ]
+
+
 def first_batch(step: Any) -> Dict[str, Array]:
-    """Return the batch that compiling ran: float64, labels as whole numbers."""
-    batch = {name: np.asarray(numpy_of(value)) for name, value in step.engine.ring[0].items()}
-    kinds = {name: np.int64 if name == "labels" else np.float64 for name in batch}
-    return {name: value.astype(kinds[name]) for name, value in batch.items()}
+    """Return the batch that compiling ran."""
+    return batches_of(step)[0]
 
 
 def numpy_of(value: Any) -> Array:

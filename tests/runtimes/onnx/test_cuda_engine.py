@@ -16,10 +16,11 @@ from tests.support.onnx_weights import weights_of
 from tests.support.popart_graphs import (
     CONVS,
     LSTMS,
+    batches_of,
     expected,
+    first_batch,
     first_weights,
     gradients,
-    numpy_of,
     ready,
 )
 
@@ -85,7 +86,7 @@ def test_each_batch_in_turn_has_its_own_result(
     config = dataclasses.replace(config, mode=mode, engine="torch", data=data, precision="32.32")
     step = ready(popart, config)  # ran the first batch
     assert step.describe()["cuda_graph"] is True
-    weights, batches = first_weights(config), arrays_of(step)
+    weights, batches = first_weights(config), batches_of(step)
     ran = 1
     for count in (1, 2, RING, RING + 1):
         step.batches_per_step = count
@@ -99,7 +100,7 @@ def test_each_batch_in_turn_has_its_own_result(
         if data == "generated":
             delivered = found["output" if mode == "inference" else "loss"]
             np.testing.assert_array_equal(step.engine.delivered.numpy(), delivered)
-    for before, after in zip(batches, arrays_of(step)):
+    for before, after in zip(batches, batches_of(step)):
         np.testing.assert_array_equal(before["inputs"], after["inputs"])
     step.close()
 
@@ -115,7 +116,7 @@ def test_every_batch_is_one_update(popart: Any, config: Any, recompute: bool, da
     step = ready(popart, config)  # ran the first batch
     step.batches_per_step = 5
     step()
-    weights, batches = first_weights(config), arrays_of(step)
+    weights, batches = first_weights(config), batches_of(step)
     for index in range(6):
         batch = batches[index % RING]
         wanted = expected(config, weights, batch)
@@ -137,16 +138,7 @@ def test_sixteen_bits_are_near(popart: Any, config: Any, mode: str) -> None:
     step = ready(popart, config)
     if step.describe()["precision"] != kind:
         pytest.skip("needs a CPU with AVX512_BF16 or AMX")
-    wanted = expected(config, first_weights(config), arrays_of(step)[0])
+    wanted = expected(config, first_weights(config), first_batch(step))
     for name, value in step.engine.results().items():
         np.testing.assert_allclose(value, wanted[name], rtol=3e-2, atol=3e-2)
     step.close()
-
-
-def arrays_of(step: Any) -> List[Dict[str, Any]]:
-    """Return the batches that take turns: float64, labels as whole numbers."""
-    kinds = {"labels": np.int64}
-    return [
-        {name: numpy_of(v).astype(kinds.get(name, np.float64)) for name, v in batch.items()}
-        for batch in step.engine.ring
-    ]

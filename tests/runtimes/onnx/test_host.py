@@ -24,6 +24,7 @@ from tests.support.popart_graphs import (
     DATA,
     KERNELS,
     LSTMS,
+    batches_of,
     expected,
     first_batch,
     first_weights,
@@ -210,13 +211,9 @@ def test_every_batch_is_an_update(popart: Any, config: Any, data: str) -> None:
     step.batches_per_step = 5
     step()
     weights = first_weights(config)
+    batches = batches_of(step)
     for index in range(6):
-        batch = {n: np.asarray(numpy_of(v)) for n, v in step.engine.ring[index % RING].items()}
-        pair = {
-            "inputs": batch["inputs"].astype(np.float64),
-            "labels": batch["labels"].astype(np.int64),
-        }
-        slopes = gradients(config, weights, pair)
+        slopes = gradients(config, weights, batches[index % RING])
         weights = {name: value - slopes[name] for name, value in weights.items()}
     for name, value in weights_of(step.engine.graph, weights).items():
         np.testing.assert_allclose(value, weights[name], rtol=1e-3, atol=1e-4)
@@ -511,9 +508,8 @@ def test_without_a_provider_for_a_gpu_onnxruntime_says_what_to_install(popart: A
     from ipubench.fixtures.runtimes.onnx.host import OnnxHost
 
     config = PopartLstm(engine="onnxruntime")
-    step = OnnxHost(Gpu()).loop(  # type: ignore[arg-type]
-        lambda dtype: lstm(config, dtype), config, config.feed(DATA)
-    )
+    gpu: Any = Gpu()
+    step = OnnxHost(gpu).loop(lambda dtype: lstm(config, dtype), config, config.feed(DATA))
     step.build()
     with pytest.raises(DeviceError, match="has no CUDAExecutionProvider: install onnxruntime-gpu"):
         step.compile()
