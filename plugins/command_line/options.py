@@ -271,6 +271,12 @@ def _add_comparisons(group: pytest.OptionGroup) -> None:
         help="thresholds by case and metric (gate.yml in the project's folder, where there is one)",
     )
     group.addoption(
+        "--gate-inconclusive",
+        choices=("pass", "fail"),
+        help="what becomes of a case that the gate could not decide (pass, unless gate.yml has "
+        "inconclusive: fail)",
+    )
+    group.addoption(
         "--processes",
         type=whole_number(1),
         metavar="N",

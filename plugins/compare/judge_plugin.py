@@ -13,9 +13,10 @@ import pytest
 from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key, judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
+from ipubench.plugins.compare.policy import inconclusive_fails
 from ipubench.plugins.measure.base import Measured, measured_key
 from ipubench.plugins.record.record import record_of
-from ipubench.plugins.record.verdict import REGRESSED, message
+from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED, message, undecided_message
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.subtests import why_failed
@@ -42,7 +43,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
 def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], None]) -> None:
     """Measure a case in as many processes as are wanted, then judge it.
 
-    A regressed case fails here.
+    A regressed case fails here, and with ``--gate-inconclusive=fail`` one that is open.
     """
     config = item.config
     run = config.stash[run_key]
@@ -61,6 +62,8 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
     else:
         return
     run.add({"type": "verdict", "case": item.nodeid, "verdict": verdict.as_dict()})
+    name = record_of(measured.benchmark)["name"]
     if verdict.kind == REGRESSED:
-        name = record_of(measured.benchmark)["name"]
         pytest.fail(message(name, verdict, str(run.journal.path)), pytrace=False)
+    if verdict.kind == INCONCLUSIVE and inconclusive_fails(config):
+        pytest.fail(undecided_message(name, verdict), pytrace=False)

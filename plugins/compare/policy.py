@@ -14,7 +14,7 @@ import pytest
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.options import nearest
 from ipubench.fixtures.machine.files import user_path
-from ipubench.plugins.compare.policy_file import FILE_NAME, Policy, PolicyError
+from ipubench.plugins.compare.policy_file import FAILS, FILE_NAME, Policy, PolicyError
 from ipubench.plugins.record.record import METRICS
 from ipubench.plugins.record.text import fraction
 from ipubench.plugins.run.results import run_key
@@ -59,6 +59,12 @@ def has_gate(config: pytest.Config) -> bool:
     option = config.option
     given = option.gate is not None or option.gate_policy is not None
     return given or policy_path(None, config) is not None
+
+
+def inconclusive_fails(config: pytest.Config) -> bool:
+    """Whether a case fails that the gate could not decide."""
+    policy, given = policy_of(config), config.option.gate_inconclusive
+    return policy is not None and (given or policy.inconclusive) == FAILS
 
 
 def thresholds_of(item: pytest.Item) -> Dict[str, float]:

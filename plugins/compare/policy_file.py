@@ -1,6 +1,7 @@
 """`gate.yml` and `@pytest.mark.gate`: how much slower each case may become, by metric.
 
     default: {throughput: 2%}
+    inconclusive: fail
     cases:
       "*resnet50*": {throughput: 3%, latency_p99: 10%}
       "*hmc*": ignore
@@ -25,7 +26,10 @@ from ipubench.plugins.record.text import fraction, matches
 
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
-KEYS = ("default", "cases")
+KEYS = ("default", "cases", "inconclusive")
+#: What becomes of a case that the gate could not decide.
+PASSES, FAILS = "pass", "fail"
+
 EMPTY = "write default: {throughput: 5%}"
 FORM = "percentages by metric, such as {throughput: 3%}, or ignore"
 
@@ -50,15 +54,17 @@ class Policy:
     default: Rule = field(default_factory=Rule)
     cases: Tuple[Tuple[str, Rule], ...] = ()
     gate: Optional[float] = None
+    inconclusive: str = PASSES
 
     @classmethod
     def load(cls, path: Path, gate: Optional[float] = None) -> Policy:
         """Read a policy file. Raises PolicyError."""
         name = f"the policy {path}"
         try:
-            return cls(path.name, *_Reader(name).read(yaml_reader.read(path, name, EMPTY)), gate)
+            default, cases, inconclusive = _Reader(name).read(yaml_reader.read(path, name, EMPTY))
         except YamlError as error:
             raise PolicyError(str(error)) from None
+        return cls(path.name, default, cases, gate, inconclusive)
 
     def limits(self, nodeid: str, markers: Mapping[str, float]) -> Dict[str, float]:
         """Return metric -> what a case may lose; a metric without a threshold is not judged.
@@ -91,8 +97,8 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self._fields = Fields(name)
 
-    def read(self, root: Value) -> Tuple[Rule, Tuple[Tuple[str, Rule], ...]]:
-        found = self._fields.mapping(root, "a policy", " and ".join(KEYS))
+    def read(self, root: Value) -> Tuple[Rule, Tuple[Tuple[str, Rule], ...], str]:
+        found = self._fields.mapping(root, "a policy", ", ".join(KEYS))
         for key in found:
             if key not in KEYS:
                 problem = f"{shortened(key)} is no key of a policy"
@@ -101,7 +107,16 @@ class _Reader:
         patterns: Dict[str, Value] = {}
         if "cases" in found:
             patterns = self._fields.mapping(found["cases"], "cases", "patterns")
-        return default, tuple((name, self._rule(rule, name)) for name, rule in patterns.items())
+        rules = tuple((name, self._rule(rule, name)) for name, rule in patterns.items())
+        return default, rules, self._inconclusive(found.get("inconclusive"))
+
+    def _inconclusive(self, value: Optional[Value]) -> str:
+        if value is None:
+            return PASSES
+        if value.data not in (PASSES, FAILS):
+            problem = f"inconclusive is {PASSES} or {FAILS}, not {shortened(str(value.data))}"
+            raise self._fields.error(value.line, problem)
+        return str(value.data)
 
     def _rule(self, value: Value, where: str) -> Rule:
         if value.data == IGNORE:

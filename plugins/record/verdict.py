@@ -15,12 +15,14 @@ PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inco
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
 #: Compared without a threshold: the change is shown.
 UNJUDGED = "not judged"
-#: What a gate has said something of.
-COMPARED = (PASS, REGRESSED, IMPROVED, INCONCLUSIVE)
+#: The gate has an answer for the case.
+DECIDED = (PASS, REGRESSED, IMPROVED)
+#: The gate has looked at the case.
+COMPARED = (*DECIDED, INCONCLUSIVE)
 #: A smaller correction for the machine's speed is not worth a clause.
 LEAST_SHOWN = 0.001
-#: The exit code where a gate was asked for and no case was compared.
-EXIT_NOTHING_COMPARED = 6
+#: The exit code if a gate was asked for and it decided no case.
+EXIT_NOTHING_DECIDED = 6
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,18 @@ def message(name: str, verdict: Verdict, record: str) -> str:
                 f"allows {100 * other['threshold']:.3g}% more."
             )
     return " ".join([*lines, f"The full record is in {record}."])
+
+
+def undecided_message(name: str, verdict: Verdict) -> str:
+    """Return the paragraph with which an inconclusive case fails, if it is to fail."""
+    lines = [f"{name}: the gate could not decide whether it has become slower"]
+    if math.isfinite(verdict.change):
+        lines[0] += (
+            f": its speed changed by {verdict.change:+.1%} ({verdict.low:+.1%} to "
+            f"{verdict.high:+.1%} at 95% confidence)"
+        )
+    lines += verdict.reasons
+    return ". ".join([*lines, "--gate-inconclusive=pass lets such cases pass."])
 
 
 def how_compared(in_turns: bool) -> str:

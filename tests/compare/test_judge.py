@@ -46,6 +46,27 @@ def test_the_record_comes_first_then_fresh_processes_then_the_verdict(stored: Pr
     assert "Traceback" not in outcome.text and "judge_plugin" not in outcome.text
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([], 6),  # the gate decided no case
+        (["--gate-inconclusive=pass"], 6),
+        (["--gate-inconclusive=fail"], 1),
+    ],
+)
+def test_an_undecided_gate_is_not_green(stored: Project, words: List[str], code: int) -> None:
+    """The times of the baseline's processes differ by more than half."""
+    path = stored.folder / "baselines" / "main.json"
+    document = json.loads(path.read_text())
+    (entry,) = document["benchmarks"]
+    for factor, process in zip((1, 0.6, 1.6), entry["extra_info"]["ipubench"]["processes"]):
+        process["seconds"] = [value * factor for value in process["seconds"]]
+    path.write_text(json.dumps(document))
+    stored.run(*GATE, "--gate-cap=3", *words).assert_code(code).line("1 inconclusive")
+    (verdict,) = [line["verdict"] for line in stored.journal() if line["type"] == "verdict"]
+    assert verdict["kind"] == "inconclusive"
+
+
 def test_the_verdict_waits_for_the_end_of_the_bench_function(stored: Project) -> None:
     at_the_end(stored, "print('the function has ended')")
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)

@@ -62,6 +62,13 @@ def error(text: str) -> str:
     return message
 
 
+@pytest.mark.parametrize(("text", "kind"), [("", "pass"), ("inconclusive: fail\n", "fail")])
+def test_a_policy_decides_what_becomes_of_open_cases(text: str, kind: str) -> None:
+    assert policy(f"{text}default: {{throughput: 5%}}").inconclusive == kind
+    assert "inconclusive" in error("inconclusive: maybe")
+
+
+
 def test_the_last_matching_pattern_wins_metric_by_metric() -> None:
     assert policy().limits(RESNET, {}) == {
         "throughput": 0.03,
