@@ -42,7 +42,7 @@ from ipubench.plugins.record.text import (
     terminal_width,
     told_apart,
 )
-from ipubench.plugins.record.verdict import EXIT_NOTHING_DECIDED
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
 
 #: Where pytest looks for its settings, and the line that these begin with where a file has others.
 SETTINGS: Dict[str, str] = {
@@ -292,8 +292,8 @@ def diff(args: Namespace) -> int:
     software = software_since(by_case(before), now)
     if software:
         print(f"since {args.before}: {software}")
-    if code == EXIT_NOTHING_DECIDED:
-        print("  the gate decided no case (exit code 6)")
+    if code == EXIT_NOTHING_COMPARED:
+        print("  nothing was compared, so the gate says nothing (exit code 6)")
     return code
 
 

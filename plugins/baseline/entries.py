@@ -33,8 +33,8 @@ from ipubench.plugins.record.record import (
 )
 from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.record.verdict import (
-    DECIDED,
-    EXIT_NOTHING_DECIDED,
+    COMPARED,
+    EXIT_NOTHING_COMPARED,
     MISSING,
     NEW,
     REGRESSED,
@@ -321,10 +321,10 @@ def differences(
 
 
 def exit_code(found: Sequence[Difference], threshold: Optional[float]) -> int:
-    """Return 0, 1 where a case regressed or is missing, 6 if no case was decided."""
+    """Return 0, 1 where a case regressed or is missing, 6 where nothing was compared."""
     if threshold is None:
         return 0
     kinds = {difference.verdict.kind for difference in found}
     if kinds & {REGRESSED, MISSING}:
         return EXIT_CHANGED
-    return 0 if kinds & set(DECIDED) else EXIT_NOTHING_DECIDED
+    return 0 if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED

@@ -24,8 +24,7 @@ from ipubench.plugins.record.record import THROUGHPUT
 from ipubench.plugins.record.text import EXIT_USAGE, cut_middle, name_of_test, percent, told_apart
 from ipubench.plugins.record.verdict import (
     COMPARED,
-    DECIDED,
-    EXIT_NOTHING_DECIDED,
+    EXIT_NOTHING_COMPARED,
     IMPROVED,
     INCONCLUSIVE,
     MISSING,
@@ -204,15 +203,15 @@ def _joined(values: Iterable[str]) -> str:
 def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
     """Return what a report means for CI: 0, 1 where a case or a run is bad, 6, or 4.
 
-    6: a gate was asked for and decided no case. 4: a run left nothing that can be read.
+    6: a gate was asked for and nothing was compared. 4: a run left nothing that can be read.
     """
     if any(run.problem for run in report.runs):
         return EXIT_USAGE
     found = counts(rows)
     if report.ended_badly or any(kind in found for kind in BAD):
         return 1
-    if report.gate != NO_GATE and not any(kind in found for kind in DECIDED):
-        return EXIT_NOTHING_DECIDED
+    if report.gate != NO_GATE and not any(kind in found for kind in COMPARED):
+        return EXIT_NOTHING_COMPARED
     return 0
 
 
@@ -266,8 +265,8 @@ def headline(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     if report.baseline:
         baseline, gate = (cut_middle(one, MOST_JOINED) for one in (report.baseline, report.gate))
         text += f", against {baseline} ({gate})"
-    if exit_code(report, rows) == EXIT_NOTHING_DECIDED:
-        text += "; the gate decided nothing"
+    if exit_code(report, rows) == EXIT_NOTHING_COMPARED:
+        text += "; nothing was compared"
     return text + _of_the_runs(report)
 
 

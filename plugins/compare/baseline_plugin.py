@@ -44,8 +44,8 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
-    DECIDED,
-    EXIT_NOTHING_DECIDED,
+    COMPARED,
+    EXIT_NOTHING_COMPARED,
     INCONCLUSIVE,
     NEW,
     REGRESSED,
@@ -255,8 +255,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
     if missing_cases(config):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    elif not kinds & set(DECIDED):
-        session.exitstatus = EXIT_NOTHING_DECIDED
+    elif not kinds & set(COMPARED):
+        session.exitstatus = EXIT_NOTHING_COMPARED
 
 
 def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:

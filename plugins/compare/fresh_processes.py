@@ -10,9 +10,12 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Seq
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError, counted
+from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.words import arguments_of, worker_count
 from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
+from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
+from ipubench.plugins.processes.beside import busy_programs
 from ipubench.plugins.processes.fresh import measure_again
 from ipubench.plugins.processes.worker import workers_in_turns
 from ipubench.plugins.record.record import (
@@ -173,13 +176,27 @@ class FreshProcesses:
         return self.benchmarks[number - 1]
 
     def for_a_baseline(self, wanted: int) -> None:
-        """Measure until ``wanted`` fresh processes are clean; as many again may be disturbed."""
+        """Measure until ``wanted`` fresh processes are clean; as many again may be disturbed.
+
+        On a CPU two more are measured beside busy programs, unless others have disturbed as many or
+        ``--processes`` says how many: a gate beside others then knows what CPU time these cost
+        (plugins/gate/cpu_time.py).
+        """
         clean: List[bool] = []
+        on_cpu = False
         while len(clean) < 2 * wanted and sum(clean) < wanted and not given_up(clean):
             measured = self(len(clean) + 1)
             if measured is None:
                 return
             clean.append(not was_disturbed(record_of(measured)))
+            on_cpu = record_of(measured)["device"]["kind"] == "cpu"
+        if not on_cpu or self._item.config.option.processes is not None:
+            return
+        first, missing = len(clean) + 1, LEAST_DISTURBED - clean.count(False)
+        for number in range(first, first + missing):
+            with busy_programs(len(allowed_cpus())):
+                if self(number) is None:
+                    return
 
     def _measure(self) -> None:
         number = len(self.benchmarks) + 1

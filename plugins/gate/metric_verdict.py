@@ -87,6 +87,7 @@ def build_verdict(
     allowed: float,
     reasons: Sequence[str],
     in_turns: bool = False,
+    by_cpu_time: bool = False,
 ) -> Verdict:
     """Return the verdict on a case; its numbers are those of the throughput.
 
@@ -108,6 +109,7 @@ def build_verdict(
         processes=now,
         processes_before=before,
         in_turns=in_turns,
+        by_cpu_time=by_cpu_time,
         metric=metric,
         also=tuple(other.as_dict() for other in others),
         reasons=tuple(reasons),

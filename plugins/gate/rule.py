@@ -36,6 +36,7 @@ from ipubench.plugins.gate.countable import (
     usual_copy,
     what_helps,
 )
+from ipubench.plugins.gate.cpu_time import Growth, growth
 from ipubench.plugins.gate.inference import (
     Effect,
     corrected,
@@ -60,7 +61,14 @@ from ipubench.plugins.record.record import (
     record_of,
     sample_of,
 )
-from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, PASS, UNJUDGED, Verdict
+from ipubench.plugins.record.verdict import (
+    INCOMPARABLE,
+    INCONCLUSIVE,
+    PASS,
+    REGRESSED,
+    UNJUDGED,
+    Verdict,
+)
 
 #: Standard deviation between processes of equal code that is assumed before any is measured.
 ASSUMED = {THROUGHPUT: 0.02, "latency_p99": 0.1, "compile_time": 0.1, "peak_memory": 0.02}
@@ -69,6 +77,8 @@ DETECTABLE_CHANGE = 0.05
 #: At which a change must be certain, in one look at one metric of one case, and of all cases
 #: together. A case has several looks; scripts/gate_study shows what this comes to.
 LEVEL, LEVEL_OF_ALL = 0.002, 0.025
+#: One process alone accuses no case.
+LEAST_OF_A_REGRESSION = 2
 TIME_OVER = (
     "its share of the gate's time (--gate-time, or a third of --within) was over before the answer "
     "was clear"
@@ -187,7 +197,9 @@ class _Comparison:
         self.rule = rule
         self.record = record_of(now)
         self.canary = _canary_kind(self.record) == _canary_kind(record_of(before))
-        self.before = comparable(processes_of(before))
+        stored = processes_of(before)
+        self.before = comparable(stored)
+        self.disturbed = [sample for sample in stored if not is_clean(sample)]
         self.copy = usual_copy(self.before)
         processes = processes_of(now)
         self.own = processes[0]
@@ -195,6 +207,8 @@ class _Comparison:
         self.now = decisive(list(filter(self._counts, processes)))
         self.kinds: Dict[str, str] = {}  # by metric; '' where there is none yet
         self.reasons: List[str] = []
+        #: Of the CPU time of an item, if that decided.
+        self.cpu_time: Optional[Effect] = None
 
     def run(self, measure: Optional[Measure]) -> None:
         """Decide on every metric that is judged."""
@@ -236,16 +250,47 @@ class _Comparison:
         """Measure fresh processes until every metric has a verdict, or no more may follow."""
         while not all(self.kinds.values()) and len(self.fresh) < self.rule.most_fresh:
             if given_up(list(map(self._counts, self.fresh))):
-                return
+                found = self._growth()
+                if found is None or found.proved or not found.suspect:
+                    break
             measured = measure(len(self.fresh) + 1)
             if measured is None:
                 self.reasons.append(TIME_OVER)
-                return
+                break
             self.fresh.append(sample_of(measured, fresh=True))
             clean = self._clean_fresh()
             if self._counts(self.fresh[-1]) and len(clean) >= LEAST_FRESH:
                 self.now = clean
                 self._look(metrics)
+        if not all(self.kinds.values()) and len(self._clean_fresh()) < LEAST_FRESH:
+            # Few are clean, and these count: the effect knows how few they are.
+            few = list(filter(self._counts, [self.own, *self.fresh]))
+            if len(few) >= LEAST_OF_A_REGRESSION:
+                self.now = few
+                self._look(metrics)
+        if THROUGHPUT in metrics and not self.kinds.get(THROUGHPUT):
+            self._look_at_cpu_time()
+
+    def _growth(self) -> Optional[Growth]:
+        """Return by how much the CPU time of an item has grown, in all fresh processes."""
+        rule = self._metric_rule(THROUGHPUT)
+        return growth(
+            decisive(self.before),
+            self.disturbed,
+            self.fresh,
+            ASSUMED[THROUGHPUT],
+            self.canary,
+            rule.allowed(rule.before),
+            rule.level,
+        )
+
+    def _look_at_cpu_time(self) -> None:
+        """Judge disturbed processes by CPU time, which can prove a regression and nothing else."""
+        found = self._growth()
+        if found is not None and found.proved:
+            self.cpu_time, self.now = found.effect, self.fresh
+            self.kinds[THROUGHPUT] = REGRESSED
+            self.reasons.append(f"judged by its CPU time: {lost_words(self.fresh)}")
 
     def _clean_fresh(self) -> List[Dict[str, Any]]:
         return list(filter(self._counts, self.fresh))
@@ -317,14 +362,16 @@ class _Comparison:
             (len(decisive(self.before)), len(self.now)),
             math.expm1(self._metric_rule(THROUGHPUT).allowed(log_costs)),
             self.reasons,
+            by_cpu_time=self.cpu_time is not None,
         )
 
     def _metric_verdict(self, metric: str) -> MetricVerdict:
         rule = self._metric_rule(metric)
+        by_cpu_time = self.cpu_time if metric == THROUGHPUT else None
         return MetricVerdict(
             metric,
             self.kinds.get(metric, UNJUDGED) or INCONCLUSIVE,
-            rule.effect(self._log_costs(self.now, metric)),
+            by_cpu_time or rule.effect(self._log_costs(self.now, metric)),
             typical(decisive(self.before), metric),
             typical(self.now, metric),
             rule.threshold,

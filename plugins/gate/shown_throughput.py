@@ -49,7 +49,8 @@ def shown_throughput(
     now = compared.get("now")
     if now is None or not found:
         return found
-    for one in () if compared.get("in_turns") else (found, _of_own_process(benchmark)):
+    elsewhere = compared.get("in_turns") or compared.get("by_cpu_time")
+    for one in () if elsewhere else (found, _of_own_process(benchmark)):
         if math.isclose(one["median"], now):  # but for what logarithms are rounded by
             return one
     return {**dict.fromkeys(found), "unit": found["unit"], "median": now}

@@ -29,7 +29,7 @@ from ipubench.plugins.processes.fresh import for_another_folder, known_reason
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.host_process import git_says, outside_git
 from ipubench.plugins.record.text import EXIT_USAGE, Parser, percent, percentage
-from ipubench.plugins.record.verdict import EXIT_NOTHING_DECIDED, IMPROVED, PASS, REGRESSED
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, IMPROVED, PASS, REGRESSED
 from ipubench.plugins.run.results import SessionResults
 
 #: What git bisect run understands; 128 and above end it.
@@ -163,7 +163,7 @@ def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
     if first != BAD:
         how = "is not slower than" if first == GOOD else "could not be compared with"
         print(f"nothing to search for: {bad[:12]} {how} {good[:12]} in this measurement")
-        return EXIT_NOTHING_DECIDED
+        return EXIT_NOTHING_COMPARED
     git = ["git", "-c", "core.hooksPath=/dev/null", "bisect"]
     started = subprocess.run(
         [*git, "start", bad, good], stdout=subprocess.PIPE, check=False, **there
@@ -178,7 +178,7 @@ def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
             if not text.startswith("running "):  # our own program, word by word
                 print(text, end="", flush=True)
         code = run.wait()
-    return 0 if code == 0 else EXIT_NOTHING_DECIDED
+    return 0 if code == 0 else EXIT_NOTHING_COMPARED
 
 
 def step(arguments: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ comparison: its rounds share its memory layout and are correlated. A record hold
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import statistics
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -177,8 +178,8 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     ``canaries`` those of the canary; ``compile`` says whether ``compile_seconds`` are comparable.
     ``clean``: whether enough rounds were clean to judge by, and only those are kept. ``lost`` is
     the mean share of a round's time that others took; ``copy_ms``: of a
-    copy in memory in the rounds that count, which shows the machine's state.
-    All three are missing where nothing tells.
+    copy in memory in the rounds that count, which shows the machine's state. ``cpu_seconds``: the
+    median CPU time of a round. All four are missing where nothing tells.
     """
     record = record_of(benchmark)
     kept = clean_rounds(benchmark)
@@ -192,6 +193,9 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
         others = {"clean": contention["enough"], "lost": mean_lost(record)}
         if "copy_ms" in contention:
             others["copy_ms"] = contention["copy_ms"]
+        used = contention.get("cpu_seconds", [])
+        if len(used) == len(kept):
+            others["cpu_seconds"] = statistics.median(itertools.compress(used, kept))
     return {
         "fresh": fresh,
         "time": record["time"],

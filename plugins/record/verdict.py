@@ -15,14 +15,12 @@ PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inco
 NEW, MISSING, INCOMPARABLE = "new", "missing", "incomparable"
 #: Compared without a threshold: the change is shown.
 UNJUDGED = "not judged"
-#: The gate has an answer for the case.
-DECIDED = (PASS, REGRESSED, IMPROVED)
-#: The gate has looked at the case.
-COMPARED = (*DECIDED, INCONCLUSIVE)
+#: What a gate has said something of.
+COMPARED = (PASS, REGRESSED, IMPROVED, INCONCLUSIVE)
 #: A smaller correction for the machine's speed is not worth a clause.
 LEAST_SHOWN = 0.001
-#: The exit code if a gate was asked for and it decided no case.
-EXIT_NOTHING_DECIDED = 6
+#: The exit code where a gate was asked for and no case was compared.
+EXIT_NOTHING_COMPARED = 6
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,7 @@ class Verdict:
     processes: int = 0  # whose figures these are
     processes_before: int = 0
     in_turns: bool = False  # the two sides were measured in turns, not at two times
+    by_cpu_time: bool = False  # the change is that of the CPU time, beyond what others explain
     metric: str = THROUGHPUT
     also: Tuple[Dict[str, Any], ...] = field(default_factory=tuple)
     reasons: Tuple[str, ...] = field(default_factory=tuple)
@@ -60,10 +59,11 @@ def message(name: str, verdict: Verdict, record: str) -> str:
     lines = []
     if verdict.metric == THROUGHPUT or not verdict.also:
         processes = counted(verdict.processes, "process", "processes")
+        how = "by its CPU time" if verdict.by_cpu_time else how_compared(verdict.in_turns)
         lines.append(
             f"{name} has become slower: {verdict.before:.4g} {verdict.unit} before, "
             f"{verdict.now:.4g} {verdict.unit} now{_correction(verdict)}. Its speed "
-            f"{how_compared(verdict.in_turns)} changed by {verdict.change:+.1%} ("
+            f"{how} changed by {verdict.change:+.1%} ("
             f"{verdict.low:+.1%} to {verdict.high:+.1%} at 95% confidence, "
             f"{processes} now, {verdict.processes_before} before); the gate allows "
             f"{100 * verdict.allowed:.3g}% more time per item{_why_allowed(verdict)}."
@@ -103,7 +103,7 @@ def _correction(verdict: Verdict) -> str:
     speed.
     """
     machine = verdict.now / verdict.before / (1 + verdict.change) - 1
-    if verdict.in_turns or not LEAST_SHOWN <= abs(machine) < math.inf:
+    if verdict.in_turns or verdict.by_cpu_time or not LEAST_SHOWN <= abs(machine) < math.inf:
         return ""
     word = "faster" if machine > 0 else "slower"
     return f", on a machine that its canary found {abs(machine):.1%} {word} now"

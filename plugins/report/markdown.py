@@ -23,7 +23,7 @@ from ipubench.plugins.record.text import (
     share_text,
     short_number,
 )
-from ipubench.plugins.record.verdict import EXIT_NOTHING_DECIDED, UNJUDGED, how_compared
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
 from ipubench.plugins.report import profiles, published
 from ipubench.plugins.web.templates import render
 
@@ -77,7 +77,7 @@ def _mark(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
     """Return the colour of the whole: of the worst case, or of what is wrong with the runs."""
     if report.ended_badly:
         return "🔴"
-    if exit_code(report, rows) == EXIT_NOTHING_DECIDED:
+    if exit_code(report, rows) == EXIT_NOTHING_COMPARED:
         return "🟡"
     return MARKS.get(by_change(rows)[0]["kind"] if rows else "", "🟢")
 

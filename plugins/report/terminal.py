@@ -25,7 +25,7 @@ from ipubench.plugins.record.record import (
     was_disturbed,
 )
 from ipubench.plugins.record.text import percent, short_number, told_apart
-from ipubench.plugins.record.verdict import DECIDED, MISSING, REGRESSED
+from ipubench.plugins.record.verdict import COMPARED, MISSING, REGRESSED
 from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
@@ -286,8 +286,8 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
         if left:
             cases = counted(len(left), "case of the baseline was", "cases of the baseline were")
             lines.append(Row((f"  {cases} {why}",)))
-    if policy_of(config) is not None and not set(by_kind) & set(DECIDED):
-        lines.append(Row(("  the gate decided no case (exit code 6)",)))
+    if policy_of(config) is not None and not set(by_kind) & set(COMPARED):
+        lines.append(Row(("  nothing was compared, so the gate says nothing",)))
     return lines
 
 

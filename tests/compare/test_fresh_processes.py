@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, cast
 
 import pytest
 
@@ -62,16 +62,21 @@ def test_without_a_limit_there_is_time_for_all() -> None:
 
 
 class Measured(FreshProcesses):
-    """Fresh processes that others have disturbed (d) or not (c), until there is no time (-)."""
+    """Fresh processes that others have disturbed (d) or not, until there is no time (-).
+
+    Those with a w are on a CPU.
+    """
 
     def __init__(self, how: str) -> None:
         self.how = how
         self.used = 0
+        self._item = cast(Any, SimpleNamespace(config=config()))
 
     def __call__(self, number: int) -> Optional[Dict[str, Any]]:
         self.used = number
         lost = [0.5] if self.how[number - 1] == "d" else []
-        record = {"contention": {"enough": not lost, "lost": lost}}
+        kind = "cpu" if "w" in self.how else "ipu"
+        record = {"contention": {"enough": not lost, "lost": lost}, "device": {"kind": kind}}
         return None if self.how[number - 1] == "-" else {"extra_info": {"ipubench": record}}
 
 
@@ -83,6 +88,8 @@ class Measured(FreshProcesses):
         ("cc-c", 3, 3),
         ("ddd", 3, 3),  # the machine is not ours
         ("ddcddcd", 3, 6),
+        ("wwwww", 3, 5),  # two beside busy programs
+        ("wdww-", 3, 5),
     ],
 )
 def test_a_baseline_has_as_many_clean_processes_as_it_can(how: str, wanted: int, used: int) -> None:

@@ -68,7 +68,6 @@ def test_a_policy_decides_what_becomes_of_open_cases(text: str, kind: str) -> No
     assert "inconclusive" in error("inconclusive: maybe")
 
 
-
 def test_the_last_matching_pattern_wins_metric_by_metric() -> None:
     assert policy().limits(RESNET, {}) == {
         "throughput": 0.03,

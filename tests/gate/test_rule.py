@@ -314,6 +314,66 @@ def test_a_suspect_whose_fresh_processes_are_disturbed_stays_one_and_says_so() -
     assert "changed the machine's state during 3 of 4 processes; try again" in verdict.reasons[0]
 
 
+def test_few_clean_processes_decide_however_many_others_were_disturbed() -> None:
+    """Two clean processes take 1.8 times as long, and five are disturbed."""
+    slow, lame = watched(0.18, True), watched(0.5, False)
+    asked: List[int] = []
+    fresh = in_turns([lame, slow, lame, slow, lame, lame, lame], asked)
+    verdict = gate.judge(lame, baseline_of(NOISY[:3] + CALM), Rule(LIMIT), fresh)
+    assert (verdict.kind, verdict.processes, asked[-1]) == (REGRESSED, 2, 7)
+    fine = in_turns([lame, watched(0.101, True), lame, watched(0.1, True), lame, lame, lame], [])
+    assert gate.judge(lame, baseline_of(CALM), Rule(LIMIT), fine).kind == PASS
+
+
+def used(cpu: float, wall: float, clean: bool = True) -> Dict[str, Any]:
+    """Return a benchmark of rounds that took ``wall`` seconds and used ``cpu`` seconds of CPUs."""
+    found = watched(wall, clean)
+    found["extra_info"]["ipubench"]["contention"]["cpu_seconds"] = [cpu] * 9
+    return found
+
+
+def known_beside(factor: float, cpus: float = 1.0) -> Dict[str, Any]:
+    """Return a baseline whose disturbed processes used ``factor`` times the CPU time of others."""
+    own, *fresh = [used(cpus * value, value) for value in CALM]
+    return with_processes(own, [*fresh, *[used(0.1 * cpus * factor, 0.4, clean=False)] * 2])
+
+
+@pytest.mark.parametrize(
+    ("beside", "cpu", "kind"),
+    [
+        (1.03, 1.0, INCONCLUSIVE),
+        (1.03, 1.08, INCONCLUSIVE),
+        (1.03, 1.2, REGRESSED),
+        (0.8, 1.2, REGRESSED),
+        (1.5, 1.43, INCONCLUSIVE),  # threads that spin
+        (1.5, 1.9, REGRESSED),
+    ],
+)
+@pytest.mark.parametrize("cpus", [1.0, 2.0])
+def test_cpu_time_proves_a_regression_beside_other_programs(
+    beside: float, cpu: float, kind: str, cpus: float
+) -> None:
+    now = used(0.1 * cpus * cpu, 0.5, clean=False)
+    verdict = gate.judge(now, known_beside(beside, cpus), Rule(LIMIT), in_turns([now], []))
+    assert (verdict.kind, verdict.by_cpu_time) == (kind, kind == REGRESSED)
+    if kind == REGRESSED:
+        explained = 1.05 * max(1.0, beside)
+        assert 1 / (1 + verdict.change) == pytest.approx(cpu / explained, 0.01)
+
+
+def test_cpu_time_proves_nothing_beside_more_than_the_baseline_has_seen() -> None:
+    now = used(0.2, 0.9, clean=False)
+    own, *fresh = [used(value, value) for value in CALM]
+    asked: List[int] = []
+    before = with_processes(own, fresh)
+    assert gate.judge(now, before, Rule(LIMIT), in_turns([now], asked)).kind == INCONCLUSIVE
+    now["extra_info"]["ipubench"]["contention"]["lost"] = [0.7] * 9
+    assert (
+        gate.judge(now, known_beside(1.03), Rule(LIMIT), in_turns([now], asked)).kind
+        == INCONCLUSIVE
+    )
+
+
 def test_processes_beside_other_machines_are_replaced_too() -> None:
     """Equal code that took half as long again there, and whose copies took twice as long."""
     asked: List[int] = []

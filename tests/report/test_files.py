@@ -62,7 +62,7 @@ def test_a_case_that_nothing_judged_is_no_pass() -> None:
     assert text.startswith("**⚪ 3 cases: 3 not judged, against main.json (no gate)")
     assert text.count("| -20.0% (-21.2% to -18.5%) | not judged |") == 3
     report.gate, report.verdicts = "gate 2.0%", dict.fromkeys((a, b, c), verdict("new", 100))
-    said = "3 cases: 3 new, against main.json (gate 2.0%); the gate decided nothing"
+    said = "3 cases: 3 new, against main.json (gate 2.0%); nothing was compared"
     assert markdown(report).startswith(f"**🟡 {said}**")
     report.verdicts = {a: unjudged, b: verdict("pass", 100), c: verdict("inconclusive", 100)}
     assert conclusion(report, report.rows()) == (

@@ -1,0 +1,87 @@
+"""Is a case slower by the CPU time of an item? For processes that other programs disturbed.
+
+Others take CPUs away, which lengthens a round. The CPU time that the case itself uses changes less:
+caches are colder, and threads that wait for a preempted one may spin. A baseline shows how much
+that is: some of its processes ran beside busy programs. What is beyond that is the code's own.
+
+This can prove that a case is slower, never that it is not: waiting costs no CPU time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Dict, List, Optional, Sequence
+
+from ipubench.plugins.gate.countable import LEAST_FRESH
+from ipubench.plugins.gate.inference import Effect, effect
+from ipubench.plugins.gate.metric_verdict import CANARY_QUANTILE, CANARY_SHARE
+from ipubench.plugins.record.statistics import quantile
+
+#: Disturbed processes of a baseline that show how a case behaves beside other programs.
+LEAST_DISTURBED = 2
+#: What equal code may cost more than these show, as a log: other programs are other programs.
+UNSEEN = math.log1p(0.05)
+#: Processes that lost more than these times what the baseline's lost are beyond what is known.
+MOST_LOST = 1.25
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How much more CPU time an item costs now than other programs explain, as a log."""
+
+    effect: Effect
+    processes: int
+    allowed: float
+    level: float
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it is more than is allowed, certain or not."""
+        return self.effect.change > self.allowed
+
+    @property
+    def proved(self) -> bool:
+        """Whether it is more than is allowed, and certainly more than others explain."""
+        return self.suspect and self.effect.bound(1 - self.level) > 0
+
+
+def growth(
+    before: Sequence[Dict[str, Any]],
+    disturbed: Sequence[Dict[str, Any]],
+    now: Sequence[Dict[str, Any]],
+    assumed: float,
+    canary: bool,
+    allowed: float,
+    level: float,
+) -> Optional[Growth]:
+    """Return the growth of an item's CPU time; None if the baseline does not know enough.
+
+    ``before`` are the clean processes of the baseline, ``disturbed`` its others, and ``now`` all
+    fresh ones, of which those count that lost no more than the baseline has seen.
+    """
+    beside = _costs(disturbed, canary)
+    if len(beside) < LEAST_DISTURBED:
+        return None
+    most = MOST_LOST * max(sample["lost"] for sample in disturbed)
+    usual = _costs(before, canary)
+    found = _costs([sample for sample in now if sample.get("lost", 0.0) <= most], canary)
+    if not usual or len(found) < LEAST_FRESH:
+        return None
+    explained = max(0.0, max(beside) - fmean(usual)) + UNSEEN
+    change = effect(usual, found, assumed)
+    beyond = Effect(change.change - explained, change.error, change.degrees)
+    return Growth(beyond, len(found), allowed, level)
+
+
+def _costs(side: Sequence[Dict[str, Any]], canary: bool) -> List[float]:
+    """Return the log of each process's CPU seconds per item, at equal machine speed."""
+    costs = []
+    for sample in side:
+        if sample.get("cpu_seconds"):
+            cost = math.log(sample["cpu_seconds"] / sample["items_per_round"])
+            if canary and sample["canaries"]:
+                cost -= CANARY_SHARE * math.log(quantile(sample["canaries"], CANARY_QUANTILE))
+            costs.append(cost)
+    return costs
