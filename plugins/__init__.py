@@ -33,6 +33,7 @@ MODULES = (
     "plugins.run.subtests",
     "plugins.run.forks",
     "plugins.run.journal",
+    "plugins.measure.found",
     "plugins.compare.policy",
     "plugins.compare.baseline_plugin",
     "plugins.compare.against_plugin",

@@ -28,6 +28,7 @@ from ipubench.plugins.record.record import (
     THROUGHPUT,
     processes_of,
     record_of,
+    test_of,
     with_processes,
     with_record,
 )
@@ -220,7 +221,7 @@ def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Bench
             return False
         if record.get("overrides"):
             return without_identifier(nodeid) not in functions
-        return nodeid not in cases
+        return test_of(benchmark) not in cases
 
     return list(filter(is_gone, benchmarks))
 

@@ -64,6 +64,7 @@ def run_rounds(
         seconds.extend(value * batches for value in data[len(seconds) :])
         before_round(seconds)
 
+    take(benchmark)
     try:
         pedantic(benchmark, step, setup=setup, rounds=sys.maxsize)
     except EnoughRounds:
@@ -85,10 +86,12 @@ class Recorded(BenchmarkFixture):
 
     def by_itself(self, function: Callable[[], Any]) -> Any:
         """Measure a function as pytest-benchmark does."""
+        take(self)
         return call(self, function)
 
     def pedantic(self, *args: Any, **named: Any) -> Any:
         """Measure as the test says."""
+        take(self)
         run = partial(pedantic, self, *args, **named)
         return run() if self._mode else self._use(self._itself, run)
 
@@ -114,6 +117,52 @@ def becoming(
     recorded: Recorded = benchmark
     recorded._measure, recorded._itself = measure, itself
     return recorded
+
+
+def take(benchmark: Any) -> None:
+    """Note that what a fixture measures is recorded, or said why not."""
+    benchmark.ipubench_takes = True
+
+
+def _is_taken(benchmark: Any) -> bool:
+    return getattr(benchmark, "ipubench_takes", False)
+
+
+class _Results(List[Any]):
+    """The results of a session, each of which is added before its first round."""
+
+    begin: Callable[[Any], None]
+
+    def append(self, result: Any) -> None:
+        """Add a result."""
+        if not _is_taken(result.fixture):
+            self.begin(result.fixture)
+        super().append(result)
+
+
+def watch_results(config: pytest.Config, begin: Callable[[Any], None]) -> None:
+    """Have ``begin`` called with each fixture that is about to measure and that nobody takes."""
+    session: Any = config._benchmarksession  # type: ignore[attr-defined]
+    session.benchmarks = _Results(session.benchmarks)
+    session.benchmarks.begin = begin
+
+
+def has_result(benchmark: Any) -> bool:
+    """Tell whether a fixture has measured at least one round, and no call of it has failed."""
+    return bool(benchmark.stats) and not benchmark.has_error
+
+
+def unrecorded(config: pytest.Config) -> List[str]:
+    """Return the names of the session's results that nobody took."""
+    session: Any = getattr(config, "_benchmarksession", None)
+    results = [] if session is None else session.benchmarks
+    return [
+        result.fullname
+        for result in results
+        if not isinstance(result, Measured)
+        and not _is_taken(result.fixture)
+        and has_result(result.fixture)
+    ]
 
 
 def leave_out(benchmark: Any) -> None:
@@ -243,4 +292,4 @@ def adopt(config: pytest.Config, plain: Dict[str, Any]) -> None:
     """
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
     kept = [one for one in session.benchmarks if one.fullname != plain["fullname"]]
-    session.benchmarks = [*kept, Measured(plain)]
+    session.benchmarks[:] = [*kept, Measured(plain)]

@@ -13,7 +13,7 @@ from typing import Any, Generator, List
 
 import pytest
 
-from ipubench.fixtures.case.cases import Family, case_key
+from ipubench.fixtures.case.cases import Case, Family, case_key
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
@@ -24,10 +24,16 @@ from ipubench.plugins.selection.selected import case_of, cases_among, selection_
 
 #: Fixtures that measure.
 MEASURING = ("meter", "benchmark")
+#: Fixtures of pytest by which a test reaches others while it runs.
+REACHING = ("request", "pytestconfig")
 #: Options that act on what is measured, beside those that say how it is.
 JUDGING = ("--baseline", "--baseline-save", "--against", "--report", "--history", "--resume")
 #: Of these, what a project's settings may always ask for, runs of its unit tests included.
 STANDING = ("--report", "--history")
+
+
+#: What to say of such options where no test has measured by the end of the run.
+unmeasured_key = pytest.StashKey[str]()
 
 
 @dataclass(frozen=True)
@@ -50,12 +56,18 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
             selection.found.add(node.nodeid)
         elif _is_case_of_its_own(node):
             selection.nodeids.add(node.nodeid)
+        elif case_of(node) is None:
+            selection.tests.add(node.nodeid)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Make a case of a test that measures and has none."""
-    if not _is_case_of_its_own(item):
-        return
+    if _is_case_of_its_own(item):
+        make_case(item)
+
+
+def make_case(item: pytest.Item) -> Case:
+    """Make a case of a test; return it."""
     name = case_name(item)
     selection, option = item.config.stash[selection_key], item.config.option
     family = Family.of(Function(name=name), {})
@@ -63,8 +75,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     error = first.error
     if more:
         error = f"{name}: it can be measured with one value of an option, not with several"
-    item.stash[case_key] = replace(first, id=name, base_id=name, error=error)
+    case = item.stash[case_key] = replace(first, id=name, base_id=name, error=error)
     item.extra_keyword_matches.add(name)  # -k finds it by the name that tables show
+    return case
 
 
 def _is_case_of_its_own(item: pytest.Item) -> bool:
@@ -93,7 +106,12 @@ def case_name(item: pytest.Item) -> str:
 
     ``test_sum[10]`` becomes ``test_sum-10``.
     """
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", item.name).strip("-") or "test"
+    return plain_name(item.name) or "test"
+
+
+def plain_name(text: str) -> str:
+    """Return a text with ``-`` for what a case's name cannot have."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")
 
 
 # After plugins/selection/deselect.py, which is trylast too and registered before.
@@ -118,7 +136,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     ]
     given += given_arguments(config)
     if given:
-        raise pytest.UsageError(
+        message = (
             f"{given[0]}: no selected test measures anything; a test measures with the fixture "
             "benchmark or meter (docs/how-to/own-repository.md)"
         )
+        if not any(map(_may_measure, items)):
+            raise pytest.UsageError(message)
+        config.stash[unmeasured_key] = message
+
+
+def _may_measure(item: pytest.Item) -> bool:
+    """Tell whether a test, or a fixture of it, can reach pytest-benchmark while it runs."""
+    known = getattr(item, "_fixtureinfo", None)
+    if known is None:
+        return False
+    definitions = [found[-1] for found in known.name2fixturedefs.values()]
+    own = [one for one in definitions if not str(one.func.__module__).startswith("_pytest.")]
+    names = {*known.argnames, *(name for one in own for name in one.argnames)}
+    return not names.isdisjoint(REACHING)
