@@ -47,6 +47,7 @@ MODULES = (
     "plugins.run.progress",
     "plugins.report.terminal",
     "plugins.measure.fixture",
+    "plugins.measure.marked",
     "plugins.measure.memory",
     "plugins.measure.instance",
     "plugins.measure.apart",

@@ -11,7 +11,8 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from functools import partial
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
@@ -36,6 +37,9 @@ from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import names_key, run_key
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import framework_of
+
+if TYPE_CHECKING:
+    from ipubench.fixtures.runtimes.loop import InLoop
 
 
 @dataclass(frozen=True)
@@ -138,11 +142,11 @@ class StepMeter(ABC):
         unit: str = "calls",
         flops: Optional[float] = None,
         latency_from_throughput: bool = False,
-    ) -> None:
+    ) -> Optional[Awaitable[None]]:
         """Measure ``step``, which processes ``items`` of ``unit`` (a plural noun) per batch.
 
         A callable without arguments is a step too, of which each call is a batch; a coroutine
-        function is awaited.
+        function is awaited. Where an event loop runs, that loop does it: await what is returned.
         ``flops``: floating-point operations per item, counted by the runtime where it is None.
         ``latency_from_throughput``: a batch's latency is items / throughput, as some of the
         original programs' tables have it, and is not measured by itself.
@@ -161,10 +165,20 @@ class StepMeter(ABC):
             None if flops is None else _amount("flops", flops, or_zero=True),
             latency_from_throughput,
         )
+        in_loop = work.in_running_loop() if isinstance(work, CallStep) else None
+        if in_loop is not None:
+            return self._work_beside(in_loop, work, facts)
         with untraced() as traced:
             self.work_on(work, facts)
         if traced and isinstance(work, CallStep):
             work.call_once()
+        return None
+
+    async def _work_beside(self, in_loop: InLoop, work: Step, facts: BatchFacts) -> None:
+        with untraced() as traced:
+            await in_loop.beside(partial(self.work_on, work, facts))
+        if traced:
+            await in_loop.beside(in_loop)
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable
+from typing import Any, Awaitable, Callable
 
 import pytest
 
@@ -23,7 +23,7 @@ from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT,
 from ipubench.plugins.measure.fixture import meter_of
 from ipubench.plugins.measure.found import become_case
 from ipubench.plugins.measure.meter import Meter
-from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, becoming
+from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, awaiting, becoming
 from ipubench.plugins.selection.functions import asks_for
 from ipubench.plugins.selection.selected import case_of
 
@@ -44,11 +44,12 @@ def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
     marker = item.get_closest_marker("benchmark")
     settings = set(marker.kwargs if marker else ()) - {"group"}
     told = bool(settings or benchmark_arguments(item.config))
-    work = Measuring(meter, told)
+    work = item.stash[measuring_key] = Measuring(meter, told)
     try:
         yield becoming(benchmark, work.measure, work.itself)
     finally:
         meter.close()
+        del item.stash[measuring_key]
 
 
 @dataclass
@@ -61,10 +62,14 @@ class Measuring:
     def measure(self, benchmark: Recorded, function: Callable[[], Any]) -> Any:
         """Measure a function; return what its last call returned."""
         if self.told:
-            return self.itself(benchmark, partial(benchmark.by_itself, function))
+            in_loop = awaiting(benchmark, function)
+            call = partial(
+                self.itself, benchmark, partial(benchmark.by_itself, in_loop or function)
+            )
+            return call() if in_loop is None else in_loop.beside(call)
         step = CallStep(function)
-        self.meter(step, items=1, unit=UNIT)
-        return step.result
+        awaitable = self.meter(step, items=1, unit=UNIT)
+        return step.result if awaitable is None else _result(awaitable, step)
 
     def itself(self, benchmark: Recorded, run: Callable[[], Any]) -> Any:
         """Have pytest-benchmark measure, and record what it found; return what ``run`` returns."""
@@ -80,3 +85,12 @@ class Measuring:
         result = run()
         watched.record()
         return result
+
+
+async def _result(awaitable: Awaitable[None], step: CallStep) -> Any:
+    await awaitable
+    return step.result
+
+
+#: What the fixture of a test does with a function, while the test runs.
+measuring_key = pytest.StashKey[Measuring]()

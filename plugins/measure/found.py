@@ -25,6 +25,8 @@ from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.functions import make_case, plain_name, unmeasured_key
 from ipubench.plugins.selection.selected import case_of
 
+NAME = "ipubench-found"
+
 
 def become_case(item: pytest.Item) -> Case:
     """Return the case of a test; one that turns out to measure becomes one."""
@@ -59,17 +61,11 @@ class Found:
         item.stash[names_key], item.stash[recorded_key] = [], []
         yield
 
-    # Before plugins/compare/judge_plugin.py, which is registered later and is trylast too.
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_call(self) -> None:
-        """Record what a test has measured before it is judged."""
-        self._record()
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         """Record what a test has measured that failed, and what ``extra_info`` was given since."""
         if call.when == "call":
-            self._record()
+            self.record()
         elif call.when == "teardown":
             for case_run in item.stash.get(recorded_key, ()):
                 case_run.add_extra()
@@ -78,7 +74,7 @@ class Found:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self) -> None:
         """A fixture that measures as it is torn down is too late for its test's verdict."""
-        self._record()
+        self.record()
         self._item = None
 
     @pytest.hookimpl(tryfirst=True)
@@ -115,7 +111,8 @@ class Found:
         case_run = CaseRun(self._item, case, benchmark, device, conditions)
         self._watched.append(Watched.begin(case_run))
 
-    def _record(self) -> None:
+    def record(self) -> None:
+        """Record what has been measured so far."""
         found, self._watched = self._watched, []
         for watched in found:
             watched.end()
@@ -151,4 +148,13 @@ def _with_part(nodeid: str, name: str, part: str) -> Tuple[str, str]:
 def pytest_configure(config: pytest.Config) -> None:
     """Look for results in sessions that measure."""
     if measures(config) and not only_tests(config):
-        config.pluginmanager.register(Found(), "ipubench-found")
+        config.pluginmanager.register(Found(), NAME)
+
+
+# This module is registered before plugins/compare/judge_plugin.py, which is trylast too.
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Record what a test has measured before it is judged."""
+    found: Optional[Found] = item.config.pluginmanager.getplugin(NAME)
+    if found is not None:
+        found.record()

@@ -10,15 +10,20 @@ import json
 import math
 import reprlib
 import sys
+import time
 from functools import partial
-from typing import Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.fixtures.runtimes.call import a_loop_runs, is_coroutine
 from ipubench.plugins.record.record import NAMESPACE
+
+if TYPE_CHECKING:
+    from ipubench.fixtures.runtimes.loop import InLoop
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
@@ -72,6 +77,22 @@ def run_rounds(
     return seconds
 
 
+def awaiting(benchmark: Any, function: Any) -> Optional[InLoop]:
+    """Return what awaits a coroutine function in the loop that runs and takes the time of it.
+
+    None if it is none, or no loop runs.
+    """
+    if not (is_coroutine(function) and a_loop_runs()):
+        return None
+    from ipubench.fixtures.runtimes.loop import InLoop
+
+    in_loop = InLoop(function)
+    benchmark._timer = in_loop.clock
+    # It stands still while pytest-benchmark would find out how precise it is.
+    benchmark._precisions[in_loop.clock] = time.get_clock_info("perf_counter").resolution
+    return in_loop
+
+
 class Recorded(BenchmarkFixture):
     """The fixture of a test whose measurement is a case; :func:`becoming` makes one."""
 
@@ -90,10 +111,18 @@ class Recorded(BenchmarkFixture):
         return call(self, function)
 
     def pedantic(self, *args: Any, **named: Any) -> Any:
-        """Measure as the test says."""
+        """Measure as the test says; a coroutine function in a running loop by awaiting it."""
         take(self)
+        in_loop = awaiting(self, args[0] if args else named.get("target"))
+        if in_loop is not None and args:
+            args = (in_loop, *args[1:])
+        elif in_loop is not None:
+            named["target"] = in_loop
         run = partial(pedantic, self, *args, **named)
-        return run() if self._mode else self._use(self._itself, run)
+        if self._mode:
+            return run()
+        use = partial(self._use, self._itself, run)
+        return use() if in_loop is None else in_loop.beside(use)
 
     def _use(self, work: Callable[[Any, Callable[[], Any]], Any], function: Any) -> Any:
         try:
@@ -163,6 +192,17 @@ def unrecorded(config: pytest.Config) -> List[str]:
         and not _is_taken(result.fixture)
         and has_result(result.fixture)
     ]
+
+
+def count_once(config: pytest.Config, benchmark: Any, seconds: float) -> None:
+    """Have a fixture, one of whose later calls has failed, hold the first alone."""
+    session: Any = config._benchmarksession  # type: ignore[attr-defined]
+    if benchmark.stats is not None:
+        session.benchmarks[:] = [one for one in session.benchmarks if one is not benchmark.stats]
+    count_as_used(benchmark)
+    take(benchmark)
+    benchmark.has_error = False
+    benchmark._make_stats(1).update(seconds)
 
 
 def leave_out(benchmark: Any) -> None:

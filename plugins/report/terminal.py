@@ -18,6 +18,7 @@ from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cas
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
+    ITSELF,
     in_changing_states,
     mean_lost,
     record_of,
@@ -103,10 +104,21 @@ def _notes(run: Run) -> List[str]:
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _cold(records, rounds) + _replaced(records)
+    lines += _once(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
     return lines
+
+
+def _once(records: List[Dict[str, Any]]) -> List[str]:
+    """Say which cases a test, or a plugin, had measured by one round."""
+    found = [
+        record
+        for record in records
+        if record["effective"].get("measured_by") == ITSELF and record["rounds"]["count"] == 1
+    ]
+    return [f"{_which(found)}: measured once, so nothing shows how noisy that is"] if found else []
 
 
 def _replaced(records: List[Dict[str, Any]]) -> List[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Generator, List
+from pathlib import Path
+from typing import Any, Dict, Generator, List, Optional
 
 import pytest
 
@@ -32,6 +33,10 @@ JUDGING = ("--baseline", "--baseline-save", "--against", "--report", "--history"
 STANDING = ("--report", "--history")
 
 
+#: Settings of a marked test that pytest-benchmark does not know: how often it is called.
+ROUNDS = ("rounds", "max_rounds")
+#: That number of a marked test whose call is measured; None where it is not given.
+rounds_key = pytest.StashKey[Optional[int]]()
 #: What to say of such options where no test has measured by the end of the run.
 unmeasured_key = pytest.StashKey[str]()
 
@@ -68,6 +73,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def make_case(item: pytest.Item) -> Case:
     """Make a case of a test; return it."""
+    if isinstance(item, pytest.Function) and _is_marked(item):
+        _measure_call(item)
     name = case_name(item)
     selection, option = item.config.stash[selection_key], item.config.option
     family = Family.of(Function(name=name), {})
@@ -82,8 +89,28 @@ def make_case(item: pytest.Item) -> Case:
 
 def _is_case_of_its_own(item: pytest.Item) -> bool:
     """Tell whether a test asks for a fixture that measures, and is no case yet."""
-    measures = any(asks_for(item, name) for name in MEASURING)
+    measures = any(asks_for(item, name) for name in MEASURING) or _is_marked(item)
     return measures and case_of(item) is None and not only_tests(item.config)
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    """Tell whether a function is marked as a benchmark, and asks for no fixture to measure with."""
+    if not isinstance(item, pytest.Function) or item.get_closest_marker("benchmark") is None:
+        return False
+    classes = item.cls.__mro__ if item.cls is not None else ()
+    of_unittest = any(cls.__module__ == "unittest.case" for cls in classes)
+    return not (of_unittest or set(MEASURING).intersection(item.fixturenames))
+
+
+def _measure_call(item: pytest.Function) -> None:
+    """Give a marked test the fixture, and keep the settings that pytest-benchmark has not."""
+    marker = item.get_closest_marker("benchmark")
+    settings = dict(marker.kwargs) if marker is not None else {}
+    given = [settings.pop(name) for name in ROUNDS if name in settings]
+    item.stash[rounds_key] = given[0] if given else None
+    if given:
+        item.add_marker(pytest.mark.benchmark(**settings), append=False)
+    item.fixturenames = [*item.fixturenames, "benchmark"]
 
 
 def asks_for(item: pytest.Item, name: str) -> bool:
@@ -118,6 +145,7 @@ def plain_name(text: str) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Refuse options that nothing selected could obey: silence would look like success."""
+    _refuse_alike(items)
     cases = cases_among(items)
     together = any(case.error or instances_of(case.config) > 1 for case in cases)
     fresh = INHERIT_VARIABLE in os.environ  # of a run that has other cases too
@@ -143,6 +171,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if not any(map(_may_measure, items)):
             raise pytest.UsageError(message)
         config.stash[unmeasured_key] = message
+
+
+def _refuse_alike(items: List[pytest.Item]) -> None:
+    """Refuse cases of one node id in two files: a result is kept by it."""
+    files: Dict[str, Path] = {}
+    for item in items:
+        other = files.setdefault(item.nodeid, item.path) if case_of(item) is not None else item.path
+        if other != item.path:
+            above = os.path.commonpath([other, item.path])
+            raise pytest.UsageError(
+                f"{other} and {item.path} have one test for pytest, {item.nodeid}, and results are "
+                f"kept by that name: add --rootdir={above}, or run one file at a time"
+            )
 
 
 def _may_measure(item: pytest.Item) -> bool:
