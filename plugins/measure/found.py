@@ -22,7 +22,7 @@ from ipubench.plugins.run.journal import run_of
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import names_key, run_key
 from ipubench.plugins.run.time_spent import spent_key
-from ipubench.plugins.selection.functions import make_case, plain_name, unmeasured_key
+from ipubench.plugins.selection.functions import claim, make_case, plain_name, unmeasured_key
 from ipubench.plugins.selection.selected import case_of
 
 NAME = "ipubench-found"
@@ -33,6 +33,7 @@ def become_case(item: pytest.Item) -> Case:
     found = case_of(item)
     if found is None:
         config = item.config
+        claim(item)
         found = make_case(item)
         if measures(config):
             run_of(config)
@@ -49,6 +50,7 @@ class Found:
     def __init__(self) -> None:
         self._item: Optional[pytest.Item] = None  # that is set up or called
         self._watched: List[Watched] = []
+        self._unrecorded = 0  # that were named
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Be given each result from now on."""
@@ -70,6 +72,7 @@ class Found:
             for case_run in item.stash.get(recorded_key, ()):
                 case_run.add_extra()
             item.stash[recorded_key] = []  # which hold what the test has measured
+            self._name_unrecorded(item.config)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self) -> None:
@@ -80,16 +83,11 @@ class Found:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Name what was not recorded; refuse options that no test has obeyed."""
-        run = session.config.stash.get(run_key, None)
-        if run is None and unmeasured_key in session.config.stash:
-            if session.exitstatus == pytest.ExitCode.OK:
-                session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        elif run is not None:
-            run.closing += [
-                f"{name}: not recorded: it was measured outside of its test's set-up and call; "
-                "pytest-benchmark's table has it"
-                for name in pytest_benchmark_adapter.unrecorded(session.config)
-            ]
+        stash = session.config.stash
+        idle = unmeasured_key in stash and run_key not in stash
+        if idle and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        self._name_unrecorded(session.config)
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         """Say which options those were."""
@@ -110,6 +108,18 @@ class Found:
         pytest_benchmark_adapter.take(benchmark)
         case_run = CaseRun(self._item, case, benchmark, device, conditions)
         self._watched.append(Watched.begin(case_run))
+
+    def _name_unrecorded(self, config: pytest.Config) -> None:
+        """Name what no row shows; without a run pytest-benchmark's table is there alone."""
+        run = config.stash.get(run_key, None)
+        found = pytest_benchmark_adapter.unrecorded(config)
+        if run is not None:
+            run.closing += [
+                f"{name}: a result is not recorded: it was measured outside of its test's set-up "
+                "and call"
+                for name in found[self._unrecorded :]
+            ]
+            self._unrecorded = len(found)
 
     def record(self) -> None:
         """Record what has been measured so far."""

@@ -15,6 +15,7 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from ipubench.fixtures.case.cases import Case, Family, case_key
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
@@ -37,6 +38,7 @@ STANDING = ("--report", "--history")
 ROUNDS = ("rounds", "max_rounds")
 #: That number of a marked test whose call is measured; None where it is not given.
 rounds_key = pytest.StashKey[Optional[int]]()
+_files_key = pytest.StashKey[Dict[str, Path]]()
 #: What to say of such options where no test has measured by the end of the run.
 unmeasured_key = pytest.StashKey[str]()
 
@@ -145,7 +147,12 @@ def plain_name(text: str) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Refuse options that nothing selected could obey: silence would look like success."""
-    _refuse_alike(items)
+    try:
+        for item in items:
+            if case_of(item) is not None:
+                claim(item)
+    except CaseError as error:
+        raise pytest.UsageError(str(error)) from None
     cases = cases_among(items)
     together = any(case.error or instances_of(case.config) > 1 for case in cases)
     fresh = INHERIT_VARIABLE in os.environ  # of a run that has other cases too
@@ -173,17 +180,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         config.stash[unmeasured_key] = message
 
 
-def _refuse_alike(items: List[pytest.Item]) -> None:
-    """Refuse cases of one node id in two files: a result is kept by it."""
-    files: Dict[str, Path] = {}
-    for item in items:
-        other = files.setdefault(item.nodeid, item.path) if case_of(item) is not None else item.path
-        if other != item.path:
-            above = os.path.commonpath([other, item.path])
-            raise pytest.UsageError(
-                f"{other} and {item.path} have one test for pytest, {item.nodeid}, and results are "
-                f"kept by that name: add --rootdir={above}, or run one file at a time"
-            )
+def claim(item: pytest.Item) -> None:
+    """Have the results of a node id be those of this test's file.
+
+    Raises CaseError for a second file whose tests pytest calls by the names of another's.
+    """
+    config = item.config
+    other = config.stash.setdefault(_files_key, {}).setdefault(item.nodeid, item.path)
+    if other != item.path:
+        settings = "" if config.inipath is None else f"-c {config.inipath} "
+        above = os.path.commonpath([other, item.path])
+        raise CaseError(
+            f"{other} and {item.path} have one test for pytest, {item.nodeid}, and results are "
+            f"kept by that name: add {settings}--rootdir={above}, or run one file at a time"
+        )
 
 
 def _may_measure(item: pytest.Item) -> bool:
