@@ -41,7 +41,7 @@ from ipubench.plugins.gate.rule import (
     least_slowdown,
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import THROUGHPUT, record_of, test_of, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, of_test, record_of, with_processes
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
     COMPARED,
@@ -79,7 +79,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         self._by_case = by_case(self.entries)
-        self.tests = {entry["fullname"]: test_of(entry) for entry in self.entries}
+        self.tests = {entry["fullname"]: of_test(entry) for entry in self.entries}
 
     @property
     def stored(self) -> AbstractSet[str]:

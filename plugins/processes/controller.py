@@ -84,6 +84,10 @@ def _refuse(config: pytest.Config) -> None:
             "--against measures in pairs that exclude everything else, so workers would only wait: "
             "leave out -n"
         )
+    if option.benchmark_cprofile is not None:
+        raise pytest.UsageError(
+            "--benchmark-cprofile: a profile stays in the worker that made it: leave out -n"
+        )
     if option.instance is not None:
         raise pytest.UsageError("--instance is one process of one case: leave out -n")
 

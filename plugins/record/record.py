@@ -91,7 +91,7 @@ def record_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def test_of(benchmark: Dict[str, Any]) -> str:
+def of_test(benchmark: Dict[str, Any]) -> str:
     """Return the node id of the test that measured a benchmark, one of several or its own."""
     return str(record_of(benchmark).get("test", benchmark["fullname"]))
 
