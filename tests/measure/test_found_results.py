@@ -21,6 +21,7 @@ FEW = ("--budget=0.02", "--target-precision=50%")
 
 HEAD = """
 import asyncio
+import unittest
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
@@ -253,13 +254,20 @@ class TestMarked:
 @pytest.mark.benchmark
 def test_fails():
     assert False
+
+
+class TestOther(unittest.TestCase):
+    @pytest.mark.benchmark
+    def test_of_unittest(self):
+        work()
 """
 
 
 def test_the_call_of_a_marked_test_is_measured(own: OwnProject) -> None:
     own.write(HEAD + MARKED)
     outcome = own.run(*FEW).assert_code(1)
-    outcome.line("1 failed, 6 passed")
+    outcome.line("1 failed, 7 passed")
+    outcome.line("test_of_unittest: @pytest.mark.benchmark measures no method")
     found = own.records()
     rounds = {name: record_of(one)["rounds"]["count"] for name, one in found.items()}
     names = {"test_marked-1", "test_marked-2", "test_rounds", "test_most", "test_not_twice"}
