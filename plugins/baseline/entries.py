@@ -26,6 +26,7 @@ from ipubench.plugins.gate.rule import Rule, judge
 from ipubench.plugins.record.host_process import software_changes
 from ipubench.plugins.record.record import (
     THROUGHPUT,
+    of_test,
     processes_of,
     record_of,
     with_processes,
@@ -220,7 +221,7 @@ def gone(benchmarks: Iterable[Benchmark], cases: AbstractSet[str]) -> List[Bench
             return False
         if record.get("overrides"):
             return without_identifier(nodeid) not in functions
-        return nodeid not in cases
+        return of_test(benchmark) not in cases
 
     return list(filter(is_gone, benchmarks))
 

@@ -195,10 +195,15 @@ def given_arguments(config: pytest.Config) -> List[str]:
     return list(map("=".join, options_among(typed_words(config), options, ["--zero-values"])))
 
 
+def all_words(config: pytest.Config) -> List[str]:
+    """Return the words of the settings, of the environment and of the command line."""
+    added = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
+    return [*_read(added, config), *typed_words(config)]
+
+
 def benchmark_arguments(config: pytest.Config) -> List[str]:
     """Return the words that tell pytest-benchmark how to measure, wherever they are written."""
-    added = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-    words = [*_read(added, config), *typed_words(config)]
+    words = all_words(config)
     return list(map("=".join, options_among(words, BENCHMARK_OPTIONS, BENCHMARK_FLAGS)))
 
 

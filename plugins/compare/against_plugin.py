@@ -22,6 +22,7 @@ from ipubench.plugins.compare.policy import thresholds_of
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Benchmark, Sides
 from ipubench.plugins.gate.rule import TIME_OVER
+from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
 from ipubench.plugins.measure.disturbance import NOT_QUIET
 from ipubench.plugins.processes.alternating import (
     AlternatingProcesses,
@@ -33,7 +34,7 @@ from ipubench.plugins.processes.fresh import FreshError, measure_again
 from ipubench.plugins.processes.other_python import Environment, find, find_revision
 from ipubench.plugins.processes.revision import PREFIX
 from ipubench.plugins.record import host_process
-from ipubench.plugins.record.record import THROUGHPUT, record_of
+from ipubench.plugins.record.record import ITSELF, THROUGHPUT, record_of
 from ipubench.plugins.record.text import percent, short_number
 from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, Verdict
 from ipubench.plugins.run.progress import in_words, progress_key
@@ -74,13 +75,13 @@ class Against:
         depends_on(config, "the other environment", json.dumps(facts))
         return cls(config, environment)
 
-    def judge(self, item: pytest.Item, progress: Progress) -> Verdict:
+    def judge(self, item: pytest.Item, benchmark: Benchmark, progress: Progress) -> Verdict:
         """Measure a case in pairs and compare them.
 
         What this process measured is not compared: it has measured other cases before. A case that
         cannot run there is incomparable; one that no longer runs here raises FreshError.
         """
-        comparison = Comparison(self, item, progress)
+        comparison = Comparison(self, item, benchmark, progress)
         try:
             return comparison.verdict()
         except FreshError as error:
@@ -104,7 +105,11 @@ class Against:
 class Comparison:
     """The pairs of one case."""
 
-    def __init__(self, against: Against, item: pytest.Item, progress: Progress) -> None:
+    def __init__(
+        self, against: Against, item: pytest.Item, benchmark: Benchmark, progress: Progress
+    ) -> None:
+        """``benchmark``: of the case in this process."""
+        self.name = benchmark["fullname"]
         self.against = against
         self.config = against.config
         self.item = item
@@ -114,6 +119,8 @@ class Comparison:
         self.measured: List[Sides] = []
         self.device = self.config.stash[selection_key].device
         self.unfit = why_not_alternating(item, self.device, against.environment)
+        if record_of(benchmark)["effective"].get("measured_by") == ITSELF:
+            self.unfit = AS_THE_TEST_SAYS
         self._time = self.config.stash[gate_time_key]
         # Until a pair has been measured: both its sides take as long as the run's own process.
         self._expected = 2 * seconds_of_own(item)
@@ -160,7 +167,7 @@ class Comparison:
         with self._time.spending():
             sides = self._sides(first)
         self._expected = self._time.latest
-        line: Dict[str, Any] = {"type": "pair", "case": self.item.nodeid}
+        line: Dict[str, Any] = {"type": "pair", "case": self.name}
         line.update(here=sides.here, there=sides.there, here_first=first)
         if sides.rounds is not None:
             line["rounds"] = sides.rounds.as_dict()
@@ -213,7 +220,7 @@ class Comparison:
         for here in (first, not first):
             self._say(f"measuring {'here' if here else 'there'}")
             elsewhere = None if here else self.against.environment
-            found[here] = measure_again(self.config, self.item.nodeid, elsewhere)
+            found[here] = measure_again(self.config, self.item.nodeid, elsewhere, self.name)
         return Sides(found[True], found[False], first)
 
 

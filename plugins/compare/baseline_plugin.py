@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
+from typing import AbstractSet, Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set
 
 import pytest
 
@@ -30,7 +30,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import why_damaged
-from ipubench.plugins.command_line.words import is_worker, measures
+from ipubench.plugins.command_line.words import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
 from ipubench.plugins.compare.policy import policy_of, thresholds_of
 from ipubench.plugins.gate.rule import (
@@ -41,7 +41,7 @@ from ipubench.plugins.gate.rule import (
     least_slowdown,
 )
 from ipubench.plugins.record import pytest_benchmark_adapter
-from ipubench.plugins.record.record import THROUGHPUT, record_of, with_processes
+from ipubench.plugins.record.record import THROUGHPUT, of_test, record_of, with_processes
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.record.verdict import (
     COMPARED,
@@ -53,6 +53,7 @@ from ipubench.plugins.record.verdict import (
 )
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key, depends_on, digest
+from ipubench.plugins.selection.functions import make_case
 from ipubench.plugins.selection.selected import Selection, case_of, selection_key
 
 #: Why cases are not in the baseline that was asked for, and what to do.
@@ -73,11 +74,17 @@ class Comparison:
 
     path: Path
     entries: List[Dict[str, Any]]
-    stored: Set[str] = field(init=False)  # the cases that it has
+    #: The cases that it has, each with its test.
+    tests: Dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self._by_case = by_case(self.entries)
-        self.stored = set(self._by_case)
+        self.tests = {entry["fullname"]: of_test(entry) for entry in self.entries}
+
+    @property
+    def stored(self) -> AbstractSet[str]:
+        """The cases that it has."""
+        return self.tests.keys()
 
     def find(self, benchmark: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """Return the entry that a measured case is compared with; None where it is new."""
@@ -92,7 +99,8 @@ class Comparison:
 
         A file or a class that was not collected says nothing of its cases.
         """
-        files = {nodeid.split("::")[0] for nodeid in selection.nodeids}
+        known = selection.nodeids | selection.tests
+        files = {nodeid.split("::")[0] for nodeid in known}
         unknown = tuple(f"{nodeid}::" for nodeid in selection.unknown)
 
         def was_collected(nodeid: str) -> bool:
@@ -106,7 +114,7 @@ class Comparison:
         return sorted(
             {
                 entry["fullname"]
-                for entry in gone(self.entries, selection.nodeids)
+                for entry in gone(self.entries, known)
                 if was_collected(entry["fullname"])
             }
         )
@@ -134,6 +142,15 @@ def pytest_configure(config: pytest.Config) -> None:
             depends_on(config, "the baseline", digest(path))
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Make a case of a test that turned out to measure when the baseline was taken."""
+    comparison = item.config.stash.get(comparison_key, None)
+    if comparison is None or case_of(item) is not None or only_tests(item.config):
+        return
+    if item.nodeid in comparison.tests.values():
+        make_case(item)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
@@ -212,7 +229,7 @@ def judge_with_baseline(
 def _rule(item: pytest.Item) -> Rule:
     """Return what a case of this run is judged by; all cases of the run share the false alarms."""
     config = item.config
-    cases = len(config.stash[comparison_key].stored.intersection(selected(config)))
+    cases = len(config.stash[comparison_key].stored & set(selected(config)))
     return Rule(thresholds_of(item), cases, config.option.gate_cap)
 
 
@@ -227,9 +244,11 @@ def missing_cases(config: pytest.Config) -> List[str]:
         return []
     results = run.results
     unmeasured = [
-        nodeid
-        for nodeid in sorted(comparison.stored.intersection(run.order))
-        if results.outcomes.get(nodeid, "failed") != "failed" and nodeid not in results.benchmarks
+        name
+        for name, test in sorted(comparison.tests.items())
+        if test in run.order
+        and results.outcomes.get(test, "failed") != "failed"
+        and name not in results.benchmarks
     ]
     return comparison.missing(config.stash[selection_key], config.rootpath) + unmeasured
 

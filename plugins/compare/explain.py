@@ -51,9 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Note how to let go of what a case shares, which its fresh process will need."""
-    measured = item.stash.get(measured_key, None)
-    if measured is not None and item.config.option.keep_operations:
-        item.stash[release_key] = measured.release
+    measured = item.stash.get(measured_key, [])
+    if measured and item.config.option.keep_operations:
+        item.stash[release_key] = measured[0].release
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,7 +16,7 @@ from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
 from ipubench.plugins.processes.beside import busy_programs
-from ipubench.plugins.processes.fresh import measure_again
+from ipubench.plugins.processes.fresh import all_measured_again
 from ipubench.plugins.processes.worker import workers_in_turns
 from ipubench.plugins.record.record import (
     in_changing_states,
@@ -80,6 +80,8 @@ class GateTime:
 gate_time_key = pytest.StashKey[GateTime]()
 #: The seconds of the run, when a case began.
 _begun_key = pytest.StashKey[float]()
+#: What the fresh processes of a test have measured, each by name.
+_fresh_key = pytest.StashKey[List[Dict[str, Dict[str, Any]]]]()
 
 
 def processes_wanted(config: pytest.Config) -> int:
@@ -129,6 +131,7 @@ def _refuse_nameless(config: pytest.Config, items: Sequence[pytest.Item]) -> Non
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Note when a case starts: its own measurement says how long a fresh one will take."""
     item.stash[_begun_key] = _working_seconds(item.config)
+    item.stash[_fresh_key] = []
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -153,8 +156,11 @@ def _working_seconds(config: pytest.Config) -> float:
 class FreshProcesses:
     """Measures one case again and again, each time in a fresh process."""
 
-    def __init__(self, item: pytest.Item, release: Callable[[], None]) -> None:
+    def __init__(self, item: pytest.Item, name: str, release: Callable[[], None]) -> None:
+        """``name``: the case's; a test may have several."""
         self._item = item
+        self._name = name
+        self._processes = item.stash.setdefault(_fresh_key, [])
         self._release = release
         self._progress: Progress = item.config.stash[progress_key]
         self._time = item.config.stash[gate_time_key]
@@ -168,11 +174,12 @@ class FreshProcesses:
         None where there is no time for one more.
         """
         while len(self.benchmarks) < number:
-            if not self._time.allows(self._expected):
+            known = self._processes[len(self.benchmarks) :]
+            if not known and not self._time.allows(self._expected):
                 return None
             if not self.benchmarks:
                 self._release()
-            self._measure()
+            self._add(known[0][self._name] if known else self._measured())
         return self.benchmarks[number - 1]
 
     def for_a_baseline(self, wanted: int) -> None:
@@ -198,15 +205,19 @@ class FreshProcesses:
                 if self(number) is None:
                     return
 
-    def _measure(self) -> None:
-        number = len(self.benchmarks) + 1
-        self._progress.phase(f"fresh process {number}")
-        config = self._item.config
+    def _measured(self) -> Dict[str, Any]:
+        """Measure in one more process, for all cases of the test."""
+        self._progress.phase(f"fresh process {len(self.benchmarks) + 1}")
         with self._time.spending():
-            found = measure_again(config, self._item.nodeid)
+            found = all_measured_again(self._item.config, self._item.nodeid, None, self._name)
         self._expected = self._time.latest
+        self._processes.append(found)
+        return found[self._name]
+
+    def _add(self, found: Dict[str, Any]) -> None:
         self.benchmarks.append(found)
-        config.stash[run_key].add({"type": "fresh", "benchmark": found})
+        number = len(self.benchmarks)
+        self._item.config.stash[run_key].add({"type": "fresh", "benchmark": found})
         throughput = record_of(found)["throughput"]
         rate = f"{short_number(throughput['median'])} {throughput['unit']}"
         note = ""

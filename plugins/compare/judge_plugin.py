@@ -6,7 +6,7 @@ are wanted, then compared with the baseline or with another environment.
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, List
 
 import pytest
 
@@ -31,23 +31,26 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     it raises, or a subtest of it fails, nothing is judged. What is printed and raised here belongs
     to the call of the test.
     """
-    measured = item.stash.get(measured_key, None)
-    if measured is None:
+    measured = item.stash.get(measured_key, [])
+    item.stash[measured_key] = []  # they hold the step
+    if why_failed(item) is not None:
         return
-    del item.stash[measured_key]  # it holds the step
-    if why_failed(item) is None:
+    failures: List[str] = []
+    for one in measured:
         with item.config.stash[spent_key].during("compare"):
-            conclude(item, measured, item.config.stash[progress_key].phase)
+            failures += conclude(item, one, item.config.stash[progress_key].phase)
+    if failures:
+        pytest.fail("\n".join(failures), pytrace=False)
 
 
-def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], None]) -> None:
+def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], None]) -> List[str]:
     """Measure a case in as many processes as are wanted, then judge it.
 
-    A regressed case fails here, and with ``--gate-inconclusive=fail`` one that is open.
+    Returns why it fails: if it has regressed, or with ``--gate-inconclusive=fail`` if it is open.
     """
-    config = item.config
+    config, nodeid = item.config, measured.benchmark["fullname"]
     run = config.stash[run_key]
-    fresh = FreshProcesses(item, measured.release)
+    fresh = FreshProcesses(item, nodeid, measured.release)
     wanted = processes_wanted(config) - 1
     if config.option.baseline_save is not None:
         fresh.for_a_baseline(wanted)
@@ -56,14 +59,15 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
     against = config.stash.get(against_key, None)
     if against is not None:
         measured.release()
-        verdict = against.judge(item, progress)
+        verdict = against.judge(item, measured.benchmark, progress)
     elif comparison_key in config.stash:
         verdict = judge_with_baseline(item, measured.benchmark, fresh.benchmarks, fresh)
     else:
-        return
-    run.add({"type": "verdict", "case": item.nodeid, "verdict": verdict.as_dict()})
+        return []
+    run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})
     name = record_of(measured.benchmark)["name"]
     if verdict.kind == REGRESSED:
-        pytest.fail(message(name, verdict, str(run.journal.path)), pytrace=False)
+        return [message(name, verdict, str(run.journal.path))]
     if verdict.kind == INCONCLUSIVE and inconclusive_fails(config):
-        pytest.fail(undecided_message(name, verdict), pytrace=False)
+        return [undecided_message(name, verdict)]
+    return []

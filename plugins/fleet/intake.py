@@ -9,6 +9,7 @@ import pytest
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import named, record_of, with_record
 from ipubench.plugins.record.text import name_of_test
+from ipubench.plugins.run.journal import run_of
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 
@@ -41,7 +42,7 @@ class Intake:
 
     def line(self, member: str, line: Dict[str, Any]) -> None:
         """Put a line of a host's journal into this run's."""
-        run = self.config.stash[run_key]
+        run = run_of(self.config)  # which a test may begin that turns out to measure
         if line["type"] in ("case", "fresh"):
             line["benchmark"] = self._benchmark(member, line["benchmark"])
         elif CASE in line:

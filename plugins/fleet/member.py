@@ -25,6 +25,7 @@ from ipubench.fixtures.machine import scratch
 from ipubench.plugins.fleet.facts import HostFacts
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.run.journal import run_of
 from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import TimeSpent, spent_key
 from ipubench.plugins.selection.expand import WITHOUT_NUMBER
@@ -184,10 +185,9 @@ class Member:
     ) -> None:
         """Take what the whole run is about, and have the journal's lines travel from here on."""
         self._shared = shared
-        run = config.stash.get(run_key, None)
-        if run is not None:
-            run.order, run.results.suspects = order, suspects
-            run.journal = Relay(run, self)
+        run = run_of(config)  # also without a case so far: a test may turn out to measure
+        run.order, run.results.suspects = order, suspects
+        run.journal = Relay(run, self)
 
     def _run(self, item: pytest.Item) -> None:
         """Run a case; the device stays leased and attached unless others of the machine want it."""

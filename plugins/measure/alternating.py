@@ -158,5 +158,5 @@ def why_unfit(step: Step) -> str:
     if step.most_rounds is not None:
         return "its work ends after a number of rounds"
     if step.round_clock() is not None:
-        return "its server takes the times"
+        return "it takes its times itself"
     return ""

@@ -135,7 +135,7 @@ def _measure(item: pytest.Function) -> None:
     if outcome != "passed":
         _fail(results.reasons.get(item.nodeid, ""), message, code, output)
     if benchmark is not None:
-        item.stash[measured_key] = Measured(benchmark, release=lambda: None)
+        item.stash[measured_key] = [Measured(benchmark, release=lambda: None)]
 
 
 def _fail(reason: str, message: str, code: Optional[int], output: str) -> None:

@@ -11,7 +11,8 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from functools import partial
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
@@ -24,6 +25,7 @@ from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
+from ipubench.plugins.record.files import finite
 from ipubench.plugins.record.record import (
     LEAST_AMOUNT,
     MOST_AMOUNT,
@@ -32,9 +34,12 @@ from ipubench.plugins.record.record import (
 )
 from ipubench.plugins.record.text import time_stamp
 from ipubench.plugins.run.progress import progress_key
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.run.results import names_key, run_key
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import framework_of
+
+if TYPE_CHECKING:
+    from ipubench.fixtures.runtimes.loop import InLoop
 
 
 @dataclass(frozen=True)
@@ -46,13 +51,22 @@ class CaseRun:
     benchmark: Any  # pytest-benchmark's fixture
     device: Device
     conditions: Dict[str, Any]
+    #: Of one of the several results of its test.
+    own_name: Optional[str] = None
+
+    @property
+    def fullname(self) -> str:
+        """What the run calls it: its test's node id, if it has no name of its own."""
+        return self.own_name or self.item.nodeid
 
     def first_facts(self) -> Dict[str, Any]:
         """Return what every record begins with: the case, the device, what else holds, the time."""
         case, config = self.case, self.item.config
+        of_several = self.fullname != self.item.nodeid
         return {
             "format": 1,
             "name": case.id,
+            **({"test": self.item.nodeid} if of_several else {}),
             "config": plain_options(case.config),
             "overrides": sorted(case.overrides),
             "effective_options": effective_options(case.config, case.overrides),
@@ -73,10 +87,24 @@ class CaseRun:
         """
         spent = self.item.config.stash[spent_key]
         plain = plain_benchmark(self.benchmark, {**record, "spent": spent.of_case()})
+        plain["fullname"] = self.fullname
         run = self.item.config.stash[run_key]
         run.add({"type": "case", "benchmark": plain})
         fail_where_implausible(record, f"; the record is in {run.journal.path}")
-        self.item.stash[measured_key] = Measured(plain, release)
+        self.item.stash.setdefault(measured_key, []).append(Measured(plain, release))
+        self.item.stash.setdefault(recorded_key, []).append(self)
+        if self.fullname != self.item.nodeid:
+            self.item.stash.setdefault(names_key, []).append(self.fullname)
+
+    def add_extra(self) -> None:
+        """Record what was put into ``extra_info`` since the record was written."""
+        run = self.item.config.stash[run_key]
+        written = run.results.benchmarks[self.fullname]["extra_info"]
+        now = finite(pytest_benchmark_adapter.as_dict(self.benchmark)["extra_info"])
+        now[NAMESPACE] = written[NAMESPACE]
+        if now != written:
+            del now[NAMESPACE]
+            run.add({"type": "extra", "case": self.fullname, "extra_info": now})
 
 
 @contextlib.contextmanager
@@ -114,11 +142,11 @@ class StepMeter(ABC):
         unit: str = "calls",
         flops: Optional[float] = None,
         latency_from_throughput: bool = False,
-    ) -> None:
+    ) -> Optional[Awaitable[None]]:
         """Measure ``step``, which processes ``items`` of ``unit`` (a plural noun) per batch.
 
         A callable without arguments is a step too, of which each call is a batch; a coroutine
-        function is awaited.
+        function is awaited. Where an event loop runs, that loop does it: await what is returned.
         ``flops``: floating-point operations per item, counted by the runtime where it is None.
         ``latency_from_throughput``: a batch's latency is items / throughput, as some of the
         original programs' tables have it, and is not measured by itself.
@@ -137,10 +165,20 @@ class StepMeter(ABC):
             None if flops is None else _amount("flops", flops, or_zero=True),
             latency_from_throughput,
         )
+        in_loop = work.in_running_loop() if isinstance(work, CallStep) else None
+        if in_loop is not None:
+            return self._work_beside(in_loop, work, facts)
         with untraced() as traced:
             self.work_on(work, facts)
         if traced and isinstance(work, CallStep):
             work.call_once()
+        return None
+
+    async def _work_beside(self, in_loop: InLoop, work: Step, facts: BatchFacts) -> None:
+        with untraced() as traced:
+            await in_loop.beside(partial(self.work_on, work, facts))
+        if traced:
+            await in_loop.beside(in_loop)
 
     @abstractmethod
     def work_on(self, step: Step, facts: BatchFacts) -> None:
@@ -254,7 +292,9 @@ class Measured:
     release: Callable[[], None]
 
 
-measured_key = pytest.StashKey[Measured]()
+measured_key = pytest.StashKey[List[Measured]]()
+#: The cases that a test has recorded so far.
+recorded_key = pytest.StashKey[List[CaseRun]]()
 
 
 @dataclass(frozen=True)

@@ -9,34 +9,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict
+from typing import Any, Awaitable, Callable
 
 import pytest
 
 from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.runtimes.call import OWN, CallStep
-from ipubench.plugins.command_line.words import benchmark_arguments
+from ipubench.fixtures.runtimes.call import CallStep
+from ipubench.plugins.command_line.words import benchmark_arguments, only_tests
 from ipubench.plugins.measure.alternating import AlternatingMeter
-from ipubench.plugins.measure.base import Calls, CaseRun, StepMeter, measured_by_another
-from ipubench.plugins.measure.disturbance import Disturbance
+from ipubench.plugins.measure.base import CaseRun, StepMeter
+from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, Watched
 from ipubench.plugins.measure.fixture import meter_of
+from ipubench.plugins.measure.found import become_case
 from ipubench.plugins.measure.meter import Meter
-from ipubench.plugins.record import host_process
-from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, becoming
-from ipubench.plugins.record.statistics import latency
-from ipubench.plugins.run.results import run_key
+from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, awaiting, becoming
 from ipubench.plugins.selection.functions import asks_for
-
-#: Who measured, in a record's ``effective``.
-ITSELF = "pytest-benchmark"
-UNIT = "calls"
+from ipubench.plugins.selection.selected import case_of
 
 
 @pytest.fixture
 def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
     """pytest-benchmark's own; what a test measures with it is recorded as a case."""
     item = request.node
+    if case_of(item) is None and not (benchmark.disabled or only_tests(item.config)):
+        become_case(item)
     if case_key not in item.stash or asks_for(item, "meter") or benchmark.disabled:
         yield benchmark
         return
@@ -47,11 +44,12 @@ def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
     marker = item.get_closest_marker("benchmark")
     settings = set(marker.kwargs if marker else ()) - {"group"}
     told = bool(settings or benchmark_arguments(item.config))
-    work = Measuring(meter, told)
+    work = item.stash[measuring_key] = Measuring(meter, told)
     try:
         yield becoming(benchmark, work.measure, work.itself)
     finally:
         meter.close()
+        del item.stash[measuring_key]
 
 
 @dataclass
@@ -64,54 +62,35 @@ class Measuring:
     def measure(self, benchmark: Recorded, function: Callable[[], Any]) -> Any:
         """Measure a function; return what its last call returned."""
         if self.told:
-            return self.itself(benchmark, partial(benchmark.by_itself, function))
+            in_loop = awaiting(benchmark, function)
+            call = partial(
+                self.itself, benchmark, partial(benchmark.by_itself, in_loop or function)
+            )
+            return call() if in_loop is None else in_loop.beside(call)
         step = CallStep(function)
-        self.meter(step, items=1, unit=UNIT)
-        return step.result
+        awaitable = self.meter(step, items=1, unit=UNIT)
+        return step.result if awaitable is None else _result(awaitable, step)
 
     def itself(self, benchmark: Recorded, run: Callable[[], Any]) -> Any:
         """Have pytest-benchmark measure, and record what it found; return what ``run`` returns."""
         if isinstance(self.meter, AlternatingMeter):
-            self.meter.refuse("pytest-benchmark measures it as the test says")
+            self.meter.refuse(AS_THE_TEST_SAYS)
         if not isinstance(self.meter, Meter):
             raise CaseError(
-                f"{self.meter.item.nodeid}: pytest-benchmark measures it as the test says, and "
+                f"{self.meter.item.nodeid}: {AS_THE_TEST_SAYS}, and "
                 "nothing else can be done with it; benchmark(function) without settings can be "
                 "profiled"
             )
-        self.meter.wait_for_quiet()
-        memory, others = host_process.PeakMemory(), Disturbance.of(self.meter.device)
-        self.meter.phase("rounds", "measuring as pytest-benchmark does")
-        others.read()
+        watched = Watched.begin(self.meter.case_run)
         result = run()
-        others.read()
-        self.meter.phase("record", "recording")
-        stats: Any = benchmark.stats
-        calls, seconds = stats.iterations, [s * stats.iterations for s in stats.stats.data]
-        if min(seconds) > 0:
-            described = measured_by_another(
-                seconds,
-                Calls(ITSELF, calls, UNIT),
-                {"source": ITSELF, **latency([s / calls for s in seconds])},
-                memory.read(),
-                memory.since,
-            )
-            contention = others.describe_whole(len(seconds))
-            record = {**self._start(), **described, "contention": contention}
-            self.meter.case_run.finish(record, release=lambda: None)
-        else:
-            why = "a round took no time by its timer, so it has no rate"
-            closing = self.meter.config.stash[run_key].closing
-            closing.append(f"{self.meter.case.id}: not recorded: {why}")
+        watched.record()
         return result
 
-    def _start(self) -> Dict[str, Any]:
-        """Return the part of the record that is known before the rounds."""
-        return {
-            **self.meter.case_run.first_facts(),
-            "effective": {"precision": OWN, "measured_by": ITSELF},
-            "compile": "none",
-            "canary": {"kind": self.meter.device.canary_kind, "seconds": [], "when": "never"},
-            "counters": {},
-            "data": {"mode": OWN},
-        }
+
+async def _result(awaitable: Awaitable[None], step: CallStep) -> Any:
+    await awaitable
+    return step.result
+
+
+#: What the fixture of a test does with a function, while the test runs.
+measuring_key = pytest.StashKey[Measuring]()

@@ -62,6 +62,7 @@ class Meter(StepMeter):
         self.peaks = peaks
         #: The share of a batch's items that is left where it was made lighter.
         self._share = 1.0
+        self._clock = self.device.clock  # of the rounds
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
@@ -175,11 +176,12 @@ class Meter(StepMeter):
         self.phase("prepare", "preparing the rounds")
         step.prepare_rounds(self._tell)
         self.phase("rounds", f"measuring ({rounds.limits.budget:g} s at most)")
+        self._clock = step.round_clock() or self._clock
         return pytest_benchmark_adapter.run_rounds(
             self.benchmark,
             step,
             rounds.before_round,
-            step.round_clock() or self.device.clock,
+            self._clock,
             effective_options(self.case.config, self.case.overrides),
             step.batches_per_step,
         )
@@ -194,7 +196,6 @@ class Meter(StepMeter):
         memory: host_process.PeakMemory,
     ) -> Dict[str, Any]:
         """Return what was measured, each part in its turn: some run the step again."""
-        clock = self.device.clock
         items = facts.items * step.counted_processes
         per_round = items * step.batches_per_step
         kept = rounds.disturbance.kept(len(seconds))
@@ -209,7 +210,7 @@ class Meter(StepMeter):
             kept,
             warm.reported,
             facts.latency_from_throughput,
-            clock,
+            self._clock,
             self.config.option.budget,
         )
         self.phase("peak", "comparing with the device's peak")

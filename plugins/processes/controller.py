@@ -29,6 +29,8 @@ from ipubench.fixtures.machine.scratch import ScratchError
 from ipubench.plugins.command_line.words import is_worker, only_lists, only_tests
 from ipubench.plugins.processes.worker import PART, Handover
 from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.text import name_of_test
+from ipubench.plugins.run.journal import run_of
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.time_spent import spent_key
@@ -81,6 +83,10 @@ def _refuse(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "--against measures in pairs that exclude everything else, so workers would only wait: "
             "leave out -n"
+        )
+    if option.benchmark_cprofile is not None:
+        raise pytest.UsageError(
+            "--benchmark-cprofile: a profile stays in the worker that made it: leave out -n"
         )
     if option.instance is not None:
         raise pytest.UsageError("--instance is one process of one case: leave out -n")
@@ -223,16 +229,23 @@ class Controller:
             # Without the @group that --dist=loadgroup appends.
             whole = (one for one in self.nodeids if report.nodeid.startswith(f"{one}@"))
             report.nodeid = next(whole, report.nodeid)
+        ours = [value for name, value in report.user_properties if name == PART]
+        if ours and report.nodeid not in self.known:  # it turned out to measure
+            run = run_of(self.config)
+            self.known.add(report.nodeid)
+            name = name_of_test(report.nodeid)
+            self.config.stash[progress_key].add(report.nodeid, name)
         if run is None or report.nodeid not in self.known:
             return
-        ours = [value for name, value in report.user_properties if name == PART]
         # The rest is the user's, and goes into JUnit XML.
         report.user_properties = [pair for pair in report.user_properties if pair[0] != PART]
         for part in ours:
             for line in part["lines"]:
                 run.add(line)
-                if line["type"] == "case":
-                    pytest_benchmark_adapter.adopt(self.config, line["benchmark"])
+                if line["type"] in ("case", "extra"):
+                    nodeid = line["case"] if "case" in line else line["benchmark"]["fullname"]
+                    measured = run.results.benchmarks[nodeid]
+                    pytest_benchmark_adapter.adopt(self.config, measured)
             run.closing += [line for line in part["closing"] if line not in run.closing]
         if report.when not in ("setup", "call", "teardown"):  # xdist's word on a worker's crash
             report.ipubench_case = True

@@ -73,8 +73,20 @@ def measure_again(
     config: pytest.Config,
     nodeid: str,
     elsewhere: Optional[Environment] = None,
+    name: str = "",
 ) -> Dict[str, Any]:
     """Return the benchmark of one fresh process. Raises FreshError where its test did not pass.
+
+    ``name``: of one of the several results of that test.
+    """
+    name = name or nodeid
+    return all_measured_again(config, nodeid, elsewhere, name)[name]
+
+
+def all_measured_again(
+    config: pytest.Config, nodeid: str, elsewhere: Optional[Environment], name: str
+) -> Dict[str, Dict[str, Any]]:
+    """Return by name all that the test measures in one fresh process, with ``name`` among them.
 
     The process uses the device that this run holds, so this run must have closed its step.
     ``elsewhere`` is the environment that it runs in, where that is not ours.
@@ -84,24 +96,24 @@ def measure_again(
             config, nodeid, folder, most_seconds(config, nodeid), elsewhere=elsewhere
         )
         results = SessionResults.of(lines_in(folder))
-        full = "" if nodeid in results.benchmarks else _why_full(folder)
+        full = "" if name in results.benchmarks else _why_full(folder)
     if full:  # of which the process itself could say nothing, for its output is there too
-        message = f"{nodeid} could not be measured again in a fresh process: {full}"
+        message = f"{name} could not be measured again in a fresh process: {full}"
         raise FreshError(message, full, elsewhere is not None)
     refused = code == only_from.USAGE_ERROR and elsewhere is not None
     # One that failed after its measurement may have measured a wrong result.
-    passed = results.outcomes.get(nodeid) == "passed"
-    if refused or not passed or nodeid not in results.benchmarks:
+    passed = results.outcomes.get(name) == "passed"
+    if refused or not passed or name not in results.benchmarks:
         how = f"exit code {code}" if code is not None else "it took too long and was ended"
         lines = [line for line in output.splitlines() if line.strip()]
         raise FreshError(
-            f"{nodeid} could not be measured again in a fresh process ({how}); its last lines:\n"
+            f"{name} could not be measured again in a fresh process ({how}); its last lines:\n"
             + "\n".join(lines[-LAST_LINES:]),
-            results.reasons.get(nodeid)
+            results.reasons.get(name)
             or (known_reason(lines) or lines[-1].strip() if lines and code else how),
             elsewhere is not None,
         )
-    return results.benchmarks[nodeid]
+    return results.benchmarks
 
 
 def _why_full(folder: Path) -> str:

@@ -105,12 +105,13 @@ class Worker:
         with of_a_run_that_goes_on(), self.selection.open(encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             chosen = json.load(file)
+        # Without a journal so far: a test may turn out to measure.
+        relay = Relay(Path(chosen["journal"] or self.config.option.results_dir))
         if chosen["journal"] is not None:
-            relay = Relay(Path(chosen["journal"]))
             # As in a run without workers: a test may change the working directory.
             self.config.option.results_dir = str(relay.path.parent.absolute())
-            results = SessionResults(suspects=chosen["suspects"])
-            self.config.stash[run_key] = Run(relay, results, chosen["order"])
+        results = SessionResults(suspects=chosen["suspects"])
+        self.config.stash[run_key] = Run(relay, results, chosen["order"])
         found = {item.nodeid: item for item in items}
         kept = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
         self.nodeids = [(item, item.nodeid) for item in kept]  # an item's hash is its node id's

@@ -10,15 +10,20 @@ import json
 import math
 import reprlib
 import sys
+import time
 from functools import partial
-from typing import Any, Callable, Dict, List
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from pytest_benchmark.stats import Stats
 
 from ipubench.fixtures.case.untrusted import has_fields
+from ipubench.fixtures.runtimes.call import a_loop_runs, is_coroutine
 from ipubench.plugins.record.record import NAMESPACE
+
+if TYPE_CHECKING:
+    from ipubench.fixtures.runtimes.loop import InLoop
 
 # pytest-benchmark has no types.
 call: Callable[..., Any] = BenchmarkFixture.__call__
@@ -64,11 +69,28 @@ def run_rounds(
         seconds.extend(value * batches for value in data[len(seconds) :])
         before_round(seconds)
 
+    take(benchmark)
     try:
         pedantic(benchmark, step, setup=setup, rounds=sys.maxsize)
     except EnoughRounds:
         benchmark.has_error = False
     return seconds
+
+
+def awaiting(benchmark: Any, function: Any) -> Optional[InLoop]:
+    """Return what awaits a coroutine function in the loop that runs and takes the time of it.
+
+    None if it is none, or no loop runs.
+    """
+    if not (is_coroutine(function) and a_loop_runs()):
+        return None
+    from ipubench.fixtures.runtimes.loop import InLoop
+
+    in_loop = InLoop(function)
+    benchmark._timer = in_loop.clock
+    # It stands still while pytest-benchmark would find out how precise it is.
+    benchmark._precisions[in_loop.clock] = time.get_clock_info("perf_counter").resolution
+    return in_loop
 
 
 class Recorded(BenchmarkFixture):
@@ -85,12 +107,22 @@ class Recorded(BenchmarkFixture):
 
     def by_itself(self, function: Callable[[], Any]) -> Any:
         """Measure a function as pytest-benchmark does."""
+        take(self)
         return call(self, function)
 
     def pedantic(self, *args: Any, **named: Any) -> Any:
-        """Measure as the test says."""
+        """Measure as the test says; a coroutine function in a running loop by awaiting it."""
+        take(self)
+        in_loop = awaiting(self, args[0] if args else named.get("target"))
+        if in_loop is not None and args:
+            args = (in_loop, *args[1:])
+        elif in_loop is not None:
+            named["target"] = in_loop
         run = partial(pedantic, self, *args, **named)
-        return run() if self._mode else self._use(self._itself, run)
+        if self._mode:
+            return run()
+        use = partial(self._use, self._itself, run)
+        return use() if in_loop is None else in_loop.beside(use)
 
     def _use(self, work: Callable[[Any, Callable[[], Any]], Any], function: Any) -> Any:
         try:
@@ -114,6 +146,63 @@ def becoming(
     recorded: Recorded = benchmark
     recorded._measure, recorded._itself = measure, itself
     return recorded
+
+
+def take(benchmark: Any) -> None:
+    """Note that what a fixture measures is recorded, or said why not."""
+    benchmark.ipubench_takes = True
+
+
+def _is_taken(benchmark: Any) -> bool:
+    return getattr(benchmark, "ipubench_takes", False)
+
+
+class _Results(List[Any]):
+    """The results of a session, each of which is added before its first round."""
+
+    begin: Callable[[Any], None]
+
+    def append(self, result: Any) -> None:
+        """Add a result."""
+        if not _is_taken(result.fixture):
+            self.begin(result.fixture)
+        super().append(result)
+
+
+def watch_results(config: pytest.Config, begin: Callable[[Any], None]) -> None:
+    """Have ``begin`` called with each fixture that is about to measure and that nobody takes."""
+    session: Any = config._benchmarksession  # type: ignore[attr-defined]
+    session.benchmarks = _Results(session.benchmarks)
+    session.benchmarks.begin = begin
+
+
+def has_result(benchmark: Any) -> bool:
+    """Tell whether a fixture has measured at least one round, and no call of it has failed."""
+    return bool(benchmark.stats) and not benchmark.has_error
+
+
+def unrecorded(config: pytest.Config) -> List[str]:
+    """Return the names of the session's results that nobody took."""
+    session: Any = getattr(config, "_benchmarksession", None)
+    results = [] if session is None else session.benchmarks
+    return [
+        result.fullname
+        for result in results
+        if not isinstance(result, Measured)
+        and not _is_taken(result.fixture)
+        and has_result(result.fixture)
+    ]
+
+
+def count_once(config: pytest.Config, benchmark: Any, seconds: float) -> None:
+    """Have a fixture, one of whose later calls has failed, hold the first alone."""
+    session: Any = config._benchmarksession  # type: ignore[attr-defined]
+    if benchmark.stats is not None:
+        session.benchmarks[:] = [one for one in session.benchmarks if one is not benchmark.stats]
+    count_as_used(benchmark)
+    take(benchmark)
+    benchmark.has_error = False
+    benchmark._make_stats(1).update(seconds)
 
 
 def leave_out(benchmark: Any) -> None:
@@ -243,4 +332,4 @@ def adopt(config: pytest.Config, plain: Dict[str, Any]) -> None:
     """
     session: Any = config._benchmarksession  # type: ignore[attr-defined]
     kept = [one for one in session.benchmarks if one.fullname != plain["fullname"]]
-    session.benchmarks = [*kept, Measured(plain)]
+    session.benchmarks[:] = [*kept, Measured(plain)]

@@ -26,6 +26,8 @@ PLAIN_ENGINES = ("", "eager", "tensorflow", "poptorch", "popart", "tensorflow-ip
 COMPILED = ("fresh", "cached", MAY_BE_CACHED)
 # The same of what an earlier case of the run had compiled.
 REUSED = "reused"
+# Who measured, in a record's ``effective``, where that was not our meter.
+ITSELF = "pytest-benchmark"
 # When canaries are timed that are not one for each round.
 BEFORE_ROUNDS = "before the rounds"
 # The least mean share of the time with which other programs can leave too few rounds alone.
@@ -88,6 +90,11 @@ def record_of(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     extra = benchmark.get("extra_info")
     record = extra.get(NAMESPACE) if isinstance(extra, dict) else None
     return record if isinstance(record, dict) else {}
+
+
+def of_test(benchmark: Dict[str, Any]) -> str:
+    """Return the node id of the test that measured a benchmark, one of several or its own."""
+    return str(record_of(benchmark).get("test", benchmark["fullname"]))
 
 
 def with_record(benchmark: Dict[str, Any], record: Dict[str, Any]) -> Dict[str, Any]:

@@ -13,11 +13,12 @@ from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
-from ipubench.plugins.command_line.words import typed_words
+from ipubench.plugins.command_line.words import all_words
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
+    ITSELF,
     in_changing_states,
     mean_lost,
     record_of,
@@ -37,6 +38,11 @@ LARGEST_PRECISE_SPREAD = 0.05
 INPUT: Dict[str, Any] = {"loader": NUMBER, "model": NUMBER, "unit": str, "limit": str}
 #: A first round that took so many times the median of the others was still part of the warm-up.
 LEAST_COLD = 1.1
+#: Options of pytest-benchmark that act on its table or are shown in it.
+TABLE_OPTIONS = tuple(
+    f"--benchmark-{name}"
+    for name in ("columns", "sort", "group-by", "name", "histogram", "compare", "cprofile")
+)
 MOST_LINES = 6  # of one kind of note
 COLOURS: Dict[str, Dict[str, bool]] = {
     "regressed": {"red": True},
@@ -47,16 +53,15 @@ COLOURS: Dict[str, Dict[str, bool]] = {
 }
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Ours is the table that people read, unless the user asked for pytest-benchmark's."""
-    columns = ("--benchmark-columns", "--benchmark-sort")
-    if not any(word.startswith(columns) for word in typed_words(session.config)):
-        pytest_benchmark_adapter.hide_table(session.config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Write the table and everything that a number alone does not say; with -qq the verdicts."""
+    """Write the table and everything that a number alone does not say; with -qq the verdicts.
+
+    Ours is the table that people read, unless the user asked for something of pytest-benchmark's.
+    """
+    asked = any(word.startswith(TABLE_OPTIONS) for word in all_words(config))
+    if not asked and not pytest_benchmark_adapter.unrecorded(config):
+        pytest_benchmark_adapter.hide_table(config)
     run = config.stash.get(run_key, None)
     if run is None:
         return
@@ -99,10 +104,21 @@ def _notes(run: Run) -> List[str]:
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _cold(records, rounds) + _replaced(records)
+    lines += _once(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
     return lines
+
+
+def _once(records: List[Dict[str, Any]]) -> List[str]:
+    """Say which cases a test, or a plugin, had measured by one round."""
+    found = [
+        record
+        for record in records
+        if record["effective"].get("measured_by") == ITSELF and record["rounds"]["count"] == 1
+    ]
+    return [f"{_which(found)}: measured once, so nothing shows how noisy that is"] if found else []
 
 
 def _replaced(records: List[Dict[str, Any]]) -> List[str]:

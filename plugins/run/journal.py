@@ -5,6 +5,7 @@ One JSON-lines file per run under the results folder. Line types:
 - ``run``: first line; format version, command line, when, and the circumstances that a run which
   continues this one must share (see plugins/run/resume.py);
 - ``case``: a measured case, a benchmark in pytest-benchmark's format (plugins/record/record.py);
+- ``extra``: what its test, or a fixture of it, put into ``extra_info`` after that;
 - ``fresh``: the same, measured once more in a fresh process;
 - ``pair``: the same, measured here and in another environment or revision, and which was first;
   the rounds of both where they alternated (plugins/gate/adjacent.py);
@@ -48,7 +49,7 @@ from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume, subtests
 from ipubench.plugins.run.masked_report import mask_report
-from ipubench.plugins.run.results import Run, SessionResults, run_key
+from ipubench.plugins.run.results import Run, SessionResults, names_key, run_key
 from ipubench.plugins.selection.selected import case_of
 
 FORMAT = 2
@@ -170,6 +171,16 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     return [item for item in items if item.nodeid in done]
 
 
+def run_of(config: pytest.Config) -> Run:
+    """Return the run of this session, which a test may begin that turns out to measure."""
+    if run_key not in config.stash:
+        try:
+            start(config, [])
+        except pytest.UsageError as error:
+            raise CaseError(str(error)) from None
+    return config.stash[run_key]
+
+
 # After plugins/selection/deselect.py, which is registered before and is trylast too.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
@@ -248,8 +259,10 @@ def pytest_runtest_makereport(
         report.outcome, report.longrepr = "failed", failed
     if report.when == "call" or report.outcome != "passed":
         why = {} if report.outcome == "passed" else {"why": _why(report)}
-        outcome = {"type": "outcome", "case": item.nodeid, "outcome": report.outcome}
-        run.add({**outcome, **why, **message})
+        names = item.stash.get(names_key, [])
+        for name in names if names and item.nodeid not in run.order else [item.nodeid, *names]:
+            outcome = {"type": "outcome", "case": name, "outcome": report.outcome}
+            run.add({**outcome, **why, **message})
 
 
 def _why(report: pytest.TestReport) -> str:
@@ -270,6 +283,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     # As in a run that nothing interrupted.
     run.results.arrange(run.order)
+    if run.order != run.results.selected and not is_worker(session.config):
+        run.add({"type": "selected", "cases": run.order})
     if run.results.resumed and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
     if run.broken and session.exitstatus == pytest.ExitCode.OK:

@@ -14,9 +14,11 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.gate.shown_throughput import shown_throughput
+from ipubench.plugins.record.record import of_test
 from ipubench.plugins.record.text import (
     cut_middle,
     name_of_test,
@@ -61,6 +63,12 @@ class Progress:
         self.positions: Dict[str, int] = {}  # of those that have ended
         self.seconds: Dict[str, float] = {}
         self.remaining = Remaining({nodeid: _function(nodeid) for nodeid in names})
+
+    def add(self, nodeid: str, name: str) -> None:
+        """Take one more case, which has started: its test turned out to measure."""
+        self.names[nodeid] = name
+        self.remaining.add(nodeid, _function(nodeid))
+        self.begin(nodeid)
 
     def begin(self, nodeid: str) -> None:
         """Show that a case starts."""
@@ -215,8 +223,10 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
             return f"ERROR in {report.when}", {"red": True}
         return "FAILED" if report.when == "call" else "CRASHED", {"red": True}
     run = config.stash.get(run_key, None)
-    if run is None or report.nodeid not in run.results.benchmarks:
-        return "ran, not measured", {}
+    benchmarks = {} if run is None else run.results.benchmarks
+    if run is None or report.nodeid not in benchmarks:
+        found = sum(of_test(one) == report.nodeid for one in benchmarks.values())
+        return counted(found, "result") if found else "ran, not measured", {}
     verdict = run.results.verdicts.get(report.nodeid)
     throughput = shown_throughput(run.results.whole(report.nodeid), verdict)
     rate = f"{short_number(throughput['median'])} {throughput['unit']}"
@@ -258,6 +268,10 @@ class Remaining:
         self._running: Dict[str, float] = {}
         self._finished: Dict[str, List[float]] = {}
         self._first: Optional[float] = None
+
+    def add(self, case: str, function: str) -> None:
+        """Take one more case."""
+        self._functions[case] = function
 
     def begin(self, case: str, now: float) -> None:
         """Note that a case starts."""

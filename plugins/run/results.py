@@ -18,6 +18,7 @@ PARTS: Dict[str, Dict[str, Any]] = {
     "pair": {"case": str, "here": dict, "there": dict},
     # A damaged verdict stays, for the check of whoever relies on it: without one a case is new.
     "verdict": {"case": str, "verdict": (object, bool)},
+    "extra": {"case": str, "extra_info": dict},
     "begin": {"case": str},
     "outcome": {"case": str, "outcome": str},
     "profile": {"case": str, "profile": dict},
@@ -80,6 +81,11 @@ class SessionResults:
             self.pairs.setdefault(line["case"], []).append(pair)
         elif line["type"] == "verdict":
             self.verdicts[line["case"]] = line["verdict"]
+        elif line["type"] == "extra":
+            if line["case"] in self.benchmarks:
+                benchmark = self.benchmarks[line["case"]]
+                extra = {**benchmark["extra_info"], **line["extra_info"]}
+                self.benchmarks[line["case"]] = {**benchmark, "extra_info": extra}
         elif line["type"] == "begin":
             self.running[line["case"]] = None
         elif line["type"] == "outcome":
@@ -170,6 +176,8 @@ class Run:
         """
         line = finite(line)
         self.results.take(line)
+        if line["type"] == "case" and line["benchmark"]["fullname"] not in self.order:
+            self.order.append(line["benchmark"]["fullname"])
         if line["type"] == "outcome" and line["case"] in self.partial:
             return
         try:
@@ -186,6 +194,8 @@ class Run:
 
 
 run_key = pytest.StashKey[Run]()
+#: What a test has recorded so far, beside the case that is named as it is.
+names_key = pytest.StashKey[List[str]]()
 
 
 def selected(config: pytest.Config) -> List[str]:

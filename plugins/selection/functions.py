@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Generator, List
+from pathlib import Path
+from typing import Any, Dict, Generator, List, Optional
 
 import pytest
 
-from ipubench.fixtures.case.cases import Family, case_key
+from ipubench.fixtures.case.cases import Case, Family, case_key
+from ipubench.fixtures.case.errors import CaseError, some_of
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
@@ -24,10 +26,21 @@ from ipubench.plugins.selection.selected import case_of, cases_among, selection_
 
 #: Fixtures that measure.
 MEASURING = ("meter", "benchmark")
+#: Fixtures of pytest by which a test reaches others while it runs.
+REACHING = ("request", "pytestconfig")
 #: Options that act on what is measured, beside those that say how it is.
 JUDGING = ("--baseline", "--baseline-save", "--against", "--report", "--history", "--resume")
 #: Of these, what a project's settings may always ask for, runs of its unit tests included.
 STANDING = ("--report", "--history")
+
+
+#: Settings of a marked test that pytest-benchmark does not know: how often it is called.
+ROUNDS = ("rounds", "max_rounds")
+#: That number of a marked test whose call is measured; None where it is not given.
+rounds_key = pytest.StashKey[Optional[int]]()
+_files_key = pytest.StashKey[Dict[str, Path]]()
+#: What to say of such options where no test has measured by the end of the run.
+unmeasured_key = pytest.StashKey[str]()
 
 
 @dataclass(frozen=True)
@@ -50,12 +63,20 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
             selection.found.add(node.nodeid)
         elif _is_case_of_its_own(node):
             selection.nodeids.add(node.nodeid)
+        elif case_of(node) is None:
+            selection.tests.add(node.nodeid)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Make a case of a test that measures and has none."""
-    if not _is_case_of_its_own(item):
-        return
+    if _is_case_of_its_own(item):
+        make_case(item)
+
+
+def make_case(item: pytest.Item) -> Case:
+    """Make a case of a test; return it."""
+    if isinstance(item, pytest.Function) and _is_marked(item):
+        _measure_call(item)
     name = case_name(item)
     selection, option = item.config.stash[selection_key], item.config.option
     family = Family.of(Function(name=name), {})
@@ -63,14 +84,54 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     error = first.error
     if more:
         error = f"{name}: it can be measured with one value of an option, not with several"
-    item.stash[case_key] = replace(first, id=name, base_id=name, error=error)
+    case = item.stash[case_key] = replace(first, id=name, base_id=name, error=error)
     item.extra_keyword_matches.add(name)  # -k finds it by the name that tables show
+    return case
 
 
 def _is_case_of_its_own(item: pytest.Item) -> bool:
     """Tell whether a test asks for a fixture that measures, and is no case yet."""
-    measures = any(asks_for(item, name) for name in MEASURING)
+    measures = any(asks_for(item, name) for name in MEASURING) or _is_marked(item)
     return measures and case_of(item) is None and not only_tests(item.config)
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    """Tell whether a function is marked as a benchmark, and asks for no fixture to measure with."""
+    if not isinstance(item, pytest.Function) or item.get_closest_marker("benchmark") is None:
+        return False
+    return not (_is_of_unittest(item) or set(MEASURING).intersection(item.fixturenames))
+
+
+def _is_of_unittest(item: pytest.Function) -> bool:
+    classes = item.cls.__mro__ if item.cls is not None else ()
+    return any(cls.__module__ == "unittest.case" for cls in classes)
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+    """Name marked tests whose call cannot be measured."""
+    found = [
+        item.name
+        for item in items
+        if isinstance(item, pytest.Function) and item.get_closest_marker("benchmark") is not None
+        if case_of(item) is None and _is_of_unittest(item) and not only_tests(config)
+    ]
+    if not found:
+        return []
+    return [
+        f"{some_of(found)}: @pytest.mark.benchmark measures no method of a unittest.TestCase; have "
+        "a fixture of the class ask for benchmark"
+    ]
+
+
+def _measure_call(item: pytest.Function) -> None:
+    """Give a marked test the fixture, and keep the settings that pytest-benchmark has not."""
+    marker = item.get_closest_marker("benchmark")
+    settings = dict(marker.kwargs) if marker is not None else {}
+    given = [settings.pop(name) for name in ROUNDS if name in settings]
+    item.stash[rounds_key] = given[0] if given else None
+    if given:
+        item.add_marker(pytest.mark.benchmark(**settings), append=False)
+    item.fixturenames = [*item.fixturenames, "benchmark"]
 
 
 def asks_for(item: pytest.Item, name: str) -> bool:
@@ -93,13 +154,24 @@ def case_name(item: pytest.Item) -> str:
 
     ``test_sum[10]`` becomes ``test_sum-10``.
     """
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", item.name).strip("-") or "test"
+    return plain_name(item.name) or "test"
+
+
+def plain_name(text: str) -> str:
+    """Return a text with ``-`` for what a case's name cannot have."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-")
 
 
 # After plugins/selection/deselect.py, which is trylast too and registered before.
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Refuse options that nothing selected could obey: silence would look like success."""
+    try:
+        for item in items:
+            if case_of(item) is not None:
+                claim(item)
+    except CaseError as error:
+        raise pytest.UsageError(str(error)) from None
     cases = cases_among(items)
     together = any(case.error or instances_of(case.config) > 1 for case in cases)
     fresh = INHERIT_VARIABLE in os.environ  # of a run that has other cases too
@@ -118,7 +190,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     ]
     given += given_arguments(config)
     if given:
-        raise pytest.UsageError(
+        message = (
             f"{given[0]}: no selected test measures anything; a test measures with the fixture "
             "benchmark or meter (docs/how-to/own-repository.md)"
         )
+        if not any(map(_may_measure, items)):
+            raise pytest.UsageError(message)
+        config.stash[unmeasured_key] = message
+
+
+def claim(item: pytest.Item) -> None:
+    """Have the results of a node id be those of this test's file.
+
+    Raises CaseError for a second file whose tests pytest calls by the names of another's.
+    """
+    config = item.config
+    other = config.stash.setdefault(_files_key, {}).setdefault(item.nodeid, item.path)
+    if other != item.path:
+        settings = "" if config.inipath is None else f"-c {config.inipath} "
+        above = os.path.commonpath([other, item.path])
+        raise CaseError(
+            f"{other} and {item.path} have one test for pytest, {item.nodeid}, and results are "
+            f"kept by that name: add {settings}--rootdir={above}, or run one file at a time"
+        )
+
+
+def _may_measure(item: pytest.Item) -> bool:
+    """Tell whether a test, or a fixture of it, can reach pytest-benchmark while it runs."""
+    known = getattr(item, "_fixtureinfo", None)
+    if known is None:
+        return False
+    definitions = [found[-1] for found in known.name2fixturedefs.values()]
+    own = [one for one in definitions if not str(one.func.__module__).startswith("_pytest.")]
+    names = {*known.argnames, *(name for one in own for name in one.argnames)}
+    return not names.isdisjoint(REACHING)

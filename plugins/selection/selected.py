@@ -28,6 +28,8 @@ class Selection:
     #: All cases of the collected files, with the command line's overrides and without; also those
     #: beside a test that the command line names.
     nodeids: Set[str] = dataclasses.field(default_factory=set)
+    #: All other tests of the collected files, which may turn out to measure.
+    tests: Set[str] = dataclasses.field(default_factory=set)
     #: The files and classes that were found, and those that were collected.
     found: Set[str] = dataclasses.field(default_factory=set)
     collected: Set[str] = dataclasses.field(default_factory=set)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 from pytest_benchmark.fixture import FixtureAlreadyUsed
@@ -17,16 +14,13 @@ from ipubench.plugins.baseline.store import save
 from ipubench.plugins.record.pytest_benchmark_adapter import becoming
 from tests.support.baselines import document, entry, load
 from tests.support.harness import (
-    QUIETLY,
     ROOT,
     WITHOUT_OTHERS,
-    Outcome,
     SuiteServer,
     run_command,
     run_elsewhere,
-    run_pytest,
 )
-from tests.support.repository import IDENTITY
+from tests.support.own_project import INI, WORK, OwnProject, git
 
 TESTS = """
 import asyncio
@@ -96,70 +90,12 @@ def test_nothing():
 def test_no_case(config):
     pass
 """
-WORK = "COUNT = 2000\n\ndef done():\n    return sum(1 for _ in range(COUNT))\n"
-INI = "[pytest]\naddopts = -p ipubench --strict-markers --device=cpu\n"
-
-
-class OwnProject:
-    """A folder with tests, without anything of the suite's checkout.
-
-    ``cache``: what the machine can do at most is found once for all tests of this file.
-    """
-
-    def __init__(self, folder: Path, cache: Path) -> None:
-        self.folder = folder / "own"
-        folder = self.folder
-        folder.mkdir()
-        self.work = folder / "src" / "work.py"
-        self.work.parent.mkdir()
-        (folder / "pytest.ini").write_text(INI)
-        self.work.write_text(WORK)
-        (folder / "tests").mkdir()
-        (folder / "tests" / "conftest.py").write_text("")
-        (folder / "tests" / "test_own.py").write_text(TESTS)
-        self.environment = {
-            **os.environ,
-            # The suite's checkout stands for site-packages.
-            "PYTHONPATH": os.pathsep.join([str(self.work.parent), str(ROOT)]),
-            "IPUBENCH_LEASE_DIR": str(folder.parent / "leases"),
-            "IPUBENCH_CACHE_DIR": str(cache),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "COLUMNS": "100",
-            # Tests change a file within a second, and not its size: what Python has compiled of it
-            # would be taken for its own.
-            "PYTHONDONTWRITEBYTECODE": "1",
-        }
-
-    def run(self, *words: str, alone: bool = False) -> Outcome:
-        """Run ``pytest WORDS`` as its developers do; ``alone``: nothing has imported the suite."""
-        if not alone:
-            return run_pytest(self.folder, self.environment, *words)
-        words = ("-m", "pytest", *QUIETLY, *words)
-        return run_elsewhere(self.folder, self.environment, *words)
-
-    def commit(self, message: str) -> None:
-        """Make the folder a repository with one commit."""
-        (self.folder / ".gitignore").write_text("results/\n__pycache__/\n")
-        git(self.folder, "init", "-q")
-        git(self.folder, "add", "-A")
-        git(self.folder, "commit", "-q", "-m", message)
-
-    def records(self) -> Dict[str, Dict[str, Any]]:
-        """Return identifier -> benchmark of the latest run."""
-        journal = sorted((self.folder / "results").glob("run-*.jsonl"))[-1]
-        lines = [json.loads(line) for line in journal.read_text().splitlines()]
-        found = [line["benchmark"] for line in lines if line["type"] == "case"]
-        return {one["extra_info"]["ipubench"]["name"]: one for one in found}
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
-def own(tmp_path: Path, cache: Path) -> OwnProject:
-    return OwnProject(tmp_path, cache)
+def own(own: OwnProject) -> OwnProject:
+    own.write(TESTS)
+    return own
 
 
 FEW = ("--budget=0.1", "--target-precision=50%")
@@ -353,10 +289,6 @@ def test_each_process_of_a_case_has_a_cache_of_its_own(own: OwnProject) -> None:
         shutil.rmtree(own.folder / "kept")
     seen = (own.folder / "seen").read_text().splitlines()
     assert len(seen) >= 4 and set(seen) == {"nothing"}
-
-
-def git(folder: Path, *words: str) -> None:
-    subprocess.run(["git", *IDENTITY, *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.slow

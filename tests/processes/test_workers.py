@@ -192,12 +192,14 @@ def test_a_usage_error_is_one_message_and_exit_4(
         ({"dist": "each"}, "--dist=each would measure every case once in each worker"),
         ({"tx": []}, "--dist=load distributes cases to workers, and there are none: add -n"),
         ({"instance": "host:1"}, "--instance is one process of one case: leave out -n"),
+        ({"benchmark_cprofile": "tottime"}, "--benchmark-cprofile: a profile stays in the worker"),
     ],
 )
 def test_what_several_workers_cannot_do_is_a_usage_error(
     given: Dict[str, Any], message: str
 ) -> None:
-    option = {"collectonly": False, "against": None, "instance": None, "dist": "load"}
+    unset = dict.fromkeys(("against", "instance", "benchmark_cprofile"))
+    option = {"collectonly": False, "dist": "load", **unset}
     config = SimpleNamespace(
         args=["bench_fake.py"],
         invocation_params=SimpleNamespace(dir=Path("/")),

@@ -1,0 +1,119 @@
+"""Tests that ``@pytest.mark.benchmark`` marks and that ask for no fixture: their call is measured.
+
+Their fixtures are set up once. A test that fails when it is called once more has been measured by
+its first call; one with ``rounds=N`` is called so many times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from typing import Any, Callable, Generator, Iterator, Optional
+
+import pytest
+
+from ipubench.fixtures.case.errors import CaseError
+from ipubench.fixtures.runtimes.call import is_coroutine
+from ipubench.plugins.measure.benchmark_fixture import measuring_key
+from ipubench.plugins.measure.by_pytest_benchmark import Watched
+from ipubench.plugins.measure.meter import Meter
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.run.results import run_key
+from ipubench.plugins.selection.functions import rounds_key
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, None, None]:
+    """Measure the function where pytest, or a plugin for asynchronous tests, would call it."""
+    if rounds_key not in pyfuncitem.stash:
+        yield
+        return
+    function = pyfuncitem.obj
+    measured = _awaited if is_coroutine(function) else _called
+    pyfuncitem.obj = functools.wraps(function)(measured(pyfuncitem, function))
+    yield
+    pyfuncitem.obj = function
+
+
+def _called(item: pytest.Function, function: Callable[..., Any]) -> Callable[..., Any]:
+    measure = _measure_of(item)
+
+    def measured(**arguments: Any) -> None:
+        call = functools.partial(function, **arguments)
+        first = FirstCall.of(item)
+        if first is None:
+            measure(call)
+            return
+        with first.timed():
+            call()
+        with first.repeated():
+            measure(call)
+
+    return measured
+
+
+def _awaited(item: pytest.Function, function: Callable[..., Any]) -> Callable[..., Any]:
+    measure = _measure_of(item)
+
+    async def measured(**arguments: Any) -> None:
+        call = functools.partial(function, **arguments)
+        first = FirstCall.of(item)
+        if first is None:
+            await measure(call)
+            return
+        with first.timed():
+            await call()
+        with first.repeated():
+            await measure(call)
+
+    return measured
+
+
+def _measure_of(item: pytest.Function) -> Callable[[Any], Any]:
+    benchmark: Any = item.funcargs["benchmark"]
+    rounds = item.stash[rounds_key]
+    measure: Callable[[Any], Any] = benchmark
+    return measure if rounds is None else functools.partial(benchmark.pedantic, rounds=rounds)
+
+
+class FirstCall:
+    """The first call of a test, which is its result if it cannot be called again."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._seconds = 0.0
+
+    @classmethod
+    def of(cls, item: pytest.Function) -> Optional[FirstCall]:
+        """Return that of a test; None where its calls are counted, or nothing is recorded."""
+        work = item.stash.get(measuring_key, None)
+        if item.stash[rounds_key] is not None or work is None or not isinstance(work.meter, Meter):
+            return None
+        return cls(Watched.begin(work.meter.case_run))
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Time the call."""
+        start = time.perf_counter()
+        yield
+        self._seconds = time.perf_counter() - start
+        self._watched.end()
+
+    @contextlib.contextmanager
+    def repeated(self) -> Iterator[None]:
+        """Record the first call where a later one fails."""
+        try:
+            yield
+        except CaseError:
+            raise
+        except (Exception, pytest.fail.Exception) as error:
+            case_run = self._watched.case_run
+            config = case_run.item.config
+            pytest_benchmark_adapter.count_once(config, case_run.benchmark, self._seconds)
+            self._watched.record()
+            why = next(iter(str(error).splitlines()), "") or type(error).__name__
+            line = (
+                f"{case_run.case.id}: measured by its first call, because a later one fails: {why}"
+            )
+            config.stash[run_key].closing.append(line)
