@@ -4,16 +4,18 @@
     cases:
       "*resnet50*": {throughput: 3%, latency_p99: 10%}
       "*hmc*": ignore
+    compare_extra_info: [batch_size]
 
 Thresholds are fractions in Python (3% is 0.03). What is said of fewer cases wins over what is said
 of more: the file's ``default``, then ``--gate`` (which replaces its throughput for one run), then a
 case's marker, then the file's ``cases``, of which the last that matches wins, metric by metric.
 A file wins over a marker because the marker's author knows the case, and the file's the machine.
+Cases are compared only where the keys of ``benchmark.extra_info`` that it names are the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
@@ -25,7 +27,8 @@ from ipubench.plugins.record.text import fraction, matches
 
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
-KEYS = ("default", "cases")
+EXTRA_INFO = "compare_extra_info"
+KEYS = ("default", "cases", EXTRA_INFO)
 EMPTY = "write default: {throughput: 5%}"
 FORM = "percentages by metric, such as {throughput: 3%}, or ignore"
 
@@ -50,13 +53,15 @@ class Policy:
     default: Rule = field(default_factory=Rule)
     cases: Tuple[Tuple[str, Rule], ...] = ()
     gate: Optional[float] = None
+    extra_info: Tuple[str, ...] = ()
 
     @classmethod
     def load(cls, path: Path, gate: Optional[float] = None) -> Policy:
         """Read a policy file. Raises PolicyError."""
         name = f"the policy {path}"
         try:
-            return cls(path.name, *_Reader(name).read(yaml_reader.read(path, name, EMPTY)), gate)
+            found = _Reader(name).read(yaml_reader.read(path, name, EMPTY))
+            return replace(found, name=path.name, gate=gate)
         except YamlError as error:
             raise PolicyError(str(error)) from None
 
@@ -91,8 +96,8 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self._fields = Fields(name)
 
-    def read(self, root: Value) -> Tuple[Rule, Tuple[Tuple[str, Rule], ...]]:
-        found = self._fields.mapping(root, "a policy", " and ".join(KEYS))
+    def read(self, root: Value) -> Policy:
+        found = self._fields.mapping(root, "a policy", ", ".join(KEYS))
         for key in found:
             if key not in KEYS:
                 problem = f"{shortened(key)} is no key of a policy"
@@ -101,7 +106,16 @@ class _Reader:
         patterns: Dict[str, Value] = {}
         if "cases" in found:
             patterns = self._fields.mapping(found["cases"], "cases", "patterns")
-        return default, tuple((name, self._rule(rule, name)) for name, rule in patterns.items())
+        cases = tuple((name, self._rule(rule, name)) for name, rule in patterns.items())
+        return Policy(default=default, cases=cases, extra_info=self._names(found.get(EXTRA_INFO)))
+
+    def _names(self, value: Optional[Value]) -> Tuple[str, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value.data, list):
+            problem = f"{EXTRA_INFO} is a list of keys, such as [batch_size]"
+            raise self._fields.error(value.line, problem)
+        return tuple(self._fields.text(one, "a key of extra_info") for one in value.data)
 
     def _rule(self, value: Value, where: str) -> Rule:
         if value.data == IGNORE:
