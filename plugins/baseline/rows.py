@@ -230,10 +230,13 @@ def named(rows: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
 
 
 def reasons_of(verdict: Dict[str, Any]) -> List[str]:
-    """Return in words what else a verdict says: other metrics that changed, and its reasons."""
+    """Return in words what else a verdict says: other metrics that changed, its reasons, and what
+    the test itself says differently.
+    """
     also = [one for one in verdict.get("also") or () if one.get("kind") != "pass"]
     changed = [f"{one['metric']}: {change_text(one)}" for one in also if change_text(one)]
-    return [*changed, *map(str, verdict.get("reasons") or ())]
+    reasons = [*(verdict.get("reasons") or ()), *(verdict.get("extra_info") or ())]
+    return [*changed, *dict.fromkeys(map(str, reasons))]
 
 
 def change_text(verdict: Dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ import pytest
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import START_SECONDS, gate_time_key, seconds_of_own
-from ipubench.plugins.compare.policy import thresholds_of
+from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Benchmark, Sides
 from ipubench.plugins.gate.rule import TIME_OVER
@@ -143,7 +143,8 @@ class Comparison:
                 break
             sides = self._pair()
             self.measured.append(sides)
-            different = paired.incomparable(sides.here, sides.there)
+            keys = compared_extra_info(self.config)
+            different = paired.incomparable(sides.here, sides.there, keys)
             if different:
                 return Verdict(INCOMPARABLE, reasons=tuple(different))
             if sides.usable and len(self.usable) in paired.looks(self.cap):

@@ -32,7 +32,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import why_damaged
 from ipubench.plugins.command_line.words import is_worker, measures, only_tests
 from ipubench.plugins.compare.fresh_processes import most_time, too_few
-from ipubench.plugins.compare.policy import policy_of, thresholds_of
+from ipubench.plugins.compare.policy import compared_extra_info, policy_of, thresholds_of
 from ipubench.plugins.gate.rule import (
     DETECTABLE_CHANGE,
     Measure,
@@ -230,7 +230,7 @@ def _rule(item: pytest.Item) -> Rule:
     """Return what a case of this run is judged by; all cases of the run share the false alarms."""
     config = item.config
     cases = len(config.stash[comparison_key].stored & set(selected(config)))
-    return Rule(thresholds_of(item), cases, config.option.gate_cap)
+    return Rule(thresholds_of(item), cases, config.option.gate_cap, compared_extra_info(config))
 
 
 def missing_cases(config: pytest.Config) -> List[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Dict, Optional, Tuple
 
 import pytest
 
@@ -71,6 +71,12 @@ def thresholds_of(item: pytest.Item) -> Dict[str, float]:
     """Return metric -> what a case may lose, by the policy, its marker and ``--gate``."""
     policy = policy_of(item.config)
     return policy.limits(item.nodeid, marker_thresholds(item)) if policy else {}
+
+
+def compared_extra_info(config: pytest.Config) -> Tuple[str, ...]:
+    """Return the keys of ``benchmark.extra_info`` that have to be the same on both sides."""
+    policy = policy_of(config)
+    return policy.extra_info if policy else ()
 
 
 def pytest_configure(config: pytest.Config) -> None:

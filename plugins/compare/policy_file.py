@@ -5,16 +5,18 @@
     cases:
       "*resnet50*": {throughput: 3%, latency_p99: 10%}
       "*hmc*": ignore
+    compare_extra_info: [batch_size]
 
 Thresholds are fractions in Python (3% is 0.03). What is said of fewer cases wins over what is said
 of more: the file's ``default``, then ``--gate`` (which replaces its throughput for one run), then a
 case's marker, then the file's ``cases``, of which the last that matches wins, metric by metric.
 A file wins over a marker because the marker's author knows the case, and the file's the machine.
+Cases are compared only where the keys of ``benchmark.extra_info`` that it names are the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
@@ -26,10 +28,10 @@ from ipubench.plugins.record.text import fraction, matches
 
 FILE_NAME = "gate.yml"
 IGNORE = "ignore"
-KEYS = ("default", "cases", "inconclusive")
+EXTRA_INFO = "compare_extra_info"
+KEYS = ("default", "cases", "inconclusive", EXTRA_INFO)
 #: What becomes of a case that the gate could not decide.
 PASSES, FAILS = "pass", "fail"
-
 EMPTY = "write default: {throughput: 5%}"
 FORM = "percentages by metric, such as {throughput: 3%}, or ignore"
 
@@ -55,16 +57,17 @@ class Policy:
     cases: Tuple[Tuple[str, Rule], ...] = ()
     gate: Optional[float] = None
     inconclusive: str = PASSES
+    extra_info: Tuple[str, ...] = ()
 
     @classmethod
     def load(cls, path: Path, gate: Optional[float] = None) -> Policy:
         """Read a policy file. Raises PolicyError."""
         name = f"the policy {path}"
         try:
-            default, cases, inconclusive = _Reader(name).read(yaml_reader.read(path, name, EMPTY))
+            found = _Reader(name).read(yaml_reader.read(path, name, EMPTY))
+            return replace(found, name=path.name, gate=gate)
         except YamlError as error:
             raise PolicyError(str(error)) from None
-        return cls(path.name, default, cases, gate, inconclusive)
 
     def limits(self, nodeid: str, markers: Mapping[str, float]) -> Dict[str, float]:
         """Return metric -> what a case may lose; a metric without a threshold is not judged.
@@ -97,7 +100,7 @@ class _Reader:
     def __init__(self, name: str) -> None:
         self._fields = Fields(name)
 
-    def read(self, root: Value) -> Tuple[Rule, Tuple[Tuple[str, Rule], ...], str]:
+    def read(self, root: Value) -> Policy:
         found = self._fields.mapping(root, "a policy", ", ".join(KEYS))
         for key in found:
             if key not in KEYS:
@@ -107,8 +110,12 @@ class _Reader:
         patterns: Dict[str, Value] = {}
         if "cases" in found:
             patterns = self._fields.mapping(found["cases"], "cases", "patterns")
-        rules = tuple((name, self._rule(rule, name)) for name, rule in patterns.items())
-        return default, rules, self._inconclusive(found.get("inconclusive"))
+        return Policy(
+            default=default,
+            cases=tuple((name, self._rule(rule, name)) for name, rule in patterns.items()),
+            inconclusive=self._inconclusive(found.get("inconclusive")),
+            extra_info=self._names(found.get(EXTRA_INFO)),
+        )
 
     def _inconclusive(self, value: Optional[Value]) -> str:
         if value is None:
@@ -117,6 +124,14 @@ class _Reader:
             problem = f"inconclusive is {PASSES} or {FAILS}, not {shortened(str(value.data))}"
             raise self._fields.error(value.line, problem)
         return str(value.data)
+
+    def _names(self, value: Optional[Value]) -> Tuple[str, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value.data, list):
+            problem = f"{EXTRA_INFO} is a list of keys, such as [batch_size]"
+            raise self._fields.error(value.line, problem)
+        return tuple(self._fields.text(one, "a key of extra_info") for one in value.data)
 
     def _rule(self, value: Value, where: str) -> Rule:
         if value.data == IGNORE:

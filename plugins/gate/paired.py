@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ipubench.plugins.gate.adjacent import AdjacentRounds
@@ -31,9 +31,13 @@ from ipubench.plugins.record.record import (
     SCALARS,
     THROUGHPUT,
     at_once,
+    changed_extra_info,
+    changed_settings,
     differences,
     in_changing_states,
+    other_items,
     record_of,
+    same_latency,
     sample_of,
 )
 from ipubench.plugins.record.text import percent
@@ -146,11 +150,11 @@ def precise(effect: Effect) -> bool:
     return high - low <= 2 * SHOWN_PRECISION
 
 
-def incomparable(here: Benchmark, there: Benchmark) -> List[str]:
+def incomparable(here: Benchmark, there: Benchmark, extra_info: Sequence[str] = ()) -> List[str]:
     """Return why the two sides did not measure the same thing, in words.
 
     Another precision or engine is no reason: that one environment has no better one is part of the
-    result, and is said with it.
+    result, and is said with it. ``extra_info``: what of a test's own facts has to be the same.
     """
     ours, theirs = record_of(here), record_of(there)
     found = []
@@ -158,14 +162,14 @@ def incomparable(here: Benchmark, there: Benchmark) -> List[str]:
         found.append("another configuration there")
     if ours["device"]["fingerprint"] != theirs["device"]["fingerprint"]:
         found.append(f"another device there ({theirs['device']['fingerprint']})")
-    if ours["throughput"]["unit"] != theirs["throughput"]["unit"]:
-        found.append(f"another unit there ({theirs['throughput']['unit']})")
+    found += other_items(ours, theirs)
     if at_once(ours) != at_once(theirs):
         found.append(
             f"requests sent at once ({at_once(theirs):g} of those configured there, "
             f"{at_once(ours):g} here)"
         )
-    return found
+    found += changed_settings(here, there)
+    return found + changed_extra_info(here, there, extra_info)
 
 
 def compare(
@@ -210,7 +214,8 @@ def pairs_of(measured: List[Sides], metric: str) -> List[Pair]:
             continue
         here = log_cost(_sample(sides.here), metric, canary=False)
         there = log_cost(_sample(sides.there), metric, canary=False)
-        if here is None or there is None:
+        alike = metric != "latency_p99" or same_latency(*map(record_of, (sides.here, sides.there)))
+        if here is None or there is None or not alike:
             return []
         pairs.append(Pair(here - there, sides.here_first))
     return pairs
@@ -312,7 +317,7 @@ def verdict_on_pairs(
         reasons = [*cpu_words(measured), *reasons]
     here, there = record_of(measured[-1].here), record_of(measured[-1].there)
     threshold: Optional[float] = found[0].threshold
-    return build_verdict(
+    verdict = build_verdict(
         found[0],
         found[1:],
         here["throughput"]["unit"],
@@ -321,6 +326,8 @@ def verdict_on_pairs(
         [*differences(here, there), *reasons],
         in_turns=True,
     )
+    changed = changed_extra_info(measured[-1].here, measured[-1].there)
+    return replace(verdict, extra_info=tuple(changed))
 
 
 def _share_text(share: float) -> str:

@@ -19,7 +19,7 @@ scripts/gate_study shows what this finds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.plugins.gate.countable import (
@@ -56,9 +56,12 @@ from ipubench.plugins.record.record import (
     METRICS,
     REUSED,
     THROUGHPUT,
+    changed_extra_info,
+    changed_settings,
     differences,
     processes_of,
     record_of,
+    same_latency,
     sample_of,
 )
 from ipubench.plugins.record.verdict import (
@@ -94,6 +97,7 @@ class Rule:
     thresholds: Mapping[str, float]  # metric -> relative worsening that is allowed
     cases: int = 1  # compared in this run
     cap: int = 16  # fresh processes at most, or the fewest that decide where those are more
+    extra_info: Sequence[str] = ()  # what of a test's own facts has to be the same
 
     @property
     def most_fresh(self) -> int:
@@ -141,7 +145,15 @@ def judge(
     where there is no time for one; it is called only for a suspect. Without it the processes that
     ``now`` holds decide.
     """
-    reasons = differences(record_of(now), record_of(before))
+    verdict = _judged(now, before, rule, measure)
+    return replace(verdict, extra_info=tuple(changed_extra_info(now, before)))
+
+
+def _judged(
+    now: Dict[str, Any], before: Dict[str, Any], rule: Rule, measure: Optional[Measure]
+) -> Verdict:
+    reasons = differences(record_of(now), record_of(before)) + changed_settings(now, before)
+    reasons += changed_extra_info(now, before, rule.extra_info)
     if reasons:
         return _unjudged(INCOMPARABLE, now, before, reasons)
     stored = processes_of(before)
@@ -197,6 +209,7 @@ class _Comparison:
         self.rule = rule
         self.record = record_of(now)
         self.canary = _canary_kind(self.record) == _canary_kind(record_of(before))
+        self.same_latency = same_latency(self.record, record_of(before))
         stored = processes_of(before)
         self.before = comparable(stored)
         self.disturbed = [sample for sample in stored if not is_clean(sample)]
@@ -327,6 +340,7 @@ class _Comparison:
         if metric != "compile_time" or self.own["compile"] != REUSED:
             sides.append([self.own])
         there = all(self._log_costs(side, metric) for side in sides)
+        there = there and (metric != "latency_p99" or self.same_latency)
         if not there:
             self._leave_out(metric)
         return there

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure import rounds
+from ipubench.plugins.record.record import ONE_BATCH, ONE_BATCH_ROUNDS, SEVERAL_BATCHES
 from ipubench.plugins.record.statistics import latency
 
 #: Beside the model, which shares its cores, a loader takes so many times as long at most.
@@ -32,13 +33,15 @@ def describe_latency(
         return {"source": step.latency_source, **latency(of_rounds(reported[warmed_up:], kept))}
     seconds = of_rounds(seconds, kept)
     if step.batches_per_step == 1:
-        return {"source": "rounds", **latency(seconds)}
+        return {"source": ONE_BATCH_ROUNDS, **latency(seconds)}
     if from_throughput or not step.calibrated or step.prefetched_batches:
         # An IPU's program always runs this many batches, and workers hand over that many.
         per_batch = [value / step.batches_per_step for value in seconds]
         return {"source": "rounds over batches per step", **latency(per_batch)}
-    times = rounds.batch_latencies(step, clock, budget)
-    return {"source": "single-batch calls", **latency(times)}
+    times, batches = rounds.batch_latencies(step, clock, budget)
+    if batches > 1:
+        return {"source": SEVERAL_BATCHES, "batches": batches, **latency(times)}
+    return {"source": ONE_BATCH, **latency(times)}
 
 
 def of_rounds(values: Sequence[float], kept: Sequence[bool]) -> List[float]:

@@ -240,7 +240,7 @@ class Meter(StepMeter):
             "compute": compute,
             "implausible": implausible,
             "memory": describe_memory(step, memory),
-            "counters": step.counters(),
+            "counters": in_items(step.counters(), items),
             **self._finished(step),
             "input": self._input(step, items, facts.unit),
             "data": step.feed.describe(),
@@ -259,6 +259,21 @@ class Meter(StepMeter):
     def _input(self, step: Step, items: float, unit: str) -> Any:
         self.phase("input", "measuring what limits")
         return describe_input(step, items, unit, self.device.clock)
+
+
+def in_items(counters: Dict[str, Any], items: float) -> Dict[str, Any]:
+    """Return what a step counted with its instances' rates in items per second, not in batches.
+
+    ``items`` are those of one batch of all instances, which have equal parts of them.
+    """
+    if "instances" not in counters:
+        return counters
+    each = items / len(counters["instances"])
+    instances = [
+        {**one, **{key: one[key] and each * one[key] for key in ("rate", "first_rate")}}
+        for one in counters["instances"]
+    ]
+    return {**counters, "instances": instances}
 
 
 def describe_memory(step: Step, memory: host_process.PeakMemory) -> Dict[str, Any]:

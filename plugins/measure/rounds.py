@@ -42,6 +42,9 @@ CANARIES_AROUND_BACKGROUND_WORK = 20
 LEAST_LATENCY_SAMPLES = 10
 MOST_LATENCY_SAMPLES = 200
 LATENCY_SHARE_OF_BUDGET = 0.1
+# A call that is timed for a latency takes so many times what timing nothing takes.
+LEAST_OF_TIMER = 50
+TIMER_SAMPLES = 100
 # Of a run so many times longer than what may disturb it, hardly any is disturbed.
 MUCH_LONGER = 10.0
 # A measured ceiling is the best of several tries within this time.
@@ -271,21 +274,32 @@ def canary_times(canary: Optional[Callable[[], None]], clock: Clock, count: int)
     return times[CANARY_WARM_UP:]
 
 
-def batch_latencies(step: Step, clock: Clock, budget: float) -> List[float]:
-    """Return seconds per batch of calls of one batch each: 10 to 200, by a share of the budget."""
+def batch_latencies(step: Step, clock: Clock, budget: float) -> Tuple[List[float], int]:
+    """Return the seconds per batch of calls, and how many batches a call has.
+
+    Calls are 10 to 200, by a share of the budget. They have one batch each; more where the timer
+    would take a part of so short a time.
+    """
     chosen = step.batches_per_step
-    step.batches_per_step = 1
+    least = LEAST_OF_TIMER * median(timed(_nothing, clock) for _ in range(TIMER_SAMPLES))
+    step.batches_per_step = batches = 1
     try:
         step()
+        while batches < chosen and timed(step, clock) < least:
+            step.batches_per_step = batches = min(chosen, 2 * batches)
         seconds: List[float] = []
         while len(seconds) < LEAST_LATENCY_SAMPLES or (
             len(seconds) < MOST_LATENCY_SAMPLES
             and math.fsum(seconds) < budget * LATENCY_SHARE_OF_BUDGET
         ):
             seconds.append(timed(step, clock))
-        return seconds
+        return [value / batches for value in seconds], batches
     finally:
         step.batches_per_step = chosen
+
+
+def _nothing() -> None:
+    """Take no time."""
 
 
 def steady_rate(work: Work, clock: Clock, ahead: float, most_seconds: float = math.inf) -> float:

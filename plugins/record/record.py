@@ -16,6 +16,7 @@ import math
 import statistics
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.runtimes.step import MAY_BE_CACHED
 from ipubench.plugins.record.statistics import Throughput
 
@@ -34,6 +35,9 @@ BEFORE_ROUNDS = "before the rounds"
 LEAST_TAKEN = 0.006
 # A case that claims more than this share of the measured peak did not do its work.
 LARGEST_CREDIBLE_SHARE = 1.25
+# What a latency is of: calls of one batch each, which the rounds may be, or of a few batches.
+ONE_BATCH, ONE_BATCH_ROUNDS = "single-batch calls", "rounds"
+SEVERAL_BATCHES = "calls of several batches"
 # Of items, FLOP, rates and times that a record is told: what it makes of them fits a baseline.
 LEAST_AMOUNT, MOST_AMOUNT = 1e-20, 1e20
 
@@ -264,9 +268,68 @@ def value_of(sample: Dict[str, Any], metric: str) -> Optional[float]:
     return float(value) if math.isfinite(value) and value > 0 else None
 
 
+def same_latency(now: Dict[str, Any], before: Dict[str, Any]) -> bool:
+    """Tell whether the latencies of two records are of calls alike; some do not say."""
+    ours, theirs = (one["latency"].get("source") for one in (now, before))
+    alike = {ours, theirs} <= {ONE_BATCH, ONE_BATCH_ROUNDS}
+    return alike or ours == theirs or None in (ours, theirs)
+
+
+def items_per_batch(record: Dict[str, Any]) -> Optional[float]:
+    """Return the items of one batch; None where a record does not say how many a round has."""
+    batches = record.get("rounds", {}).get("batches_per_step")
+    return float(record["items_per_round"]) / batches if batches else None
+
+
+def other_items(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
+    """Return in words that a batch has other items, or items of another kind; else nothing.
+
+    What a round has is no difference: it depends on the machine, and a rate does not.
+    """
+    found = []
+    units = [one["throughput"]["unit"] for one in (before, now)]
+    if units[0] != units[1]:
+        found.append(f"unit {units[0]} -> {units[1]}")
+    items = [items_per_batch(one) for one in (before, now)]
+    if None not in items and not math.isclose(items[0], items[1]):  # type: ignore[arg-type]
+        found.append(f"{items[0]:,.12g} items a batch, now {items[1]:,.12g}")
+    return found
+
+
+def changed_extra_info(
+    now: Dict[str, Any], before: Dict[str, Any], keys: Optional[Sequence[str]] = None
+) -> List[str]:
+    """Return in words how the ``extra_info`` of a test differs in two benchmarks.
+
+    ``keys``: look at these only; else at all but the record, which is in it as well.
+    """
+    ours, theirs = now["extra_info"], before["extra_info"]
+    return [
+        f"extra_info {key} {shortened(theirs.get(key))} -> {shortened(ours.get(key))}"
+        for key in sorted({*ours, *theirs} - {NAMESPACE} if keys is None else keys)
+        if ours.get(key) != theirs.get(key)
+    ]
+
+
+def changed_settings(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
+    """Return in words which settings of pytest-benchmark that decide a result differ.
+
+    The meter has a clock and a warm-up of its own. Records without settings differ in none.
+    """
+    names = ["disable_gc"]
+    if record_of(now)["effective"].get("measured_by"):
+        names += ["timer", "warmup"]
+    ours, theirs = (one.get("options") or {} for one in (now, before))
+    return [
+        f"{name} {theirs[name]} -> {ours[name]}"
+        for name in names
+        if name in ours and name in theirs and ours[name] != theirs[name]
+    ]
+
+
 def differences(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
     """Return why two records may not be compared, in words; empty where they may."""
-    found = []
+    found = other_items(now, before)
     if now["device"]["fingerprint"] != before["device"]["fingerprint"]:
         found.append(
             f"another machine ({before['device']['fingerprint']}, "
@@ -292,8 +355,6 @@ def differences(now: Dict[str, Any], before: Dict[str, Any]) -> List[str]:
         found.append(f"other data ({theirs}, now {ours})")
     if bool(now["canary"]["seconds"]) != bool(before["canary"]["seconds"]):
         found.append("canaries on one side only")
-    if now["throughput"]["unit"] != before["throughput"]["unit"]:
-        found.append(f"unit {before['throughput']['unit']} -> {now['throughput']['unit']}")
     return found
 
 

@@ -47,6 +47,7 @@ class Verdict:
     metric: str = THROUGHPUT
     also: Tuple[Dict[str, Any], ...] = field(default_factory=tuple)
     reasons: Tuple[str, ...] = field(default_factory=tuple)
+    extra_info: Tuple[str, ...] = field(default_factory=tuple)  # of the test, where it changed
 
     def as_dict(self) -> Dict[str, Any]:
         """Return JSON values; unknown numbers are null."""

@@ -19,14 +19,16 @@ from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
     ITSELF,
+    ONE_BATCH,
     in_changing_states,
+    items_per_batch,
     mean_lost,
     record_of,
     rounds_of,
     was_disturbed,
 )
 from ipubench.plugins.record.text import percent, short_number, told_apart
-from ipubench.plugins.record.verdict import COMPARED, MISSING, REGRESSED
+from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED
 from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
@@ -43,6 +45,8 @@ TABLE_OPTIONS = tuple(
     f"--benchmark-{name}"
     for name in ("columns", "sort", "group-by", "name", "histogram", "compare", "cprofile")
 )
+#: Where a batch within a round takes less of the time of a call of one batch, the rest is the call.
+LEAST_OF_A_CALL = 0.5
 MOST_LINES = 6  # of one kind of note
 COLOURS: Dict[str, Dict[str, bool]] = {
     "regressed": {"red": True},
@@ -105,6 +109,7 @@ def _notes(run: Run) -> List[str]:
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _cold(records, rounds) + _replaced(records)
     lines += _once(records)
+    lines += _single_calls(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
@@ -251,6 +256,23 @@ def _shortened(records: List[Dict[str, Any]]) -> List[str]:
     return [f"{which}: a round has {what} of the work that is configured, as it takes long here"]
 
 
+def _single_calls(records: List[Dict[str, Any]]) -> List[str]:
+    """Say whose latency is mostly that of the call: a batch takes less within a round of many."""
+    found, shares = [], []
+    for record in records:
+        items, latency = items_per_batch(record), record["latency"]
+        if items is not None and latency.get("source") == ONE_BATCH and latency["p50_ms"] > 0:
+            shares.append(1000 * items / record["throughput"]["median"] / latency["p50_ms"])
+            found += [record] if shares[-1] < LEAST_OF_A_CALL else []
+    if not found:
+        return []
+    part = _span(share for share in shares if share < LEAST_OF_A_CALL)
+    return [
+        f"{_which(found)}: p50 and p99 are of calls of one batch each; in a round, where one call "
+        f"runs many, a batch takes {part} of p50"
+    ]
+
+
 def _was_cold(record: Dict[str, Any], rounds: List[float]) -> bool:
     """Tell whether the warm-up ended with its share of the budget, and too early."""
     if record.get("rounds", {}).get("warm_up_ended_by") != "budget" or was_disturbed(record):
@@ -288,6 +310,10 @@ def gate_lines(config: pytest.Config, run: Run) -> List[Row]:
     for nodeid in by_kind.get(REGRESSED, ()):
         if nodeid in profiles:
             lines.append(Row((f"  {names[nodeid]}: {one_line(profiles[nodeid])}",)))
+    passed = [verdicts[nodeid].get("extra_info") or () for nodeid in by_kind.get(PASS, ())]
+    if any(passed):
+        texts = some_of(list(dict.fromkeys(text for one in passed for text in one)))
+        lines.append(Row((f"  {sum(map(bool, passed))} {PASS} with other facts: {texts}",)))
     noisy = own_noise((names.get(nodeid, nodeid), found) for nodeid, found in verdicts.items())
     lines += [Row((f"  {noisy}",))] if noisy else []
     comparison = config.stash.get(comparison_key, None)

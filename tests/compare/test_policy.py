@@ -78,6 +78,12 @@ def test_the_last_matching_pattern_wins_metric_by_metric() -> None:
     assert policy().limits(LSTM, {}) == {"throughput": 0.08, "latency_p99": 0.2}
 
 
+def test_a_policy_names_facts_that_have_to_be_the_same() -> None:
+    assert policy().extra_info == ()
+    named = policy("compare_extra_info: [batch_size, model]\ndefault: {throughput: 2%}", gate=0.1)
+    assert (named.extra_info, named.gate) == (("batch_size", "model"), 0.1)
+
+
 def test_a_case_that_nothing_names_has_the_default() -> None:
     limits = policy().limits("bench_other.py::bench_other[one]", {})
     assert limits == {"throughput": 0.02}
@@ -142,7 +148,7 @@ def test_what_is_no_percentage_is_refused(text: str) -> None:
     ("text", "message"),
     [
         ("", "the policy gate.yml is empty; write default: {throughput: 5%}"),
-        ("- a", "the policy gate.yml, line 1: a policy holds default and cases"),
+        ("- a", "the policy gate.yml, line 1: a policy holds default, cases"),
         ("\ncase: {}", "line 2: 'case' is no key of a policy; did you mean cases?; there are"),
         ("default:\n  througput: 2%", "line 2: 'througput' is no metric; did you mean throughput?"),
         ("default: {throughput: 3}", "throughput: '3' has no unit; write 3%"),
@@ -162,6 +168,8 @@ def test_what_is_no_percentage_is_refused(text: str) -> None:
         ("cases:\n  a: ignore\n  a: ignore", "line 3: 'a' stands twice here"),
         ("cases:\n  *resnet*: ignore", "write a text that begins with * in quotes"),
         ("cases: {a", "the policy gate.yml, line 1: this is not valid YAML"),
+        ("compare_extra_info: batch", "line 1: compare_extra_info is a list of keys"),
+        ("compare_extra_info: [1]", "a key of extra_info is a text"),
         pytest.param("[" * 600, "the policy gate.yml is nested too deeply", id="nested"),
         ("a: \0", "is not valid YAML"),
     ],

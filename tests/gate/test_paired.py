@@ -334,7 +334,7 @@ def test_another_engine_is_named_and_compared() -> None:
     [
         ({"config_hash": "x"}, "another configuration there"),
         ({"device": {"fingerprint": "gpu"}}, "another device there (gpu)"),
-        ({"throughput": {"unit": "steps/s", "median": 1.0}}, "another unit there (steps/s)"),
+        ({"throughput": {"unit": "steps/s", "median": 1.0}}, "unit steps/s -> items/s"),
         (
             {"rounds": {"shortened": 0.25}},
             "requests sent at once (0.25 of those configured there, 1 here)",
@@ -345,3 +345,38 @@ def test_what_cannot_be_compared(record: Dict[str, Any], reason: str) -> None:
     at_once: Dict[str, Any] = {"effective": {"precision": "float32", "request_type": "async"}}
     assert incomparable(benchmark(0.1, **at_once), benchmark(0.1, **at_once, **record)) == [reason]
     assert incomparable(benchmark(0.1), benchmark(0.1)) == []
+
+
+def test_what_a_test_says_of_itself_is_compared_where_the_policy_names_it() -> None:
+    here, there = benchmark(0.1), benchmark(0.1)
+    here["extra_info"].update(batch_size=64, date="today")
+    there["extra_info"].update(batch_size=128, date="today")
+    assert incomparable(here, there) == incomparable(here, there, ["date"]) == []
+    assert len(incomparable(here, there, ["batch_size", "date", "nothing"])) == 1
+    assert len(judged([(here, there)] * 4, {"throughput": 0.02}).extra_info) == 1
+    assert judged([(here, here)] * 4, {"throughput": 0.02}).extra_info == ()
+
+
+def test_other_items_and_settings_cannot_be_compared() -> None:
+    here = benchmark(0.1, items_per_round=64, rounds={"batches_per_step": 8})
+    longer = benchmark(0.2, items_per_round=128, rounds={"batches_per_step": 16})
+    larger = benchmark(0.1, items_per_round=128, rounds={"batches_per_step": 8})
+    assert incomparable(here, longer) == []
+    assert len(incomparable(here, larger)) == 1
+    assert incomparable(here, benchmark(0.1, items_per_round=128)) == []  # it does not say
+    collected = {**here, "options": {"disable_gc": True, "timer": "a clock"}}
+    kept = {**here, "options": {"disable_gc": False, "timer": "another"}}
+    assert len(incomparable(collected, kept)) == 1
+    assert incomparable(collected, here) == incomparable(collected, collected) == []
+
+
+def test_latencies_of_calls_that_are_not_alike_are_not_judged() -> None:
+    def of(source: str) -> Dict[str, Any]:
+        made = benchmark(0.1)
+        made["extra_info"]["ipubench"]["latency"]["source"] = source
+        return made
+
+    thresholds = {"throughput": 0.05, "latency_p99": 0.1}
+    for source, metrics in (("rounds", 2), ("single-batch calls", 2), ("calls of several", 1)):
+        sides = in_order([(of("single-batch calls"), of(source))] * 4)
+        assert len(compare(sides, thresholds, level=0.01)) == metrics

@@ -593,6 +593,53 @@ def test_what_may_not_be_compared_says_why(change: Dict[str, Any], reason: str) 
     assert math.isnan(verdict.before) == reason.startswith("unit")
 
 
+def test_other_items_of_a_batch_are_incomparable_and_longer_rounds_are_not() -> None:
+    before, longer, halved = (
+        benchmark([seconds] * 9, items=items)
+        for seconds, items in ((0.1, 80), (0.2, 160), (0.05, 40))
+    )
+    for one, batches in ((before, 10), (longer, 20), (halved, 10)):
+        one["extra_info"]["ipubench"]["rounds"] = {"batches_per_step": batches}
+    assert compare(longer, before, 0.05).kind == PASS
+    verdict = compare(halved, before, 0.05)
+    assert (verdict.kind, len(verdict.reasons)) == (INCOMPARABLE, 1)
+
+
+def test_what_a_test_says_of_itself_is_shown_and_judged_where_the_rule_names_it() -> None:
+    now, before = benchmark([0.1] * 9), benchmark([0.1] * 9)
+    now["extra_info"]["batch"], before["extra_info"]["batch"] = 64, 128
+    shown = compare(now, before, 0.05)
+    assert (shown.kind, shown.reasons, len(shown.extra_info)) == (PASS, (), 1)
+    named = gate.judge(now, before, Rule(LIMIT, extra_info=("batch",)))
+    assert (named.kind, named.reasons) == (INCOMPARABLE, shown.extra_info)
+    assert gate.judge(now, now, Rule(LIMIT, extra_info=("batch",))).kind != INCOMPARABLE
+
+
+@pytest.mark.parametrize(
+    ("measured_by", "kind"), [("pytest-benchmark", INCOMPARABLE), (None, PASS)]
+)
+def test_the_timer_decides_what_pytest_benchmark_measures(
+    measured_by: Optional[str], kind: str
+) -> None:
+    effective = {"precision": "own", "measured_by": measured_by}
+    now, before = (
+        {**benchmark([0.1] * 9, effective=effective), "options": {"timer": timer}}
+        for timer in ("process_time", "perf_counter")
+    )
+    assert compare(now, before, 0.05).kind == kind
+
+
+def test_latencies_of_calls_that_are_not_alike_are_not_judged() -> None:
+    now, before = (
+        benchmark([0.1] * 9, latency={"p99_ms": p99, "source": source})
+        for p99, source in ((1e-4, "calls of several batches"), (9.0, "single-batch calls"))
+    )
+    rule = Rule({THROUGHPUT: 0.05, "latency_p99": 0.05})
+    for one, other in ((now, before), (before, now)):
+        verdict = gate.judge(one, other, rule)
+        assert (verdict.kind, verdict.also, len(verdict.reasons)) == (PASS, (), 1)
+
+
 def test_what_is_not_judged_has_the_figures_of_the_processes_that_decide() -> None:
     before = stored([9.0, 0.1, 0.1, 0.1])
     verdict = compare(benchmark([0.2] * 9, config_hash="g"), before, 0.05)

@@ -13,6 +13,7 @@ from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.instances.plan import Launcher, Plan
 from ipubench.fixtures.instances.step import InstancesStep, own_folder
 from ipubench.fixtures.runtimes.fake import FakeStep
+from ipubench.plugins.measure.meter import in_items
 
 
 class Members:
@@ -149,6 +150,9 @@ def test_each_instance_has_the_rate_of_its_calls_without_the_first() -> None:
         {"host": "a", "pid": 11, "rate": 3.0, "first_rate": 2.0},
         {"host": "b", "pid": 12, "rate": 4.0, "first_rate": None},
     ]
+    # A batch of both has 10 images: each instance's rate is of its 5.
+    assert [one["rate"] for one in in_items(found, 10)["instances"]] == [15.0, 20.0]
+    assert [one["first_rate"] for one in in_items(found, 10)["instances"]] == [10.0, None]
     members.answers["run"] = [2.0, 2.0]
     step.batches_per_step = 1
     step()

@@ -15,6 +15,7 @@ from ipubench.plugins.measure.latency_and_input import (
     describe_latency,
     of_rounds,
 )
+from ipubench.plugins.record.record import ONE_BATCH, SEVERAL_BATCHES
 
 QUIET, DISTURBED = [0.010] * 4, [0.500] * 4
 
@@ -69,6 +70,21 @@ def test_batches_are_timed_alone_where_a_call_may_run_one(
     found = describe_latency(step, rounds, [True] * 3, 0, from_throughput, clock, 5.1)
     assert (found["source"], found["samples"]) == (source, samples)
     assert found["p50_ms"] == pytest.approx(p50_ms)
+
+
+@pytest.mark.parametrize(("call", "source"), [(5e-8, SEVERAL_BATCHES), (1e-5, ONE_BATCH)])
+def test_the_timer_is_no_part_of_the_latency_of_short_calls(call: float, source: str) -> None:
+    step = FakeStep(FakeDevice(0), ArrayFeed("synthetic", ()), call)
+    step.batches_per_step = 1 << 20
+
+    def clock() -> float:
+        step.device.clock.advance(1e-7)  # what reading it takes
+        return step.device.clock()
+
+    found = describe_latency(step, [0.1] * 3, [True] * 3, 0, False, clock, 1.0)
+    assert (found["source"], found["samples"]) == (source, 200)
+    assert found["p50_ms"] == pytest.approx(1000 * call, rel=0.03)
+    assert step.batches_per_step == 1 << 20
 
 
 @pytest.mark.parametrize(("loading", "limit"), [(0.01, "model"), (0.1, "loader")])

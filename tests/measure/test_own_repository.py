@@ -12,6 +12,7 @@ from pytest_benchmark.fixture import FixtureAlreadyUsed
 
 from ipubench.plugins.baseline.store import save
 from ipubench.plugins.record.pytest_benchmark_adapter import becoming
+from ipubench.plugins.record.verdict import IMPROVED, INCOMPARABLE, INCONCLUSIVE
 from tests.support.baselines import document, entry, load
 from tests.support.harness import (
     ROOT,
@@ -172,6 +173,40 @@ def test_slower_code_fails_against_a_stored_baseline(own: OwnProject) -> None:
     said = outcome.line("  test_work ")
     assert "regressed" in said or "inconclusive" in said, outcome.text
     assert "regressed" not in outcome.line("  test_pedantic ")
+
+
+ITEMS = """
+import os
+
+BATCH = int(os.environ["BATCH"])
+
+
+def test_items(meter):
+    meter(lambda: sum(range(BATCH)), items=BATCH)
+
+
+def test_facts(benchmark):
+    benchmark.extra_info["batch"] = BATCH
+    benchmark(lambda: sum(range(BATCH)))
+"""
+
+
+def test_another_batch_is_not_compared(own: OwnProject) -> None:
+    """As one that a program halves when its memory is used up."""
+    (own.folder / "tests" / "test_own.py").write_text(ITEMS)
+    words = ("--budget=0.1", "--batches-per-step=100")
+    own.environment["BATCH"] = "1000"
+    own.run(*words, "--baseline-save=main", "--processes=1", "--keep-disturbed").assert_code(0)
+    own.environment["BATCH"] = "500"
+    policy = own.folder / "gate.yml"
+    for named, kinds in (("", {INCOMPARABLE, IMPROVED}), ("batch", {INCOMPARABLE})):
+        policy.write_text(f"default: {{throughput: 5%}}\ncompare_extra_info: [{named}]\n")
+        own.run(*words, "--baseline=main")
+        verdicts = [line["verdict"] for line in own.lines() if line["type"] == "verdict"]
+        # Too few rounds may be clean to call the shorter work faster.
+        assert {v["kind"] for v in verdicts} - {INCONCLUSIVE} <= kinds
+        assert verdicts[0]["kind"] == INCOMPARABLE and not verdicts[0]["extra_info"]
+        assert (verdicts[1]["kind"] == INCOMPARABLE) is bool(named) and verdicts[1]["extra_info"]
 
 
 @pytest.mark.slow

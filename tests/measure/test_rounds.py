@@ -289,10 +289,10 @@ def test_canaries_around_background_work_drop_the_first_ones() -> None:
 def test_latency_samples_follow_the_budget(batch_seconds: float, samples: int) -> None:
     step = fake_step(batch_seconds)
     step.batches_per_step = 7
-    found = measure.batch_latencies(step, step.device.clock, budget=5.1)
-    assert found == pytest.approx([batch_seconds] * samples)
+    found, batches = measure.batch_latencies(step, step.device.clock, budget=5.1)
+    assert found == pytest.approx([batch_seconds] * samples) and batches == 1
     assert step.batches_per_step == 7
-    assert step.batches == [1] * (samples + 1)  # the first one is dropped
+    assert step.batches == [1] * (samples + 2)  # the first two are dropped
 
 
 def test_the_best_rate_drops_the_first_run() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from tests.support.harness import QUIETLY, ROOT, Outcome, run_elsewhere, run_pytest
 from tests.support.repository import IDENTITY
@@ -58,11 +58,14 @@ class OwnProject:
         git(self.folder, "add", "-A")
         git(self.folder, "commit", "-q", "-m", message)
 
+    def lines(self) -> List[Dict[str, Any]]:
+        """Return the journal of the latest run."""
+        journal = sorted((self.folder / "results").glob("run-*.jsonl"))[-1]
+        return [json.loads(line) for line in journal.read_text().splitlines()]
+
     def records(self) -> Dict[str, Dict[str, Any]]:
         """Return identifier -> benchmark of the latest run."""
-        journal = sorted((self.folder / "results").glob("run-*.jsonl"))[-1]
-        lines = [json.loads(line) for line in journal.read_text().splitlines()]
-        found = [line["benchmark"] for line in lines if line["type"] == "case"]
+        found = [line["benchmark"] for line in self.lines() if line["type"] == "case"]
         return {one["extra_info"]["ipubench"]["name"]: one for one in found}
 
     def write(self, text: str) -> None:
