@@ -356,7 +356,7 @@ def test_an_option_that_is_something_else_here_says_what(
     project: Project, key: str, hint: str
 ) -> None:
     outcome = project.run(f"--set={key}=resnet50").assert_code(4)
-    outcome.line(f"--set: '{key}' is no option of a case; {hint}")
+    outcome.line(f"--set: no selected case has an option '{key}'; {hint}")
 
 
 def suite(project: Project, *words: str) -> Outcome:
