@@ -30,7 +30,7 @@ ALSO_HERE = {"device_id", "profile", "report", "save_graph", "sweep"}
         (["--base-learning-rate", "-11"], "--set=base_learning_rate=-11 (see"),
         (["--synthetic-data", "cpu"], "--synthetic-data: use --data=generated instead"),
         (["--mode", "eval"], "; write -k evaluation"),
-        (["--report"], "--report: --profile=DIR leaves reports"),
+        (["--report"], "--report: --profile=DIR leaves"),
         (["--set=mode=trainng"], "write -k training"),
         (["--set=mode=training"], "use -k training instead"),
         (["--set=data=nothing"], "'nothing' is none of synthetic, generated, real; write --data="),
