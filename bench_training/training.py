@@ -12,6 +12,7 @@ from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.runtimes.tensorflow.cnn_options import TrainingOptions
 from ipubench.fixtures.runtimes.tensorflow.pipelines import check_training
+from ipubench.fixtures.schedule.batches import Batches
 from ipubench.models.tensorflow.cnn.classification import Network
 from ipubench.models.tensorflow.training.optimisers import OPTIMISERS, default_rmsprop_decay
 from ipubench.models.tensorflow.training.recipe import IMAGENET_IMAGES, Recipe
@@ -99,7 +100,15 @@ class RecipeOptions(Classifier):
     @property
     def global_batch_size(self) -> int:
         """Images of one weight update over all replicas."""
-        return self.micro_batch_size * self.gradient_accumulation_count * self.replicas
+        return self._batches.global_batch_size
+
+    @property
+    def shown_batch(self) -> str:
+        return self._batches.shown
+
+    @property
+    def _batches(self) -> Batches:
+        return Batches(self.micro_batch_size, self.replicas, self.gradient_accumulation_count)
 
     @property
     def updates_per_epoch(self) -> int:

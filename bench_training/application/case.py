@@ -79,6 +79,10 @@ class Application(ApplicationOptions):
         batches = self.batches if self.training else self.validation_batches
         return batches.global_batch_size
 
+    @property
+    def shown_batch(self) -> str:
+        return self.batches.shown if self.training else ""
+
     # ------------------------------------------------------------------ rules
 
     @property

@@ -13,12 +13,14 @@ class Architecture:
     family: str  # torchvision, or the module of this package that has the network
     variant: str  # function of torchvision.models, or variant of the family
     image_size: int = 224
-    pretrained: str = ""  # file of the published weights; torchvision knows its own
+    pretrained: str = ""  # address of the published weights; torchvision has its own
     gain: float = 2.0  # of random weights; a ResNet adds up too many branches for more than 1
     # The same network elsewhere, which scripts/compare_peers measures beside ours.
     in_torchvision: str = ""  # unless the network is torchvision's own
     in_timm: str = ""
 
+
+TIMM = "https://github.com/rwightman/pytorch-image-models/releases/download/v0.1-weights/"
 
 ARCHITECTURES: Dict[str, Architecture] = {
     "resnet18": Architecture("torchvision", "resnet18", gain=1.0),
@@ -45,7 +47,7 @@ ARCHITECTURES: Dict[str, Architecture] = {
     "efficientnet-b0": Architecture(
         "efficientnet",
         "b0",
-        pretrained="tf_efficientnet_b0_aa-827b6e33.pth",
+        pretrained=TIMM + "tf_efficientnet_b0_aa-827b6e33.pth",
         in_torchvision="efficientnet_b0",
         in_timm="tf_efficientnet_b0",
     ),
@@ -53,7 +55,7 @@ ARCHITECTURES: Dict[str, Architecture] = {
         "efficientnet",
         "b4",
         image_size=380,
-        pretrained="tf_efficientnet_b4_aa-818f208c.pth",
+        pretrained=TIMM + "tf_efficientnet_b4_aa-818f208c.pth",
         in_torchvision="efficientnet_b4",
         in_timm="tf_efficientnet_b4",
     ),

@@ -71,19 +71,18 @@ def pretrained_path(model: str) -> Path:
     import torch
 
     architecture = ARCHITECTURES[model]
-    name = architecture.pretrained
+    url = architecture.pretrained
     if architecture.family == "torchvision":
         models = _torchvision_models(model)
         # The first weights that were published are those of the original program.
         url = str(models.get_model_weights(architecture.variant).IMAGENET1K_V1.url)
-        name = url.rsplit("/", 1)[-1]
-    if not name:
+    if not url:
         raise ValueError(f"no pretrained weights of {model} are published; {_WITHOUT}")
-    path = Path(str(torch.hub.get_dir())) / "checkpoints" / name
+    path = Path(str(torch.hub.get_dir())) / "checkpoints" / url.rsplit("/", 1)[-1]
     if not path.is_file():
         raise ValueError(
-            f"the pretrained weights of {model} are not in the local torch cache ({path.name} is "
-            f"missing); put them there, or {_WITHOUT}"
+            f"the pretrained weights of {model} are not in {path.parent}; download {url} into that "
+            f"folder, or {_WITHOUT}"
         )
     return path
 

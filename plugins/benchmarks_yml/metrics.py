@@ -36,6 +36,8 @@ TIME = re.compile(
         short="|".join(word for word in _LONGEST_FIRST if len(word) <= SHORT),
     )
 )
+#: As this suite and many programs print large numbers: 12,345.6
+THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 RATE = re.compile(r"([A-Za-z][A-Za-z _-]*?)\s*/\s*s(ec(onds?)?)?\b")
 BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
 # The parts of a regular expression among which a bracket may be no group.
@@ -65,7 +67,7 @@ class Metric:
         """Return the numbers that matched, times ``factor``. Raises MetricError."""
         found = []
         for word in words:
-            value = finite_number(word)
+            value = finite_number(word.replace(",", "") if THOUSANDS.fullmatch(word) else word)
             if value is None:
                 raise MetricError(f"{self.name}: {word[:60]!r} matched, which is no number")
             if not math.isfinite(value * factor):

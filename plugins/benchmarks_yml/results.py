@@ -81,7 +81,7 @@ def _rounds(
         found = "was derived" if name in entry.derived else "matched"
         for value in kept.get(name, ()):
             if value <= 0:
-                raise MetricError(f"{name}: {value} {found}, and it is above zero")
+                raise MetricError(f"{name}: {value} {found}, which is not above zero")
             if not LEAST_AMOUNT <= value <= MOST_AMOUNT:
                 raise MetricError(f"{name}: {value} {found}, which no {name} can be")
     if THROUGHPUT in kept:

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import functools
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence, Type
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Type
 
 import pytest
 import yaml
@@ -55,10 +55,8 @@ def parse_assignments(words: Sequence[str]) -> Dict[str, List[str]]:
         key = key.strip().replace("-", "_")
         if not equals or not key:
             raise pytest.UsageError(f"{shown}: write --set=KEY=VALUE[,VALUE...]")
-        if key in RESERVED:
-            raise pytest.UsageError(f"{shown}: {_reserved(key, text.strip())}")
-        if key == "synthetic_data":
-            raise pytest.UsageError(f"{shown}: {_synthetic_data(text)}")
+        if not can_be_set(key) and key != "name":
+            raise pytest.UsageError(f"{shown}: {advice_about(key, text)}")
         if key == "name":
             raise pytest.UsageError(f"{shown}: the name of a case cannot be set")
         assign(assignments, key, split_values(text), shown)
@@ -70,11 +68,19 @@ def can_be_set(name: str) -> bool:
     return name.replace("-", "_") not in (*RESERVED, "name", "synthetic_data")
 
 
+def advice_about(key: str, text: str) -> Optional[str]:
+    """Return what to write in place of an option of the original programs; None if --set has it."""
+    if key in RESERVED:
+        return _reserved(key, text.strip())
+    return _synthetic_data(text) if key == "synthetic_data" else original_options().get(key)
+
+
 def _reserved(key: str, text: str) -> str:
     """Return what to write in place of an option that has a flag of its own."""
     choices = {"mode": MODES, "data": DATA_MODES, "precision": PRECISIONS}.get(key, ())
     if choices and text not in choices:
-        near = difflib.get_close_matches(text, choices, n=1)
+        begun = [choice for choice in choices if text.isalpha() and choice.startswith(text)]
+        near = begun or difflib.get_close_matches(text, choices, n=1)
         return (
             f"{text!r} is none of {', '.join(choices)}; write {RESERVED[key]}"
             f"{near[0] if near else 'VALUE'}"
@@ -131,7 +137,7 @@ def unknown_key_message(key: str, classes: Iterable[Type[CaseConfig]]) -> str:
     """Say that no selected case has an option, which ones there are and which is nearest."""
     advice = original_options().get(key.replace("-", "_"))
     if advice is not None:
-        return f"--set: {key!r} is no option of a case; {advice}"
+        return f"--set: no selected case has an option {key!r}; {advice}"
     known = sorted({item.name for cls in classes for item in dataclasses.fields(cls)})
     settable = list(filter(can_be_set, known))
     aliases = [alias for alias, target in ALIASES.items() if target in settable]

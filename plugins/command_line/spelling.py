@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import itertools
+import os
+import re
 import shlex
-from typing import Callable, List, Mapping, Sequence
+from typing import Callable, Dict, Mapping, Sequence
 
 import pytest
 
+from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.case.options import nearest
+from ipubench.plugins.command_line.set_option import advice_about
 from ipubench.plugins.command_line.words import typed_words
 
 DEVICES = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
@@ -18,6 +23,8 @@ PRECISIONS = {
     **dict.fromkeys(("fp32", "float32", "f32", "single", "32"), "32.32"),
     **dict.fromkeys(("fp16", "float16", "f16", "half", "bf16", "bfloat16", "16"), "16.16"),
 }
+# Options with a folder as value that are flags of the original programs.
+LEAVE_FILES = ("--profile", "--report", "--save-graph")
 
 
 def one_of(choices: Sequence[str], meant: Mapping[str, str]) -> Callable[[str], str]:
@@ -43,7 +50,7 @@ def shell_words(text: str) -> str:
 
 
 def name_unknown_options(parser: pytest.Parser, manager: pytest.PytestPluginManager) -> None:
-    """Have pytest's error of an option that nobody knows name the nearest one.
+    """Have pytest's error about an unknown option show what to write instead.
 
     It shows the parser's ``extra_info``, after which it ends.
     """
@@ -54,11 +61,33 @@ def name_unknown_options(parser: pytest.Parser, manager: pytest.PytestPluginMana
     ]
     if not isinstance(config, pytest.Config) or not known:
         return
-    words = [word.partition("=")[0] for word in typed_words(config)]
-    for word in words:
-        if word.startswith("--") and word not in ("--", *known):
-            # Pytest takes no beginning of an option for it.
-            begun = sorted((name for name in known if name.startswith(word)), key=len)
-            found: List[str] = begun or difflib.get_close_matches(word, known, n=1)
-            if found:
-                parser.extra_info[f"{word}, did you mean"] = found[0]
+    words = typed_words(config)
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if not name.startswith("--") or name == "--":
+            continue
+        if not equals:
+            value = " ".join(itertools.takewhile(_may_be_value, words[place + 1 :]))
+        if name not in known or (name in LEAVE_FILES and not value):
+            parser.extra_info.update(_instead(name, value, known))
+
+
+def _may_be_value(word: str) -> bool:
+    return not re.match(r"-+[a-zA-Z]", word) and not os.path.exists(word.split("::")[0])
+
+
+def _instead(name: str, value: str, known: Sequence[str]) -> Dict[str, str]:
+    """Return what pytest shows about an option that it does not have, or has with a value."""
+    key = name[2:].replace("-", "_")
+    advice = advice_about(key, value)
+    if advice is not None:
+        return {name: advice}
+    (assignment,) = mask_words([f"--set={key}={value or 'true'}"])
+    found = {f"{name}, as an option of a case": f"{shlex.quote(assignment)} (see --describe)"}
+    # Pytest takes no beginning of an option for it.
+    names = [other[2:] for other in known if other.startswith("--") and other != "--instance"]
+    begun = sorted((other for other in names if other.startswith(name[2:])), key=len)
+    near = begun or difflib.get_close_matches(name[2:], names, n=1, cutoff=0.75)
+    if near:
+        found[f"{name}, did you mean"] = f"--{near[0]}"
+    return found

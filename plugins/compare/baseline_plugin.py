@@ -269,13 +269,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     saved = _save_baseline(config, run) if ended else pytest.ExitCode.OK
     if session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = saved
-    if policy_of(config) is None or session.exitstatus != pytest.ExitCode.OK:
-        return
     kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
-    if missing_cases(config):
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    elif not kinds & set(COMPARED):
-        session.exitstatus = EXIT_NOTHING_COMPARED
+    if policy_of(config) is not None and session.exitstatus == pytest.ExitCode.OK:
+        if missing_cases(config):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif not kinds & set(COMPARED):
+            session.exitstatus = EXIT_NOTHING_COMPARED
+    invalid = config.stash[selection_key].invalid
+    run.closing += [f"not measured: {line}" for line in invalid]
+    if invalid and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:

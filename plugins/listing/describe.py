@@ -42,6 +42,8 @@ def describe(items: List[pytest.Item]) -> List[str]:
     lines = []
     for function, configs in groups.items():
         lines += ["", f"{function}: {counted(len(configs), 'case')}"]
+        batches = list(filter(None, (config.shown_batch for config in configs)))
+        lines += [f"  global batch size: {_some(batches)}"] if batches else []
         lines += _parameters([one for one in configs if isinstance(one, SpecConfig)])
         # Configurations of a function may be of several classes, each with options of its own.
         found: Dict[str, List[Tuple[CaseConfig, Any]]] = {}

@@ -69,6 +69,8 @@ def commands(item: pytest.Item) -> List[str]:
         return ["", case.id, f"  cannot run: {error}"]
     words += mask_words(given)
     lines = ["", *wrapped(words + ["--sweep"] * (case.tier in (SWEEP, RARE)))]
+    if case.config.shown_batch:
+        lines.append(f"  global batch size: {case.config.shown_batch}")
     try:
         command = launched(item)
         if command is not None:

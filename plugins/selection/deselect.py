@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     """Keep what this device can run; judge ``--set`` on what is left."""
     selection = config.stash[selection_key]
     leave_out(config, items, _why_not_here)
-    _refuse_overrides(selection, cases_among(items), config.option)
+    selection.invalid = _invalid(selection, cases_among(items), config.option)
     leave_out(config, items, _why_not_so)
     selection.empty = not items
     for case in cases_among(items):
@@ -137,20 +137,28 @@ def _unfit(case: Case, device: str) -> str:
     return ""
 
 
-def _refuse_overrides(selection: Selection, selected: Sequence[Case], option: Any) -> None:
-    """Raise UsageError for an option that no selected case has, or a value that none can have."""
+def _invalid(selection: Selection, selected: Sequence[Case], option: Any) -> List[str]:
+    """Return which points of a sweep no case can have, one line for each configuration.
+
+    Raises UsageError for an option that no selected case has, and if no point is valid.
+    """
     for key in selection.assignments:
         if selected and all(key in case.lacks for case in selected):
             if key == "use_zero_values" and option.zero_values:
                 raise pytest.UsageError("--zero-values: kernels have it, and no selected case does")
             classes = {type(case.config) for case in selected}
             raise pytest.UsageError(unknown_key_message(key, classes))
+    able = [case for case in selected if not (case.lacks or case.error)]
     possible = {word for case in selected if not case.error for word in case.given}
+    found: List[str] = []
     for case in selected:
         # A command of a benchmarks.yml, whose file may be what is wrong, was given nothing.
         others_have_it = bool(case.given) and case.given <= possible
         if case.error and not (case.lacks or others_have_it or option.dry_run):
-            raise pytest.UsageError(case.error)
+            if not able or not case.given:
+                raise pytest.UsageError(case.error)
+            found.append(f"{case.config.name} {_cannot(case)}")
+    return list(dict.fromkeys(found))
 
 
 def _why_not_so(item: pytest.Item, case: Case) -> str:
@@ -158,9 +166,13 @@ def _why_not_so(item: pytest.Item, case: Case) -> str:
     if case.lacks:
         return f"without the option {', '.join(sorted(case.lacks))}"
     if case.error and not item.config.option.dry_run:
-        problem = case.error.replace(f"{case.config.name}: ", "", 1)
-        return f"cannot have {' '.join(sorted(case.given))}: {problem}"
+        return _cannot(case)
     return ""
+
+
+def _cannot(case: Case) -> str:
+    problem = case.error.replace(f"{case.config.name}: ", "", 1)
+    return f"cannot have {' '.join(sorted(case.given))}: {problem}"
 
 
 def _what_would_match(selection: Selection, keyword: str, asked: str) -> str:

@@ -41,6 +41,9 @@ class Selection:
     functions: List[str] = dataclasses.field(default_factory=list)  # those of all cases
     unused: Set[str] = dataclasses.field(default_factory=set)  # given, without effect on a host
     left_out: Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    invalid: List[str] = dataclasses.field(
+        default_factory=list
+    )  # points of a sweep that are not run
     empty: bool = False  # ``-k`` and the like leave nothing, before what a resumed run has done
     warnings: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # -> their cases
 

@@ -215,7 +215,7 @@ def test_what_matches_is_of_both_streams(tmp_path: Path) -> None:
         Metric("rate", "x", skip=5).values(found["rate"])
     with pytest.raises(MetricError, match="0 values matched 'x', at least one must"):
         Metric("rate", "x").values([])
-    for word in ("1,000", "nan", "inf", ""):
+    for word in ("1,5", "1,0000", "nan", "inf", ""):
         with pytest.raises(MetricError, match="which is no number"):
             Metric("rate", "x").values([word])
 

@@ -94,7 +94,7 @@ def test_a_derived_throughput_is_the_rate_of_the_case(tmp_path: Path) -> None:
         "derived",
     )
     with pytest.raises(
-        MetricError, match="throughput: -100000.0 was derived, and it is above zero"
+        MetricError, match="throughput: -100000.0 was derived, which is not above zero"
     ):
         results("vae_train_synth_pod4", output.replace("10\n", "-10\n"), tmp_path)
 

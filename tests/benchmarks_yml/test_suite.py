@@ -14,7 +14,10 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from ipubench.plugins.baseline.entries import gone
+from ipubench.plugins.benchmarks_yml import template
+from ipubench.plugins.benchmarks_yml.metrics import Metric, MetricError
 from ipubench.plugins.benchmarks_yml.plugin import pytest_sessionfinish
+from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.benchmarks_yml.results import csv_text
 from ipubench.plugins.record.files import JsonLinesFile
 from ipubench.plugins.run.results import Run, SessionResults, run_key
@@ -364,6 +367,27 @@ def _wait_for_child(folder: Path) -> int:
 
 
 def test_the_example_of_the_documentation_can_be_collected(project: Project) -> None:
-    words = ("docs/examples/benchmarks.yml", "--device=fake", "--collect-only", "-q")
+    words = ("docs/examples/own-program.yml", "--device=fake", "--collect-only", "-q")
     outcome = run_pytest(ROOT, project.environment, *words).assert_code(0)
     assert len(collected(outcome)) == 2
+
+
+def test_each_entry_of_the_documents_runs_a_case_that_there_is(project: Project) -> None:
+    file = ROOT / "docs" / "examples" / "benchmarks.yml"
+    commands = [
+        template.words(template.fill(entry.command, variant), {})
+        for entry in read_entries(file, "benchmarks.yml")
+        for variant in entry.variants
+    ]
+    asked = [words[-1] for words in commands]
+    files = sorted({word.partition("::")[0] for word in asked})
+    words = ("--device=ipu", "--sweep", "--collect-only", "-q", *files)
+    outcome = run_pytest(ROOT, project.environment, *words).assert_code(0)
+    assert len(asked) == 31 and set(asked) <= set(outcome.lines)
+
+
+def test_a_number_may_have_commas_between_thousands() -> None:
+    metric = Metric("throughput", "")
+    assert metric.values(["12,345.6", "1,234,567"]) == [12345.6, 1234567.0]
+    with pytest.raises(MetricError, match="no number"):
+        metric.values(["1,5"])

@@ -252,6 +252,17 @@ def test_the_documents_example_of_host_events_is_a_case() -> None:
     assert config.program.calls == 6
 
 
+@pytest.mark.parametrize(
+    ("logs", "calls", "warnings"),
+    [("1", 6, 0), ("2", 6, 1), ("10", 66, 1), ("1/2", 3, 0), ("1/3", 2, 0), ("0", 1, 1)],
+)
+def test_a_host_has_the_host_events_of_the_document(logs: str, calls: int, warnings: int) -> None:
+    for system in (EVENTS, BARE_HOST):
+        config = dataclasses.replace(system["cifar_resnet8"], logs_per_epoch=Fraction(logs))
+        config.check()
+        assert (config.program.calls, len(config.warnings)) == (calls, warnings)
+
+
 def test_the_header_says_what_becomes_another_than_asked() -> None:
     _, text = collected("--set=ckpts_per_epoch=3", "-k", "resnet8_test-")
     assert "resnet8_test-synthetic-ckptsperepoch3 and 2 more: " in text

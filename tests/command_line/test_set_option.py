@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ipubench.bench_inference.classifier import Classifier
+from ipubench.bench_training.application.case import Application
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.case.options import option_types
 from ipubench.plugins.command_line.set_option import (
@@ -136,7 +138,7 @@ def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
         ("restore_path", "--set=seed=N"),
         ("hostside-image-mixing", "mixed on the device"),
         ("sharding_exclude_filter", "pipeline_splits"),
-        ("num_io_tiles", "cases in PyTorch"),
+        ("num_io_tiles", "those in PyTorch"),
         ("use_generated_data", "--data=generated"),
         ("train", "-k training"),
         ("no-train", "-k inference"),
@@ -148,13 +150,13 @@ def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
 )
 def test_options_of_the_original_programs_say_what_to_use(key: str, instead: str) -> None:
     message = unknown_key_message(key, [Other])
-    assert message.startswith(f"--set: {key!r} is no option of a case; ")
+    assert message.startswith(f"--set: no selected case has an option {key!r}; ")
     assert instead in message
 
 
 def test_what_messages_name_exists(pytestconfig: pytest.Config) -> None:
     """An option that was renamed must not stay in the advice."""
-    options = set(option_types(Training))
+    options = {*option_types(Training), *option_types(Application), *option_types(Classifier)}
     for advice in original_options().values():
         for name in re.findall(r"--set=(\w+)", advice):
             assert name in options

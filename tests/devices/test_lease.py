@@ -100,6 +100,21 @@ def test_a_child_that_measures_for_its_parent_uses_the_parents_device(
         pass
 
 
+def test_a_process_between_the_two_does_not_hide_who_holds_the_device(
+    holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a supervisor or a launcher is one between a run and its command."""
+    monkeypatch.setenv(INHERIT_VARIABLE, str(os.getpid()))
+    take = (
+        "from ipubench.fixtures.devices.lease import lease\n"
+        "with lease(['dev'], 0.1): print('taken')"
+    )
+    between = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    words = [sys.executable, "-c", between, take]
+    ran = subprocess.run(words, cwd=str(ROOT), stdout=subprocess.PIPE, check=True)
+    assert ran.stdout == b"taken\n"
+
+
 def test_a_folder_that_cannot_hold_locks_is_one_message(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

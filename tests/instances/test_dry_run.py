@@ -158,7 +158,9 @@ def lines_of(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, tier: str
     for function, answer in (("python", "py"), ("launched", None), ("own_arguments", [])):
         monkeypatch.setattr(dry_run, function, lambda *_, answer=answer: answer)
     monkeypatch.setattr(dry_run, "instance_command", lambda *words: ["one", words[2]])
-    case = SimpleNamespace(config=SimpleNamespace(instances=4), error="", id="x", tier=tier)
+    case = SimpleNamespace(
+        config=SimpleNamespace(instances=4, shown_batch=""), error="", id="x", tier=tier
+    )
     config = SimpleNamespace(
         rootpath=folder,
         invocation_params=SimpleNamespace(dir=folder, args=["--budget", "1", "-k", "x"]),

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, List
 
+from ipubench.bench_training.bench_application import POD16
+from ipubench.bench_training.bench_cnn_tensorflow import POD16 as CNN
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.listing.describe import describe, meaning
@@ -50,3 +52,10 @@ def test_a_secret_is_not_shown() -> None:
 def test_a_bound_of_nothing_and_the_name_for_which_an_option_stands_are_shown() -> None:
     option = SimpleNamespace(name="clients", metadata={"help": "at once", "minimum": 0.0})
     assert meaning(option) == "at once; at least 0.0; also num_threads"
+
+
+def test_the_global_batch_of_a_weight_update_is_shown() -> None:
+    (line,) = (line for line in lines_of(POD16["resnet50_16ipus_8k_bn_pipeline"]) if "8192" in line)
+    assert line == "  global batch size: 8192 (micro batch 16 x replicas 4 x accumulation 128)"
+    assert any("global batch size: 16384 (" in line for line in lines_of(CNN["resnet50"]))
+    assert not any("global batch size: " in line for line in lines_of(Own(name="a")))

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import pluggy
 import pytest
@@ -356,7 +356,7 @@ def test_an_option_that_is_something_else_here_says_what(
     project: Project, key: str, hint: str
 ) -> None:
     outcome = project.run(f"--set={key}=resnet50").assert_code(4)
-    outcome.line(f"--set: '{key}' is no option of a case; {hint}")
+    outcome.line(f"--set: no selected case has an option '{key}'; {hint}")
 
 
 def suite(project: Project, *words: str) -> Outcome:
@@ -371,13 +371,6 @@ def test_cases_that_cannot_have_an_option_are_left_out_and_counted(project: Proj
     assert all("bs4" in name for name in collected(outcome))
     none = suite(project, *words[:3], "resnet50_infer_bs1-latency", words[-1]).assert_code(4)
     none.line("ERROR: resnet50_infer_bs1-latency: request_batch_size=4: a request has at most")
-
-
-def test_a_value_that_no_case_can_have_is_refused_beside_one_that_some_can(
-    project: Project,
-) -> None:
-    outcome = project.run("--collect-only", "--set=batch_size=0,2").assert_code(4)
-    outcome.line("'0' is below the smallest value, 1")
 
 
 def test_a_case_is_also_found_by_its_name_before_overrides(project: Project) -> None:
@@ -495,3 +488,30 @@ def test_a_case_that_is_gone_is_missing_where_its_file_or_class_was_collected(
     outcome = run_near(near, named, *GATED).assert_code(1)
     outcome.line(f"  missing: {gone}")
     assert outcome.text.count("missing") == 2
+
+
+@pytest.mark.parametrize("workers", [(), ("-n1",)])
+def test_an_invalid_point_of_a_sweep_does_not_stop_the_valid_ones(
+    project: Project, workers: Sequence[str]
+) -> None:
+    words = ("-k", "beta-synthetic", "--set=batch_size=4,0,8", *workers)
+    outcome = project.run(*words, "--baseline-save=main").assert_code(4)
+    assert [line.split()[0] for line in outcome.table] == [
+        "beta-synthetic-bs4",
+        "beta-synthetic-bs8",
+    ]
+    line = outcome.line("not measured: beta cannot have --set=batch_size=0: ")
+    assert "'0' is below the smallest value" in line
+    assert len(project.baseline("main")["benchmarks"]) == 2
+
+
+def test_a_sweep_without_a_valid_point_measures_nothing(project: Project) -> None:
+    outcome = project.run("-k", "beta-synthetic", "--set=batch_size=0,-1").assert_code(4)
+    outcome.line("'0' is below the smallest value")
+    assert not outcome.text.count("passed")
+
+
+def test_listings_of_a_sweep_have_its_valid_points(project: Project) -> None:
+    words = ("-k", "beta-synthetic", "--set=batch_size=4,0", "--collect-only", "-q")
+    outcome = project.run(*words).assert_code(0)
+    assert collected(outcome) == ["beta-synthetic-bs4"]
