@@ -21,7 +21,8 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError, DataError
 from ipubench.fixtures.case.masking import mask_text, masker, secrets_in
 from ipubench.fixtures.data.cache import cache_dir
-from ipubench.fixtures.machine.files import IMPORT_ROOT, held, require_private
+from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private
+from ipubench.fixtures.machine.locks import LockTimeout, locked
 from ipubench.plugins.record.host_process import outside_git
 
 PREFIX = "git:"
@@ -115,8 +116,6 @@ def _resolve(asked: str, name: str, root: Path) -> str:
 
 def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -> Path:
     """Return the folder of a worktree of a commit, made and set up where there is none."""
-    from filelock import FileLock, Timeout  # here, because most runs need no other revision
-
     try:
         folder = cache_dir() / "worktrees"
     except DataError as error:
@@ -128,15 +127,15 @@ def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -
         for place in (folder.parent, folder):
             require_private(place, "IPUBENCH_CACHE_DIR")
         for old in filter(Path.is_dir, folder.iterdir()):
-            lock = FileLock(f"{old}.lock", timeout=0)
-            with contextlib.suppress(Timeout, FileNotFoundError), held(lock):
+            lock = Path(f"{old}.lock")
+            with contextlib.suppress(LockTimeout, FileNotFoundError), locked(lock, 0):
                 # A run that was killed while it made one has left no stamp.
                 stamp = _stamp(old)
                 last = (stamp if stamp.exists() else old).stat().st_mtime
                 if last < time.time() - KEPT_DAYS * 24 * 3600:
                     remove(old)
         # Of this one alone: another commit's may be set up for an hour.
-        with held(FileLock(f"{tree}.lock")):
+        with locked(Path(f"{tree}.lock")):
             if _is_sound(asked, tree, commit):
                 update_submodules(asked, tree)
             else:
