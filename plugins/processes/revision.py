@@ -18,10 +18,10 @@ from typing import Optional, Sequence
 
 import pytest
 
-from ipubench.fixtures.case.errors import CaseError, DataError
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, masker, secrets_in
-from ipubench.fixtures.data.cache import cache_dir
-from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private
+from ipubench.fixtures.data.cache import code_folder
+from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.locks import LockTimeout, locked
 from ipubench.plugins.record.host_process import outside_git
 
@@ -116,16 +116,10 @@ def _resolve(asked: str, name: str, root: Path) -> str:
 
 def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -> Path:
     """Return the folder of a worktree of a commit, made and set up where there is none."""
-    try:
-        folder = cache_dir() / "worktrees"
-    except DataError as error:
-        raise pytest.UsageError(f"{asked}: {error}") from None
     made_by = f"-{hashlib.sha256(setup.encode()).hexdigest()[:8]}" if setup else ""
-    tree = folder / f"{commit}{made_by}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        for place in (folder.parent, folder):
-            require_private(place, "IPUBENCH_CACHE_DIR")
+        folder = code_folder("worktrees")
+        tree = folder / f"{commit}{made_by}"
         for old in filter(Path.is_dir, folder.iterdir()):
             lock = Path(f"{old}.lock")
             with contextlib.suppress(LockTimeout, FileNotFoundError), locked(lock, 0):
@@ -152,7 +146,7 @@ def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -
         raise pytest.UsageError(f"{asked}: {error}") from None
     except OSError as error:
         raise pytest.UsageError(
-            f"{asked}: no worktree can be made in {folder}: {error}; set "
+            f"{asked}: no worktree can be made: {error}; set "
             "IPUBENCH_CACHE_DIR to a directory that can be written"
         ) from None
     return tree
