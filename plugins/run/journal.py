@@ -158,7 +158,7 @@ def _refuse_links(folder: Path) -> None:
     )
     for path in itertools.chain(tops, found):
         if path.is_symlink():
-            raise OSError(f"{path} is a link; remove it")
+            raise OSError(f"{path} is a link, which is not followed")
 
 
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
