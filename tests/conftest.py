@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import re
@@ -10,12 +11,12 @@ import signal
 import tempfile
 from pathlib import Path
 from typing import Iterator, List, Optional
+from unittest.mock import Mock
 
 import pytest
-from filelock import FileLock
 from hypothesis import settings
 
-from ipubench.fixtures.machine import onednn
+from ipubench.fixtures.machine import locks, onednn
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.processor import CPUINFO, flags_of
 from tests.support.comments import Comments, serving
@@ -144,9 +145,6 @@ def _turn(item: pytest.Item) -> int:
 
 @pytest.fixture
 def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file can be locked: Python 3.8's filelock says so by an error that is no OSError."""
-
-    def acquire(lock: FileLock) -> None:
-        raise NotImplementedError
-
-    monkeypatch.setattr(FileLock, "acquire", acquire)
+    """No file can be locked."""
+    refuse = Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK)))
+    monkeypatch.setattr(locks, "fcntl", Mock(flock=refuse, LOCK_EX=1, LOCK_NB=2))

@@ -419,7 +419,7 @@ def test_a_python_without_a_package_that_the_suite_needs_is_said(
     monkeypatch.setitem(sys.modules, "ipubench.plugins.run.journal", None)
     with pytest.raises(ModuleNotFoundError):
         plugins._register(manager, "plugins.run.journal")
-    missing = ModuleNotFoundError("No module named 'filelock'", name="filelock")
+    missing = ModuleNotFoundError("No module named 'jinja2'", name="jinja2")
     monkeypatch.setattr(importlib, "import_module", Mock(side_effect=missing))
-    with pytest.raises(pytest.UsageError, match=r"has no filelock, which ipubench needs; run"):
+    with pytest.raises(pytest.UsageError, match=r"has no jinja2, which ipubench needs; run"):
         plugins._register(manager, "plugins.run.journal")

@@ -7,18 +7,16 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
-from filelock import FileLock, Timeout
-
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.case.untrusted import BadFile, read_bytes
 from ipubench.fixtures.machine.files import (
     check_files_can_be_made,
-    held,
     kind_of,
     numbered,
     user_path,
     write_atomically,
 )
+from ipubench.fixtures.machine.locks import LockTimeout, locked
 from ipubench.plugins.baseline.entries import (
     Benchmark,
     Place,
@@ -258,16 +256,16 @@ def _target(path: Path) -> Path:
 def _locked(path: Path) -> Iterator[None]:
     """Hold the lock beside a file: changes read, change and write, so two would lose one."""
     path = _target(path)
-    lock = FileLock(str(path.with_name(f".{path.name}.lock")), timeout=LOCK_SECONDS, mode=0o666)
+    lock = path.with_name(f".{path.name}.lock")
     with contextlib.ExitStack() as stack:
         with _writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                stack.enter_context(held(lock))
-            except Timeout:
+                stack.enter_context(locked(lock, LOCK_SECONDS))
+            except LockTimeout:
                 raise BaselineError(
                     f"the baseline {path} has been locked by another process for "
-                    f"{LOCK_SECONDS:.0f} s (lock: {lock.lock_file}); try again when that has ended"
+                    f"{LOCK_SECONDS:.0f} s (lock: {lock}); try again when that has ended"
                 ) from None
         yield
 

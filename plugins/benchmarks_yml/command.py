@@ -21,6 +21,7 @@ from ipubench.fixtures.case.masking import (
     secrets_in,
     without_secrets,
 )
+from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.data.sources import FOLDER_VARIABLE, for_other_folders
 from ipubench.fixtures.devices import cuda
 from ipubench.fixtures.devices.base import Device
@@ -111,7 +112,7 @@ def _unmet(where: str, path: Path) -> str:
     from packaging.requirements import InvalidRequirement, Requirement
 
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_bytes(path).decode("utf-8").splitlines()
     except (OSError, ValueError) as error:
         return f"{where}: its requirements_file cannot be read: {error}"
     for line in lines:

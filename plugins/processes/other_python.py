@@ -16,8 +16,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.data.cache import cache_dir
-from ipubench.fixtures.machine.files import IMPORT_ROOT, require_private, user_path
+from ipubench.fixtures.data.cache import code_folder
+from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 from ipubench.plugins.processes import only_from, revision
 from ipubench.plugins.processes.revision import Revision
 from ipubench.plugins.record.host_process import GIT_VARIABLES, version_changes
@@ -132,9 +132,7 @@ def suite_folder() -> Path:
         return IMPORT_ROOT
     try:
         digest = hashlib.sha256(str(IMPORT_ROOT).encode()).hexdigest()[:12]
-        folder = cache_dir() / f"suite-{digest}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        require_private(folder, "IPUBENCH_CACHE_DIR")
+        folder = code_folder(f"suite-{digest}")
         link = folder / "ipubench"
         with contextlib.suppress(FileExistsError):
             link.symlink_to(IMPORT_ROOT / "ipubench")

@@ -18,10 +18,11 @@ from typing import Optional, Sequence
 
 import pytest
 
-from ipubench.fixtures.case.errors import CaseError, DataError
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import mask_text, masker, secrets_in
-from ipubench.fixtures.data.cache import cache_dir
-from ipubench.fixtures.machine.files import IMPORT_ROOT, held, require_private
+from ipubench.fixtures.data.cache import code_folder
+from ipubench.fixtures.machine.files import IMPORT_ROOT
+from ipubench.fixtures.machine.locks import LockTimeout, locked
 from ipubench.plugins.record.host_process import outside_git
 
 PREFIX = "git:"
@@ -115,28 +116,20 @@ def _resolve(asked: str, name: str, root: Path) -> str:
 
 def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -> Path:
     """Return the folder of a worktree of a commit, made and set up where there is none."""
-    from filelock import FileLock, Timeout  # here, because most runs need no other revision
-
-    try:
-        folder = cache_dir() / "worktrees"
-    except DataError as error:
-        raise pytest.UsageError(f"{asked}: {error}") from None
     made_by = f"-{hashlib.sha256(setup.encode()).hexdigest()[:8]}" if setup else ""
-    tree = folder / f"{commit}{made_by}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        for place in (folder.parent, folder):
-            require_private(place, "IPUBENCH_CACHE_DIR")
+        folder = code_folder("worktrees")
+        tree = folder / f"{commit}{made_by}"
         for old in filter(Path.is_dir, folder.iterdir()):
-            lock = FileLock(f"{old}.lock", timeout=0)
-            with contextlib.suppress(Timeout, FileNotFoundError), held(lock):
+            lock = Path(f"{old}.lock")
+            with contextlib.suppress(LockTimeout, FileNotFoundError), locked(lock, 0):
                 # A run that was killed while it made one has left no stamp.
                 stamp = _stamp(old)
                 last = (stamp if stamp.exists() else old).stat().st_mtime
                 if last < time.time() - KEPT_DAYS * 24 * 3600:
                     remove(old)
         # Of this one alone: another commit's may be set up for an hour.
-        with held(FileLock(f"{tree}.lock")):
+        with locked(Path(f"{tree}.lock")):
             if _is_sound(asked, tree, commit):
                 update_submodules(asked, tree)
             else:
@@ -153,7 +146,7 @@ def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -
         raise pytest.UsageError(f"{asked}: {error}") from None
     except OSError as error:
         raise pytest.UsageError(
-            f"{asked}: no worktree can be made in {folder}: {error}; set "
+            f"{asked}: no worktree can be made: {error}; set "
             "IPUBENCH_CACHE_DIR to a directory that can be written"
         ) from None
     return tree

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from ipubench.fixtures.case.masking import masker
-from ipubench.fixtures.case.untrusted import has_fields, parse_json, read_json
+from ipubench.fixtures.case.untrusted import has_fields, parse_json, read_bytes, read_json
 from ipubench.plugins.record.text import EXIT_USAGE, Parser
 
 MOST_EVENT = 16 << 20  # bytes
@@ -200,7 +200,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         if not NAME.fullmatch(given.name) or "--" in given.name:
             raise CommentError(f"--name={given.name}: write letters, digits, spaces and . : / - _")
         try:
-            text = given.summary.read_text(encoding="utf-8")
+            text = read_bytes(given.summary, MOST_EVENT).decode("utf-8")
         except (OSError, ValueError) as error:
             raise CommentError(f"{given.summary} cannot be read: {error}") from None
         how = Service.of_job(os.environ).put(f"<!-- ipubench: {given.name} -->", text)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
+import warnings
 from typing import Any, Dict
 
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices import IPU_KINDS
+from ipubench.fixtures.machine.code_folders import claim_inductor_folder
 from ipubench.fixtures.machine.loopback import ALLOCATOR
 from ipubench.fixtures.poplar.options import ENGINE_OPTIONS
 
@@ -33,6 +37,11 @@ def apply_conditions(kind: str, affinity: str, allocator: str) -> Dict[str, Any]
 
     ``affinity`` and ``allocator`` are the options; the device is attached.
     """
+    if "torch" in sys.modules:  # a callable may use torch.compile, or not
+        try:
+            claim_inductor_folder()
+        except CaseError as error:
+            warnings.warn(str(error), stacklevel=2)
     found: Dict[str, Any] = {"allocator": "system"}
     if kind in IPU_KINDS:
         # Poplar reads them beside those that a case gives it: they make another program.

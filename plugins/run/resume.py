@@ -14,6 +14,7 @@ import pytest
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.case.untrusted import read_bytes
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.record import record_of
@@ -26,6 +27,8 @@ depends_key = pytest.StashKey[Dict[str, str]]()
 #: Says why what a journal holds of a case cannot be used, or ''.
 damage_key = pytest.StashKey[Callable[[SessionResults, str], str]]()
 GIT = "git"
+#: Of a file that verdicts depend on; a baseline is the largest.
+MOST_BYTES = 64 << 20
 
 
 def depends_on(config: pytest.Config, what: str, value: str) -> None:
@@ -36,7 +39,7 @@ def depends_on(config: pytest.Config, what: str, value: str) -> None:
 def digest(path: Path) -> str:
     """Return a digest of a file's content; of one that cannot be read, why."""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(read_bytes(path, MOST_BYTES)).hexdigest()
     except OSError as error:
         return str(error.strerror)
 

@@ -157,6 +157,17 @@ def test_a_file_system_without_locks_is_one_message(path: Path, no_locks: None) 
         save(path, document(entry()))
 
 
+def test_a_lock_that_is_a_link_leaves_what_it_leads_to(path: Path) -> None:
+    """A repository can have such a link beside its baselines."""
+    precious = path.parent / "precious"
+    precious.write_text("mine")
+    precious.chmod(0o600)
+    (path.parent / ".other.json.lock").symlink_to(precious)
+    with pytest.raises(BaselineError, match="cannot be written"):
+        save(path.with_name("other.json"), document(entry()))
+    assert precious.read_text() == "mine" and precious.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_link_stays_and_the_file_that_it_leads_to_is_changed(path: Path) -> None:
     shared = path.parent / "shared" / "main.json"
     shared.parent.mkdir()

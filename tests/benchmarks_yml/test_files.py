@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.yaml_reader import Value, YamlError, parse
+from ipubench.plugins.benchmarks_yml import command
 from ipubench.plugins.benchmarks_yml.entry import KEYS
 from ipubench.plugins.benchmarks_yml.expression import FUNCTIONS, Expression
 from ipubench.plugins.benchmarks_yml.reader import entries_of, read_entries
@@ -197,6 +198,7 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yml")
     with pytest.raises(YamlError, match="it is no regular file"):
         read_entries(tmp_path / "pipe.yml", "pipe.yml")
+    assert "pipe.yml" in command._unmet("here", tmp_path / "pipe.yml")
 
 
 @tries(300)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, Optional, cast
@@ -289,6 +290,14 @@ def test_a_bad_policy_costs_no_measurement(stored: Project) -> None:
     assert "Traceback" not in outcome.text
     assert not stored.journals()
     stored.run("-k", "beta").assert_code(0)  # nothing is compared, so nothing is judged
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/zero", path)])
+def test_a_policy_that_has_no_end_is_refused_at_once(stored: Project, make: Any) -> None:
+    """A repository can have either."""
+    make(stored.folder / "gate.yml")
+    outcome = stored.run("-k", "beta", "--baseline=main").assert_code(4)
+    assert "gate.yml" in outcome.text and "Traceback" not in outcome.text
 
 
 def test_the_policys_file_alone_has_the_gates_time_said_beforehand(stored: Project) -> None:

@@ -26,7 +26,7 @@ from ipubench.fixtures.case import untrusted
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.yaml_reader import LARGEST, YamlError
 from ipubench.fixtures.data.build_tfrecords import writer
-from ipubench.fixtures.data.feeds import MAX_PIXELS
+from ipubench.fixtures.data.feeds import MAX_PIXELS, MOST_IMAGE_BYTES
 from ipubench.fixtures.data.imagenet.shards import fault_of_file
 from ipubench.fixtures.data.images.preprocess import load_image
 from ipubench.fixtures.data.tfds import find
@@ -314,13 +314,13 @@ READERS: Dict[str, Reader] = {
     ),
     "TFRecord": Reader(
         "fixtures/data/imagenet/shards.py",
-        "reads lengths only, and seeks",
+        "reads lengths only, and seeks; no record is empty",
         _records,
         _file("train-00000-of-00001", lambda path: fault_of_file(str(path))),
     ),
     "image": Reader(
         "fixtures/data/images/preprocess.py",
-        f"{MAX_PIXELS:,} pixels, before and after resizing",
+        f"{MOST_IMAGE_BYTES >> 20} MiB, {MAX_PIXELS:,} pixels, before and after resizing",
         _picture,
         _file("image.jpeg", lambda path: load_image(path, 32)),
         (CaseError,),
@@ -352,13 +352,15 @@ READERS: Dict[str, Reader] = {
 TRUSTED: Dict[str, str] = {
     "fixtures/case/untrusted.py": "the bounded reader itself",
     "fixtures/case/values.py": "the value of --set, on the user's own command line",
-    "fixtures/data/build_tfrecords/source.py": "the user's own list of labels",
+    "fixtures/data/build_tfrecords/source.py": "lines of a file that was read within bounds",
+    "fixtures/devices/__init__.py": "a file of the installed PyTorch",
     "fixtures/instances/protocol.py": "lines of instances, which know the token",
     "fixtures/machine/cgroup.py": "files of the kernel",
     "fixtures/machine/contention.py": "files of the kernel",
+    "fixtures/machine/files.py": "what this user keeps or has built, for its digest",
     "fixtures/machine/memory.py": "files of the kernel",
     "fixtures/machine/packages.py": "what an installed package says of itself",
-    "fixtures/machine/process.py": "lines of our own supervisor",
+    "fixtures/machine/process.py": "lines of our own supervisor, logs of what it started",
     "fixtures/machine/processor.py": "files of the kernel",
     "fixtures/machine/supervisor.py": "the order of our own parent",
     "fixtures/poplar/options.py": "the user's own --set, or our own YAML",
@@ -370,6 +372,7 @@ TRUSTED: Dict[str, str] = {
     "fixtures/servers/arrivals.py": "the summary that LoadGen has just written for us",
     "fixtures/servers/client.py": "orders of our own parent",
     "fixtures/servers/clients.py": "lines of our own clients",
+    "fixtures/servers/tensorflow_serving/client.py": "requests that our own parent wrote",
     "fixtures/servers/tensorflow_serving/prediction_service.py": "a file that our own parent wrote",
     "fixtures/servers/tensorflow_serving/saved_model.py": "a network that this run exported",
     "fixtures/servers/triton/classifiers.py": "facts that this run wrote",
@@ -381,20 +384,20 @@ TRUSTED: Dict[str, str] = {
     "models/torch/classification.py": "weights of the user, read without pickle",
     "plugins/baseline/collected.py": "the list that our own child wrote",
     "plugins/baseline/format.py": "our own schema",
-    "plugins/benchmarks_yml/command.py": "the user's own list of requirements",
+    "plugins/benchmarks_yml/command.py": "what the user's own command printed",
     "plugins/benchmarks_yml/metrics.py": "what the user's own command printed",
     "plugins/command_line/set_option.py": "our own table",
     "plugins/command_line/words.py": "words of the user's own command line",
     "plugins/compare/operations.py": "traces that this run wrote",
+    "plugins/fleet/checkout.py": "the lock of a folder of this user alone",
     "plugins/fleet/connection.py": "what a member that we started says; ssh has let us in there",
     "plugins/fleet/facts.py": "a file of the kernel",
     "plugins/fleet/member.py": "the orders of our own controller",
+    "plugins/processes/bisection.py": "what our own child printed",
     "plugins/processes/other_python.py": "what the user's own interpreter says",
     "plugins/processes/worker.py": "the order of our own controller",
     "plugins/record/pytest_benchmark_adapter.py": "a value of this process",
-    "plugins/report/comment.py": "answers of the service that the job names, and our own summary",
     "plugins/report/published.py": "our own table",
-    "plugins/run/resume.py": "files of this run, for their digest",
     "plugins/run/time_spent.py": "a file of the kernel",
     "plugins/web/templates.py": "our own templates, scripts and styles",
 }

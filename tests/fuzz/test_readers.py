@@ -17,7 +17,7 @@ from tests.fuzz.mutations import mutated
 from tests.fuzz.readers import READERS, TRUSTED
 from tests.support.harness import ROOT
 
-#: Calls that take a file or a text whole, whatever is in it.
+#: Calls that take a file or a text whole, whatever it is and whatever is in it.
 METHODS = {"read_text", "read_bytes"}
 FUNCTIONS = {
     *(("json", "load"), ("json", "loads"), ("yaml", "compose"), ("yaml", "safe_load")),
@@ -87,10 +87,28 @@ def _calls(tree: ast.AST) -> Iterator[Tuple[str, str]]:
             yield (on.id if isinstance(on, ast.Name) else "", node.func.attr)
 
 
+def _opens_to_read(call: ast.AST) -> bool:
+    """Tell whether a call is open(FILE), open(FILE, "rb"), PATH.open() or PATH.open("rb")."""
+    if not isinstance(call, ast.Call):
+        return False
+    if isinstance(call.func, ast.Name) and call.func.id == "open":
+        words = call.args[1:]
+    elif isinstance(call.func, ast.Attribute) and call.func.attr == "open":
+        words = call.args
+    else:
+        return False
+    words = [*words, *(word.value for word in call.keywords if word.arg == "mode")]
+    modes = [str(word.value) for word in words if isinstance(word, ast.Constant)]
+    if words:  # what is no mode is a method of ours
+        return any("r" in mode or "+" in mode for mode in modes)
+    return isinstance(call.func, ast.Name) or any(word.arg == "encoding" for word in call.keywords)
+
+
 def unbounded(source: str) -> bool:
-    """Tell whether a module reads something whole."""
-    return any(
-        method in METHODS or (on, method) in FUNCTIONS for on, method in _calls(ast.parse(source))
+    """Tell whether a module reads something whole, or opens a file to read it."""
+    tree = ast.parse(source)
+    return any(map(_opens_to_read, ast.walk(tree))) or any(
+        method in METHODS or (on, method) in FUNCTIONS for on, method in _calls(tree)
     )
 
 
@@ -113,8 +131,13 @@ def test_every_reader_is_listed_with_its_bounds_or_the_reason_why_it_needs_none(
 
 
 @pytest.mark.parametrize(
-    "line", ["json.loads(text)", "path.read_text()", "np.load(file)", "Image.open(file)"]
+    "line",
+    [
+        *("json.loads(text)", "path.read_text()", "np.load(file)", "Image.open(file)"),
+        *("open(path)", 'open(path, "rb")', 'path.open("rb+")', 'path.open(encoding="utf-8")'),
+    ],
 )
 def test_a_new_reader_would_be_noticed(line: str) -> None:
     assert unbounded(f"def read(path):\n    return {line}\n")
-    assert not unbounded("def read(path):\n    return read_json(path)\n")
+    for line in ("read_json(path)", 'open(path, "ab")', 'path.open("xb")', "self.open(address)"):
+        assert not unbounded(f"def read(path):\n    return {line}\n")

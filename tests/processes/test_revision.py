@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Callable, List, Sequence, Tuple
 
 import pytest
-from filelock import FileLock
 
+from ipubench.fixtures.machine.locks import locked
 from ipubench.plugins.processes import bisection, revision
 from ipubench.plugins.processes.revision import check_out
 from tests.support.repository import IDENTITY
@@ -102,7 +102,7 @@ def test_a_worktree_that_nobody_has_used_for_long_goes_unless_somebody_has_it(ow
     half.mkdir()
     begun.mkdir()
     os.utime(str(half), (0, 0))  # its run was killed
-    with FileLock(f"{tree}.lock"):
+    with locked(Path(f"{tree}.lock")):
         check_out("git:HEAD", own)
         assert tree.is_dir()
     check_out("git:HEAD", own)

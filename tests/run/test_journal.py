@@ -23,7 +23,7 @@ from ipubench.plugins.run import journal
 journal.time = types.SimpleNamespace(
     strftime=lambda *_: "20260101T000000", gmtime=time.gmtime, time=time.time
 )
-journal.os = history.os = types.SimpleNamespace(getpid=lambda: 1, environ=os.environ)
+journal.os = history.os = types.SimpleNamespace(**{**vars(os), "getpid": lambda: 1})
 history.time_stamp = lambda: "2026-01-01T00:00:00Z"
 """
 # What happens while the first line is made, and while it is written.

@@ -226,3 +226,21 @@ def test_a_machine_is_looked_at_and_given_back(
     monkeypatch.setattr(FakeDevice, "attach", Mock(side_effect=DeviceError("there is none")))
     with pytest.raises(pytest.UsageError, match="^there is none$"):
         resume.Machine.here(config)
+
+
+@pytest.mark.parametrize("place", ["specs", "servers/triton.log", "loadgen/case/gone"])
+def test_a_link_that_leads_what_is_written_elsewhere_is_refused(tmp_path: Path, place: str) -> None:
+    """A repository can have one, and the names below the results are no secret."""
+    link = tmp_path / "results" / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere")
+    config = config_in(tmp_path, "results")
+    with pytest.raises(pytest.UsageError, match=place):
+        journal.start(config, items_of(config))
+    link.unlink()
+    # Of the results themselves, or of what a user keeps beside them, it is the user's.
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results" / "mine").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "linked").symlink_to(tmp_path / "results")
+    config = config_in(tmp_path, "linked")
+    journal.start(config, items_of(config))

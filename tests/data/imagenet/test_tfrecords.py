@@ -29,7 +29,13 @@ from ipubench.fixtures.data.build_tfrecords.source import (
     find_sources,
 )
 from ipubench.fixtures.data.imagenet.feed import ImageNetFeed
-from ipubench.fixtures.data.imagenet.shards import SHARD_NAME, ShardSet, find_shards, shard_name
+from ipubench.fixtures.data.imagenet.shards import (
+    SHARD_NAME,
+    ShardSet,
+    fault_of_file,
+    find_shards,
+    shard_name,
+)
 from ipubench.fixtures.data.options import RecordOptions
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import found_key, source
@@ -53,6 +59,20 @@ def shards(split: str, total: int, folder: str = ".") -> List[str]:
 
 
 # ------------------------------------------------------------------ find_shards
+
+
+def test_a_pipe_is_no_shard(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / shard_name("train", 0, 1))
+    with pytest.raises(DataError):
+        find_shards(tmp_path, "train")
+    assert fault_of_file(str(tmp_path / shard_name("train", 0, 1)))
+
+
+def test_a_shard_that_is_one_large_hole_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / shard_name("train", 0, 1)
+    with path.open("wb") as file:
+        file.truncate(1 << 42)
+    assert "record 0, at byte 0" in fault_of_file(str(path))
 
 
 @pytest.mark.parametrize("place", [".", "imagenet-data", "a/imagenet-data", "a/b/imagenet-data"])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import struct
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from ipubench.fixtures.data.build_tfrecords.writer import encode
 from ipubench.fixtures.data.images.preprocess import (
     CorruptImage,
     load_image,
@@ -135,10 +137,17 @@ def test_not_an_image(tmp_path: Path, content: bytes) -> None:
         load_image(write(tmp_path / "x.jpg", content), 32)
 
 
-def test_missing_file_and_directory(tmp_path: Path) -> None:
-    for path in (tmp_path / "gone.jpg", tmp_path):
+@pytest.mark.parametrize(
+    "read", [lambda path: load_image(path, 32), lambda path: encode(str(path))]
+)
+def test_missing_file_and_directory(tmp_path: Path, read: Callable[[Path], Any]) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "zero.jpg").symlink_to("/dev/zero")
+    with (tmp_path / "large.jpg").open("wb") as file:
+        file.truncate(1 << 40)
+    for name in ("gone.jpg", ".", "pipe.jpg", "zero.jpg", "large.jpg"):
         with pytest.raises(CorruptImage):
-            load_image(path, 32)
+            read(tmp_path / name)
 
 
 @pytest.mark.parametrize("side", [10_000, 20_000])
@@ -200,7 +209,7 @@ def test_memory_shortage_is_no_corrupt_image(
 
     monkeypatch.setattr(Image, "open", short)
     with pytest.raises(MemoryError):
-        load_image(tmp_path / "x.jpg", 32)
+        load_image(write(tmp_path / "x.jpg", b""), 32)
 
 
 def test_normalisation_is_that_of_the_original() -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from filelock import FileLock
 from PIL import Image
 
 from ipubench.fixtures.case.errors import DataError
@@ -18,6 +17,7 @@ from ipubench.fixtures.data import cache
 from ipubench.fixtures.data.cache import cache_dir
 from ipubench.fixtures.data.images import samples
 from ipubench.fixtures.data.images.feed import ImageFolder, find_images
+from ipubench.fixtures.machine.locks import locked
 from tests.support.harness import ROOT
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def test_a_cache_that_cannot_be_written_is_one_clear_message(tmp_path: Path) -> 
 
 def test_waiting_for_another_process_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "LOCK_SECONDS", 0.01)
-    held = FileLock(str(tmp_path / f"{samples.NAME}.lock"))
+    held = locked(tmp_path / f"{samples.NAME}.lock")
     with held, pytest.raises(DataError, match=r"waited 0.01 s for another process"):
         samples.sample_folder(tmp_path)
 

@@ -85,7 +85,7 @@ def test_file_names_of_a_template(tmp_path: Path) -> None:
     for entry in info["splits"]:
         entry["filepathTemplate"] = "{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}"
     (folder / "dataset_info.json").write_text(json.dumps(info))
-    (folder / "train-00000.tfrecord").write_bytes(record(b"") * 3)
+    (folder / "train-00000.tfrecord").write_bytes(record(b"x") * 3)
     found = find_prepared(tmp_path, "cifar10", "train")
     assert found is not None
     assert found.paths == (str(folder / "train-00000.tfrecord"),)

@@ -1,0 +1,83 @@
+"""Locks on files that others may have put there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ipubench.fixtures.machine.locks import LockTimeout, locked
+from tests.support.harness import ROOT
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from ipubench.fixtures.machine.locks import locked
+with locked(Path(sys.argv[1])):
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_one_holds_a_lock_at_a_time(tmp_path: Path) -> None:
+    for _ in range(2):
+        with locked(tmp_path / "lock"), pytest.raises(LockTimeout), locked(tmp_path / "lock", 0.01):
+            pass
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_is_not_followed(tmp_path: Path, there: bool) -> None:
+    precious = tmp_path / "precious"
+    if there:
+        precious.write_text("mine")
+        precious.chmod(0o600)
+    (tmp_path / "lock").symlink_to(precious)
+    with pytest.raises(OSError, match="symbolic link"), locked(tmp_path / "lock"):
+        pass
+    assert precious.exists() is there
+    if there:
+        assert precious.read_text() == "mine" and precious.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_no_file_is_no_lock(tmp_path: Path) -> None:
+    for make in (os.mkfifo, os.mkdir):
+        make(tmp_path / make.__name__)
+        with pytest.raises(OSError, match=make.__name__), locked(tmp_path / make.__name__):
+            pass
+
+
+def test_the_content_of_a_lock_stays(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("left")
+    with locked(tmp_path / "lock"):
+        assert (tmp_path / "lock").read_text() == "left"
+
+
+def test_the_lock_of_another_process_is_free_when_that_ends(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "lock")],
+        cwd=str(ROOT),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert holder.stdout is not None and holder.stdin is not None
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(LockTimeout), locked(tmp_path / "lock", 0):
+            pass
+        holder.stdin.close()
+        holder.wait()
+        # A process that it forked meanwhile lives on.
+        with locked(tmp_path / "lock", 0):
+            pass
+    finally:
+        os.killpg(holder.pid, signal.SIGKILL)
+        holder.stdout.close()
+        holder.wait()
