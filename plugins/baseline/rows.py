@@ -208,7 +208,8 @@ def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
     if any(run.problem for run in report.runs):
         return EXIT_USAGE
     found = counts(rows)
-    if not rows or report.ended_badly or any(kind in found for kind in BAD):
+    nothing = not rows and all(run.exit_code is None for run in report.runs)
+    if nothing or report.ended_badly or any(kind in found for kind in BAD):
         return 1
     if report.gate != NO_GATE and not any(kind in found for kind in COMPARED):
         return EXIT_NOTHING_COMPARED

@@ -86,7 +86,13 @@ def test_nothing_that_a_run_leaves_has_a_line_of_a_secret(project: Project, work
         "--junitxml=junit.xml",
         "--benchmark-json=own.json",
     ]
-    words += ["--baseline-save=main", "--processes=1", "--keep-disturbed", "--budget=0.1", "--device=cpu"]
+    words += [
+        "--baseline-save=main",
+        "--processes=1",
+        "--keep-disturbed",
+        "--budget=0.1",
+        "--device=cpu",
+    ]
     outcome = project.run(*words, "-rA", "--showlocals", *workers).assert_code(1)
     leaks = [line for line in outcome.lines if "c4n4ry" in line]
     for path in project.folder.rglob("*"):
