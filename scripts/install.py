@@ -4,7 +4,8 @@
 
 Run by the Python that is to have it, with nothing but the standard library. uv installs, and pip
 where uv fails. Neither can check hashes and install a project in place at once, so these are two
-steps.
+steps. What is built here is built by the pinned setuptools, which is installed first: a build in an
+environment of its own would fetch another one, whose hash nobody knows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ CUDA_FILE, CPU_FILE = ROOT / "constraints-cuda.txt", ROOT / "constraints-cpu.txt
 UV_FILE = ROOT / "constraints-uv.txt"
 PIP = (sys.executable, "-m", "pip", "install", "--quiet")
 UV = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable)
-HASHED = ("--require-hashes", "--no-deps", "--requirement")
+HASHED = ("--no-build-isolation", "--require-hashes", "--no-deps", "--requirement")
+BUILDING = ("setuptools", "wheel")
 EXTRAS = "torch,tensorflow,onnx,serving,report,dev"
 #: Settings of pip, and the variables that tell uv the same.
 SETTINGS = {
@@ -139,7 +141,8 @@ def main() -> None:
     if pinned_for is not None and version < tuple(map(int, pinned_for.groups())):
         print(
             f"{file.name} is for Python {'.'.join(pinned_for.groups())}; on this older one "
-            "pip looks for the same versions, and not at their hashes"
+            "pip looks for the same versions, and NO HASH IS CHECKED of what it installs",
+            flush=True,
         )
         without_hashes(text)
         return
@@ -147,9 +150,10 @@ def main() -> None:
     if re.search("^torch==", text, re.MULTILINE) and has_builds_for_cpus(installer):
         text = without_cuda(text)
     with tempfile.TemporaryDirectory() as folder:
-        wanted = Path(folder) / file.name
-        wanted.write_text(text, encoding="utf-8")
-        installer.install(*HASHED, str(wanted))
+        for part in (what_builds(text), text):
+            wanted = Path(folder) / file.name
+            wanted.write_text(part, encoding="utf-8")
+            installer.install(*HASHED, str(wanted))
     if needs_cuda():
         installer.install(*HASHED, str(CUDA_FILE))
     installer.install("--no-deps", "--no-build-isolation", "--editable", ".")
@@ -176,13 +180,22 @@ def without_cuda(text: str) -> str:
     return re.sub(r"^(torch|tensorflow)==.*(\n .*)*\n", "", text, flags=re.MULTILINE)
 
 
+def what_builds(text: str) -> str:
+    """Return the entries of constraints that build the others, each with its hashes."""
+    names = "|".join(BUILDING)
+    entries = re.finditer(rf"^({names})==.*(\n .*)*\n", text, re.MULTILINE)
+    return "".join(entry.group() for entry in entries)
+
+
 def without_hashes(text: str) -> None:
     """Let pip choose, within the versions of a file."""
     lines: List[str] = re.findall(r"^[A-Za-z0-9_.-]+==[^\s;\\]+", text, re.MULTILINE)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
         constraints.write("\n".join(lines) + "\n")
         constraints.flush()
-        pip("--constraint", constraints.name, "--editable", f".[{EXTRAS}]")
+        pinned = ("--no-build-isolation", "--constraint", constraints.name)
+        pip("--only-binary=:all:", *pinned, *BUILDING)
+        pip(*pinned, "--editable", f".[{EXTRAS}]")
 
 
 def is_installed(name: str) -> bool:

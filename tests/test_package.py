@@ -271,21 +271,28 @@ def test_uv_installs_and_pip_only_fetches_it(
     assert programs.installed() == [
         "pip constraints-uv.txt",
         "uv constraints-cpu.txt",
+        "uv constraints.txt",  # what builds
         "uv constraints.txt",
         "uv .",
     ]
     assert programs.asked[-1] == "pip uninstall --yes uv"
     hashed = [line for line in programs.asked if line.endswith(".txt")]
-    assert len(hashed) == 3 and all("--require-hashes --no-deps" in line for line in hashed)
+    assert len(hashed) == 4 and all("--require-hashes --no-deps" in line for line in hashed)
+    built = [line for line in programs.installed() if not line.endswith("-uv.txt")]
+    isolated = [line for line in programs.asked if "--no-build-isolation" not in line]
+    assert len(built) == 4 and isolated == [programs.asked[-1]]
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
     ("failing", "by_pip"),
     [
-        ("pip install .*-uv.txt", ["constraints-cpu.txt", "constraints.txt", "."]),
-        ("uv", ["constraints-cpu.txt", "constraints.txt", "."]),
-        ("uv .*constraints.txt", ["constraints.txt", "."]),
+        (
+            "pip install .*-uv.txt",
+            ["constraints-cpu.txt", "constraints.txt", "constraints.txt", "."],
+        ),
+        ("uv", ["constraints-cpu.txt", "constraints.txt", "constraints.txt", "."]),
+        ("uv .*constraints.txt", ["constraints.txt", "constraints.txt", "."]),
         ("uv .*editable", ["."]),
     ],
 )
@@ -311,7 +318,26 @@ def test_without_builds_for_cpus_those_of_the_index_are_installed(
     programs = FakePrograms(".*-cpu.txt")
     set_up(monkeypatch, programs, {"torch"})
     files = [line for line in programs.installed() if line.startswith("uv")]
-    assert files[1:] == ["uv constraints.txt", "uv constraints-cuda.txt", "uv ."]
+    assert files[1:] == [*2 * ["uv constraints.txt"], "uv constraints-cuda.txt", "uv ."]
+
+
+def test_on_an_older_python_nothing_is_installed_before_it_is_said_that_no_hash_is_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: List[str] = []
+    asked: List[Tuple[str, ...]] = []
+
+    def pip(*words: str) -> None:
+        said.append(capsys.readouterr().out)
+        asked.append(words)
+
+    monkeypatch.setattr(install, "pip", pip)
+    monkeypatch.setattr(sys, "argv", ["install.py", "constraints.txt"])
+    monkeypatch.setattr(sys, "version_info", (3, 10, 1))
+    install.main()
+    assert "NO HASH IS CHECKED" in said[0]
+    assert asked[0][-2:] == ("setuptools", "wheel") and asked[1][-2] == "--editable"
+    assert all("--no-build-isolation" in words for words in asked)
 
 
 def test_pip_failing_too_ends_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,8 @@ def merge(args: Namespace) -> int:
                     )
                 twice += 1
             found[key_of(benchmark)] = max(two, key=lambda one: str(record_of(one)["time"]))
+        if not found:
+            raise BaselineError(f"nothing was merged: no result is in {', '.join(args.inputs)}")
         count = len(found)
         return list(found.values())
 

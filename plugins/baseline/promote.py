@@ -284,7 +284,8 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
             lines.append(f"  --accept: no case of the run matches {one.pattern}")
     troubles = [f"  {run.name}: {run.trouble()}" for run in stored.runs if run.trouble()]
     print_lines([*lines, *troubles])
-    return EXIT_INCOMPLETE if found.bad or troubles else 0
+    changed = found.promoted or found.gone
+    return EXIT_INCOMPLETE if found.bad or troubles or not changed else 0
 
 
 def _keep_history(document: Dict[str, Any], known: Dict[Any, Benchmark], folder: str) -> List[str]:

@@ -201,14 +201,15 @@ def _joined(values: Iterable[str]) -> str:
 
 
 def exit_code(report: Report, rows: Sequence[Dict[str, Any]]) -> int:
-    """Return what a report means for CI: 0, 1 where a case or a run is bad, 6, or 4.
+    """Return what a report means for CI: 0, 1 where a case or a run is bad or nothing ran, 6, or 4.
 
     6: a gate was asked for and nothing was compared. 4: a run left nothing that can be read.
     """
     if any(run.problem for run in report.runs):
         return EXIT_USAGE
     found = counts(rows)
-    if report.ended_badly or any(kind in found for kind in BAD):
+    nothing = not rows and all(run.exit_code is None for run in report.runs)
+    if nothing or report.ended_badly or any(kind in found for kind in BAD):
         return 1
     if report.gate != NO_GATE and not any(kind in found for kind in COMPARED):
         return EXIT_NOTHING_COMPARED

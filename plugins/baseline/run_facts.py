@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ipubench.plugins.baseline.entries import Place
-from ipubench.plugins.record.files import finite
+from ipubench.plugins.record.files import storable
 from ipubench.plugins.record.verdict import UNJUDGED
 
 FAILED, NOT_RUN, MEASURED = "failed", "not run", "measured"
@@ -74,7 +74,7 @@ class RunFacts:
 
     def as_dict(self) -> Dict[str, Any]:
         """Return JSON values."""
-        values: Dict[str, Any] = finite(dataclasses.asdict(self))
+        values: Dict[str, Any] = storable(dataclasses.asdict(self))
         return values
 
     @property

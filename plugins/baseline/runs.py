@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Sequence, Set
 
-from ipubench.fixtures.case.masking import mask_words
 from ipubench.fixtures.machine.files import FOLDER
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.entries import (
@@ -19,7 +18,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import FORMAT, BaselineError, problems
 from ipubench.plugins.baseline.run_facts import NO_GATE, RunFacts, in_time, lost, superseded
-from ipubench.plugins.record.files import finite, read_lines
+from ipubench.plugins.record.files import read_lines, storable
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.run import journal
 from ipubench.plugins.run.results import SessionResults
@@ -124,7 +123,7 @@ def _run_of(path: Path, lines: List[Dict[str, Any]]) -> StoredRun:
     try:
         benchmarks = measured(results)
         revision = record_of(benchmarks[-1]).get("git") if benchmarks else None
-        words = mask_words(list(map(str, lines[0].get("command", ()))))
+        words = list(map(str, lines[0].get("command", ())))
         run = facts_of(results, str(path), journal.shown_command(words))
         run.started = lines[0].get("started")
     except DAMAGE as error:
@@ -135,7 +134,7 @@ def _run_of(path: Path, lines: List[Dict[str, Any]]) -> StoredRun:
     around = {"machine_info": {}, "commit_info": {"id": revision}}
     document = {**around, "benchmarks": benchmarks, NAMESPACE: {"format": FORMAT}}
     facts = {"format": FORMAT, "runs": [run.as_dict()]}
-    faults = problems({NAMESPACE: facts, "benchmarks": finite(benchmarks)})
+    faults = problems({NAMESPACE: facts, "benchmarks": storable(benchmarks)})
     if faults:
         raise BaselineError(
             f"the run {path} is damaged: {faults[0]}; the same command with --resume measures "

@@ -28,7 +28,7 @@ from ipubench.plugins.baseline.entries import (
 )
 from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode, parse
 from ipubench.plugins.baseline.format import problems as faults_of
-from ipubench.plugins.record.files import finite, json_text
+from ipubench.plugins.record.files import json_text, storable
 from ipubench.plugins.record.record import NAMESPACE
 
 FOLDER, SUFFIX = "baselines", ".json"
@@ -225,7 +225,7 @@ def write(path: Path, document: Dict[str, Any]) -> None:
     path = _target(path)
     with _writing(path):
         ours = {**document.get(NAMESPACE, {}), "format": FORMAT}
-        whole = finite({**document, NAMESPACE: ours})
+        whole = storable({**document, NAMESPACE: ours})
         problems = faults_of(whole)
         if problems:
             raise BaselineError(

@@ -15,6 +15,7 @@ import pytest
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.masking import (
     MASK,
+    forms_of,
     known_secrets,
     mask_value,
     mask_words,
@@ -183,7 +184,7 @@ def run(
         seconds = time.perf_counter() - start
     finally:
         process.stop()
-        _mask_logs({*known_secrets(environ), *secrets_in(words)}, (stdout, stderr))
+        _mask_logs([*known_secrets(environ), *secrets_in(words)], (stdout, stderr))
     if process.exit_code != 0:
         raise failure(f"{what} {process.how_it_ended()} after {seconds:.1f} s", stderr)
     return Ran(words, stdout, stderr, seconds, process.peak_bytes or 0)
@@ -191,10 +192,10 @@ def run(
 
 def _mask_logs(secrets: Collection[str], logs: Sequence[Path]) -> None:
     """Mask the secrets that a command was given and has printed. Raises CaseError."""
-    if not secrets:
+    forms = forms_of(secrets)
+    if not forms:
         return
-    longest_first = sorted(map(os.fsencode, secrets), key=len, reverse=True)
-    secret = re.compile(b"|".join(map(re.escape, longest_first)))
+    secret = re.compile(b"|".join(re.escape(os.fsencode(form)) for form in forms))
     for log in filter(Path.exists, logs):
         try:
             with log.open("rb") as file:

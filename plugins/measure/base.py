@@ -25,7 +25,7 @@ from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
-from ipubench.plugins.record.files import finite
+from ipubench.plugins.record.files import storable
 from ipubench.plugins.record.record import (
     LEAST_AMOUNT,
     MOST_AMOUNT,
@@ -100,7 +100,7 @@ class CaseRun:
         """Record what was put into ``extra_info`` since the record was written."""
         run = self.item.config.stash[run_key]
         written = run.results.benchmarks[self.fullname]["extra_info"]
-        now = finite(pytest_benchmark_adapter.as_dict(self.benchmark)["extra_info"])
+        now = storable(pytest_benchmark_adapter.as_dict(self.benchmark)["extra_info"])
         now[NAMESPACE] = written[NAMESPACE]
         if now != written:
             del now[NAMESPACE]

@@ -19,7 +19,6 @@ from typing import Optional, Sequence
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.case.masking import mask_text, masker, secrets_in
 from ipubench.fixtures.data.cache import code_folder
 from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.fixtures.machine.locks import LockTimeout, locked
@@ -172,7 +171,7 @@ def update_submodules(asked: str, tree: Path) -> None:
         _git(asked, tree, *NO_HOOKS, *words)
     except pytest.UsageError as error:
         raise pytest.UsageError(
-            f"{mask_text(str(error))}\n"
+            f"{error}\n"
             "make the submodule reachable from here, or have git leave it out: "
             "git config submodule.NAME.update none"
         ) from None
@@ -206,18 +205,16 @@ def _is_sound(asked: str, tree: Path, commit: str) -> bool:
 
 def _run_setup(setup: str, tree: Path) -> None:
     """Run the command that makes an environment; UsageError with its last lines if it fails."""
-    mask = masker(secrets_in(setup.split()))
     try:
         answer = _run(shlex.split(setup), tree, SETUP_SECONDS)
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
-        raise pytest.UsageError(
-            mask(f"--against-setup={setup}: it cannot be run: {error}")
-        ) from None
+        raise pytest.UsageError(f"--against-setup={setup}: it cannot be run: {error}") from None
     if answer.returncode:
         lines = answer.stdout.decode(errors="replace").strip().splitlines()
         said = f"exit code {answer.returncode} in {tree}; its last lines:"
-        said = "\n".join([f"--against-setup={setup}: {said}", *lines[-LAST_LINES:]])
-        raise pytest.UsageError(mask(said))
+        raise pytest.UsageError(
+            "\n".join([f"--against-setup={setup}: {said}", *lines[-LAST_LINES:]])
+        )
 
 
 def _git(asked: str, folder: Path, *words: str) -> str:

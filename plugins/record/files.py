@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, List, Optional
 
+from ipubench.fixtures.case.masking import mask_output
 from ipubench.fixtures.case.untrusted import has_fields, open_regular, parse_json
 from ipubench.fixtures.machine.files import write_atomically
 
@@ -28,12 +29,14 @@ def json_text(value: Any) -> str:
     return json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def finite(value: Any) -> Any:
-    """Return a value with null for each number that JSON has not: NaN and the infinities."""
+def storable(value: Any) -> Any:
+    """Return a value as files hold it: texts without secrets, null for a number that JSON lacks."""
+    if isinstance(value, str):
+        return mask_output(value)
     if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
+        return {storable(key): storable(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(inner) for inner in value]
+        return [storable(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

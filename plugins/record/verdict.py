@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Optional, Tuple
 
 from ipubench.fixtures.case.errors import counted
-from ipubench.plugins.record.files import finite
+from ipubench.plugins.record.files import storable
 from ipubench.plugins.record.record import SCALARS, THROUGHPUT
 
 PASS, REGRESSED, IMPROVED, INCONCLUSIVE = "pass", "regressed", "improved", "inconclusive"
@@ -51,7 +51,7 @@ class Verdict:
 
     def as_dict(self) -> Dict[str, Any]:
         """Return JSON values; unknown numbers are null."""
-        values: Dict[str, Any] = finite(dataclasses.asdict(self))
+        values: Dict[str, Any] = storable(dataclasses.asdict(self))
         return values
 
 

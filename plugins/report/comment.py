@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
-from ipubench.fixtures.case.masking import masker
+from ipubench.fixtures.case.masking import mask_text, remember
 from ipubench.fixtures.case.untrusted import has_fields, parse_json, read_bytes, read_json
 from ipubench.plugins.record.text import EXIT_USAGE, Parser
 
@@ -141,7 +141,8 @@ class Service:
         except (OSError, ValueError, http.client.HTTPException) as error:
             why = str(error) or repr(error)
         # Services repeat what they were sent.
-        said = masker([self.token])(f"{method} {address}: {why}")
+        remember([self.token])
+        said = mask_text(f"{method} {address}: {why}")
         raise CommentError(f"{said}; may the job's token write comments?", 1)
 
 

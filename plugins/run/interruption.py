@@ -1,15 +1,18 @@
 """A run that is ended early ends well: SIGTERM is answered as Ctrl-C is.
 
 The table is printed, the device released, fresh processes and servers ended, and every file is
-whole. The exit code is then 143, as a shell reports SIGTERM; Ctrl-C keeps pytest's 2.
+whole. The exit code is then 143, as a shell reports SIGTERM; Ctrl-C keeps pytest's 2. A second
+SIGTERM ends the process at once.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 from types import FrameType
-from typing import Any, Optional
+from typing import Any, Generator, Optional
 
 import pytest
 
@@ -17,6 +20,8 @@ from ipubench.plugins.command_line.words import is_worker, measures
 from ipubench.plugins.run.results import run_key, selected
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
+#: coreutils' timeout sends the signal to the process and then to its group: that is one request.
+SECONDS_OF_ONE = 1.0
 
 
 class Terminated(KeyboardInterrupt):
@@ -26,24 +31,34 @@ class Terminated(KeyboardInterrupt):
 class Sigterm:
     """The handler of SIGTERM while a session measures."""
 
+    _clock = staticmethod(time.monotonic)
+
     def __init__(self, session: pytest.Session) -> None:
         self.session = session
         self.finishing = False
-        self.arrived = False
+        #: When the first one arrived.
+        self.arrived: Optional[float] = None
         self._before: Any = signal.signal(signal.SIGTERM, self)
 
     def __call__(self, number: int, frame: Optional[FrameType]) -> None:
-        """End the session, once; what its end does (release the device, write) is not cut short."""
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        self.arrived = True
+        """End the session, which then writes its files and releases the device."""
+        now = self._clock()
+        if self.arrived is not None:
+            if now - self.arrived > SECONDS_OF_ONE:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                os.kill(os.getpid(), signal.SIGTERM)
+            return
+        self.arrived = now
         if not self.finishing:
+            # Code of the user may catch the exception.
+            self.session.shouldstop = "SIGTERM"
             raise Terminated("SIGTERM")
 
     def leave(self) -> None:
         """Give the signal back to whoever had it before, and set the exit code."""
         signal.signal(signal.SIGTERM, self._before)
         # Not earlier: what writes files at the end asks the exit code whether the run is whole.
-        if self.arrived:
+        if self.arrived is not None:
             self.session.exitstatus = EXIT_TERMINATED
 
 
@@ -64,6 +79,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Note how many errors the collection had; pytest counts those of tests with them."""
     session.config.stash[_errors_key] = session.testsfailed
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
+    """End a test that has caught SIGTERM as one that has not: it has neither passed nor failed."""
+    outcome = yield
+    handler = item.config.stash.get(sigterm_key, None)
+    if handler is not None and handler.arrived is not None:
+        outcome.force_exception(Terminated("SIGTERM"))
+
+
+pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_sessionfinish")

@@ -40,15 +40,13 @@ from typing import Any, Generator, List, Sequence, Tuple
 import pytest
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.case.masking import mask_words, masker
-from ipubench.fixtures.case.options import secrets_of
+from ipubench.fixtures.case.masking import mask_text, mask_words
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures, typed_words
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume, subtests
-from ipubench.plugins.run.masked_report import mask_report
 from ipubench.plugins.run.results import Run, SessionResults, names_key, run_key
 from ipubench.plugins.selection.selected import case_of
 
@@ -261,8 +259,7 @@ def pytest_runtest_makereport(
     error = call.excinfo.value if call.excinfo is not None else None
     mendable = isinstance(error, CaseError)
     if mendable:
-        report.longrepr = str(error)
-    mask_report(report, masker(secrets_of(case.config) if case is not None else ()))
+        report.longrepr = mask_text(str(error))
     if subtests.is_called(item):
         report.ipubench_subtest = True
         if report.outcome == "failed":

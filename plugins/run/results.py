@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Set
 import pytest
 
 from ipubench.fixtures.case.untrusted import has_fields
-from ipubench.plugins.record.files import JsonLinesFile, finite
+from ipubench.plugins.record.files import JsonLinesFile, storable
 from ipubench.plugins.record.record import with_processes
 
 #: Type of a journal's line -> the parts that it is read for.
@@ -174,7 +174,7 @@ class Run:
         A full disk may have room for an outcome when it had none for a verdict, or a fresh process,
         before it. With it a resumed run would take the case for done, without them.
         """
-        line = finite(line)
+        line = storable(line)
         self.results.take(line)
         if line["type"] == "case" and line["benchmark"]["fullname"] not in self.order:
             self.order.append(line["benchmark"]["fullname"])

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping
 
-from ipubench.plugins.record.files import finite
+from ipubench.plugins.record.files import storable
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -78,5 +78,5 @@ def _environment(of_markdown: bool) -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    environment.filters["finite"] = finite
+    environment.filters["finite"] = storable
     return environment

@@ -205,6 +205,12 @@ def test_merge_joins_shards(shell: Shell) -> None:
     assert sorted(map(key_of, load_all(shell.path("all")))) == sorted(map(key_of, expected))
 
 
+def test_a_merge_of_nothing_is_refused(shell: Shell) -> None:
+    shell.store("empty")
+    shell("merge", "all", "empty", "empty").assert_code(4)
+    assert not shell.path("all").exists()
+
+
 def test_merge_into_a_file_that_exists_keeps_its_cases(shell: Shell) -> None:
     shell.store("all", entry("a"))
     shell.store("two", entry("b"))

@@ -330,6 +330,10 @@ def test_promote_leaves_out_what_no_gate_could_judge_by(shell: Shell) -> None:
     assert load(shell.path("main")) == {B: entry("b")}
     shell("promote", "./report.json", "main", "--accept=*=no quieter machine").assert_code(0)
     assert load(shell.path("main"))[A] == disturbed
+    # A run of which nothing is promoted has failed.
+    write(report, document(disturbed))
+    shell("promote", "./report.json", "another").assert_code(1)
+    assert not shell.path("another").exists()
     # What a clean run finds replaces it, although compared with it nothing is known.
     facts = RunFacts(outcomes={A: "passed"}, verdicts={A: {"kind": "inconclusive"}})
     write(report, {**document(entry("a")), "ipubench": {"runs": [facts.as_dict()]}})

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import html
+import json
 import time
 
 import pytest
 
-from ipubench.fixtures.case.masking import is_secret, mask_text, mask_words, masked
+from ipubench.fixtures.case.masking import (
+    is_secret,
+    mask_output,
+    mask_text,
+    mask_words,
+    masked,
+    remember,
+    remember_environment,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +46,12 @@ def test_names_of_other_things(name: str) -> None:
         ("PYTEST_ADDOPTS=--api-key abc", "PYTEST_ADDOPTS=--api-key ***"),
         ("https://me:pw@host/x", "https://me:***@host/x"),
         ("postgres://:pw@host", "postgres://:***@host"),
+        (
+            "/baselines/https:/me:pw@host/x is not there",
+            "/baselines/https:/me:***@host/x is not there",
+        ),
+        ("test_a.py::test[token=ab] token=ab", "test_a.py::test[token=ab] token=***"),
+        ("token=***0-bs16", "token=***0-bs16"),
         ("https://ghp_abc@host/x", "https://***@host/x"),
         ("https://host/?a=1&token=abc&b=2", "https://host/?a=1&token=***&b=2"),
         ('{"token": "abc", "a": 1}', '{"token": "***", "a": 1}'),
@@ -77,7 +93,41 @@ def test_words_keep_their_blanks() -> None:
 def test_the_values_of_secret_variables_are_found_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_TOKEN", "abcdefgh")
     monkeypatch.setenv("SHORT_TOKEN", "ab")
+    remember_environment()
     assert mask_text("it said abcdefgh, ab") == "it said ***, ab"
+
+
+SEVERAL = "first line of it\nsecond<&>\"'\\line é\nend"
+SECOND = SEVERAL.split("\n")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (SEVERAL, "***"),
+        (repr(SEVERAL), "'***'"),
+        (json.dumps([SEVERAL]), '["***"]'),
+        (html.escape(SEVERAL), "***"),
+        (repr(json.dumps(SEVERAL)), "'\"***\"'"),
+        (f"{SECOND}, alone", "***, alone"),
+        (repr(SECOND), "'***'"),
+        (f"'{repr(SECOND)[1:12]}...{repr(SECOND)[-11:]}", "'***...***'"),
+        ("first line of it...", "***..."),
+        ("first l...", "first l..."),
+        (
+            "test_second.py::test[first line of it] ran",
+            "test_second.py::test[first line of it] ran",
+        ),
+    ],
+)
+def test_a_known_secret_is_found_escaped_cut_and_by_the_line(text: str, shown: str) -> None:
+    remember([SEVERAL])
+    assert mask_text(text) == shown
+
+
+def test_the_name_of_a_case_is_no_secret_before_a_colon() -> None:
+    assert mask_output("test_password: ±3% token=abc") == "test_password: ±3% token=***"
+    assert mask_text("password: abc") == "password: ***"
 
 
 def test_values_have_the_names_before_them() -> None:
@@ -85,7 +135,10 @@ def test_values_have_the_names_before_them() -> None:
     assert stored == {"env": (("TOKEN", "***"), ("A", "b")), "password": "***", "n": {"key": 128}}
 
 
-@pytest.mark.parametrize("part", ["key", "--", "://:", "-key ", '"\\', "token=", "a", "=token"])
+@pytest.mark.parametrize(
+    "part",
+    ["key", "--", "://:", "-key ", '"\\', "token=", "a", "=token", "x.py::t[", "..."],
+)
 def test_long_texts_take_no_long_time(part: str) -> None:
     started = time.process_time()
     mask_text(part * 40_000)

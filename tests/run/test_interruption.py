@@ -166,6 +166,35 @@ def test_sigterm_ends_a_run_like_ctrl_c(project: Project) -> None:
     assert "Traceback" not in outcome.text
 
 
+@pytest.mark.parametrize("then", ["pass", "raise ValueError", "pytest.skip('no')"])
+def test_a_case_that_catches_sigterm_is_interrupted(project: Project, then: str) -> None:
+    source = (project.folder / "bench_fake.py").read_text()
+    caught = source.replace(
+        'if config.trouble == "error":',
+        'if "beta-generated" in str(meter.case) and "--resume" not in sys.argv:\n'
+        "        try:\n"
+        "            os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        except BaseException:\n"
+        f"            {then}\n"
+        '    if config.trouble == "error":',
+    )
+    assert caught != source
+    (project.folder / "bench_fake.py").write_text(f"{caught}\nimport sys\nimport pytest\n")
+    words = ["-k", "beta or delta", "--junitxml=junit.xml"]
+    outcome = project.run(*words).assert_code(143)
+    outcome.line("interrupted with 1 of ")
+    assert "FAILED" not in outcome.text
+    (journal,) = project.journals()
+    results = SessionResults.of(read_lines(journal))
+    (interrupted,) = (nodeid for nodeid in results.selected if "beta-generated" in nodeid)
+    assert set(results.outcomes.values()) == {"passed"}
+    assert interrupted not in results.outcomes
+    assert "beta-generated" not in (project.folder / "junit.xml").read_text()
+    project.run(*words, "--resume").assert_code(0)
+    results = SessionResults.of(read_lines(journal))
+    assert results.outcomes == dict.fromkeys(results.selected, "passed")
+
+
 def test_the_handler_belongs_to_sessions_that_measure(project: Project) -> None:
     (project.folder / "test_signal.py").write_text(
         "import signal, pytest\n"

@@ -16,7 +16,6 @@ from ipubench.plugins.run.results import Run, SessionResults, run_key
 from tests.support.fake_cases import Fake
 
 CASE = "bench.py::bench[one]"
-CANARY = "c4n4ry-of-the-environment"
 
 
 @pytest.fixture
@@ -87,18 +86,6 @@ def test_why_a_case_failed_is_the_first_line_with_words(item: Any, said: str, wh
     """As of ``pytest.fail(pytrace=False)`` with a message that begins on a line of its own."""
     reported(item, "failed", said)
     assert lines_of(item) == [("failed", why, None)]
-
-
-@pytest.mark.parametrize("style", ["long", "native"])
-def test_a_traceback_of_any_style_has_no_secret(
-    item: Any, style: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GITHUB_TOKEN", CANARY)
-    with pytest.raises(RuntimeError) as caught:
-        raise RuntimeError(f"a server says 401 to {CANARY}")
-    shown = reported(item, "failed", caught.getrepr(style=style)).longrepr
-    assert CANARY not in str(shown) and "401 to ***" in str(shown)
-    assert lines_of(item) == [("failed", "RuntimeError: a server says 401 to ***", None)]
 
 
 def test_a_case_of_which_subtests_failed_fails_when_its_call_has_ended(item: Any) -> None:
