@@ -16,6 +16,7 @@ from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_w
 from ipubench.plugins.measure.base import Measured, measured_key
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED, message
+from ipubench.plugins.run.bounds import run_once, unbounded
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.subtests import why_failed
@@ -35,7 +36,7 @@ def pytest_runtest_call(item: pytest.Item) -> None:
         return
     del item.stash[measured_key]  # it holds the step
     if why_failed(item) is None:
-        with item.config.stash[spent_key].during("compare"):
+        with item.config.stash[spent_key].during("compare"), unbounded(item.config):
             conclude(item, measured, item.config.stash[progress_key].phase)
 
 
@@ -62,5 +63,6 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
         return
     run.add({"type": "verdict", "case": item.nodeid, "verdict": verdict.as_dict()})
     if verdict.kind == REGRESSED:
+        run_once(item)  # fresh processes have confirmed it
         name = record_of(measured.benchmark)["name"]
         pytest.fail(message(name, verdict, str(run.journal.path)), pytrace=False)
