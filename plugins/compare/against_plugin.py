@@ -22,7 +22,6 @@ from ipubench.plugins.compare.policy import thresholds_of
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Benchmark, Sides
 from ipubench.plugins.gate.rule import TIME_OVER
-from ipubench.plugins.measure.disturbance import NOT_QUIET
 from ipubench.plugins.processes.alternating import (
     AlternatingProcesses,
     UnfitError,
@@ -35,7 +34,7 @@ from ipubench.plugins.processes.revision import PREFIX
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import THROUGHPUT, record_of
 from ipubench.plugins.record.text import percent, short_number
-from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, Verdict
+from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
 from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
@@ -84,8 +83,6 @@ class Against:
         try:
             return comparison.verdict()
         except FreshError as error:
-            if NOT_QUIET in error.why:
-                return Verdict(INCONCLUSIVE, in_turns=True, reasons=(error.why,))
             if not error.elsewhere:
                 raise
             return Verdict(INCOMPARABLE, reasons=(f"it does not run there: {error.why}",))

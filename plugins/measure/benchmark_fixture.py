@@ -79,7 +79,7 @@ class Measuring:
                 "nothing else can be done with it; benchmark(function) without settings can be "
                 "profiled"
             )
-        self.meter.wait_for_quiet()
+        self.meter.case_run.wait_for_quiet()
         memory, others = host_process.PeakMemory(), Disturbance.of(self.meter.device)
         self.meter.phase("rounds", "measuring as pytest-benchmark does")
         others.read()
