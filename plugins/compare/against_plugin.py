@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Sequence
@@ -18,7 +20,7 @@ import pytest
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
 from ipubench.plugins.compare.fresh_processes import START_SECONDS, gate_time_key, seconds_of_own
-from ipubench.plugins.compare.policy import thresholds_of
+from ipubench.plugins.compare.policy import has_gate, thresholds_of
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Benchmark, Sides
 from ipubench.plugins.gate.rule import TIME_OVER
@@ -29,12 +31,12 @@ from ipubench.plugins.processes.alternating import (
     why_not_alternating,
 )
 from ipubench.plugins.processes.fresh import FreshError, measure_again
-from ipubench.plugins.processes.other_python import Environment, find, find_revision
-from ipubench.plugins.processes.revision import PREFIX
+from ipubench.plugins.processes.other_python import Environment, find, find_revision, python_of
+from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import THROUGHPUT, record_of
 from ipubench.plugins.record.text import percent, short_number
-from ipubench.plugins.record.verdict import INCOMPARABLE, Verdict
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
 from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
@@ -215,6 +217,8 @@ class Comparison:
 
 
 against_key = pytest.StashKey[Against]()
+#: Why nothing is compared, where both sides are one.
+same_key = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -233,15 +237,36 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"--against measures what a case is compared with: leave out --{name}"
             )
-    if not only_lists(config):
+    if only_lists(config):
+        return
+    same = compared_with_itself(config)
+    if same and has_gate(config):
+        pytest.exit(same, returncode=EXIT_NOTHING_COMPARED)
+    if same:
+        config.stash[same_key] = same
+    else:
         config.stash[against_key] = Against.start(config)
+
+
+def compared_with_itself(config: pytest.Config) -> str:
+    """Return in words why the other side is this one, which no measurement has to show; else ''."""
+    option, root = config.option, config.rootpath
+    given = option.against
+    if not given.startswith(PREFIX):
+        same = python_of(given) == os.path.abspath(sys.executable)
+        what = "that is the interpreter of this run"
+    else:
+        another = option.against_setup is not None or option.against_python is not None
+        same = not another and is_this_checkout(given, root)
+        what = "that commit is checked out here, and no file of it has changed"
+    return f"--against={given}: nothing is compared, because {what}" if same else ""
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say what is compared with what, and how long that takes at most."""
     against = config.stash.get(against_key, None)
     if against is None:
-        return []
+        return [config.stash[same_key]] if same_key in config.stash else []
     environment = against.environment
     there = config.option.against if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
@@ -270,6 +295,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Say once more, below the verdicts, what they compare and how."""
     run = session.config.stash.get(run_key, None)
     against = session.config.stash.get(against_key, None)
+    if run is not None and same_key in session.config.stash:
+        run.closing.append(session.config.stash[same_key])
     if run is None or against is None:
         return
     for why, count in sorted(against.not_alternated.items()):

@@ -98,8 +98,12 @@ class Environment:
 def find(given: str, root: Path) -> Environment:
     """Look at the interpreter that ``--against`` names; UsageError where it is of no use."""
     folders = list(dict.fromkeys([str(root), str(suite_folder())]))
-    python = _executable(f"--against={given}", given, ", or a revision, such as git:main")
-    return _look(given, Environment(python, folders, {}), root)
+    return _look(given, Environment(python_of(given), folders, {}), root)
+
+
+def python_of(given: str) -> str:
+    """Return the path of the interpreter that ``--against`` names; UsageError without one."""
+    return _executable(f"--against={given}", given, ", or a revision, such as git:main")
 
 
 def find_revision(

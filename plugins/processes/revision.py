@@ -67,6 +67,21 @@ def check_out(given: str, root: Path, setup: Optional[str] = None) -> Revision:
     return Revision(commit, project, root.resolve())
 
 
+def is_this_checkout(given: str, root: Path) -> bool:
+    """Tell whether ``--against=GIVEN`` names what is checked out here, so that nothing differs.
+
+    A file of the commit that was changed makes a difference, and so does a new file of Python.
+    UsageError where there is no such commit.
+    """
+    asked = f"--against={given}"
+    toplevel(asked, root)
+    if find_commit(asked, given[len(PREFIX) :], root) != find_commit(asked, "HEAD", root):
+        return False
+    said = _git(asked, root, "status", "--porcelain", "-z", "--untracked-files=all")
+    changed = filter(None, said.split("\0"))
+    return all(name.startswith("??") and not name.endswith(".py") for name in changed)
+
+
 def has_suite(project: Path) -> bool:
     """Tell whether a folder holds the suite itself, and does not only use it."""
     return (project / "ipubench" / "__init__.py").is_file()

@@ -109,6 +109,14 @@ def test_the_run_says_when_time_is_over(project: Project) -> None:
     outcome.line("its share of the gate's time (--gate-time, or a third of --within) was over")
 
 
+def test_an_interpreter_is_not_compared_with_itself(project: Project) -> None:
+    words = ("-k", "beta-synthetic", f"--against={sys.executable}")
+    project.run(*words, "--gate=5%").assert_code(6)
+    assert not project.journals()
+    project.run(*words).assert_code(0)
+    assert "pair" not in [line["type"] for line in project.journal()]
+
+
 def test_a_case_that_does_not_run_there_is_incomparable(project: Project) -> None:
     """So is one that fails there after its measurement, whatever the length of its message."""
     source = (project.folder / "bench_fake.py").read_text()

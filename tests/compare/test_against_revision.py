@@ -12,7 +12,7 @@ from typing import List
 
 import pytest
 
-from ipubench.plugins.processes.revision import find_commit
+from ipubench.plugins.processes.revision import find_commit, is_this_checkout
 from tests.run.test_interruption import is_running
 from tests.support.harness import ROOT, Project, SuiteServer, start_pytest
 from tests.support.process_starter import NO_SUITE
@@ -63,6 +63,26 @@ def test_a_commit_that_slows_a_case_is_found(repository: Repository) -> None:
     repository.run(*NOTHING, "--against=git:main~1").assert_code(5)
     assert len(worktrees(repository)) == 2
     assert (tree / "bench_fake.py").stat().st_mtime_ns == made
+
+
+def test_a_commit_is_not_compared_with_itself(repository: Repository) -> None:
+    words = [*CASE, "--against=git:merge-base:main"]
+    repository.run(*words, "--gate=5%").assert_code(6)
+    assert not repository.journals()
+    # Without a gate the case is measured all the same.
+    repository.run(*words).assert_code(0).line("nothing is compared")
+    kinds = [line["type"] for line in repository.journal()]
+    assert "case" in kinds and "pair" not in kinds
+    assert not (repository.folder / "cache" / "worktrees").exists()
+
+
+@pytest.mark.parametrize("name", ["new.py", "bench_fake.py", "results.txt"])
+def test_what_is_in_no_commit_makes_a_difference(repository: Repository, name: str) -> None:
+    with (repository.folder / name).open("a") as file:
+        file.write("# changed\n")
+    assert is_this_checkout("git:main", repository.folder) == (name == "results.txt")
+    repository.commit("changed")
+    assert not is_this_checkout("git:main~1", repository.folder)
 
 
 def test_the_merge_base_is_what_a_pull_request_changes(tmp_path: Path) -> None:
@@ -149,6 +169,7 @@ def test_modules_of_another_checkout_are_refused(repository: Repository, tmp_pat
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nimport ipubench.plugins\nsys.path.pop(0)\n"
     )
     path = f"{site}{os.pathsep}{ROOT}"
+    repository.slow_down(1.0)
     words = [*CASE, "--against=git:HEAD", "--gate=5%"]
     outcome = repository.python_alone(*PYTEST, *words, env={"PYTHONPATH": path}).assert_code(4)
     line = outcome.line("refused, because ipubench comes from")
@@ -241,6 +262,7 @@ def test_an_option_that_a_revision_does_not_know_is_refused_only_where_it_is_giv
 
 def test_a_cache_that_cannot_be_written_is_named(repository: Repository) -> None:
     nowhere = {"IPUBENCH_CACHE_DIR": str(repository.cases)}
+    repository.slow_down(1.0)
     outcome = repository.run(*CASE, "--against=git:main", env=nowhere).assert_code(4)
     outcome.line("--against=git:main: cannot make the cache directory ")
     assert "Traceback" not in outcome.text
@@ -279,10 +301,12 @@ def test_an_environment_is_made_once_for_a_revision(repository: Repository, tmp_
 def test_another_commit_there_is_measured_anew(repository: Repository) -> None:
     # What pairs would say does not matter: there is no time for any.
     words = [*CASE, "--against=git:main", "--gate-time=0.001s"]
+    repository.git("checkout", "-q", "-b", "change")
+    first = repository.commit("nothing")
+    repository.commit("nothing more")
     repository.run(*words).assert_code(0).line("1 inconclusive")
     repository.run(*words, "--resume").assert_code(0).line("1 case is done")
-    repository.git("checkout", "-q", "-b", "change")
-    repository.git("branch", "-f", "main", repository.commit("nothing"))
+    repository.git("branch", "-f", "main", first)
     outcome = repository.run(*words, "--resume").assert_code(0)
     outcome.line("1 measured anew, since the other environment changed")
 
@@ -335,7 +359,8 @@ def test_an_interrupted_run_leaves_no_process_and_can_be_resumed(repository: Rep
     waiting += "        import time; time.sleep(60)\n"
     repository.replace("bench_fake.py", TROUBLE, waiting + TROUBLE)
     repository.commit("waits")
-    words = ["bench_fake.py", "--device=fake", *CASE, "--against=git:HEAD", "--gate=5%"]
+    repository.commit("the same")
+    words = ["bench_fake.py", "--device=fake", *CASE, "--against=git:HEAD~1", "--gate=5%"]
     for number, resume in ((signal.SIGINT, ()), (signal.SIGKILL, ("--resume",))):
         notes = repository.folder / f"results-{number}.txt"
         environment = {**repository.environment, "WAIT": str(notes)}

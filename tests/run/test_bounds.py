@@ -7,12 +7,12 @@ marker and their names, and notes what happens.
 from __future__ import annotations
 
 import math
-import sys
 from typing import List
 
 import pytest
 
 from ipubench.plugins.record.record import record_of, rounds_of
+from tests.compare.test_against import interpreter
 from tests.support.harness import Project
 
 TIMEOUT = """
@@ -98,7 +98,7 @@ def test_fresh_processes_run_while_no_timer_does_and_have_none(project: Project)
 
 def test_both_sides_of_a_comparison_have_no_timer(project: Project) -> None:
     project.add_to_conftest(TIMEOUT)
-    project.run(*CASE, f"--against={sys.executable}", "--gate-cap=3").assert_code(0)
+    project.run(*CASE, interpreter(project), "--gate-cap=3").assert_code(0)
     found = events(project)
     assert found.count("process") == 6 and found.count("set 3") == 3
 
