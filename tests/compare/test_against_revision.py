@@ -220,7 +220,7 @@ def orphaned(tmp_path_factory: pytest.TempPathFactory) -> Repository:
         (["--against-setup=true"], "--against-setup is for the worktree of --against=git:REV"),
         (["--against=git:main", "--against-setup=false"], "--against-setup=false: exit code 1 in "),
         (["--against=git:main", "--against-setup=./nothing"], "it cannot be run: "),
-        (["--against=git:main", "--against-setup=true"], ".venv/bin/python: is not there; name"),
+        (["--against=git:main", "--against-setup=true"], "name the interpreter that it makes"),
     ],
 )
 def test_a_revision_of_no_use_costs_no_measurement(
