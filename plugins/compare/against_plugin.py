@@ -19,7 +19,11 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
-from ipubench.plugins.compare.fresh_processes import START_SECONDS, gate_time_key, seconds_of_own
+from ipubench.plugins.compare.fresh_processes import (
+    UNKNOWN_TIME,
+    gate_time_key,
+    seconds_of_fresh,
+)
 from ipubench.plugins.compare.policy import has_gate, thresholds_of
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Benchmark, Sides
@@ -115,7 +119,7 @@ class Comparison:
         self.unfit = why_not_alternating(item, self.device, against.environment)
         self._time = self.config.stash[gate_time_key]
         # Until a pair has been measured: both its sides take as long as the run's own process.
-        self._expected = 2 * seconds_of_own(item)
+        self._expected = 2 * seconds_of_fresh(item)
 
     @property
     def usable(self) -> List[Sides]:
@@ -127,6 +131,12 @@ class Comparison:
         tests = len(selected(self.config)) * max(1, len(self.thresholds))
         level = paired.level_of_a_look(self.cap, tests)
         reasons: List[str] = []
+        case = case_of(self.item)
+        name = case.id if case is not None else self.item.nodeid
+        whole = in_words(self.cap * self._expected)
+        self.config.stash[progress_key].line(
+            f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {whole}"
+        )
         while len(self.measured) < self.cap:
             if paired.given_up(len(self.usable), len(self.measured)):
                 break
@@ -275,20 +285,15 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
 
 
 def most_time(against: Against, cases: Sequence[pytest.Item]) -> str:
-    """Say how long the pairs of the cases that are to run take at most, before they begin."""
-    config = against.config
-    option, device = config.option, config.stash[selection_key].device
+    """Say how long the pairs of the cases that are to run take, as far as that is known."""
+    option = against.config.option
     cap = max(option.gate_cap, paired.LEAST_PAIRS)
-    whole = [why_not_alternating(item, device, against.environment) != "" for item in cases]
-    # Both sides share the budget, but whole processes have one each.
-    budgets = len(cases) + sum(whole)
-    seconds = cap * (option.budget * budgets + 2 * START_SECONDS * len(cases))
-    if option.gate_time is not None:
-        seconds = min(seconds, option.gate_time)
     most = f"up to {cap} pairs of processes for each of {counted(len(cases), 'case')}"
     first = paired.looks(cap)[0]
     least = f", {first} where these are clear" if first < cap else ""
-    return f"{most}{least}: {in_words(seconds)} at most on a quiet machine"
+    known = option.gate_time is not None
+    time = f"{in_words(option.gate_time)} at most" if known else UNKNOWN_TIME
+    return f"{most}{least}: {time}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key, judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
+from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.measure.base import Measured, measured_key
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED, message
@@ -47,8 +48,9 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
     """
     config = item.config
     run = config.stash[run_key]
-    fresh = FreshProcesses(item, measured.release)
     wanted = processes_wanted(config) - 1
+    most = wanted or max(config.option.gate_cap, LEAST_FRESH)
+    fresh = FreshProcesses(item, measured.release, most)
     if config.option.baseline_save is not None:
         fresh.for_a_baseline(wanted)
     elif wanted:

@@ -39,7 +39,7 @@ from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import framework_of
 
 #: What a record says of ``--wait-for-quiet``.
-quiet_key = pytest.StashKey[Dict[str, Any]]()
+quiet_key = pytest.StashKey[Any]()
 
 
 @dataclass(frozen=True)

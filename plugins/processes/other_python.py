@@ -112,7 +112,8 @@ def find_revision(
     """Check out the revision that ``--against=git:REV`` names, and look at it.
 
     ``setup`` makes an environment there, ``python`` is its interpreter, a path in the project's
-    folder there or elsewhere; without both our interpreter runs it. UsageError where it is of no use.
+    folder there or elsewhere; without both our interpreter runs it. UsageError where it is of no
+    use.
     """
     there = revision.check_out(given, root, setup)
     interpreter = sys.executable
