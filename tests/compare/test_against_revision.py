@@ -132,7 +132,7 @@ def test_a_revision_that_cannot_alternate_is_measured_in_processes(
     assert all("rounds" not in line for line in repository.journal() if line["type"] == "pair")
     # Processes that others disturbed judge nothing, as those of a baseline do not.
     disturbed = {"IPUBENCH_FAKE_TAKEN": "0.5"}
-    words = [*CASE, "--against=git:main", "--gate=5%", "--gate-time=2s"]
+    words = [*CASE, "--against=git:main", "--gate=5%", "--gate-time=60s"]
     outcome = repository.run(*words, env=disturbed).assert_code(0)
     said = r"other programs took 50% of the rounds' time, so (\d) of \1 pairs"
     assert re.search(said, outcome.text)
