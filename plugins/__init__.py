@@ -19,6 +19,7 @@ MODULES = (
     "plugins.command_line.options",
     "plugins.command_line.refusals",
     "plugins.run.time_spent",
+    "plugins.run.bounds",
     "plugins.benchmarks_yml.plugin",
     "plugins.benchmarks_yml.meter",
     "plugins.selection.expand",

@@ -21,7 +21,7 @@ from ipubench.plugins.benchmarks_yml.metrics import MetricError
 from ipubench.plugins.benchmarks_yml.results import CommandResults, columns, described, results_of
 from ipubench.plugins.measure import looking_inside
 from ipubench.plugins.measure.base import Calls, CaseRun, measured_by_another
-from ipubench.plugins.measure.disturbance import Disturbance, wait_for_quiet
+from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.pytest_benchmark_adapter import EnoughRounds
 from ipubench.plugins.record.statistics import latency
@@ -63,8 +63,7 @@ class CommandMeter:
         environ = self._environment(config)
         measured = not config.compile_only and option.profile is None
         spent = self.config.stash[spent_key]
-        with spent.during("quiet"):
-            wait_for_quiet(self.device, option.wait_for_quiet, self.progress)
+        self.case_run.wait_for_quiet()
         others = Disturbance.of(self.device)
         others.read()
         with spent.during("command"):

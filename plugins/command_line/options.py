@@ -169,8 +169,8 @@ def _add_measuring(group: pytest.OptionGroup) -> None:
         "--wait-for-quiet",
         type=duration,
         metavar="DURATION",
-        help="wait before each case until other programs leave the machine alone, so long at most: "
-        "2min",
+        help="wait before each case until other programs leave the machine alone, so long at most "
+        "(2min), then measure",
     )
     group.addoption(
         "--allocator",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Sequence
@@ -17,13 +19,16 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.command_line.words import only_lists, unknown_arguments
-from ipubench.plugins.compare.fresh_processes import START_SECONDS, gate_time_key, seconds_of_own
-from ipubench.plugins.compare.policy import compared_extra_info, thresholds_of
+from ipubench.plugins.compare.fresh_processes import (
+    UNKNOWN_TIME,
+    gate_time_key,
+    seconds_of_fresh,
+)
+from ipubench.plugins.compare.policy import compared_extra_info, has_gate, thresholds_of
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.paired import Benchmark, Sides
 from ipubench.plugins.gate.rule import TIME_OVER
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS
-from ipubench.plugins.measure.disturbance import NOT_QUIET
 from ipubench.plugins.processes.alternating import (
     AlternatingProcesses,
     UnfitError,
@@ -31,12 +36,12 @@ from ipubench.plugins.processes.alternating import (
     why_not_alternating,
 )
 from ipubench.plugins.processes.fresh import FreshError, measure_again
-from ipubench.plugins.processes.other_python import Environment, find, find_revision
-from ipubench.plugins.processes.revision import PREFIX
+from ipubench.plugins.processes.other_python import Environment, find, find_revision, python_of
+from ipubench.plugins.processes.revision import PREFIX, is_this_checkout
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import ITSELF, THROUGHPUT, record_of
 from ipubench.plugins.record.text import percent, short_number
-from ipubench.plugins.record.verdict import INCOMPARABLE, INCONCLUSIVE, Verdict
+from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, INCOMPARABLE, Verdict
 from ipubench.plugins.run.progress import in_words, progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import depends_on
@@ -85,8 +90,6 @@ class Against:
         try:
             return comparison.verdict()
         except FreshError as error:
-            if NOT_QUIET in error.why:
-                return Verdict(INCONCLUSIVE, in_turns=True, reasons=(error.why,))
             if not error.elsewhere:
                 raise
             return Verdict(INCOMPARABLE, reasons=(f"it does not run there: {error.why}",))
@@ -123,7 +126,7 @@ class Comparison:
             self.unfit = AS_THE_TEST_SAYS
         self._time = self.config.stash[gate_time_key]
         # Until a pair has been measured: both its sides take as long as the run's own process.
-        self._expected = 2 * seconds_of_own(item)
+        self._expected = 2 * seconds_of_fresh(item)
 
     @property
     def usable(self) -> List[Sides]:
@@ -135,6 +138,12 @@ class Comparison:
         tests = len(selected(self.config)) * max(1, len(self.thresholds))
         level = paired.level_of_a_look(self.cap, tests)
         reasons: List[str] = []
+        case = case_of(self.item)
+        name = case.id if case is not None else self.item.nodeid
+        whole = in_words(self.cap * self._expected)
+        self.config.stash[progress_key].line(
+            f"  {name}: up to {self.cap} pairs, {self._expected:.0f} s each: {whole}"
+        )
         while len(self.measured) < self.cap:
             if paired.given_up(len(self.usable), len(self.measured)):
                 break
@@ -226,6 +235,8 @@ class Comparison:
 
 
 against_key = pytest.StashKey[Against]()
+#: Why nothing is compared, where both sides are one.
+same_key = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -244,15 +255,36 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"--against measures what a case is compared with: leave out --{name}"
             )
-    if not only_lists(config):
+    if only_lists(config):
+        return
+    same = compared_with_itself(config)
+    if same and has_gate(config):
+        pytest.exit(same, returncode=EXIT_NOTHING_COMPARED)
+    if same:
+        config.stash[same_key] = same
+    else:
         config.stash[against_key] = Against.start(config)
+
+
+def compared_with_itself(config: pytest.Config) -> str:
+    """Return in words why the other side is this one, which no measurement has to show; else ''."""
+    option, root = config.option, config.rootpath
+    given = option.against
+    if not given.startswith(PREFIX):
+        same = python_of(given) == os.path.abspath(sys.executable)
+        what = "that is the interpreter of this run"
+    else:
+        another = option.against_setup is not None or option.against_python is not None
+        same = not another and is_this_checkout(given, root)
+        what = "that commit is checked out here, and no file of it has changed"
+    return f"--against={given}: nothing is compared, because {what}" if same else ""
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say what is compared with what, and how long that takes at most."""
     against = config.stash.get(against_key, None)
     if against is None:
-        return []
+        return [config.stash[same_key]] if same_key in config.stash else []
     environment = against.environment
     there = config.option.against if environment.revision is not None else environment.python
     cases = [item for item in items if case_of(item) is not None]
@@ -261,26 +293,23 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
 
 
 def most_time(against: Against, cases: Sequence[pytest.Item]) -> str:
-    """Say how long the pairs of the cases that are to run take at most, before they begin."""
-    config = against.config
-    option, device = config.option, config.stash[selection_key].device
+    """Say how long the pairs of the cases that are to run take, as far as that is known."""
+    option = against.config.option
     cap = max(option.gate_cap, paired.LEAST_PAIRS)
-    whole = [why_not_alternating(item, device, against.environment) != "" for item in cases]
-    # Both sides share the budget, but whole processes have one each.
-    budgets = len(cases) + sum(whole)
-    seconds = cap * (option.budget * budgets + 2 * START_SECONDS * len(cases))
-    if option.gate_time is not None:
-        seconds = min(seconds, option.gate_time)
     most = f"up to {cap} pairs of processes for each of {counted(len(cases), 'case')}"
     first = paired.looks(cap)[0]
     least = f", {first} where these are clear" if first < cap else ""
-    return f"{most}{least}: {in_words(seconds)} at most on a quiet machine"
+    known = option.gate_time is not None
+    time = f"{in_words(option.gate_time)} at most" if known else UNKNOWN_TIME
+    return f"{most}{least}: {time}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Say once more, below the verdicts, what they compare and how."""
     run = session.config.stash.get(run_key, None)
     against = session.config.stash.get(against_key, None)
+    if run is not None and same_key in session.config.stash:
+        run.closing.append(session.config.stash[same_key])
     if run is None or against is None:
         return
     for why, count in sorted(against.not_alternated.items()):

@@ -25,6 +25,7 @@ from ipubench.plugins.processes.fresh import known_reason, most_seconds, run_cas
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import REGRESSED
+from ipubench.plugins.run.bounds import unbounded
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.selection.selected import case_of
@@ -71,7 +72,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
         del item.stash[release_key]  # it holds the step
     profiler = Profiler(item, case, run, item.config.stash[progress_key].phase)
     both = option.profile_on_regression and kind == REGRESSED
-    run.add({"type": "profile", "case": item.nodeid, "profile": profiler.explain(both)})
+    with unbounded(item.config):
+        profile = profiler.explain(both)
+    run.add({"type": "profile", "case": item.nodeid, "profile": profile})
 
 
 class Profiler:

@@ -23,6 +23,7 @@ from ipubench.plugins.record.record import (
     mean_lost,
     record_of,
     rounds_of,
+    spent_of,
     was_disturbed,
 )
 from ipubench.plugins.record.text import short_number
@@ -34,12 +35,15 @@ from ipubench.plugins.selection.selected import case_of
 
 #: Processes that measure each case of a baseline: its own and fresh ones.
 BASELINE_PROCESSES = 9
-#: Python, pytest and a framework's imports, before anything is known.
+#: Python, pytest and a framework's imports, at least.
 START_SECONDS = 3.0
+UNKNOWN_TIME = "how long that takes is known once a case has been measured"
 #: Of the time of ``--within``, the processes that a gate asks for take this share at most.
 GATE_SHARE = 1 / 3
 #: Parts of a run's time that say nothing of a fresh process, which has the run's device.
 NOT_OF_A_PROCESS = ("device", "quiet", "compare")
+#: Those that a run does once, and each fresh process again.
+OF_RUN = ("start", "import")
 
 
 class GateTime:
@@ -50,8 +54,8 @@ class GateTime:
         #: The cases that have not ended, the one that runs among them.
         self.cases = cases
         self._share = math.inf
-        #: The seconds of the latest measurement.
-        self.latest = 0.0
+        #: The seconds of the latest measurement, and of a fresh process beyond what was expected.
+        self.latest = self.beyond = 0.0
 
     def begin(self) -> None:
         """Give the case that runs its share; what earlier ones left over is in it."""
@@ -78,8 +82,6 @@ class GateTime:
 
 
 gate_time_key = pytest.StashKey[GateTime]()
-#: The seconds of the run, when a case began.
-_begun_key = pytest.StashKey[float]()
 #: What the fresh processes of a test have measured, each by name.
 _fresh_key = pytest.StashKey[List[Dict[str, Dict[str, Any]]]]()
 
@@ -129,8 +131,7 @@ def _refuse_nameless(config: pytest.Config, items: Sequence[pytest.Item]) -> Non
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Note when a case starts: its own measurement says how long a fresh one will take."""
-    item.stash[_begun_key] = _working_seconds(item.config)
+    """Forget the processes of an earlier try of the test."""
     item.stash[_fresh_key] = []
 
 
@@ -142,30 +143,35 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
         item.config.stash[gate_time_key].end()
 
 
-def seconds_of_own(item: pytest.Item) -> float:
-    """Return what the run's own process of a case has taken so far."""
-    return _working_seconds(item.config) - item.stash[_begun_key]
+def seconds_of_fresh(item: pytest.Item) -> float:
+    """Return what a fresh process of the case that runs will take, about.
 
-
-def _working_seconds(config: pytest.Config) -> float:
-    """Return the seconds of this run, less those of what a fresh process does not do."""
-    spent = config.stash[spent_key].of_run()
-    return math.fsum(seconds for part, seconds in spent.items() if part not in NOT_OF_A_PROCESS)
+    As long as the run's own took for the case, for its start and for imports; and as much more as
+    the latest fresh process of another case took, which may have started a GPU.
+    """
+    spent = item.config.stash[spent_key]
+    case, run = spent.of_case(), spent.of_run()
+    own = [seconds for part, seconds in case.items() if part not in (*NOT_OF_A_PROCESS, *OF_RUN)]
+    once = max(START_SECONDS, math.fsum(run.get(part, 0.0) for part in OF_RUN))
+    return math.fsum([*own, once, item.config.stash[gate_time_key].beyond])
 
 
 class FreshProcesses:
     """Measures one case again and again, each time in a fresh process."""
 
-    def __init__(self, item: pytest.Item, name: str, release: Callable[[], None]) -> None:
-        """``name``: the case's; a test may have several."""
+    def __init__(
+        self, item: pytest.Item, name: str, release: Callable[[], None], most: int
+    ) -> None:
+        """``name``: the case's; a test may have several. ``most``: how many there may be."""
         self._item = item
         self._name = name
+        self._most = most
         self._processes = item.stash.setdefault(_fresh_key, [])
         self._release = release
         self._progress: Progress = item.config.stash[progress_key]
         self._time = item.config.stash[gate_time_key]
         self._time.begin()
-        self._expected = seconds_of_own(item) + START_SECONDS
+        self._expected = seconds_of_fresh(item)
         self.benchmarks: List[Dict[str, Any]] = []
 
     def __call__(self, number: int) -> Optional[Dict[str, Any]]:
@@ -178,6 +184,7 @@ class FreshProcesses:
             if not known and not self._time.allows(self._expected):
                 return None
             if not self.benchmarks:
+                self._forecast()
                 self._release()
             self._add(known[0][self._name] if known else self._measured())
         return self.benchmarks[number - 1]
@@ -205,11 +212,22 @@ class FreshProcesses:
                 if self(number) is None:
                     return
 
+    def _forecast(self) -> None:
+        """Say how long the fresh processes will take, now that the case has been measured."""
+        case = case_of(self._item)
+        name = case.id if case is not None else self._item.nodeid
+        processes = counted(self._most, "fresh process", "fresh processes")
+        whole = in_words(self._most * self._expected)
+        each = f"of about {self._expected:.0f} s"
+        self._progress.line(f"  {name}: {processes} {each}: {whole}")
+
     def _measured(self) -> Dict[str, Any]:
         """Measure in one more process, for all cases of the test."""
         self._progress.phase(f"fresh process {len(self.benchmarks) + 1}")
         with self._time.spending():
             found = all_measured_again(self._item.config, self._item.nodeid, None, self._name)
+        if not self._processes:
+            self._time.beyond = max(0.0, self._time.latest - self._expected + self._time.beyond)
         self._expected = self._time.latest
         self._processes.append(found)
         return found[self._name]
@@ -241,33 +259,37 @@ def too_few(config: pytest.Config, nodeid: str) -> str:
 
 
 def most_time(config: pytest.Config, cases: int, judged: List[Dict[str, Any]]) -> Optional[str]:
-    """Say how long saving or gating takes at most, before it begins; None where neither is asked.
+    """Say how long saving or gating takes, as far as it is known before it begins.
 
     ``cases`` are to run, and ``judged`` are the baseline's benchmarks of those that a gate judges.
-    A case without one counts with its budget and the start of a process.
+    None where neither is asked.
     """
     option, wanted = config.option, processes_wanted(config)
     if not cases or (wanted == 1 and not judged):
         return None
     parts = []
-    seconds = 0.0
+    most = max(option.gate_cap, LEAST_FRESH)
     if wanted > 1:
         processes = counted(wanted - 1, "fresh process", "fresh processes")
         parts.append(f"{processes} for each of {counted(cases, 'case')}")
-        seconds += (wanted - 1) * cases * (option.budget + START_SECONDS)
     if judged:
-        parts.append(
-            f"up to {max(option.gate_cap, LEAST_FRESH)} fresh processes for each of "
-            f"{counted(len(judged), 'case')} that looks slower"
-        )
-        seconds += max(option.gate_cap, LEAST_FRESH) * math.fsum(map(_seconds_of, judged))
+        looking = f"{counted(len(judged), 'case')} that looks slower"
+        parts.append(f"up to {most} fresh processes for each of {looking}")
+    text = " and ".join(parts)
     if option.gate_time is not None:
-        seconds = min(seconds, option.gate_time)
-    return f"{' and '.join(parts)}: {in_words(seconds)} at most on a quiet machine"
+        return f"{text}: {in_words(option.gate_time)} at most"
+    if wanted > 1:
+        return f"{text}: {UNKNOWN_TIME}"
+    seconds = most * math.fsum(map(_seconds_of, judged))
+    return f"{text}: {in_words(seconds)}, if each takes as long as in the baseline"
 
 
 def _seconds_of(benchmark: Dict[str, Any]) -> float:
     """Return what a fresh process of a stored case took, about."""
     record = record_of(benchmark)
+    spent = spent_of(benchmark)
+    if spent:
+        seconds = [value for part, value in spent.items() if part not in NOT_OF_A_PROCESS]
+        return math.fsum([*seconds, START_SECONDS])
     parts = [record.get(name, 0.0) for name in ("build_seconds", "compile_seconds")]
     return math.fsum([*parts, *rounds_of(benchmark), START_SECONDS])

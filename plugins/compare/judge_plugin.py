@@ -14,9 +14,11 @@ from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key, judge_with_baseline
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
 from ipubench.plugins.compare.policy import inconclusive_fails
+from ipubench.plugins.gate.countable import LEAST_FRESH
 from ipubench.plugins.measure.base import Measured, measured_key
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED, message, undecided_message
+from ipubench.plugins.run.bounds import run_once, unbounded
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.subtests import why_failed
@@ -36,10 +38,12 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     if why_failed(item) is not None:
         return
     failures: List[str] = []
-    for one in measured:
-        with item.config.stash[spent_key].during("compare"):
-            failures += conclude(item, one, item.config.stash[progress_key].phase)
+    with unbounded(item.config):
+        for one in measured:
+            with item.config.stash[spent_key].during("compare"):
+                failures += conclude(item, one, item.config.stash[progress_key].phase)
     if failures:
+        run_once(item)  # fresh processes have confirmed it
         pytest.fail("\n".join(failures), pytrace=False)
 
 
@@ -50,8 +54,9 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
     """
     config, nodeid = item.config, measured.benchmark["fullname"]
     run = config.stash[run_key]
-    fresh = FreshProcesses(item, nodeid, measured.release)
     wanted = processes_wanted(config) - 1
+    most = wanted or max(config.option.gate_cap, LEAST_FRESH)
+    fresh = FreshProcesses(item, nodeid, measured.release, most)
     if config.option.baseline_save is not None:
         fresh.for_a_baseline(wanted)
     elif wanted:

@@ -29,6 +29,7 @@ from ipubench.plugins.processes.fresh import LAST_LINES, fresh_environment, run_
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.record import record_of, spent_of
+from ipubench.plugins.run.bounds import unbounded
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import SessionResults, run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -115,7 +116,7 @@ def _measure(item: pytest.Function) -> None:
         *(["--benchmark-disable"] if disabled else []),
     ]
     most = None  # as long as it would take here
-    with _results_folder(item) as folder:
+    with _results_folder(item) as folder, unbounded(config):
         code, output = run_case(
             config, item.nodeid, folder, most, words, environment=_environment(config)
         )

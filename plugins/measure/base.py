@@ -23,6 +23,7 @@ from ipubench.fixtures.devices.base import Device
 from ipubench.fixtures.runtimes.call import CallStep
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.command_line.words import worker_count
+from ipubench.plugins.measure.disturbance import wait_for_quiet
 from ipubench.plugins.measure.rounds import timed
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.files import storable
@@ -32,7 +33,8 @@ from ipubench.plugins.record.record import (
     NAMESPACE,
     describe_throughput,
 )
-from ipubench.plugins.record.text import time_stamp
+from ipubench.plugins.record.text import percent, time_stamp
+from ipubench.plugins.run.bounds import unbounded
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import names_key, run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -40,6 +42,8 @@ from ipubench.plugins.selection.selected import framework_of
 
 if TYPE_CHECKING:
     from ipubench.fixtures.runtimes.loop import InLoop
+#: What a record says of ``--wait-for-quiet``.
+quiet_key = pytest.StashKey[Any]()
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,23 @@ class CaseRun:
             "versions": host_process.versions(),
             "git": host_process.git_revision(config.rootpath),
             "time": time_stamp(),
+            **self.item.stash.get(quiet_key, {}),
         }
+
+    def wait_for_quiet(self) -> None:
+        """With ``--wait-for-quiet``: wait until others leave the machine alone, or that long."""
+        config = self.item.config
+        most, progress = config.option.wait_for_quiet, config.stash[progress_key]
+        if most is None:
+            return
+        with config.stash[spent_key].during("quiet"), unbounded(config):
+            found = wait_for_quiet(self.device, most, progress.phase)
+        self.item.stash[quiet_key] = {"wait_for_quiet": found}
+        if not found["quiet"]:
+            progress.line(
+                f"  {self.case.id}: measured on a machine that was not quiet within {most:g} s: "
+                f"others used {percent(found['used_by_others'], 0)} of its CPUs"
+            )
 
     def finish(self, record: Dict[str, Any], release: Callable[[], None]) -> None:
         """Write the record of the case, and leave what was measured in the test's stash.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Dict
 
 from ipubench.fixtures.runtimes.call import OWN
 from ipubench.plugins.measure.base import Calls, CaseRun, measured_by_another
-from ipubench.plugins.measure.disturbance import Disturbance, wait_for_quiet
+from ipubench.plugins.measure.disturbance import Disturbance
 from ipubench.plugins.record import host_process
 from ipubench.plugins.record.record import ITSELF
 from ipubench.plugins.record.statistics import latency
@@ -33,9 +32,8 @@ class Watched:
     @classmethod
     def begin(cls, case_run: CaseRun) -> Watched:
         """Begin to watch, once the machine is quiet where that was asked for."""
-        config, device = case_run.item.config, case_run.device
-        wait_for_quiet(device, config.option.wait_for_quiet, partial(_phase, case_run, "quiet"))
-        watched = cls(case_run, host_process.PeakMemory(), Disturbance.of(device))
+        case_run.wait_for_quiet()
+        watched = cls(case_run, host_process.PeakMemory(), Disturbance.of(case_run.device))
         _phase(case_run, "rounds", "measuring as pytest-benchmark does")
         watched.others.read()
         return watched

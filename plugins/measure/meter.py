@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Dict, List, Optional
 
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.runtimes.step import Step
 from ipubench.plugins.measure.base import BatchFacts, CaseRun, StepMeter
-from ipubench.plugins.measure.disturbance import Disturbance, is_enough, wait_for_quiet
+from ipubench.plugins.measure.disturbance import Disturbance, is_enough
 from ipubench.plugins.measure.latency_and_input import (
     describe_input,
     describe_latency,
@@ -66,7 +65,7 @@ class Meter(StepMeter):
 
     def work_on(self, step: Step, facts: BatchFacts) -> None:
         """Measure the step, close it and write its record."""
-        self.wait_for_quiet()
+        self.case_run.wait_for_quiet()
         self.phase("peak", "measuring the device's peak")
         ceilings(self.peaks, step)
         memory = host_process.PeakMemory()
@@ -88,11 +87,6 @@ class Meter(StepMeter):
         self.phase("record", "recording")
         if measured:  # else --benchmark-disable: the step ran, nothing is to be recorded
             self._record({**start, **measured}, step)
-
-    def wait_for_quiet(self) -> None:
-        """With ``--wait-for-quiet``: wait until other programs leave the machine alone."""
-        most = self.config.option.wait_for_quiet
-        wait_for_quiet(self.device, most, partial(self.phase, "quiet"))
 
     def _record(self, record: Dict[str, Any], step: Step) -> None:
         """Write the record of the case."""

@@ -91,7 +91,7 @@ def _search(given: argparse.Namespace, words: Sequence[str]) -> int:
                 project = tree / root.resolve().relative_to(where.resolve())
                 asked = ["-k", given.case, f"--gate={given.gate:.6%}"]
                 asked += for_another_folder(words, root)
-                return _bisect(tree, [str(root), str(project), good, *asked], good, bad)
+                return _bisect(tree, [str(where), str(project), good, *asked], good, bad)
             finally:
                 revision.remove(tree)
     except (pytest.UsageError, ScratchError) as error:
@@ -184,7 +184,7 @@ def _bisect(tree: Path, words: Sequence[str], good: str, bad: str) -> int:
 def step(arguments: Sequence[str]) -> int:
     """Measure the commit that a worktree has; return what it is for git bisect run.
 
-    ``arguments``: the project's folder in the user's checkout and in the worktree, the good commit,
+    ``arguments``: the user's checkout, the project's folder in the worktree, the good commit,
     and words for pytest. What goes wrong skips the commit, of which nothing is known then.
     """
     here, project, good, *words = arguments

@@ -7,7 +7,8 @@ a module of the suite came from elsewhere all the same, the process ends with ex
 message: after the collection, and at its end for what a case has imported by itself.
 
 With ``--instead-of`` the folder is another revision of a project that only uses the suite, and
-``HERE`` is that project's own checkout: no module of it may be imported, but for what is installed.
+``HERE`` is the checkout that it is a revision of, with all projects in it: no module of that may be
+imported, but for the suite and what is installed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ TOP = ("ipubench", "conftest", "fixtures", "models", "plugins")
 BENCHMARKS = "bench_"
 USAGE_ERROR = 4
 INSTEAD_OF = "--instead-of="
+#: What helps if a project's own modules come from its checkout, as with ``pip install -e``.
+REMEDY = (
+    "name the folder that has it to pytest, as in -o pythonpath=src, or make an environment there "
+    'with --against-setup="..."'
+)
 #: Folders of an environment, which may lie within a checkout, as the whole environment may.
 INSTALLED = ("site-packages", "dist-packages")
 
@@ -48,14 +54,15 @@ def strangers(folder: str, modules: Dict[str, str]) -> List[str]:
 
 
 def of_checkout(here: str) -> Dict[str, str]:
-    """Return the file of each module from a checkout, but for those installed inside it."""
+    """Return the file of each module from a checkout, but for the suite's and installed ones."""
     inside = _within(here)
     environment = _of_environment(inside)
     found = {}
     for name, module in sorted(sys.modules.items()):
         file = os.path.realpath(getattr(module, "__file__", None) or os.sep)
         installed = set(INSTALLED) & set(file[len(inside) :].split(os.sep))
-        if file.startswith(inside) and not installed and not file.startswith(environment):
+        ours = installed or name.split(".")[0] == "ipubench" or file.startswith(environment)
+        if file.startswith(inside) and not ours:
             found[name] = file
     return found
 
@@ -67,6 +74,16 @@ def _of_environment(inside: str) -> Tuple[str, ...]:
     return tuple(folder for folder in folders if folder.startswith(inside) and folder != inside)
 
 
+def _worktree(folder: str) -> str:
+    """Return the worktree that a folder is in, which has a file of git's; else the folder."""
+    above = os.path.realpath(folder)
+    while not os.path.exists(os.path.join(above, ".git")):
+        if above == os.path.dirname(above):
+            return folder
+        above = os.path.dirname(above)
+    return above
+
+
 def _within(folder: str) -> str:
     """Return what the path of a file in a folder begins with, links followed."""
     return os.path.join(os.path.realpath(folder), "")
@@ -76,7 +93,7 @@ class Guard:
     """The plugin that looks where modules came from."""
 
     def __init__(self, folder: str, here: str = "") -> None:
-        self._folder = folder
+        self._folder = _worktree(folder) if here else folder
         self._here = here
 
     def pytest_collection_finish(self) -> None:
@@ -93,7 +110,8 @@ class Guard:
         modules = of_checkout(self._here) if self._here else loaded()
         found = strangers(self._folder, modules)
         if found:
-            pytest.exit(f"refused: {found[0]}", returncode=USAGE_ERROR)
+            remedy = f"; {REMEDY}" if self._here else ""
+            pytest.exit(f"refused: {found[0]}{remedy}", returncode=USAGE_ERROR)
 
 
 def main(folder: str, words: List[str]) -> int:

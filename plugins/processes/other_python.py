@@ -98,8 +98,12 @@ class Environment:
 def find(given: str, root: Path) -> Environment:
     """Look at the interpreter that ``--against`` names; UsageError where it is of no use."""
     folders = list(dict.fromkeys([str(root), str(suite_folder())]))
-    python = _executable(f"--against={given}", given, ", or a revision, such as git:main")
-    return _look(given, Environment(python, folders, {}), root)
+    return _look(given, Environment(python_of(given), folders, {}), root)
+
+
+def python_of(given: str) -> str:
+    """Return the path of the interpreter that ``--against`` names; UsageError without one."""
+    return _executable(f"--against={given}", given, ", or a revision, such as git:main")
 
 
 def find_revision(
@@ -107,13 +111,19 @@ def find_revision(
 ) -> Environment:
     """Check out the revision that ``--against=git:REV`` names, and look at it.
 
-    ``setup`` makes an environment there, ``python`` is its interpreter, a path in the worktree or
-    elsewhere; without both our interpreter runs it. UsageError where it is of no use.
+    ``setup`` makes an environment there, ``python`` is its interpreter, a path in the project's
+    folder there or elsewhere; without both our interpreter runs it. UsageError where it is of no
+    use.
     """
     there = revision.check_out(given, root, setup)
     interpreter = sys.executable
     if setup is not None or python is not None:
         path = there.root / user_path(python or revision.MADE_PYTHON)
+        if python is None and not path.exists():
+            raise pytest.UsageError(
+                f"--against-setup: there is no {path} after it; name the interpreter that it makes "
+                "with --against-python=PATH, a path in that folder or elsewhere"
+            )
         interpreter = _executable(f"--against-python={path}", str(path))
     folders = [str(there.root)]
     if there.here is not None:

@@ -39,7 +39,8 @@ NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 class Revision:
     """A commit in a worktree of its own; ``root`` is the project's folder there.
 
-    ``here``: the project's own checkout, where it only uses the suite, which is this one's then.
+    ``here``: the checkout that the project is in, where it only uses the suite, which is this one's
+    then.
     """
 
     commit: str
@@ -55,8 +56,7 @@ def check_out(given: str, root: Path, setup: Optional[str] = None) -> Revision:
     asked = f"--against={given}"
     where = Path(toplevel(asked, root))
     commit = find_commit(asked, given[len(PREFIX) :], root)
-    folder = _worktree(asked, where, commit, setup)
-    project = folder / root.resolve().relative_to(where.resolve())
+    project = _worktree(asked, where, commit, root.resolve().relative_to(where.resolve()), setup)
     if has_suite(project):
         return Revision(commit, project)
     if root.resolve() == IMPORT_ROOT:
@@ -64,7 +64,22 @@ def check_out(given: str, root: Path, setup: Optional[str] = None) -> Revision:
             f"{asked}: commit {commit[:12]} has no ipubench folder of its own, so there "
             "is no other suite to measure; name a revision that has one"
         )
-    return Revision(commit, project, root.resolve())
+    return Revision(commit, project, where.resolve())
+
+
+def is_this_checkout(given: str, root: Path) -> bool:
+    """Tell whether ``--against=GIVEN`` names what is checked out here, so that nothing differs.
+
+    A file of the commit that was changed makes a difference, and so does a new file of Python.
+    UsageError where there is no such commit.
+    """
+    asked = f"--against={given}"
+    toplevel(asked, root)
+    if find_commit(asked, given[len(PREFIX) :], root) != find_commit(asked, "HEAD", root):
+        return False
+    said = _git(asked, root, "status", "--porcelain", "-z", "--untracked-files=all")
+    changed = filter(None, said.split("\0"))
+    return all(name.startswith("??") and not name.endswith(".py") for name in changed)
 
 
 def has_suite(project: Path) -> bool:
@@ -113,9 +128,13 @@ def _resolve(asked: str, name: str, root: Path) -> str:
     )
 
 
-def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -> Path:
-    """Return the folder of a worktree of a commit, made and set up where there is none."""
-    made_by = f"-{hashlib.sha256(setup.encode()).hexdigest()[:8]}" if setup else ""
+def _worktree(asked: str, repository: Path, commit: str, part: Path, setup: Optional[str]) -> Path:
+    """Return the project's folder in a worktree of a commit, made and set up where there is none.
+
+    ``part``: that folder in the repository, which has several in some.
+    """
+    made = "" if setup is None else f"{setup}\n{part}" if part.parts else setup
+    made_by = f"-{hashlib.sha256(made.encode()).hexdigest()[:8]}" if made else ""
     try:
         folder = code_folder("worktrees")
         tree = folder / f"{commit}{made_by}"
@@ -135,8 +154,12 @@ def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -
                 remove(tree)
                 try:
                     add(asked, repository, tree, commit)
+                    if not (tree / part).is_dir():
+                        raise pytest.UsageError(
+                            f"{asked}: commit {commit[:12]} has no folder {part}, the project's"
+                        )
                     if setup:
-                        _run_setup(setup, tree)
+                        _run_setup(setup, tree / part)
                 except BaseException:
                     remove(tree)
                     raise
@@ -148,7 +171,7 @@ def _worktree(asked: str, repository: Path, commit: str, setup: Optional[str]) -
             f"{asked}: no worktree can be made: {error}; set "
             "IPUBENCH_CACHE_DIR to a directory that can be written"
         ) from None
-    return tree
+    return tree / part
 
 
 def add(asked: str, repository: Path, tree: Path, commit: str) -> None:
@@ -203,15 +226,15 @@ def _is_sound(asked: str, tree: Path, commit: str) -> bool:
         return False
 
 
-def _run_setup(setup: str, tree: Path) -> None:
+def _run_setup(setup: str, folder: Path) -> None:
     """Run the command that makes an environment; UsageError with its last lines if it fails."""
     try:
-        answer = _run(shlex.split(setup), tree, SETUP_SECONDS)
+        answer = _run(shlex.split(setup), folder, SETUP_SECONDS)
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired) as error:
         raise pytest.UsageError(f"--against-setup={setup}: it cannot be run: {error}") from None
     if answer.returncode:
         lines = answer.stdout.decode(errors="replace").strip().splitlines()
-        said = f"exit code {answer.returncode} in {tree}; its last lines:"
+        said = f"exit code {answer.returncode} in {folder}; its last lines:"
         raise pytest.UsageError(
             "\n".join([f"--against-setup={setup}: {said}", *lines[-LAST_LINES:]])
         )

@@ -14,6 +14,7 @@ from ipubench.fixtures.case.untrusted import NUMBER, has_fields
 from ipubench.plugins.baseline.rows import CHANGED, change_text, own_noise, reasons_of
 from ipubench.plugins.baseline.store import path_text
 from ipubench.plugins.command_line.words import all_words
+from ipubench.plugins.compare.against_plugin import against_key
 from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cases
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
@@ -357,11 +358,11 @@ def _named(found: Dict[str, str]) -> List[str]:
 
 
 def compared_with(config: pytest.Config) -> str:
-    """Return the baseline, or the other interpreter; '' where nothing is compared."""
+    """Return the baseline, or the other side; '' where nothing is compared."""
     comparison = config.stash.get(comparison_key, None)
     if comparison is not None:
         return path_text(comparison.path, config.rootpath)
-    return str(config.option.against or "")
+    return str(config.option.against) if against_key in config.stash else ""
 
 
 def judged_by(config: pytest.Config) -> str:

@@ -57,6 +57,26 @@ def test_code_of_another_checkout_is_refused_before_anything_runs_and_at_the_end
     assert told.value.returncode == USAGE_ERROR
 
 
+def test_modules_of_a_worktree_within_the_checkout_are_its_own(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All projects of the worktree are; the suite may be in the checkout."""
+    tree = checkout / "cache" / "tree"
+    (tree / "project").mkdir(parents=True)
+    (tree / ".git").touch()
+    for name in ("own_module", "own_library", "own_start"):
+        monkeypatch.delitem(sys.modules, name)
+    module = ModuleType("own_neighbour")
+    monkeypatch.setitem(sys.modules, "own_neighbour", module)
+    monkeypatch.setattr(sys.modules["ipubench.plugins"], "__file__", str(checkout / "suite.py"))
+    guard = Guard(str(tree / "project"), str(checkout))
+    module.__file__ = str(tree / "neighbour" / "own_neighbour.py")
+    guard.pytest_collection_finish()
+    module.__file__ = str(checkout / "neighbour" / "own_neighbour.py")
+    with pytest.raises(pytest.exit.Exception):
+        guard.pytest_collection_finish()
+
+
 def test_a_module_is_of_a_folder_where_its_file_really_is(tmp_path: Path) -> None:
     for name in ("real", "real-other"):
         (tmp_path / name).mkdir()

@@ -90,6 +90,22 @@ def test_a_commit_does_not_wait_for_the_setup_of_another(
     assert check_out("git:HEAD", own).root != tree
 
 
+def test_each_project_of_a_repository_is_set_up_in_its_own_folder(own: Path) -> None:
+    for name in ("pkg-a", "pkg-b"):
+        (own / name).mkdir()
+        (own / name / "test_one.py").touch()
+    git(own, "add", "-A")
+    git(own, "commit", "-q", "-m", "two projects")
+    first, second = (check_out("git:HEAD", own / name, "touch made") for name in ("pkg-a", "pkg-b"))
+    assert (first.root.name, second.root.name) == ("pkg-a", "pkg-b")
+    assert (first.root / "made").exists() and not (first.root.parent / "made").exists()
+    assert (second.root / "made").exists()
+    # Modules of the other project, in this checkout, are not those of the revision either.
+    assert first.here == second.here == own.resolve()
+    with pytest.raises(pytest.UsageError, match="has no folder pkg-b"):
+        check_out("git:HEAD~1", own / "pkg-b")
+
+
 def test_a_cache_without_locks_is_one_message(own: Path, no_locks: None) -> None:
     with pytest.raises(pytest.UsageError, match=r"the file system of .* has no locks.*CACHE_DIR"):
         check_out("git:HEAD", own)
@@ -196,4 +212,4 @@ def test_a_folder_that_others_may_write_into_is_refused(
     (tmp_path / "worktrees").mkdir()
     (tmp_path / "worktrees").chmod(0o777)
     with pytest.raises(pytest.UsageError, match="^asked: .*worktrees.*IPUBENCH_CACHE_DIR"):
-        revision._worktree("asked", tmp_path, 40 * "0", None)
+        revision._worktree("asked", tmp_path, 40 * "0", Path(), None)
