@@ -11,6 +11,7 @@ import inspect
 import weakref
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Union
 
+from tests.doubles.tensorflow_ipu.batch_norms import batch_norms_of_half
 from tests.doubles.tensorflow_ipu.feeds import IPUInfeedQueue
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
@@ -38,7 +39,7 @@ class IPUStrategyV1:
 
         self._depth += 1
         try:
-            with tf.variable_creator_scope(_held):
+            with tf.variable_creator_scope(_held), batch_norms_of_half(tf):
                 yield self
         finally:
             self._depth -= 1
