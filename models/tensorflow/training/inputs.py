@@ -16,9 +16,7 @@ SHIFT = tuple(mean / deviation for mean, deviation in zip(MEAN, DEVIATION))
 MEANS = (123.68, 116.78, 103.94)
 
 
-def normalise(
-    tf: Any, images: Any, dtype: Any, normalise_input: bool, narrow: bool = False
-) -> Any:
+def normalise(tf: Any, images: Any, dtype: Any, normalise_input: bool, narrow: bool = False) -> Any:
     """Return images [..., 3] of pixels 0..255, uint8 or floating, as inputs in ``dtype``.
 
     ``normalise_input``: (x / 255 - MEAN) / DEVIATION, else x - MEANS. The arithmetic is in
