@@ -181,7 +181,7 @@ class SqueezeExcite(Layer):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the scaled images."""
-        squeezed = self.squeeze(spatial_mean(tf, images), run)
+        squeezed = self.squeeze(spatial_mean(tf, images, run.on_ipu), run)
         squeezed = activate(tf, self.activation, squeezed, run)
         scales = tf.sigmoid(self.excite(squeezed, run))
         return images * scales[:, None, None, :]
@@ -253,7 +253,7 @@ class Top(Unit):
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the logits [N, classes]."""
         images = through(self.layers, images, run)
-        features = spatial_mean(tf, images)
+        features = spatial_mean(tf, images, run.on_ipu)
         if self.dropout is not None:
             features = self.dropout(features, run)
         return self.dense(features, run)
