@@ -43,7 +43,6 @@ RANDOM = {KEYS, "StatelessRandomGetAlg", "StatelessMultinomial"} | {
 }
 #: XLA computes these when it compiles: they hold shapes.
 OF_SHAPES = ("BroadcastGradientArgs", "Shape", "ShapeN")
-CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 WHILES = ("While", "StatelessWhile")
 #: What runs on the host, from within a program.
 ON_HOST = frozenset(("PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "Assert"))
@@ -65,6 +64,11 @@ class Operation:
         """The stage of a pipeline that it is in; "" elsewhere."""
         found = [name for name in self.path if "stage" in name]
         return found[0].split("stage")[1].split("_")[0] if found else ""
+
+    @property
+    def is_half_norm(self) -> bool:
+        """Whether it is the stand-in's call in place of a batch norm of half types."""
+        return any(HALF_BATCH_NORM in name for name in called_by(self.node))
 
     def __str__(self) -> str:
         return f"{self.node.type} {self.node.name} in {'/'.join(self.path) or 'the program'}"
@@ -166,7 +170,7 @@ def batch_norms(program: Program) -> Counter[str]:
         node = operation.node
         if node.type.startswith("FusedBatchNorm"):
             found["/".join(node.get_attr(name).name for name in ("T", "U"))] += 1
-        elif node.type in CALLS and any(HALF_BATCH_NORM in name for name in called_by(node)):
+        elif operation.is_half_norm:
             found["float16/float16"] += 1
     return found
 
@@ -233,6 +237,7 @@ def unknown_shapes(program: Program) -> List[str]:
         for operation, tensor in program.tensors
         if not tensor.shape.is_fully_defined()
         and operation.node.type not in OF_SHAPES
+        and not operation.is_half_norm
         and "redundant_placeholder" not in operation.node.name  # of a condition that reads it not
     ]
 
