@@ -15,11 +15,14 @@ from ipubench.bench_kernels.recurrent_kernel import RecurrentKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.provider import Data
+from ipubench.models.tensorflow.dynamic_rnn import Cell, affine, dynamic_rnn, slopes_of_affine
 from ipubench.models.tensorflow.popnn import popnn
 from ipubench.models.tensorflow.recurrent import (
     Form,
+    State,
     factor_of,
     form_for,
+    gate_weights,
     inputs_part,
     one_kernel,
     over_time,
@@ -51,20 +54,36 @@ def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
     The biases of update and reset start at 1, the candidate's at 0, as in the original's cell.
     ``fused``: on the SDK's fused layer, which is the same.
     """
-    size = config.hidden_size
-    glorot = tf.keras.initializers.GlorotUniform
+    size, features, training = config.hidden_size, config.input_size, config.mode == "training"
+    form = form_for(config.system, config.use_xla, training)
+
+    class Original(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            (self.kernel,) = gate_weights(tf, dtype, features, size, 2, dynamic=True)
+            self.bias = tf.Variable(tf.ones([2 * size], dtype))
+            (self.candidate,) = gate_weights(tf, dtype, features, size, 1, dynamic=True)
+            self.candidate_bias = tf.Variable(tf.zeros([size], dtype))
+
+        def __call__(self, batch: Dict[str, Any]) -> Any:
+            inputs = batch["inputs"]
+            start = (tf.zeros([config.batch_size, size], inputs.dtype),)
+            weights = (self.kernel, self.bias, self.candidate, self.candidate_bias)
+            one = GruCell(tf)
+            return dynamic_rnn(tf, one, inputs, start, weights, training=training, form=form)
+
+        def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
+            return sequence_loss(tf, output, batch["labels"], form)
 
     class Layer(tf.Module):
         def __init__(self) -> None:
             super().__init__()
-            # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
-            self.kernel = tf.Variable(tf.cast(glorot()([config.input_size, 3 * size]), dtype))
-            self.recurrent = tf.Variable(tf.cast(glorot()([size, 3 * size]), dtype))
+            self.kernel, self.recurrent = gate_weights(tf, dtype, features, size, 3)
             bias = tf.concat([tf.ones([2 * size]), tf.zeros([size])], 0)
             self.bias = tf.Variable(tf.cast(bias, dtype))
 
         def __call__(self, batch: Dict[str, Any]) -> Any:
-            inputs, training = batch["inputs"], config.mode == "training"
+            inputs = batch["inputs"]
             if fused:
                 return popnn(
                     tf,
@@ -75,14 +94,54 @@ def gru(config: Gru, tf: Any, dtype: Any, fused: bool = False) -> Any:
                     half_partials=config.half_matmul_partials,
                 )
             # One product for all timesteps; only the state's products have to wait their turn.
-            form = form_for(config.system, config.use_xla, training)
             parts = inputs_part(tf, inputs, self.kernel, self.bias, training, form)
             return recurrence(config, tf, parts, tf.convert_to_tensor(self.recurrent), form)
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
-            return sequence_loss(tf, output, batch["labels"])
+            return sequence_loss(tf, output, batch["labels"], form)
 
-    return Layer()
+    return Original() if form.dynamic and not fused else Layer()
+
+
+class GruCell(Cell):
+    """A timestep in the original's form, of weights (kernel, bias) of gates and of candidate."""
+
+    def __init__(self, tf: Any) -> None:
+        self._tf = tf
+
+    def _gates(self, sums: Any, hidden: Any) -> Tuple[Any, Any]:
+        """Return the update gate, and the state scaled by the reset gate."""
+        z, r = self._tf.split(self._tf.sigmoid(sums), 2, axis=1)
+        return z, r * hidden
+
+    def _blend(self, sums: Any, z: Any, hidden: Any) -> Any:
+        """Return the next hidden state."""
+        return z * hidden + (1 - z) * self._tf.tanh(sums)
+
+    def forward(self, x: Any, state: State, weights: State) -> Tuple[State, State]:
+        """Return the next state, and both sums."""
+        (hidden,) = state
+        sums = affine(self._tf, [x, hidden], *weights[:2])
+        z, scaled = self._gates(sums, hidden)
+        candidate = affine(self._tf, [x, scaled], *weights[2:])
+        return (self._blend(candidate, z, hidden),), (sums, candidate)
+
+    def backward(
+        self, x: Any, state: State, kept: State, weights: State, slopes: State
+    ) -> Tuple[Any, State, State]:
+        """Return the gradients of the inputs, of the state and of the weights."""
+        tf, (hidden,), (sums, candidate) = self._tf, state, kept
+        with tf.GradientTape() as of_gates:
+            of_gates.watch([sums, hidden])
+            z, scaled = self._gates(sums, hidden)
+        with tf.GradientTape() as of_blend:
+            of_blend.watch([candidate, z, hidden])
+            after = self._blend(candidate, z, hidden)
+        slope, of_z, direct = of_blend.gradient(after, [candidate, z, hidden], slopes[0])
+        parts, *of_candidate = slopes_of_affine(tf, [x, scaled], weights[2], slope)
+        given, through = of_gates.gradient([z, scaled], [sums, hidden], [of_z, parts[1]])
+        (of_x, indirect), *rest = slopes_of_affine(tf, [x, hidden], weights[0], given)
+        return of_x + parts[0], (direct + through + indirect,), (*rest, *of_candidate)
 
 
 def pointwise(tf: Any, size: int) -> Tuple[Callable[..., Any], ...]:
@@ -151,12 +210,13 @@ def recurrence(config: Gru, tf: Any, parts: Any, recurrent: Any, form: Form) -> 
             indirect = product(tf, of_sums, of_gates, form, transpose_b=True)
             return (direct + through + indirect,), (tf.concat([of_sums, of_product], 1),)
 
-        hiddens, *saved = scan(tf, forward, (start,), [parts], form)
+        _, (hiddens, *saved) = scan(tf, forward, (start,), [parts], form)
 
         def gradient(slopes: Any) -> Tuple[Any, Any]:
             scaled, *rest = saved
             sequences = [slopes, parts, *rest]
-            (slope,) = scan(tf, backward, (tf.zeros_like(start),), sequences, form, reverse=True)
+            last = (tf.zeros_like(start),)
+            _, (slope,) = scan(tf, backward, last, sequences, form, reverse=True)
             # The state before the first timestep is zero: it adds nothing.
             of_weights = [
                 over_time(tf, hiddens[:-1], slope[1:, :, : 2 * size], form),

@@ -40,6 +40,7 @@ class Lstm(RecurrentKernel):
 def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
     """Return the layer with its loss; ``fused``: on the SDK's fused layer, which is the same."""
     training = config.mode == "training"
+    form = form_for(config.system, config.use_xla, training)
 
     class Layer(tf.Module):
         def __init__(self) -> None:
@@ -50,7 +51,7 @@ def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
                 config.features,
                 config.hidden_size,
                 training=training,
-                form=form_for(config.system, config.use_xla, training),
+                form=form,
                 fused=fused,
                 half_partials=config.half_matmul_partials,
             )
@@ -59,7 +60,7 @@ def lstm(config: Lstm, tf: Any, dtype: Any, fused: bool = False) -> Any:
             return self.lstm(batch["inputs"])
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
-            return sequence_loss(tf, output, batch["labels"])
+            return sequence_loss(tf, output, batch["labels"], form)
 
     return Layer()
 

@@ -73,7 +73,8 @@ def lstm_multi(config: LstmMulti, tf: Any, dtype: Any, fused: bool = False) -> A
     size, training = config.hidden_size, config.mode == "training"
     glorot = tf.keras.initializers.GlorotUniform
 
-    def layer(features: int) -> Any:
+    def layer(number: int) -> Any:
+        features = size if number else config.input_size
         return lstm_layer(
             tf,
             dtype,
@@ -83,13 +84,13 @@ def lstm_multi(config: LstmMulti, tf: Any, dtype: Any, fused: bool = False) -> A
             form=form_for(config.system, config.use_xla, training),
             fused=fused,
             half_partials=config.half_matmul_partials,
+            of_inputs=number > 0,
         )
 
     class Network(tf.Module):
         def __init__(self) -> None:
             super().__init__()
-            features = [config.input_size] + [size] * (config.num_layers - 1)
-            self.layers = [layer(count) for count in features]
+            self.layers = [layer(number) for number in range(config.num_layers)]
             self.dense = tf.Variable(tf.cast(glorot()([size, 1]), dtype))
             self.bias = tf.Variable(tf.zeros([1], dtype))
 

@@ -15,7 +15,8 @@ from ipubench.bench_kernels.recurrent_kernel import RecurrentKernel
 from ipubench.fixtures.case.cases import cases
 from ipubench.fixtures.case.options import option
 from ipubench.fixtures.data.provider import Data
-from ipubench.models.tensorflow.recurrent import form_for, layer, sequence_loss
+from ipubench.models.tensorflow.dynamic_rnn import OneProduct, dynamic_rnn
+from ipubench.models.tensorflow.recurrent import form_for, gate_weights, layer, sequence_loss
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,11 @@ class Rnn(RecurrentKernel):
 
 def rnn(config: Rnn, tf: Any, dtype: Any) -> Any:
     """Return the layer: Glorot uniform weights, zero bias (Elman, 1990)."""
-    size = config.hidden_size
-    glorot = tf.keras.initializers.GlorotUniform
+    size, training = config.hidden_size, config.mode == "training"
+    form = form_for(config.system, config.use_xla, training)
+
+    def state(sums: Any) -> Tuple[Any]:
+        return (tf.tanh(sums),)
 
     def cell(part: Any, product: Any) -> Tuple[Any]:
         return (tf.cast(tf.tanh(tf.cast(part + product, tf.float32)), part.dtype),)
@@ -39,19 +43,23 @@ def rnn(config: Rnn, tf: Any, dtype: Any) -> Any:
     class Layer(tf.Module):
         def __init__(self) -> None:
             super().__init__()
-            # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
-            self.kernel = tf.Variable(tf.cast(glorot()([size, size]), dtype))
-            self.recurrent = tf.Variable(tf.cast(glorot()([size, size]), dtype))
+            self.kernel, *rest = gate_weights(tf, dtype, size, size, 1, form.dynamic)
+            if rest:
+                (self.recurrent,) = rest
             self.bias = tf.Variable(tf.zeros([size], dtype))
 
         def __call__(self, batch: Dict[str, Any]) -> Any:
-            weights = (self.kernel, self.bias, self.recurrent)
-            training = config.mode == "training"
-            form = form_for(config.system, config.use_xla, training)
-            return layer(tf, cell, batch["inputs"], weights, training=training, form=form)
+            inputs = batch["inputs"]
+            if form.dynamic:
+                start = (tf.zeros([config.batch_size, size], inputs.dtype),)
+                weights = (self.kernel, self.bias)
+                one = OneProduct(tf, state)
+                return dynamic_rnn(tf, one, inputs, start, weights, training=training, form=form)
+            variables = (self.kernel, self.bias, self.recurrent)
+            return layer(tf, cell, inputs, variables, training=training, form=form)
 
         def loss(self, output: Any, batch: Dict[str, Any]) -> Any:
-            return sequence_loss(tf, output, batch["labels"])
+            return sequence_loss(tf, output, batch["labels"], form)
 
     return Layer()
 

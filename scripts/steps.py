@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
+from types import ModuleType
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from ipubench import bench_kernels
@@ -64,13 +65,23 @@ def kernel_cases() -> List[Tuple[CaseConfig, Callable[..., None]]]:
 
     With the bench function that measures it. The configuration's name carries the mode.
     """
-    found = []
-    for module in pkgutil.iter_modules(bench_kernels.__path__, "ipubench.bench_kernels."):
-        for name, function in vars(importlib.import_module(module.name)).items():
-            if name.startswith("bench_"):
-                for family in families(function):
-                    found += [(config, function) for config in _defaults(family)]
-    return found
+    return [
+        (config, function)
+        for function in bench_functions(bench_kernels)
+        for family in families(function)
+        for config in _defaults(family)
+    ]
+
+
+def bench_functions(*packages: ModuleType) -> List[Callable[..., None]]:
+    """Return the bench functions of packages."""
+    return [
+        function
+        for package in packages
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+        for name, function in vars(importlib.import_module(module.name)).items()
+        if name.startswith("bench_") and inspect.isfunction(function)
+    ]
 
 
 def _defaults(family: Family) -> Iterator[CaseConfig]:

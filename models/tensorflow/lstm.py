@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
+from ipubench.models.tensorflow.dynamic_rnn import OneProduct, dynamic_rnn
 from ipubench.models.tensorflow.popnn import popnn
-from ipubench.models.tensorflow.recurrent import Form, layer
+from ipubench.models.tensorflow.recurrent import Form, gate_weights, layer
 
 
 def lstm_layer(
@@ -18,26 +19,33 @@ def lstm_layer(
     form: Form,
     fused: bool = False,
     half_partials: bool = False,
+    of_inputs: bool = False,
 ) -> Any:
     """Return the layer: inputs [T, B, features] -> hidden states [T, B, size], or the last one.
 
     Weights are Glorot uniform, gates in the order input, forget, cell, output. The forget gate's
     bias starts at 1, the others at 0 (Jozefowicz et al., 2015). ``fused``: on the SDK's fused
-    layer, which is the same; ``half_partials`` tells it to sum in float16.
+    layer, which is the same; ``half_partials`` tells it to sum in float16. ``of_inputs``: training
+    needs the gradient of the inputs, as that of a layer on another.
     """
-    glorot = tf.keras.initializers.GlorotUniform
+
+    def gates(sums: Any, memory: Any) -> Tuple[Any, Any]:
+        i, f, g, o = tf.split(sums, 4, axis=1)
+        memory = tf.sigmoid(f) * memory + tf.sigmoid(i) * tf.tanh(g)
+        return tf.sigmoid(o) * tf.tanh(memory), memory
 
     def cell(part: Any, product: Any, memory: Any) -> Tuple[Any, Any]:
-        i, f, g, o = tf.split(tf.cast(part + product, tf.float32), 4, axis=1)
-        memory = tf.sigmoid(f) * memory + tf.sigmoid(i) * tf.tanh(g)
-        return tf.cast(tf.sigmoid(o) * tf.tanh(memory), part.dtype), memory
+        hidden, memory = gates(tf.cast(part + product, tf.float32), memory)
+        return tf.cast(hidden, part.dtype), memory
+
+    dynamic = form.dynamic and not fused
 
     class Lstm(tf.Module):
         def __init__(self) -> None:
             super().__init__()
-            # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
-            self.kernel = tf.Variable(tf.cast(glorot()([features, 4 * size]), dtype))
-            self.recurrent = tf.Variable(tf.cast(glorot()([size, 4 * size]), dtype))
+            self.kernel, *rest = gate_weights(tf, dtype, features, size, 4, dynamic)
+            if rest:
+                (self.recurrent,) = rest
             bias = tf.concat([tf.zeros([size]), tf.ones([size]), tf.zeros([2 * size])], 0)
             self.bias = tf.Variable(tf.cast(bias, dtype))
 
@@ -52,9 +60,22 @@ def lstm_layer(
                     half_partials=half_partials,
                     sequences=sequences,
                 )
-            memory = (tf.zeros([inputs.shape[1], size]),)
-            weights = (self.kernel, self.bias, self.recurrent)
-            hidden = layer(tf, cell, inputs, weights, memory, training=training, form=form)
+            if dynamic:
+                zeros = tf.zeros([inputs.shape[1], size], inputs.dtype)
+                hidden = dynamic_rnn(
+                    tf,
+                    OneProduct(tf, gates),
+                    inputs,
+                    (zeros, zeros),
+                    (self.kernel, self.bias),
+                    training=training,
+                    form=form,
+                    of_inputs=of_inputs,
+                )
+            else:
+                memory = (tf.zeros([inputs.shape[1], size]),)
+                weights = (self.kernel, self.bias, self.recurrent)
+                hidden = layer(tf, cell, inputs, weights, memory, training=training, form=form)
             return hidden if sequences else hidden[-1]
 
     return Lstm()

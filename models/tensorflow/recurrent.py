@@ -28,6 +28,8 @@ class Form(NamedTuple):
     longest_unrolled: int = LONGEST_UNROLLED
     #: A loop stores 16 bits as 32: XLA converts a whole 16-bit array to write one timestep.
     wide: bool = False
+    #: As the original programs, see dynamic_rnn.py.
+    dynamic: bool = False
 
 
 def form_for(system: str, xla: bool, training: bool) -> Form:
@@ -40,7 +42,7 @@ def form_for(system: str, xla: bool, training: bool) -> Form:
     """
     if system != "host":
         # The whole program is compiled there anyway, and must fit into the memory of the tiles.
-        return Form(fuse=False, longest_unrolled=0)
+        return Form(fuse=False, longest_unrolled=0, dynamic=True)
     return Form(wide=xla, longest_unrolled=0 if xla and training else LONGEST_UNROLLED)
 
 
@@ -126,7 +128,7 @@ def recurrence(
         return state, ((state[0], summed, *memory) if training else state[:1])
 
     if not training:
-        return scan(tf, forward, (hidden, *memory), [parts], form)[0]
+        return scan(tf, forward, (hidden, *memory), [parts], form)[1][0]
 
     def slopes_of_cell(part: Any, product: Any, *rest: Any) -> State:
         """Return the gradients for the product, and so for the part, and for the memory."""
@@ -140,7 +142,7 @@ def recurrence(
 
     @tf.custom_gradient
     def run(parts: Any, weights: Any) -> Tuple[Any, Callable[[Any], Tuple[Any, Any]]]:
-        hiddens, *saved = scan(tf, forward, (hidden, *memory), [parts], form)
+        _, (hiddens, *saved) = scan(tf, forward, (hidden, *memory), [parts], form)
 
         def backward(state: State, here: State) -> Tuple[State, State]:
             later, *of_memory = state
@@ -151,7 +153,7 @@ def recurrence(
         def gradient(slopes: Any) -> Tuple[Any, Any]:
             last = (tf.zeros_like(hidden), *(tf.zeros_like(value) for value in memory))
             sequences = [slopes, parts, *saved]
-            (slope,) = scan(tf, backward, last, sequences, form, reverse=True)
+            _, (slope,) = scan(tf, backward, last, sequences, form, reverse=True)
             # The state before the first timestep is zero: it adds nothing.
             return slope, over_time(tf, hiddens[:-1], slope[1:], form)
 
@@ -198,8 +200,8 @@ def scan(
     sequences: Sequence[Any],
     form: Form,
     reverse: bool = False,
-) -> List[Any]:
-    """Run ``step`` over tensors [T, ...], in turn; return its outputs stacked [T, ...].
+) -> Tuple[State, List[Any]]:
+    """Run ``step`` over tensors [T, ...], in turn; return the last state, and outputs [T, ...].
 
     ``reverse`` starts at the last timestep; outputs stand where their inputs do.
     """
@@ -209,18 +211,18 @@ def scan(
 
 def _unrolled(
     tf: Any, step: Step, state: State, sequences: Sequence[Any], form: Form, reverse: bool
-) -> List[Any]:
+) -> Tuple[State, List[Any]]:
     columns = list(zip(*(tf.unstack(sequence) for sequence in sequences)))
     rows = []
     for column in columns[::-1] if reverse else columns:
         state, outputs = step(state, column)
         rows.append(outputs)
-    return [tf.stack(row) for row in zip(*(rows[::-1] if reverse else rows))]
+    return state, [tf.stack(row) for row in zip(*(rows[::-1] if reverse else rows))]
 
 
 def _looped(
     tf: Any, step: Step, state: State, sequences: Sequence[Any], form: Form, reverse: bool
-) -> List[Any]:
+) -> Tuple[State, List[Any]]:
     timesteps = sequences[0].shape[0]
 
     def at(count: Any) -> Any:
@@ -233,8 +235,9 @@ def _looped(
         dtype = tf.float32 if form.wide and output.dtype.size < 4 else output.dtype
         return tf.TensorArray(dtype, timesteps, element_shape=output.shape)
 
-    if form.wide:
-        # For a timestep before the loop XLA would convert the weights once more.
+    if form.wide or form.dynamic:
+        # For a timestep before the loop XLA would convert the weights once more; an IPU would hold
+        # its program twice.
         specs = tuple(tf.TensorSpec(sequence.shape[1:], sequence.dtype) for sequence in sequences)
         traced = tf.function(step, autograph=False).get_concrete_function(state, specs)
         first, looks = 0, traced.structured_outputs[1]
@@ -253,14 +256,15 @@ def _looped(
         )
         return count + 1, state, written
 
-    _, _, arrays = tf.while_loop(
+    # No maximum_iterations, which would be a second counter: Poplar makes a repeat of a loop with
+    # one condition, and else evaluates both on the device at each timestep.
+    _, state, arrays = tf.while_loop(
         lambda count, *_: count < timesteps,
         body,
         (tf.constant(first), state, arrays),
         parallel_iterations=1,
-        maximum_iterations=timesteps - first,
     )
-    return [tf.cast(array.stack(), output.dtype) for array, output in zip(arrays, looks)]
+    return state, [tf.cast(array.stack(), output.dtype) for array, output in zip(arrays, looks)]
 
 
 def part_at(tf: Any, parts: Any, number: Any) -> Any:
@@ -273,7 +277,24 @@ def part_at(tf: Any, parts: Any, number: Any) -> Any:
     return tf.reshape(tf.slice(parts, start, [1, *shape]), shape)
 
 
-def sequence_loss(tf: Any, output: Any, labels: Any) -> Any:
-    """Return the mean softmax cross-entropy of hidden states [T, B, H] against labels [T, B, H]."""
-    logits, labels = (tf.cast(part, tf.float32) for part in (output, labels))
+def gate_weights(
+    tf: Any, dtype: Any, features: int, size: int, gates: int, dynamic: bool = False
+) -> List[Any]:
+    """Return variables [I, GH] for inputs and [H, GH] for the state, each Glorot uniform.
+
+    ``dynamic``: one variable [I + H, GH] of both, as the original programs have it.
+    """
+    glorot = tf.keras.initializers.GlorotUniform
+    # Initialisers exist in float32 for every TensorFlow, in 16 bits not for all.
+    draws = [glorot()([rows, gates * size]) for rows in (features, size)]
+    return [tf.Variable(tf.cast(d, dtype)) for d in ([tf.concat(draws, 0)] if dynamic else draws)]
+
+
+def sequence_loss(tf: Any, output: Any, labels: Any, form: Form) -> Any:
+    """Return the mean softmax cross-entropy of hidden states [T, B, H] against labels [T, B, H].
+
+    In float32, or as the original programs in the states' type.
+    """
+    dtype = output.dtype if form.dynamic else tf.float32
+    logits, labels = (tf.cast(part, dtype) for part in (output, labels))
     return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels, logits))

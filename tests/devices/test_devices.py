@@ -320,6 +320,12 @@ def test_an_ipu_has_a_number_that_the_sdk_lists(
         assert IpuDevice("ipu", number).attach().kind == "ipu"
     with pytest.raises(DeviceError, match="--device-id=2: .* no such device, only 0, 1, 4"):
         IpuDevice("ipu", 2).attach()
+    # Other SDKs call it type.
+    tool.write_text(f"#!/bin/sh\ncat <<'END'\n{LISTED.replace('target:', 'type:')}END\n")
+    assert devices.device_ids("ipu") == [0, 1]
+    tool.write_text("#!/bin/sh\necho 'Graphcore device listing:'\n")
+    with pytest.raises(DeviceError, match="Graphcore device listing"):
+        IpuDevice("ipu", 1).attach()
     tool.write_text("#!/bin/sh\nexit 1\n")
     IpuDevice("ipu", 2).attach()
 

@@ -17,6 +17,7 @@ from tests.support.kernels import Array, Weights, cross_entropy, sigmoid
 
 def output_of(config: Any, weights: Weights, batch: Dict[str, Array]) -> Array:
     """Return what a kernel computes for a batch."""
+    weights = apart(config, weights)
     return OUTPUTS[type(config)](config, weights, batch["inputs"])
 
 
@@ -28,6 +29,24 @@ def loss_of(config: Any, weights: Weights, batch: Dict[str, Array]) -> float:
     if isinstance(config, LstmMulti):
         return float(((output - batch["labels"]) ** 2).mean())
     return cross_entropy(output, batch["labels"])
+
+
+def apart(config: Any, weights: Weights) -> Weights:
+    """Return weights with those of inputs and of the state apart, which an IPU has in one."""
+    if not isinstance(config, (Gru, Lstm, LstmMulti, Rnn)) or any(
+        "recurrent" in name for name in weights
+    ):
+        return weights
+    found = dict(weights)
+    if "candidate" in found:
+        for name in ("kernel", "bias"):
+            other = found.pop("candidate" if name == "kernel" else "candidate_bias")
+            found[name] = np.concatenate([found[name], other], -1)
+    for name in [name for name in found if name.endswith("kernel")]:
+        features = found[name].shape[0] - config.hidden_size
+        recurrent = f"{name[: -len('kernel')]}recurrent"
+        found[name], found[recurrent] = found[name][:features], found[name][features:]
+    return found
 
 
 def dense(config: Dense, w: Weights, x: Array) -> Array:

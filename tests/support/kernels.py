@@ -65,7 +65,12 @@ def built(config: CaseConfig, **changes: Any) -> TensorFlowStep:
 
 def variables_of(step: TensorFlowStep) -> Dict[str, Any]:
     """Return the layer's variables by the path of their attribute: ``layers.0.kernel``."""
-    return dict(_variables(step._tf, step.layer, ""))
+    return variables_of_layer(step._tf, step.layer)
+
+
+def variables_of_layer(tf: Any, layer: Any) -> Dict[str, Any]:
+    """Return a layer's variables by the path of their attribute."""
+    return dict(_variables(tf, layer, ""))
 
 
 def _variables(tf: Any, part: Any, path: str) -> Iterator[Tuple[str, Any]]:

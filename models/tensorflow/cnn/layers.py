@@ -84,10 +84,10 @@ class BatchNorm(Layer):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Normalise by the batch's statistics in training, else by the moving averages."""
-        gamma, beta = cast(self.gamma, tf.float32), cast(self.beta, tf.float32)
+        dtype = images.dtype if run.narrow_norms else tf.float32
+        gamma, beta = cast(self.gamma, dtype), cast(self.beta, dtype)
         if not run.training:
-            mean = cast(self.moving_mean, tf.float32)
-            variance = cast(self.moving_variance, tf.float32)
+            mean, variance = cast(self.moving_mean, dtype), cast(self.moving_variance, dtype)
             return batch_norm(tf, images, gamma, beta, mean, variance, self.epsilon)
         if run.reduce is None or self.replica_group == 1:
             images, mean, variance = batch_statistics(tf, images, gamma, beta, self.epsilon)
@@ -141,7 +141,7 @@ class ConvNorm(Layer):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the activations."""
-        return ACTIVATIONS[self.activation](tf, self.norm(self.conv(images, run), run))
+        return activate(tf, self.activation, self.norm(self.conv(images, run), run), run)
 
 
 class ConvBias(Layer):
@@ -181,8 +181,9 @@ class SqueezeExcite(Layer):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the scaled images."""
-        squeezed = self.squeeze(spatial_mean(tf, images), run)
-        scales = tf.sigmoid(self.excite(ACTIVATIONS[self.activation](tf, squeezed), run))
+        squeezed = self.squeeze(spatial_mean(tf, images, run.on_ipu), run)
+        squeezed = activate(tf, self.activation, squeezed, run)
+        scales = tf.sigmoid(self.excite(squeezed, run))
         return images * scales[:, None, None, :]
 
 
@@ -252,7 +253,7 @@ class Top(Unit):
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the logits [N, classes]."""
         images = through(self.layers, images, run)
-        features = spatial_mean(tf, images)
+        features = spatial_mean(tf, images, run.on_ipu)
         if self.dropout is not None:
             features = self.dropout(features, run)
         return self.dense(features, run)
@@ -271,6 +272,16 @@ class Classifier(tf.Module):
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the logits."""
         return through(self.units, images, run)
+
+
+def activate(tf: Any, name: str, images: Any, run: ForwardPass) -> Any:
+    """Return an activation: "relu", "swish" or none ("").
+
+    TensorFlow's own swish keeps one tensor for its gradient, the product with the sigmoid two.
+    """
+    if name == "swish" and run.on_ipu:
+        return tf.nn.swish(images)
+    return ACTIVATIONS[name](tf, images)
 
 
 def cast(variable: Any, dtype: Any) -> Any:

@@ -42,7 +42,7 @@ class ChannelMeans(Unit):
 
     def __call__(self, images: Any, run: ForwardPass) -> Any:
         """Return the features."""
-        return spatial_mean(tf, images)
+        return spatial_mean(tf, images, run.on_ipu)
 
 
 def top_units(make: LayerFactory, channels: int, classes: int) -> List[Unit]:

@@ -12,9 +12,10 @@ def batch_statistics(tf: Any, images: Any, gamma: Any, beta: Any, epsilon: float
     """Normalise images by their batch; return (images, mean [C], unbiased variance [C]).
 
     The fused operation takes 16-bit images and float32 ``gamma`` and ``beta`` [C], sums in
-    float32, and takes a sixth of the time of tf.nn.moments and tf.nn.batch_normalization.
+    float32, and takes a sixth of the time of tf.nn.moments and tf.nn.batch_normalization. An
+    IPU's also takes ``gamma`` and ``beta`` of the images' type, which then is that of all results.
     """
-    empty = tf.zeros([0])
+    empty = tf.zeros([0], gamma.dtype)
     outputs = tf.raw_ops.FusedBatchNormV3(
         x=images, scale=gamma, offset=beta, mean=empty, variance=empty, epsilon=epsilon
     )
@@ -24,7 +25,7 @@ def batch_statistics(tf: Any, images: Any, gamma: Any, beta: Any, epsilon: float
 def batch_norm(
     tf: Any, images: Any, gamma: Any, beta: Any, mean: Any, variance: Any, epsilon: float
 ) -> Any:
-    """Normalise images by a given float32 mean [C] and variance [C]."""
+    """Normalise images by a given mean [C] and variance [C], of the type of ``gamma``."""
     return tf.raw_ops.FusedBatchNormV3(
         x=images,
         scale=gamma,

@@ -97,12 +97,13 @@ def identity_shortcut(tf: Any, images: Any, stride: int, channels: int) -> Any:
     return tf.pad(_every(tf, images, stride), [[0, 0], [0, 0], [0, 0], [0, missing]])
 
 
-def spatial_mean(tf: Any, images: Any) -> Any:
+def spatial_mean(tf: Any, images: Any, on_ipu: bool) -> Any:
     """Return the means [N, C] of each image's channels, rounded once.
 
-    A CPU sums bfloat16 in float32 itself. It sums float16 in float16, which overflows.
+    A CPU sums bfloat16 in float32 itself, and so does XLA, and with it an IPU, float16. TensorFlow
+    itself sums float16 in float16, which overflows.
     """
-    if images.dtype == tf.float16:
+    if images.dtype == tf.float16 and not on_ipu:
         return tf.cast(tf.reduce_mean(tf.cast(images, tf.float32), [1, 2]), tf.float16)
     return tf.reduce_mean(images, [1, 2])
 

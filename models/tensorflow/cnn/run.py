@@ -19,6 +19,9 @@ class ForwardPass:
     zeros, for a TensorFlow that cannot differentiate them.
     ``reduce`` returns the mean of a tensor over the replicas that share the statistics of their
     batch norms; it is called in the forward and in the backward pass, in the same order by all.
+    ``on_ipu``: activations keep for their gradient what an IPU has memory for. ``narrow_norms``:
+    batch norms take scale, offset and averages in the images' dtype; else in float32, to whose
+    type an IPU casts the images.
     """
 
     def __init__(
@@ -27,12 +30,16 @@ class ForwardPass:
         seed: Any = None,
         dense_groups: bool = False,
         reduce: Optional[Callable[[Any], Any]] = None,
+        on_ipu: bool = False,
+        narrow_norms: bool = False,
     ) -> None:
         self.training = training
         self.seed = seed
         self.dense_groups = dense_groups
         self.reduce = reduce
-        #: (layer, mean [C], unbiased variance [C]), float32, in the order of the layers.
+        self.on_ipu = on_ipu
+        self.narrow_norms = narrow_norms
+        #: (layer, mean [C], unbiased variance [C]), of the norm's type, in the order of the layers.
         self.statistics: List[Tuple[BatchNorm, Any, Any]] = []
 
     @property

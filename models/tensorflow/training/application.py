@@ -129,10 +129,12 @@ class ApplicationRecipe(TrainingRecipe):
             )
         return RMSprop(tf, decay=self._rmsprop_decay, epsilon=self.rmsprop_epsilon, **shared)
 
-    def _network_input(self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool) -> Any:
+    def _network_input(
+        self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool, narrow: bool
+    ) -> Any:
         """Return the images; ``seed`` decides which are mirrored, None mirrors none."""
         left = "" if normalised else self.preprocess
-        return preprocess(tf, images, dtype, left, self.fused, seed)
+        return preprocess(tf, images, dtype, left, self.fused, seed, narrow)
 
     def loss(self, tf: Any, logits: Any, targets: Targets) -> Any:
         """Return the mean cross-entropy, a float32 scalar, without regularisation and scaling.

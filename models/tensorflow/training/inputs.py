@@ -16,40 +16,54 @@ SHIFT = tuple(mean / deviation for mean, deviation in zip(MEAN, DEVIATION))
 MEANS = (123.68, 116.78, 103.94)
 
 
-def normalise(tf: Any, images: Any, dtype: Any, normalise_input: bool) -> Any:
+def normalise(tf: Any, images: Any, dtype: Any, normalise_input: bool, narrow: bool = False) -> Any:
     """Return images [..., 3] of pixels 0..255, uint8 or floating, as inputs in ``dtype``.
 
     ``normalise_input``: (x / 255 - MEAN) / DEVIATION, else x - MEANS. The arithmetic is in
-    float32: 16 bits round a mean by as much as half a grey level.
+    float32: 16 bits round a mean by as much as half a grey level. ``narrow``: in ``dtype``, as the
+    original programs do it on IPUs, whose memory has no room for images of four bytes a value.
     """
-    pixels = tf.cast(images, tf.float32)
+    pixels = tf.cast(images, dtype if narrow else tf.float32)
     if normalise_input:
         return tf.cast(pixels * SCALE - SHIFT, dtype)
     return tf.cast(pixels - MEANS, dtype)
 
 
-def network_input(tf: Any, images: Any, dtype: Any, normalise_input: bool, normalised: bool) -> Any:
+def network_input(
+    tf: Any,
+    images: Any,
+    dtype: Any,
+    normalise_input: bool,
+    normalised: bool,
+    narrow: bool = False,
+) -> Any:
     """Return images as a network takes them: :func:`normalise`, unless ``normalised`` already."""
     if normalised:
         return tf.cast(images, dtype)
-    return normalise(tf, images, dtype, normalise_input)
+    return normalise(tf, images, dtype, normalise_input, narrow)
 
 
 def preprocess(
-    tf: Any, images: Any, dtype: Any, dataset: str, fused: bool = False, seed: Optional[Any] = None
+    tf: Any,
+    images: Any,
+    dtype: Any,
+    dataset: str,
+    fused: bool = False,
+    seed: Optional[Any] = None,
+    narrow: bool = False,
 ) -> Any:
     """Return images [N, H, W, C] of pixels 0..255, uint8 or floating, as inputs in ``dtype``.
 
     imagenet: (x / 255 - mean) / deviation of each channel; ``fused`` as one product and one
     difference. cifar10: each image mirrored at random, then standardised. mnist: x / 255. An empty
     name: nothing. ``seed``, int32 [2], is for mirroring; without it, as in validation, there is
-    none.
+    none. ``narrow``: the arithmetic is in ``dtype``, as in :func:`normalise`.
     """
     if not dataset:
         return tf.cast(images, dtype)
     if dataset == "imagenet" and fused:
-        return normalise(tf, images, dtype, normalise_input=True)
-    pixels = tf.cast(images, tf.float32)
+        return normalise(tf, images, dtype, normalise_input=True, narrow=narrow)
+    pixels = tf.cast(images, dtype if narrow else tf.float32)
     if dataset == "imagenet":
         return tf.cast((pixels / 255.0 - MEAN) / DEVIATION, dtype)
     if dataset == "cifar10":

@@ -83,17 +83,20 @@ class TrainingRecipe(ABC):
         seed: Any,
         dtype: Any,
         normalised: bool = False,
+        narrow: bool = False,
     ) -> Tuple[Any, Targets]:
         """Return a batch as the network takes it: images of ``dtype``, and what they show.
 
-        ``images`` [N, H, W, C] are pixels, or ``normalised`` already; ``labels`` integers [N];
-        ``seed`` int32 [2] decides what is random.
+        ``images`` [N, H, W, C] are pixels, or ``normalised`` already, ``narrow`` by arithmetic in
+        ``dtype``; ``labels`` integers [N]; ``seed`` int32 [2] decides what is random.
         """
-        images = self._network_input(tf, images, seed, dtype, normalised)
+        images = self._network_input(tf, images, seed, dtype, normalised, narrow)
         return self._mixed(tf, images, labels, coefficients, seed)
 
     @abstractmethod
-    def _network_input(self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool) -> Any:
+    def _network_input(
+        self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool, narrow: bool
+    ) -> Any:
         """Return images as the network takes them."""
 
     def _mixed(
@@ -224,8 +227,10 @@ class Recipe(TrainingRecipe):
             return None
         return mixup_coefficients(tf, batch_size, self.mixup_alpha, seed)
 
-    def _network_input(self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool) -> Any:
-        return network_input(tf, images, dtype, self.normalise_input, normalised)
+    def _network_input(
+        self, tf: Any, images: Any, seed: Any, dtype: Any, normalised: bool, narrow: bool
+    ) -> Any:
+        return network_input(tf, images, dtype, self.normalise_input, normalised, narrow)
 
     def _mixed(
         self, tf: Any, images: Any, labels: Any, coefficients: Optional[Any], seed: Any

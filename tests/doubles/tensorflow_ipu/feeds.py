@@ -9,7 +9,7 @@ import enum
 import threading
 from typing import Any, List, Optional
 
-from tests.doubles.tensorflow_ipu.record import recorded, recorder
+from tests.doubles.tensorflow_ipu.record import STAND_IN, recorded, recorder
 
 
 def _check_ordinal(device_ordinal: Any) -> None:
@@ -83,10 +83,11 @@ class IPUInfeedQueue:
 
         self._dequeued = True
         if recorder.synthetic:  # no iterator is needed, and none is read
-            return tf.nest.map_structure(
-                lambda spec: tf.cast(tf.random.normal(spec.shape), spec.dtype),
-                self._dataset.element_spec,
-            )
+            with tf.name_scope(STAND_IN):
+                return tf.nest.map_structure(
+                    lambda spec: tf.cast(tf.random.normal(spec.shape), spec.dtype),
+                    self._dataset.element_spec,
+                )
         assert self._iterator is not None, "the queue was not started, which ends the process"
         batches = [next(self._iterator) for _ in range(recorder.replicas)]
         self._taken.assign_add(len(batches))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from tests.doubles.tensorflow_ipu.record import recorder
+from tests.doubles.tensorflow_ipu.record import STAND_IN, recorder
 
 UNSUPPORTED = (
     "kernel_regularizer",
@@ -118,7 +118,8 @@ def classes() -> Dict[str, Any]:
                 return tf.sigmoid(o) * tf.tanh(cell), cell
 
             start = tf.zeros([inputs.shape[1], self._units], inputs.dtype)
-            return self._result(tf.scan(step, inputs, (start, start))[0])
+            with tf.name_scope(STAND_IN):
+                return self._result(tf.scan(step, inputs, (start, start))[0])
 
     class PopnnGRU(PopnnRNN):
         def __init__(
@@ -182,6 +183,7 @@ def classes() -> Dict[str, Any]:
                 return z * hidden + (1 - z) * new
 
             start = tf.zeros([inputs.shape[1], self._units], inputs.dtype)
-            return self._result(tf.scan(step, inputs, start))
+            with tf.name_scope(STAND_IN):
+                return self._result(tf.scan(step, inputs, start))
 
     return {"PopnnLSTM": PopnnLSTM, "PopnnGRU": PopnnGRU}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.doubles.tensorflow_ipu.program import without_gradient
-from tests.doubles.tensorflow_ipu.record import recorded
+from tests.doubles.tensorflow_ipu.record import STAND_IN, recorded
 
 
 @recorded
@@ -38,12 +38,13 @@ def group_norm(
                 name, shape=[channels], dtype=inputs.dtype, trainable=trainable
             )
             assert given[name].dtype == inputs.dtype
-    size = channels // groups
-    split = [size, groups] if strided_channel_grouping else [groups, size]
-    pixels = tf.reshape(tf.cast(inputs, tf.float32), [-1, height, width, *split])
-    axes = [1, 2, 3 if strided_channel_grouping else 4]
-    mean, variance = tf.nn.moments(pixels, axes, keepdims=True)
-    normal = tf.reshape((pixels - mean) * tf.math.rsqrt(variance + epsilon), tf.shape(inputs))
-    result = tf.cast(normal, inputs.dtype) * given["gamma"] + given["beta"]
+    with tf.name_scope(STAND_IN):
+        size = channels // groups
+        split = [size, groups] if strided_channel_grouping else [groups, size]
+        pixels = tf.reshape(tf.cast(inputs, tf.float32), [-1, height, width, *split])
+        axes = [1, 2, 3 if strided_channel_grouping else 4]
+        mean, variance = tf.nn.moments(pixels, axes, keepdims=True)
+        normal = tf.reshape((pixels - mean) * tf.math.rsqrt(variance + epsilon), tf.shape(inputs))
+        result = tf.cast(normal, inputs.dtype) * given["gamma"] + given["beta"]
     # Only what is made for training has a gradient (ipu/ops/normalization_ops_grad.py).
     return result if training else without_gradient("PopnnGroupNormInference", result)

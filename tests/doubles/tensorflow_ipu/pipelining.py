@@ -183,7 +183,7 @@ def pipeline(
         sums: List[Any] = []
         # Traced once, however many there are.
         one = tf.function(micro_batch, autograph=False).get_concrete_function()
-        for index in range(gradient_accumulation_count):
+        for index in range(1 if recorder.one_micro_batch else gradient_accumulation_count):
             outputs, gradients = one()
             mask = outfeed_mask or [False] * len(outputs)
             if len(mask) != len(outputs):
@@ -278,17 +278,21 @@ class _Stages:
     def __call__(self, values: List[Any]) -> List[Any]:
         for number, function in enumerate(self._functions):
             if len(self._traced) == number:
-                self._traced.append(_function_of(function, values))
+                self._traced.append(_function_of(function, values, f"stage{number}"))
             values = list(self._traced[number](*values))
         return values
 
 
-def _function_of(function: Any, values: List[Any]) -> Any:
+def _function_of(function: Any, values: List[Any], name: str = "optimizer_function") -> Any:
     """Return what a pipeline computes, which reads no tensors but its inputs, and variables."""
     import tensorflow as tf
 
+    def named(*inputs: Any) -> Any:
+        return function(*inputs)
+
+    named.__name__ = name
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in values]
-    traced = tf.function(function, autograph=False).get_concrete_function(*specs)
+    traced = tf.function(named, autograph=False).get_concrete_function(*specs)
     for tensor in traced.captured_inputs:
         if tensor.dtype != tf.resource:
             raise ValueError(

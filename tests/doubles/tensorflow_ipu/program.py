@@ -9,8 +9,20 @@ from __future__ import annotations
 import contextlib
 import inspect
 import weakref
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Union
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
+from tests.doubles.tensorflow_ipu.batch_norms import batch_norms_of_half
 from tests.doubles.tensorflow_ipu.feeds import IPUInfeedQueue
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
@@ -30,6 +42,7 @@ class IPUStrategyV1:
         enable_keras_extensions: bool = True,
     ) -> None:
         self._programs: Dict[Any, Any] = {}
+        self._traced: Dict[int, Tuple[Any, Any]] = {}
         self._depth = 0
 
     @contextlib.contextmanager
@@ -38,7 +51,7 @@ class IPUStrategyV1:
 
         self._depth += 1
         try:
-            with tf.variable_creator_scope(_held):
+            with tf.variable_creator_scope(_held), batch_norms_of_half(tf):
                 yield self
         finally:
             self._depth -= 1
@@ -47,9 +60,23 @@ class IPUStrategyV1:
         context: ContextManager[Any] = self._scope()
         return context
 
+    @property
+    def extended(self) -> IPUStrategyV1:
+        """What tf.distribute keeps apart from a strategy, the stand-in does not."""
+        return self
+
+    def call_for_each_replica(self, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return a tf.function's graph, traced as a run traces it."""
+        assert self._depth, "the strategy's scope was left"
+        function = fn.__self__
+        traced = self._program(function, args).get_concrete_function(*args, **(kwargs or {}))
+        self._traced[id(traced)] = (traced, function)
+        return traced
+
     @recorded
     def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
         """Run a program and wait for the IPUs, as this strategy does and PopDist's does not."""
+        _, fn = self._traced.get(id(fn), (fn, fn))
         if not hasattr(fn, "get_concrete_function"):
             raise ValueError("IPUStrategyV1.run(fn, ...) does not support eager execution")
         result = self._start(fn, args, kwargs or {})

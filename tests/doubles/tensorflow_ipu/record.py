@@ -9,6 +9,8 @@ from tests.doubles.record import Calls
 
 #: How long a run keeps the IPUs busy, by the stand-in's own clock.
 RUN_SECONDS = 1.0
+#: The scope of operations that stand for one of the SDK's.
+STAND_IN = "stand_in"
 PROCESSES = "experimental.multi_replica_distribution.process_count"
 
 
@@ -34,6 +36,8 @@ class Recorder(Calls):
     only_arguments: bool = False
     #: Programs of synthetic data are compiled by XLA, as for an IPU, and run; else only traced.
     by_xla: bool = True
+    #: Of a pipeline's micro batches one is traced, which shows what all do.
+    one_micro_batch: bool = False
     #: Variables of the stand-in itself, which a program needs as long as it runs.
     kept: List[Any] = field(default_factory=list)
     #: Weak references to the variables that the IPUs hold.

@@ -25,11 +25,14 @@ from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine.loopback import ALLOCATOR, tuned
 from ipubench.fixtures.servers.images import RequestImages, decoded
 from ipubench.fixtures.servers.options import LOAD_OPTIONS
+from ipubench.fixtures.servers.triton import installation as triton_installation
 from ipubench.fixtures.servers.triton.classifiers import HostClassifier
 from ipubench.fixtures.servers.triton.installation import (
-    can_restrict,
+    Installation,
+    check_reach,
     find_installation,
     link_backend,
+    options_of,
     server_environment,
 )
 from ipubench.fixtures.servers.triton.network import describe_network
@@ -306,14 +309,56 @@ def test_a_temporary_folder_that_the_python_backend_cannot_use_is_named(
     assert not list((tmp_path / "rock&roll").iterdir())
 
 
-def test_only_a_server_that_knows_restrictions_is_given_one(tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.write_bytes(b"\x7fELF grpc-port\0")
-    new.write_bytes(b"\x7fELF grpc-port\0grpc-restricted-protocol\0")
-    assert [can_restrict(path) for path in (old, new, tmp_path / "none")] == [False, True, False]
+# What servers print for --help, less the meanings; r21.05 is built with gRPC alone.
+OLD = "model-repository backend-directory model-control-mode grpc-port exit-timeout-secs"
+NEW = f"{OLD} grpc-address allow-http allow-metrics grpc-restricted-protocol"
+NEW += " disable-auto-complete-config"
 
 
-def test_the_poplar_backend_is_taken_from_the_sdk(tmp_path: Path) -> None:
+def server_that_knows(folder: Path, options: str) -> Installation:
+    """Return a program that prints its options as a server does, and ends with 1."""
+    program = folder / "tritonserver"
+    lines = "\n".join(f"  --{name} <string>" for name in options.split())
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\nUsage: tritonserver\n{lines}\nEND\nexit 1\n")
+    program.chmod(0o755)
+    return Installation(program, folder / "backends")
+
+
+@pytest.mark.parametrize("options", [OLD, NEW])
+def test_a_server_is_given_what_it_knows(tmp_path: Path, options: str) -> None:
+    installation = server_that_knows(tmp_path, options)
+    known = options_of(installation, {})
+    assert known == set(options.split())
+    for complete in (False, True):
+        server = TritonServer(
+            tmp_path, "tiny", "python", tmp_path / "log",
+            device=CpuDevice(), port=1234, complete_config=complete,
+        )  # fmt: skip
+        words = server._command(installation, tmp_path, known)[1:]
+        given = {word[2:].split("=")[0] for word in words} - {"backend-config"}
+        assert given == known - ({"disable-auto-complete-config"} if complete else set())
+
+
+def test_a_server_that_cannot_be_kept_on_loopback_needs_the_users_word(tmp_path: Path) -> None:
+    old = frozenset(OLD.split())
+    with pytest.raises(CaseError, match="all interfaces.*TRITON_ALL_INTERFACES"):
+        check_reach(old, tmp_path, {})
+    check_reach(old, tmp_path, {"TRITON_ALL_INTERFACES": "yes"})
+    check_reach(frozenset(NEW.split()), tmp_path, {})
+
+
+def test_a_program_that_is_no_server_is_named(tmp_path: Path) -> None:
+    installation = server_that_knows(tmp_path, "")
+    with pytest.raises(CaseError, match="does not tell its options: Usage"):
+        options_of(installation, {})
+    installation.server.write_bytes(b"\0")
+    with pytest.raises(CaseError, match="does not tell its options: .*Exec format"):
+        options_of(installation, {})
+
+
+def test_the_poplar_backend_is_taken_from_the_sdk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "bin" / "tritonserver"
     program.parent.mkdir()
     program.write_text("")
@@ -322,11 +367,19 @@ def test_the_poplar_backend_is_taken_from_the_sdk(tmp_path: Path) -> None:
     sdk = tmp_path / "sdk" / "poplar"
     (sdk / "lib").mkdir(parents=True)
     environment = {"POPLAR_SDK_ENABLED": str(sdk)}
-    with pytest.raises(CaseError, match="the SDK has no .*libtriton_poplar.so"):
+    second = tmp_path / "opt" / "libtriton_poplar.so"
+    monkeypatch.setattr(triton_installation, "POPLAR_BACKENDS", (second,))
+    with pytest.raises(CaseError, match="the SDK has no .*libtriton_poplar.so and no .*/opt/"):
         link_backend("poplar", installation, tmp_path / "first", environment)
+    second.parent.mkdir()
+    second.write_text("")
+    link_backend("poplar", installation, tmp_path / "opt-only", environment)
+    linked = tmp_path / "opt-only" / "poplar" / "libtriton_poplar.so"
+    assert linked.resolve() == second
     (sdk.parent / "libtriton_poplar.so").write_text("")
     link_backend("poplar", installation, tmp_path / "second", environment)
-    assert (tmp_path / "second" / "poplar" / "libtriton_poplar.so").is_file()
+    linked = tmp_path / "second" / "poplar" / "libtriton_poplar.so"
+    assert linked.resolve() == sdk.parent / "libtriton_poplar.so"
     assert (tmp_path / "second" / "poplar" / "lib").is_dir()
 
 

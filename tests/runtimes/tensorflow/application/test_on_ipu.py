@@ -23,10 +23,12 @@ from ipubench.fixtures.case.errors import CaseError, OptionError
 from ipubench.fixtures.case.values import Parameters
 from ipubench.fixtures.data.imagenet.pipeline import as_asked
 from ipubench.fixtures.data.tfds.feed import ApplicationFeed
+from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.runtimes.data_parallel import popdist_strategy
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
 from ipubench.fixtures.runtimes.tensorflow.application.state import OPTIMISER
 from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import (
@@ -587,6 +589,13 @@ def test_every_instance_saves_where_it_is_asked_to(
     made.close()
 
 
+def test_instances_need_the_sdk_that_has_their_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
+    start(monkeypatch, 1, 2, 2, 1)
+    monkeypatch.setitem(sys.modules, next(iter(double.strategies())), None)
+    with pytest.raises(DeviceError, match="needs Poplar SDK 3.0 or a later one"):
+        step_of(replace(SMALL, replicas=2, instances=2))
+
+
 def test_an_instance_without_checkpoints_validates_the_first_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -595,12 +604,16 @@ def test_an_instance_without_checkpoints_validates_the_first_ones(
     made = step_of(replace(SMALL, replicas=2, instances=2))
     made.compile()
     made()
+    strategy = made._strategy
     recorder.calls.clear()
     (found,) = made.finish()["validation"]
     sums = [how for name, how in recorder.calls if name == "PopDistStrategy.reduce"]
     assert {how["reduce_op"].name for how in sums} == {"SUM"}
     assert all(float(np.abs(how["value"]).max()) == 0 for how in sums)
     assert found["images"] == VALIDATED
+    # One strategy a process: validation has that of training, and popdist.init() is not called.
+    assert "PopDistStrategy.__init__" not in recorder.names()
+    assert popdist_strategy() is strategy
     # One replica's answers, counted for each of the job's.
     assert given("cross_replica_sum")
     made.close()

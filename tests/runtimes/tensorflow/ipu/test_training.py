@@ -150,6 +150,23 @@ def assert_offloaded(made: TrainingProgram, offloaded: bool) -> None:
     assert any(given) == offloaded
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_the_software_model_which_has_no_remote_memory_is_not_told_to_offload(shards: int) -> None:
+    made = ready(options(shards), device=MODEL)
+    assert_offloaded(made, False)
+    kind = "pipeline" if shards > 1 else "GradientAccumulationOptimizerV2.__init__"
+    # None leaves it to the SDK, which offloads where it can; True fails where it cannot.
+    assert given(kind)["offload_weight_update_variables"] is None
+    made.close()
+
+
+def test_an_older_sdk_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow.python.ipu.gradient_accumulation", None)
+    with pytest.raises(DeviceError, match="needs Poplar SDK 2.6 or a later one"):
+        step(options())
+    assert recorder.attached == 0
+
+
 def assert_closes(made: TrainingProgram, pipeline: bool) -> None:
     """Closing deletes the queues, of which a pipeline has two, and gives the IPUs back, once."""
     made.close()
