@@ -15,7 +15,7 @@ from ipubench.plugins.compare.baseline_plugin import comparison_key, judge_with_
 from ipubench.plugins.compare.fresh_processes import FreshProcesses, processes_wanted
 from ipubench.plugins.compare.policy import inconclusive_fails
 from ipubench.plugins.gate.countable import LEAST_FRESH
-from ipubench.plugins.measure.base import Measured, measured_key
+from ipubench.plugins.measure.base import Measured, measured_key, recorded_key
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED, message, undecided_message
 from ipubench.plugins.run.bounds import run_once, unbounded
@@ -37,6 +37,8 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     item.stash[measured_key] = []  # they hold the step
     if why_failed(item) is not None:
         return
+    for case_run in item.stash.get(recorded_key, ()):
+        case_run.add_extra()  # a test may write extra_info after its measurement
     failures: List[str] = []
     with unbounded(item.config):
         for one in measured:
@@ -66,7 +68,8 @@ def conclude(item: pytest.Item, measured: Measured, progress: Callable[[str], No
         measured.release()
         verdict = against.judge(item, measured.benchmark, progress)
     elif comparison_key in config.stash:
-        verdict = judge_with_baseline(item, measured.benchmark, fresh.benchmarks, fresh)
+        now = run.results.benchmarks[nodeid]
+        verdict = judge_with_baseline(item, now, fresh.benchmarks, fresh)
     else:
         return []
     run.add({"type": "verdict", "case": nodeid, "verdict": verdict.as_dict()})

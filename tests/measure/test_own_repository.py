@@ -186,8 +186,8 @@ def test_items(meter):
 
 
 def test_facts(benchmark):
-    benchmark.extra_info["batch"] = BATCH
     benchmark(lambda: sum(range(BATCH)))
+    benchmark.extra_info["batch"] = BATCH
 """
 
 
