@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Any, Callable, Optional, Sequence
 
+from ipubench.fixtures.case.masking import mask_output
 from ipubench.plugins.baseline import commands
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import history
@@ -172,7 +173,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         code: int = args.command(args)
         sys.stdout.flush()
     except BaselineError as error:
-        print(f"ipubench-baseline: {error}", file=sys.stderr)
+        print(mask_output(f"ipubench-baseline: {error}"), file=sys.stderr)
         return EXIT_USAGE
     except OSError as error:
         # What is left of the output would fail once more as Python ends.
@@ -180,7 +181,7 @@ def main(words: Optional[Sequence[str]] = None) -> int:
         if isinstance(error, BrokenPipeError):
             return 0  # the reader, such as head, has seen enough
         what = "the output cannot be written: " if error.filename is None else ""
-        print(f"ipubench-baseline: {what}{error}", file=sys.stderr)
+        print(mask_output(f"ipubench-baseline: {what}{error}"), file=sys.stderr)
         return EXIT_USAGE
     return code
 

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import pytest
 
+from ipubench.fixtures.case.masking import mask_output
 from ipubench.fixtures.data.sources import for_other_folders
 from ipubench.fixtures.machine import scratch
 from ipubench.fixtures.machine.files import IMPORT_ROOT
@@ -95,7 +96,7 @@ def _search(given: argparse.Namespace, words: Sequence[str]) -> int:
             finally:
                 revision.remove(tree)
     except (pytest.UsageError, ScratchError) as error:
-        print(f"ipubench-bisect: {error}", file=sys.stderr)
+        print(mask_output(f"ipubench-bisect: {error}"), file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         return INTERRUPTED[0]

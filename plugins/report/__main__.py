@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
 
+from ipubench.fixtures.case.masking import mask_output
 from ipubench.fixtures.machine.files import user_path
 from ipubench.plugins.baseline import store
 from ipubench.plugins.baseline.commands import suite_root
@@ -65,13 +66,13 @@ def main(words: Optional[List[str]] = None) -> int:
         report = stored_report(args.runs, args.baseline, gate)
         names = write(report, args.out)
     except (ReportError, BaselineError) as error:
-        print(error, file=sys.stderr)
+        print(mask_output(str(error)), file=sys.stderr)
         return EXIT_USAGE
     rows = report.rows()
     print(f"{args.out}: {', '.join(names)}")
     print(conclusion(report, rows))
     for problem in report.problems:
-        print(problem, file=sys.stderr)
+        print(mask_output(problem), file=sys.stderr)
     return exit_code(report, rows)
 
 

@@ -77,7 +77,7 @@ def test_secrets_in_texts(text: str, stored: str) -> None:
     [
         *("--token $GITHUB_TOKEN", "--token=${X}", "--max-token=128 --use-key true", "--key"),
         *("ssh://git@host", "bench_key.py::bench[x]", "KeyError: 'x'", "unknown key: x"),
-        "a.py:3: no token",
+        *("a.py:3: no token", "write --set=KEY=VALUE[,VALUE...]", "--api-key=API_KEY"),
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
