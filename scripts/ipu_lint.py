@@ -246,7 +246,8 @@ def unregistered_random(program: Program) -> List[str]:
 
 def unknown_shapes(program: Program) -> List[str]:
     """Find tensors whose shape is not known when the program is compiled."""
-    unknown = [(t, o) for o, t, _ in program.tensors() if not t.shape.is_fully_defined()]
+    read = [(t, o) for o, t, _ in program.tensors() if t.consumers()]
+    unknown = [(t, o) for t, o in read if not t.shape.is_fully_defined()]
     return [f"{tensor.shape}: {o}" for tensor, o in unknown if o.node.type not in NO_SHAPE]
 
 
