@@ -61,10 +61,11 @@ OPERATIONS = RANDOM | set(NAMES.split())
 TYPES = {"int32", "int64", "float32", "float16", "bool", "resource", "variant"}
 OF_BYTES = {"Cast", "Identity", "Reshape", "ExpandDims", "BroadcastTo", "Placeholder"}
 WHILES = {"While", "StatelessWhile"}
-#: XLA computes the first when it compiles; the others pass on what another operation made, or have
-#: an output of a CPU alone, of no known size, that nothing reads.
-NO_SHAPE = {"BroadcastGradientArgs", "Shape", "ShapeN", "Placeholder", "PartitionedCall"}
-NO_SHAPE |= {"StatefulPartitionedCall", "ZerosLike", "FusedBatchNormV3"}
+#: These pass on what another operation made.
+PASSING = {"Placeholder", "PartitionedCall", "StatefulPartitionedCall", "Identity", "IdentityN"}
+#: XLA computes the first three when it compiles, and nothing reads the last outputs, which only a
+#: CPU's batch norm has.
+NO_SHAPE = PASSING | {"BroadcastGradientArgs", "Shape", "ShapeN", "ZerosLike", "FusedBatchNormV3"}
 #: What runs on the host, from within a program.
 ON_HOST = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "Assert"}
 LARGEST_CONSTANT = 1 << 20
@@ -130,7 +131,9 @@ class Program:
         found: Dict[str, Tuple[int, int]] = {}
         for operation, tensor, count in self.tensors():
             known = tensor.shape.rank is not None and tensor.shape.is_fully_defined()
-            if operation.is_widened or (known and tuple(tensor.shape) in self.weights):
+            if operation.is_widened or operation.node.type in PASSING:
+                continue
+            if known and tuple(tensor.shape) in self.weights:
                 continue
             ours, theirs = found.get(operation.stage, (0, 0))
             size = tensor.dtype.size
