@@ -30,7 +30,7 @@ from scripts.markdown_table import markdown_row
 from scripts.steps import DATA, bench_functions, families, step_of
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu.batch_norms import HALF_BATCH_NORM
-from tests.doubles.tensorflow_ipu.record import STAND_IN, recorder
+from tests.doubles.tensorflow_ipu.record import ONE_OPERATION, STAND_IN, recorder
 
 #: compiler/plugin/poplar/kernels/poprand; TensorFlow's own for every device is GetAlg, a constant.
 KEYS = "StatelessRandomGetKeyCounter"
@@ -147,7 +147,7 @@ def operations(
 ) -> Iterator[Operation]:
     """Yield the operations of a graph and of the functions that it calls, once each.
 
-    Those that stand for the SDK's are left out; a half batch norm is the call of its function.
+    Those that stand for the SDK's are left out, or are one call.
     """
     functions = {} if functions is None else functions
     seen = set() if seen is None else seen
@@ -157,7 +157,7 @@ def operations(
             continue
         yield Operation(node, path, loops)
         for name in called_by(node):
-            if HALF_BATCH_NORM not in name and name in functions and name not in seen:
+            if ONE_OPERATION not in name and name in functions and name not in seen:
                 seen.add(name)
                 inner, depth = functions[name].graph, loops + (node.type in WHILES)
                 yield from operations(inner, (*path, name), depth, functions, seen)
