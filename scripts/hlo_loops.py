@@ -44,6 +44,11 @@ class Module:
                 if found[1]:
                     self.roots[within] = found[2]
 
+    def _read(self, name: str) -> Instruction:
+        """Return what makes a value, past what changes none: simplification takes it out."""
+        one = self.code[name]
+        return self._read(one.names[0]) if one.opcode in ("reshape", "copy") else one
+
     def loops(self) -> List[Tuple[str, str]]:
         """Return (name, why it stays a while, or "") of each loop."""
         whiles = [(name, one) for name, one in self.code.items() if one.opcode == "while"]
@@ -55,12 +60,12 @@ class Module:
             return "its condition compares something else than counters with constants"
         if len(counters) > 2:
             return f"its condition has {len(counters)} comparisons"
-        start, result = self.code[loop.names[0]], self.code[self.roots[loop.attribute("body")]]
+        start, result = self._read(loop.names[0]), self._read(self.roots[loop.attribute("body")])
         for place in counters:
             first = self._number(start.names[place]) if start.opcode == "tuple" else None
             if first is None or (first and len(counters) > 1):
                 return f"counter {place} starts at {first}, and there are {len(counters)}"
-            grown = self.code[result.names[place]]
+            grown = self._read(result.names[place])
             counter = self._counter(grown.names[0]) if grown.opcode == "add" else None
             if counter != place or self._number(grown.names[1]) != 1:
                 return f"counter {place} does not grow by 1"
@@ -68,9 +73,9 @@ class Module:
 
     def _counters(self, name: str) -> Optional[List[int]]:
         """Return the counters that a condition compares with a constant; None for another."""
-        one = self.code[name]
-        if one.opcode == "get-tuple-element" and self.code[one.names[0]].opcode == "call":
-            results = self.code[self.roots[self.code[one.names[0]].attribute("to_apply")]]
+        one = self._read(name)
+        if one.opcode == "get-tuple-element" and self._read(one.names[0]).opcode == "call":
+            results = self._read(self.roots[self._read(one.names[0]).attribute("to_apply")])
             return self._counters(results.names[int(one.attribute("index"))])
         if one.opcode == "and":
             left, right = (self._counters(operand) for operand in one.names[:2])
@@ -84,10 +89,10 @@ class Module:
 
     def _counter(self, name: str) -> Optional[int]:
         """Return the place in the loop's tuple that a value is read from."""
-        one = self.code[name]
-        read = one.opcode == "get-tuple-element" and self.code[one.names[0]].opcode == "parameter"
+        one = self._read(name)
+        read = one.opcode == "get-tuple-element" and self._read(one.names[0]).opcode == "parameter"
         return int(one.attribute("index")) if read else None
 
     def _number(self, name: str) -> Optional[int]:
-        found = re.match(r"(-?\d+)\)", self.code[name].text)
-        return int(found[1]) if found and self.code[name].opcode == "constant" else None
+        found = re.match(r"(-?\d+)\)", self._read(name).text)
+        return int(found[1]) if found and self._read(name).opcode == "constant" else None

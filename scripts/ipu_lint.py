@@ -30,7 +30,7 @@ from scripts.markdown_table import markdown_row
 from scripts.steps import DATA, bench_functions, families, step_of
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu.batch_norms import HALF_BATCH_NORM
-from tests.doubles.tensorflow_ipu.record import STAND_IN, recorder
+from tests.doubles.tensorflow_ipu.record import ONE_OPERATION, STAND_IN, recorder
 
 #: compiler/plugin/poplar/kernels/poprand; TensorFlow's own for every device is GetAlg, a constant.
 KEYS = "StatelessRandomGetKeyCounter"
@@ -61,10 +61,11 @@ OPERATIONS = RANDOM | set(NAMES.split())
 TYPES = {"int32", "int64", "float32", "float16", "bool", "resource", "variant"}
 OF_BYTES = {"Cast", "Identity", "Reshape", "ExpandDims", "BroadcastTo", "Placeholder"}
 WHILES = {"While", "StatelessWhile"}
-#: XLA computes the first when it compiles; the others pass on what another operation made, or have
-#: an output of a CPU alone, of no known size, that nothing reads.
-NO_SHAPE = {"BroadcastGradientArgs", "Shape", "ShapeN", "Placeholder", "PartitionedCall"}
-NO_SHAPE |= {"StatefulPartitionedCall", "ZerosLike", "FusedBatchNormV3"}
+#: These pass on what another operation made.
+PASSING = {"Placeholder", "PartitionedCall", "StatefulPartitionedCall", "Identity", "IdentityN"}
+#: XLA computes the first three when it compiles, and nothing reads the last outputs, which only a
+#: CPU's batch norm has.
+NO_SHAPE = PASSING | {"BroadcastGradientArgs", "Shape", "ShapeN", "ZerosLike", "FusedBatchNormV3"}
 #: What runs on the host, from within a program.
 ON_HOST = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "Print", "PrintV2", "Assert"}
 LARGEST_CONSTANT = 1 << 20
@@ -130,7 +131,9 @@ class Program:
         found: Dict[str, Tuple[int, int]] = {}
         for operation, tensor, count in self.tensors():
             known = tensor.shape.rank is not None and tensor.shape.is_fully_defined()
-            if operation.is_widened or (known and tuple(tensor.shape) in self.weights):
+            if operation.is_widened or operation.node.type in PASSING:
+                continue
+            if known and tuple(tensor.shape) in self.weights:
                 continue
             ours, theirs = found.get(operation.stage, (0, 0))
             size = tensor.dtype.size
@@ -144,7 +147,7 @@ def operations(
 ) -> Iterator[Operation]:
     """Yield the operations of a graph and of the functions that it calls, once each.
 
-    Those that stand for the SDK's are left out; a half batch norm is the call of its function.
+    Those that stand for the SDK's are left out, or are one call.
     """
     functions = {} if functions is None else functions
     seen = set() if seen is None else seen
@@ -154,7 +157,7 @@ def operations(
             continue
         yield Operation(node, path, loops)
         for name in called_by(node):
-            if HALF_BATCH_NORM not in name and name in functions and name not in seen:
+            if ONE_OPERATION not in name and name in functions and name not in seen:
                 seen.add(name)
                 inner, depth = functions[name].graph, loops + (node.type in WHILES)
                 yield from operations(inner, (*path, name), depth, functions, seen)

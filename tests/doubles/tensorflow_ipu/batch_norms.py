@@ -6,9 +6,10 @@ import contextlib
 from typing import Any, Iterator
 from unittest import mock
 
-#: The functions that stand for a batch norm whose scale is float16 begin so. One has no float32 for
-#: what looks into a program: there it is one operation.
-HALF_BATCH_NORM = "FusedBatchNormV3OfHalf"
+from tests.doubles.tensorflow_ipu.record import ONE_OPERATION
+
+#: In the names of the functions that stand for a batch norm whose scale is float16.
+HALF_BATCH_NORM = f"FusedBatchNormV3OfHalf{ONE_OPERATION}"
 
 
 @contextlib.contextmanager

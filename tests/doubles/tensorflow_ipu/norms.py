@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.doubles.tensorflow_ipu.program import without_gradient
-from tests.doubles.tensorflow_ipu.record import STAND_IN, recorded
+from tests.doubles.tensorflow_ipu.record import ONE_OPERATION, recorded
 
 
 @recorded
@@ -38,13 +38,17 @@ def group_norm(
                 name, shape=[channels], dtype=inputs.dtype, trainable=trainable
             )
             assert given[name].dtype == inputs.dtype
-    with tf.name_scope(STAND_IN):
-        size = channels // groups
-        split = [size, groups] if strided_channel_grouping else [groups, size]
+    size = channels // groups
+    split = [size, groups] if strided_channel_grouping else [groups, size]
+
+    def norm(inputs: Any, gamma: Any, beta: Any) -> Any:
         pixels = tf.reshape(tf.cast(inputs, tf.float32), [-1, height, width, *split])
         axes = [1, 2, 3 if strided_channel_grouping else 4]
         mean, variance = tf.nn.moments(pixels, axes, keepdims=True)
         normal = tf.reshape((pixels - mean) * tf.math.rsqrt(variance + epsilon), tf.shape(inputs))
-        result = tf.cast(normal, inputs.dtype) * given["gamma"] + given["beta"]
+        return tf.cast(normal, inputs.dtype) * gamma + beta
+
+    norm.__name__ = f"GroupNorm{ONE_OPERATION}"
+    result = tf.function(norm, autograph=False)(inputs, given["gamma"], given["beta"])
     # Only what is made for training has a gradient (ipu/ops/normalization_ops_grad.py).
     return result if training else without_gradient("PopnnGroupNormInference", result)

@@ -11,6 +11,8 @@ from tests.doubles.record import Calls
 RUN_SECONDS = 1.0
 #: The scope of operations that stand for one of the SDK's.
 STAND_IN = "stand_in"
+#: The names of functions that do have this: with their gradients they count as one operation.
+ONE_OPERATION = "OfSdk"
 PROCESSES = "experimental.multi_replica_distribution.process_count"
 
 

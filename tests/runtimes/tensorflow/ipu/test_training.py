@@ -151,7 +151,10 @@ def assert_offloaded(made: TrainingProgram, offloaded: bool) -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 2])
-def test_the_software_model_which_has_no_remote_memory_is_not_told_to_offload(shards: int) -> None:
+def test_the_software_model_which_has_no_remote_memory_is_not_told_to_offload(
+    monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    monkeypatch.setenv(TF_FLAGS, "--use_ipu_model")
     made = ready(options(shards), device=MODEL)
     assert_offloaded(made, False)
     kind = "pipeline" if shards > 1 else "GradientAccumulationOptimizerV2.__init__"
