@@ -71,7 +71,7 @@ def test_the_attack_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["--seconds=0.5", "--seed=1", "gate.yml"]) == 0
     seed, reader, total = capsys.readouterr().out.splitlines()
     assert seed == "seed 1" and total.endswith("inputs, 0 found")
-    assert int(reader.split()[1]) > 10
+    assert int(reader.split()[1]) > 0
     with pytest.raises(SystemExit) as stopped:
         main(["nothing"])
     assert stopped.value.code == 4

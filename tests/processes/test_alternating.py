@@ -114,7 +114,7 @@ def test_elsewhere_than_on_linux_nothing_takes_turns(monkeypatch: pytest.MonkeyP
     [
         ("most_rounds", None, ""),
         ("prefetched_batches", 4, "its input is loaded in the background"),
-        ("round_clock", lambda: float, "its server takes the times"),
+        ("round_clock", lambda: float, "it takes its times itself"),
         ("most_rounds", 9, "its work ends after a number of rounds"),
     ],
 )

@@ -100,12 +100,12 @@ def test_a_worker_ends_with_its_controller_whose_devices_it_uses(
     assert caught.value.returncode == pytest.ExitCode.INTERRUPTED and option.device_id == 5
 
 
-def test_without_a_journal_a_worker_records_nothing(worker: Worker) -> None:
+def test_a_worker_that_has_measured_nothing_adds_nothing_to_a_report(worker: Worker) -> None:
     chosen(worker, A)
     assert list(worker.pytest_collection_modifyitems([])) == [None]
     report = SimpleNamespace(user_properties=[])
     worker.pytest_runtest_logreport(report)
-    assert run_key not in worker.config.stash and report.user_properties == []
+    assert report.user_properties == []
 
 
 def test_each_line_travels_once_with_the_next_report(worker: Worker) -> None:

@@ -27,6 +27,16 @@ from tests.doubles.tensorflow_ipu.feeds import IPUInfeedQueue
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 
+class _Extended:
+    """tf.distribute's StrategyExtended, as far as one is used."""
+
+    def __init__(self, strategy: IPUStrategyV1) -> None:
+        self._strategy = strategy
+
+    def call_for_each_replica(self, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._strategy._trace(fn, args, kwargs or {})
+
+
 class IPUStrategyV1:
     """Where programs run that are compiled as one tf.function."""
 
@@ -61,15 +71,15 @@ class IPUStrategyV1:
         return context
 
     @property
-    def extended(self) -> IPUStrategyV1:
-        """What tf.distribute keeps apart from a strategy, the stand-in does not."""
-        return self
+    def extended(self) -> _Extended:
+        """What tf.distribute keeps apart from a strategy."""
+        return _Extended(self)
 
-    def call_for_each_replica(self, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def _trace(self, fn: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
         """Return a tf.function's graph, traced as a run traces it."""
         assert self._depth, "the strategy's scope was left"
         function = fn.__self__
-        traced = self._program(function, args).get_concrete_function(*args, **(kwargs or {}))
+        traced = self._program(function, args).get_concrete_function(*args, **kwargs)
         self._traced[id(traced)] = (traced, function)
         return traced
 
