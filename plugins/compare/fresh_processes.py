@@ -173,6 +173,7 @@ class FreshProcesses:
         self._time.begin()
         self._expected = seconds_of_fresh(item)
         self.benchmarks: List[Dict[str, Any]] = []
+        self._beside = ""  # what to note of processes that are disturbed on purpose
 
     def __call__(self, number: int) -> Optional[Dict[str, Any]]:
         """Return the benchmark of the fresh process with this number, from 1 up.
@@ -207,6 +208,7 @@ class FreshProcesses:
         if not on_cpu or self._item.config.option.processes is not None:
             return
         first, missing = len(clean) + 1, LEAST_DISTURBED - clean.count(False)
+        self._beside = ", beside busy programs of this run"
         for number in range(first, first + missing):
             with busy_programs(len(allowed_cpus())):
                 if self(number) is None:
@@ -238,8 +240,8 @@ class FreshProcesses:
         self._item.config.stash[run_key].add({"type": "fresh", "benchmark": found})
         throughput = record_of(found)["throughput"]
         rate = f"{short_number(throughput['median'])} {throughput['unit']}"
-        note = ""
-        if was_disturbed(record_of(found)):
+        note = self._beside
+        if not note and was_disturbed(record_of(found)):
             note = ", disturbed by other programs"
             if in_changing_states(mean_lost(record_of(found))):
                 note = ", on a machine that changed its state"
