@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Callable, List, Sequence, Tuple
+from typing import Callable, List
 
 import pytest
 
 from ipubench.fixtures.machine.locks import locked
-from ipubench.plugins.processes import bisection, revision
+from ipubench.plugins.processes import revision
 from ipubench.plugins.processes.revision import check_out
 from tests.support.repository import IDENTITY
 
@@ -134,23 +134,6 @@ def test_a_submodule_that_is_not_to_be_had_is_named_and_may_be_left_out(own: Pat
     assert len(git(own, "worktree", "list").splitlines()) == 1
     git(own, "config", "submodule.vendor.update", "none")
     assert not list((check_out("git:HEAD~1", own).root / "vendor").iterdir())
-
-
-def test_each_step_of_a_bisection_has_the_submodules_of_its_commit(
-    own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: List[str] = []
-
-    def measure(here: Path, project: Path, *_: Sequence[str]) -> Tuple[int, str]:
-        found.append((project / "vendor" / "library.py").read_text())
-        return 4, ""
-
-    monkeypatch.setattr(bisection, "_measure", measure)
-    monkeypatch.chdir(own)
-    for commit_name in ("HEAD~1", "HEAD@{1}"):
-        git(own, "checkout", "-q", "--detach", commit_name)
-        bisection.step([str(own), str(own), commit_name, "-k", "any"])
-    assert found == ["first", "second"]
 
 
 def test_a_worktree_that_is_not_what_it_was_is_made_anew(own: Path) -> None:

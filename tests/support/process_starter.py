@@ -50,9 +50,6 @@ def by_starter(address: str, words: Any) -> Any:
     """Return the command that has the starter do what ``words`` would; others as they are."""
     if not isinstance(words, (list, tuple)):
         return words
-    if words[0] == "git" and sys.executable in words:  # git bisect run PYTHON ...
-        start = words.index(sys.executable)
-        return [*words[:start], *by_starter(address, words[start:])]
     if words[0] != sys.executable:
         return words
     wanted = [word for word in words[1:] if word not in ("-u", "-B")]
