@@ -37,15 +37,13 @@ def test_strangers_code_gets_a_hosted_runner_and_may_only_read() -> None:
     assert "secrets." not in str(github)
 
 
-def gate(repository: Repository, name: str, time: str = "") -> int:
-    """Run what gates in a checkout, as the runner does, maybe in less time; return how it ends."""
+def gate(repository: Repository, name: str) -> int:
+    """Run what gates in a checkout, as the runner does; return how it ends."""
     few = f"{' '.join(WITHOUT_OTHERS)} --device=fake -k beta-synthetic --gate-cap=3"
     text = re.sub(
         r"pytest (\$\{\{ \S+ \}\}|\S+) -m quick", f"pytest bench_fake.py {few}", gate_of(name)
     ).replace(".venv/bin/python", "./python")
     assert "bench_fake" in text and "--gate-time=" in text
-    if time:
-        text = re.sub(r"--gate-time=\S+", f"--gate-time={time}", text)
     answer = subprocess.run(
         ["bash", "-e", "-c", text],
         cwd=str(repository.folder),
@@ -73,4 +71,4 @@ def test_a_change_that_slows_a_case_fails(repository: Repository, name: str) -> 
     assert gate(repository, name) == 1
     if "github" in name:  # more than the one command, whose exit code is the job's on GitLab
         repository.git("revert", "--no-edit", "HEAD")
-        assert gate(repository, name, "2s") == 0
+        assert gate(repository, name) == 0

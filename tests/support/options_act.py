@@ -122,7 +122,7 @@ def _one_value(config: CaseConfig, name: str) -> bool:
 
 def plain(*parts: Any) -> str:
     """Return the parts as text, without addresses."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(parts))
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(parts))
 
 
 #: Numbers of what TensorFlow made before: in names, as names, and in a data set's own name.
