@@ -77,6 +77,7 @@ class IPUStrategyV1:
     def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
         """Run a program and wait for the IPUs, as this strategy does and PopDist's does not."""
         _, fn = self._traced.get(id(fn), (fn, fn))
+        recorder.calls[-1][1]["fn"] = fn  # a graph's text differs each time that it is traced
         if not hasattr(fn, "get_concrete_function"):
             raise ValueError("IPUStrategyV1.run(fn, ...) does not support eager execution")
         result = self._start(fn, args, kwargs or {})
