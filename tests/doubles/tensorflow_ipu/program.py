@@ -27,6 +27,21 @@ from tests.doubles.tensorflow_ipu.feeds import IPUInfeedQueue
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 
+class Extended:
+    """What tf.distribute keeps apart from a strategy."""
+
+    def __init__(self, strategy: IPUStrategyV1) -> None:
+        self._strategy = strategy
+
+    def call_for_each_replica(self, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Return a tf.function's graph, traced as a run traces it."""
+        strategy, function = self._strategy, fn.__self__
+        assert strategy._depth, "the strategy's scope was left"
+        traced = strategy._program(function, args).get_concrete_function(*args, **(kwargs or {}))
+        strategy._traced[id(traced)] = (traced, function)
+        return traced
+
+
 class IPUStrategyV1:
     """Where programs run that are compiled as one tf.function."""
 
@@ -61,17 +76,8 @@ class IPUStrategyV1:
         return context
 
     @property
-    def extended(self) -> IPUStrategyV1:
-        """What tf.distribute keeps apart from a strategy, the stand-in does not."""
-        return self
-
-    def call_for_each_replica(self, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Return a tf.function's graph, traced as a run traces it."""
-        assert self._depth, "the strategy's scope was left"
-        function = fn.__self__
-        traced = self._program(function, args).get_concrete_function(*args, **(kwargs or {}))
-        self._traced[id(traced)] = (traced, function)
-        return traced
+    def extended(self) -> Extended:
+        return Extended(self)
 
     @recorded
     def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
