@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
+from unittest import mock
 
 from ipubench import bench_inference, bench_kernels, bench_training
 from ipubench.fixtures.case.cases import SWEEP
@@ -30,6 +31,7 @@ from scripts.markdown_table import markdown_row
 from scripts.steps import DATA, bench_functions, families, step_of
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu.batch_norms import HALF_BATCH_NORM
+from tests.doubles.tensorflow_ipu.program import Extended
 from tests.doubles.tensorflow_ipu.record import ONE_OPERATION, STAND_IN, recorder
 
 #: compiler/plugin/poplar/kernels/poprand; TensorFlow's own for every device is GetAlg, a constant.
@@ -303,10 +305,8 @@ def traced(name: str, config: Any, function: Any) -> Iterator[Program]:
     sys.modules.update(modules)
     recorder.one_micro_batch = True
     session = start(device, synthetic=True)
-    strategy = modules[double.ROOT].ipu_strategy.IPUStrategyV1
-    own, strategy.call_for_each_replica = strategy.call_for_each_replica, caught
     with contextlib.ExitStack() as stack:
-        stack.callback(setattr, strategy, "call_for_each_replica", own)
+        stack.enter_context(mock.patch.object(Extended, "call_for_each_replica", caught))
         try:
             if "serving" in function.__name__:
                 feed = config.validation_feed(DATA)()

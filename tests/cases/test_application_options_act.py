@@ -27,6 +27,7 @@ from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
+from ipubench.fixtures.runtimes import data_parallel
 from tests.doubles.tensorflow_ipu import recorder
 from tests.runtimes.tensorflow.application.test_on_ipu import (
     BATCH,
@@ -288,6 +289,8 @@ class Asked:
         folder = self._folder / name
         folder.mkdir(parents=True)
         self._monkeypatch.chdir(folder)
+        # As a new process, which makes its one strategy.
+        data_parallel._strategy_of.cache_clear()
         return ask(self.config)
 
 

@@ -27,14 +27,19 @@ from tests.doubles.tensorflow_ipu.feeds import IPUInfeedQueue
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 
-class _Extended:
-    """tf.distribute's StrategyExtended, as far as one is used."""
+class Extended:
+    """What tf.distribute keeps apart from a strategy."""
 
     def __init__(self, strategy: IPUStrategyV1) -> None:
         self._strategy = strategy
 
     def call_for_each_replica(self, fn: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._strategy._trace(fn, args, kwargs or {})
+        """Return a tf.function's graph, traced as a run traces it."""
+        strategy, function = self._strategy, fn.__self__
+        assert strategy._depth, "the strategy's scope was left"
+        traced = strategy._program(function, args).get_concrete_function(*args, **(kwargs or {}))
+        strategy._traced[id(traced)] = (traced, function)
+        return traced
 
 
 class IPUStrategyV1:
@@ -71,22 +76,14 @@ class IPUStrategyV1:
         return context
 
     @property
-    def extended(self) -> _Extended:
-        """What tf.distribute keeps apart from a strategy."""
-        return _Extended(self)
-
-    def _trace(self, fn: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
-        """Return a tf.function's graph, traced as a run traces it."""
-        assert self._depth, "the strategy's scope was left"
-        function = fn.__self__
-        traced = self._program(function, args).get_concrete_function(*args, **kwargs)
-        self._traced[id(traced)] = (traced, function)
-        return traced
+    def extended(self) -> Extended:
+        return Extended(self)
 
     @recorded
     def run(self, fn: Any, args: Any = (), kwargs: Any = None, options: Any = None) -> Any:
         """Run a program and wait for the IPUs, as this strategy does and PopDist's does not."""
         _, fn = self._traced.get(id(fn), (fn, fn))
+        recorder.calls[-1][1]["fn"] = fn  # a graph's text differs each time that it is traced
         if not hasattr(fn, "get_concrete_function"):
             raise ValueError("IPUStrategyV1.run(fn, ...) does not support eager execution")
         result = self._start(fn, args, kwargs or {})
