@@ -175,27 +175,14 @@ def promote(args: Namespace) -> int:
             "the cases that it names the baseline, --accept-regressed that of all"
         )
     if found.promoted:
-        later = _later(target, found.promoted)
         store.save(target, {**stored.document, "benchmarks": found.promoted})
         subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
         print(f"{subject} the baseline {target} now")
-        if later:
-            print(
-                f"  the baseline had a later result of {counted(len(later), 'case')}: "
-                f"{some_of(later, MOST_NAMES)}; promote that run to have it again"
-            )
     else:
         print(f"no case of {path} was promoted to the baseline {target}")
     if found.gone and store.exists(target):
         store.change(target, lambda old: [b for b in old if b["fullname"] not in found.gone])
     return _say_the_rest(stored, found, accepted)
-
-
-def _later(target: Path, promoted: Sequence[Benchmark]) -> List[str]:
-    """Return the cases of which a baseline has a later result, as when an old job runs again."""
-    entries = store.entries_in(target)
-    times = {key_of(entry): str(record_of(entry)["time"]) for entry in entries}
-    return [b["fullname"] for b in promoted if str(record_of(b)["time"]) < times.get(key_of(b), "")]
 
 
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:
