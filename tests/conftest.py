@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 from pathlib import Path
-from typing import Iterator, List, Optional
+from typing import List, Optional
 from unittest.mock import Mock
 
 import pytest
@@ -19,7 +19,6 @@ from hypothesis import settings
 from ipubench.fixtures.machine import locks, onednn
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.processor import CPUINFO, flags_of
-from tests.support.comments import Comments, serving
 from tests.support.harness import Project, SuiteServer
 from tests.support.packing import pack_once
 from tests.support.repository import Repository
@@ -76,13 +75,6 @@ def repository(tmp_path: Path) -> Repository:
     folder = tmp_path / "repository"
     folder.mkdir()
     return Repository(folder)
-
-
-@pytest.fixture
-def service() -> Iterator[Comments]:
-    """A stand-in for GitHub and GitLab, with the comments of one request."""
-    with serving() as comments:
-        yield comments
 
 
 def pytest_configure(config: pytest.Config) -> None:

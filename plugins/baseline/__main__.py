@@ -143,12 +143,6 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
         "repeatable",
     )
     promotion.add_argument(
-        "--accept-commits",
-        action="store_true",
-        help="also what the commits since a case's entry was measured accept, in lines at the end "
-        "of their messages: Benchmark-accept: PATTERN=REASON",
-    )
-    promotion.add_argument(
         "--accept-regressed", action="store_true", help="also where cases of the run regressed"
     )
     promotion.add_argument(

@@ -7,12 +7,10 @@ reason stays in the case's entry (``accepted`` of its record), in the baseline a
 from __future__ import annotations
 
 import argparse
-import re
-import sys
 from argparse import Namespace
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Dict, List, Sequence, Set
 
 from ipubench.fixtures.case.errors import counted, some_of
 from ipubench.fixtures.machine.files import user_path
@@ -30,7 +28,6 @@ from ipubench.plugins.baseline.entries import (
     Place,
     accepting,
     as_promoted,
-    by_case,
     by_machine,
     key_of,
     left_out,
@@ -41,7 +38,6 @@ from ipubench.plugins.baseline.entries import (
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import FAILED, NOT_RUN, UNPROVEN, RunFacts, worst_run
 from ipubench.plugins.baseline.runs import StoredRun, read_run
-from ipubench.plugins.record.host_process import git_says
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.record.text import matches, time_stamp
 from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
@@ -49,10 +45,6 @@ from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 #: The exit code where the good cases were promoted and others were not measured well.
 EXIT_INCOMPLETE = 1
 DISTURBED = "not promoted: measure on a quiet machine, or take as measured with --accept"
-#: The line at the end of a commit's message by which a slow-down is accepted.
-TRAILER = "Benchmark-accept"
-FORMAT_OF_TRAILERS = f"--format=%(trailers:key={TRAILER},valueonly,unfold)"
-COMMIT = re.compile("[0-9a-f]{7,64}")
 #: What a verdict says of the change, in the words of the entry that keeps it.
 KEPT = ("kind", "change", "low", "high", "before", "now", "unit", "metric")
 
@@ -97,13 +89,10 @@ class Decision:
     bad: List[str] = field(default_factory=list)
 
 
-def decide(
-    stored: StoredRun, accepts: Callable[[Place], Sequence[Acceptance]], entries: Set[Place]
-) -> Decision:
+def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place]) -> Decision:
     """Return what becomes of each case on each machine, by what its run said of it.
 
-    ``accepts`` returns what may be accepted of a case there; ``entries`` are the sound ones of the
-    baseline.
+    ``entries`` are the sound ones of the baseline.
     """
     found = Decision()
     places = [place for run in stored.runs for place in run.places().values()]
@@ -116,7 +105,7 @@ def decide(
         # A run that knows no machine speaks of all.
         said = name if name in runs else nodeid
         kind = runs[said].kind_of(said) if said in runs else ""
-        by = [one for one in accepts(place) if matches(one.pattern, nodeid)]
+        by = [one for one in accepted if matches(one.pattern, nodeid)]
         if kind in UNPROVEN:
             found.left[name] = kind
             continue
@@ -139,7 +128,7 @@ def decide(
         if kind not in (FAILED, NOT_RUN, MISSING):
             continue
         no_more = kind == MISSING and nodeid not in existing
-        if no_more and any(matches(one.pattern, nodeid) for one in accepts((nodeid, ""))):
+        if no_more and any(matches(one.pattern, nodeid) for one in accepted):
             found.gone.append(nodeid)
         else:
             found.bad.append(name)
@@ -170,13 +159,8 @@ def promote(args: Namespace) -> int:
         raise BaselineError(f"the run {path} measured no case")
     refuse_each_host(path, stored)
     target = path_of(args.name)
-    given = [*([ALL] if args.accept_regressed else []), *args.accept]
-    messages = CommitMessages(target) if args.accept_commits else None
-
-    def accepts(place: Place) -> List[Acceptance]:
-        return [*given, *(messages.since_entry_of(place) if messages else ())]
-
-    found = decide(stored, accepts, store.sound_places(target))
+    accepted = [*([ALL] if args.accept_regressed else []), *args.accept]
+    found = decide(stored, accepted, store.sound_places(target))
     if args.history is not None:
         # Where one case may not be promoted, none is.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
@@ -191,85 +175,14 @@ def promote(args: Namespace) -> int:
             "the cases that it names the baseline, --accept-regressed that of all"
         )
     if found.promoted:
-        later = _later(target, found.promoted)
         store.save(target, {**stored.document, "benchmarks": found.promoted})
         subject = counted(len(found.promoted), f"case of {path} is", f"cases of {path} are")
         print(f"{subject} the baseline {target} now")
-        if later:
-            print(
-                f"  the baseline had a later result of {counted(len(later), 'case')}: "
-                f"{some_of(later, MOST_NAMES)}; promote that run to have it again"
-            )
     else:
         print(f"no case of {path} was promoted to the baseline {target}")
     if found.gone and store.exists(target):
         store.change(target, lambda old: [b for b in old if b["fullname"] not in found.gone])
-    return _say_the_rest(stored, found, [*given, *(messages.all() if messages else ())])
-
-
-class CommitMessages:
-    """What the messages of commits accept: of a case those since its entry was measured.
-
-    A promotion may leave the entries of some cases as they were, so each has its own commit. Where
-    git does not know that, the file's counts; where it knows neither, the newest commit alone is
-    asked.
-    """
-
-    def __init__(self, target: Path) -> None:
-        document = store.load_document(target) if store.exists(target) else {"benchmarks": []}
-        self._entries = by_case(document["benchmarks"])
-        self._of_file = _number(document.get("commit_info", {}).get("id"))
-        self._root = suite_root()
-        #: Commits of an entry and of the file -> what is accepted since.
-        self._said: Dict[Tuple[str, str], List[Acceptance]] = {}
-        self._useless: Set[str] = set()
-
-    def since_entry_of(self, place: Place) -> List[Acceptance]:
-        """Return what is accepted of a case on a machine; '' is any. Raises BaselineError."""
-        nodeid, machine = place
-        entries = [
-            entry for entry in self._entries.get(nodeid, ()) if machine in ("", place_of(entry)[1])
-        ]
-        oldest = min(map(record_of, entries), key=lambda record: str(record["time"]), default={})
-        commits = (_number(oldest.get("git")), self._of_file)
-        if commits not in self._said:
-            self._said[commits] = list(self._since(commits))
-        return self._said[commits]
-
-    def all(self) -> List[Acceptance]:
-        """Return all that was returned of any case."""
-        return list(dict.fromkeys(one for said in self._said.values() for one in said))
-
-    def _since(self, commits: Sequence[str]) -> Iterator[Acceptance]:
-        before = next(filter(self._is_known, commits), "")
-        which = [f"{before}..HEAD"] if before else ["-1", "HEAD"]
-        log = git_says(self._root, "log", FORMAT_OF_TRAILERS, *which)
-        if log is None:
-            raise BaselineError(f"--accept-commits: {self._root} is no clone of a git repository")
-        for line in filter(None, map(str.strip, log.decode(errors="replace").splitlines())):
-            try:
-                yield Acceptance.parse(line)
-            except argparse.ArgumentTypeError as error:
-                if line not in self._useless:
-                    print(f"{TRAILER}: {error}", file=sys.stderr)
-                self._useless.add(line)
-
-    def _is_known(self, commit: str) -> bool:
-        if not COMMIT.fullmatch(commit):
-            return False
-        return git_says(self._root, "merge-base", commit, "HEAD") is not None
-
-
-def _number(revision: Any) -> str:
-    """Return a commit without what says that files differed from it; '' of none."""
-    return str(revision or "").partition("-")[0]
-
-
-def _later(target: Path, promoted: Sequence[Benchmark]) -> List[str]:
-    """Return the cases of which a baseline has a later result, as when an old job runs again."""
-    entries = store.entries_in(target)
-    times = {key_of(entry): str(record_of(entry)["time"]) for entry in entries}
-    return [b["fullname"] for b in promoted if str(record_of(b)["time"]) < times.get(key_of(b), "")]
+    return _say_the_rest(stored, found, accepted)
 
 
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -16,9 +15,7 @@ from ipubench.plugins.baseline.run_facts import RunFacts
 from ipubench.plugins.baseline.store import load_all, load_document, save, write
 from ipubench.plugins.record.record import processes_of, record_of
 from tests.support.baselines import A, B, Shell, document, entry, load
-from tests.support.harness import Outcome, Project
-from tests.support.reports import verdict
-from tests.support.repository import IDENTITY
+from tests.support.harness import Project
 
 SYNTHETIC = "bench_fake.py::bench_fake[beta-synthetic]"
 GENERATED = "bench_fake.py::bench_fake[beta-generated]"
@@ -73,17 +70,12 @@ def test_promote_makes_a_journal_the_baseline(shell: Shell) -> None:
     assert b"bench_fake[beta-synthetic]" in answer.stdout
 
 
-def test_promote_takes_a_reports_document_and_says_what_it_had_of_later_runs(shell: Shell) -> None:
-    later = "2026-01-02T03:04:06Z"
-    shell.store("main", entry("b"), entry("a", machine="cpu/y", time=later))
+def test_promote_takes_a_reports_document(shell: Shell) -> None:
+    shell.store("main", entry("b"), entry("a", machine="cpu/y"))
     report = shell.folder / "report" / "baseline.json"
     save(report, document(entry("a", slower=2)))
-    outcome = shell("promote", "report/baseline.json", "main").assert_code(0)
-    assert "later result" not in outcome.text  # that was of another machine
+    shell("promote", "report/baseline.json", "main").assert_code(0)
     assert len(load_all(shell.path("main"))) == 3
-    shell.store("main", entry("a", time=later))
-    outcome = shell("promote", "report/baseline.json", "main").assert_code(0)
-    outcome.line(f"the baseline had a later result of 1 case: {A}; promote that run to have it")
 
 
 def test_promote_refuses_a_regressed_run_unless_told_otherwise(
@@ -205,92 +197,6 @@ def test_a_run_that_the_history_has_is_kept_once(shell: Shell) -> None:
         assert document_["machine_info"] == before[path]["machine_info"] != {}
         times = [record_of(one)["time"] for one in document_["benchmarks"]]
         assert times == [record_of(one)["time"] for one in before[path]["benchmarks"]]
-
-
-def git(folder: Path, *words: str) -> str:
-    command = ["git", *IDENTITY, *words]
-    return subprocess.check_output(command, cwd=str(folder), text=True).strip()
-
-
-def committed(folder: Path, message: str) -> str:
-    """Make a commit and return its number."""
-    git(folder, "commit", "-q", "--allow-empty", "-m", message)
-    return git(folder, "rev-parse", "HEAD")
-
-
-def test_promote_accepts_what_the_commits_since_the_last_promotion_say(
-    shell: Shell, regressed: str
-) -> None:
-    def commit(message: str) -> str:
-        return committed(shell.folder, message)
-
-    words = ["promote", regressed, "main", "--accept-commits"]
-    shell(*words).assert_code(4).line("--accept-commits: ")
-    git(shell.folder, "init", "-q")
-    commit("long ago\n\nBenchmark-accept: *=not for this one")
-    promoted = commit("the promoted one")
-    stored = json.loads(shell.path("main").read_text())
-    stored["commit_info"] = {"id": f"{promoted}-dirty"}
-    shell.path("main").write_text(json.dumps(stored))
-    # Without a word since then, with a useless one, and with those of two commits.
-    shell(*words).assert_code(4).line("nothing was promoted: 2 cases")
-    commit("careless\n\nBenchmark-accept: everything")
-    outcome = shell(*words).assert_code(4)
-    outcome.line("Benchmark-accept: 'everything' is no PATTERN=REASON")
-    commit("one\n\nBenchmark-accept: *synthetic*=right now\nSigned-off-by: me")
-    commit("two\n\nBenchmark-accept: *generated*=$(touch harm); `touch harm`")
-    # A commit that this clone does not have: the newest one alone is asked.
-    stored["commit_info"] = {"id": 40 * "1"}
-    shell.path("main").write_text(json.dumps(stored))
-    shell(*words).assert_code(4).line("nothing was promoted: 1 case")
-    stored["commit_info"] = {"id": promoted}
-    shell.path("main").write_text(json.dumps(stored))
-    shell(*words).assert_code(0)
-    after = load(shell.path("main"))
-    (accepted,) = record_of(after[GENERATED])["accepted"]
-    assert accepted["reason"] == "$(touch harm); `touch harm`"
-    assert not (shell.folder / "harm").exists()
-
-
-def test_what_a_commit_accepts_is_for_the_entries_before_it(shell: Shell) -> None:
-    """One case fails in the run that the commit is for; the other one is promoted then.
-
-    Its entry of another machine stays, and says nothing of this one.
-    """
-
-    def judged(commit: str, a: str, b: str) -> Outcome:
-        kinds = {A: a, B: b}
-        facts = RunFacts(
-            selected=[A, B],
-            outcomes={
-                case: "failed" if kind == "failed" else "passed" for case, kind in kinds.items()
-            },
-            verdicts={
-                case: verdict(kind, 100, -0.5) for case, kind in kinds.items() if kind != "failed"
-            },
-            exit_code=1,
-        )
-        cases = [entry(name, slower=2, git=commit) for name in ("a", "b")]
-        ours = {"ipubench": {"runs": [facts.as_dict()]}, "commit_info": {"id": commit}}
-        write(shell.folder / "run.json", {**document(*cases), **ours})
-        return shell("promote", "./run.json", "main", "--accept-commits")
-
-    git(shell.folder, "init", "-q")
-    first = committed(shell.folder, "the baseline's")
-    other = entry("b", machine="cpu/y", git=first, time="2026-01-01T00:00:00Z")
-    shell.store("main", entry("a", git=first), entry("b", git=first), other)
-    second = committed(shell.folder, "slower\n\nBenchmark-accept: *=mask needed")
-    judged(second, "failed", "regressed").assert_code(1).line(
-        f"1 failed, whose entries stay as they were: {A}"
-    )
-    third = committed(shell.folder, "mends a")
-    refused = judged(third, "regressed", "regressed").assert_code(4)
-    refused.line(f"nothing was promoted: 1 case of run.json regressed ({B})")
-    assert record_of(load(shell.path("main"))[A]).get("accepted") is None
-    judged(third, "regressed", "pass").assert_code(0)
-    (accepted,) = record_of(load(shell.path("main"))[A])["accepted"]
-    assert accepted["reason"] == "mask needed"
-    assert record_of(load(shell.path("main"))[A])["git"] == third
 
 
 def test_promote_keeps_the_entries_of_cases_that_were_not_measured_well(

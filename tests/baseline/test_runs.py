@@ -169,7 +169,7 @@ def test_a_shard_that_cannot_be_read_is_a_part_of_the_report(
         path, why = "shards/three", "has neither a journal (run-*.jsonl) nor a baseline.json"
     else:
         (project.folder / path).write_text(text.replace('"format": 2', '"format": 3'))
-        why = "has format 3, this version reads up to 2"
+        why = "has format 3, this version reads 2"
     outcome = report_of(project, "shards/one", path, "--out=report").assert_code(4)
     outcome.line(why)
     assert f"{path}: {path} " not in outcome.text

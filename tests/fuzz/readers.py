@@ -44,9 +44,7 @@ from ipubench.plugins.compare.policy_file import Policy, PolicyError
 from ipubench.plugins.measure.peaks import Peaks
 from ipubench.plugins.record import files
 from ipubench.plugins.record.files import write_json
-from ipubench.plugins.report import comment
-from ipubench.plugins.report.comment import CommentError, Service
-from tests.support.baselines import FORMAT_1, document, entry
+from tests.support.baselines import document, entry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -219,15 +217,6 @@ def _checksums(folder: Path) -> bytes:
     return json.dumps(state).encode()
 
 
-def _event(folder: Path) -> bytes:
-    return b'{"action": "opened", "pull_request": {"number": 7}}'
-
-
-def _read_event(path: Path) -> Any:
-    job = {"GITHUB_REPOSITORY": "a/b", "GH_TOKEN": "x", "GITHUB_EVENT_PATH": str(path)}
-    return Service.of_job(job)
-
-
 def _introduction(folder: Path) -> bytes:
     return f'{{"token": "{TOKEN}", "rank": 1, "pid": 12}}\n'.encode()
 
@@ -248,13 +237,6 @@ READERS: Dict[str, Reader] = {
         f"{untrusted.MOST_LEVELS} levels, the first {baseline_format.MOST_PROBLEMS} problems",
         _baseline,
         _file("main.json", load_all),
-        (BaselineError,),
-    ),
-    "baseline of format 1": Reader(
-        "plugins/baseline/format.py",
-        "as the newest format",
-        lambda folder: FORMAT_1.read_bytes(),
-        _file("old.json", load_all),
         (BaselineError,),
     ),
     "journal": Reader(
@@ -332,13 +314,6 @@ READERS: Dict[str, Reader] = {
         _file(writer.CHECKSUMS, lambda path: writer.Target(path.parent)),
         (CaseError,),
     ),
-    "event of a pull request": Reader(
-        "plugins/report/comment.py",
-        f"{comment.MOST_EVENT >> 20} MiB",
-        _event,
-        _file("event.json", _read_event),
-        (CommentError,),
-    ),
     "introduction of an instance": Reader(
         "fixtures/instances/protocol.py",
         f"{protocol.MOST_BYTES} bytes, the token first, no parser",
@@ -392,7 +367,6 @@ TRUSTED: Dict[str, str] = {
     "plugins/fleet/connection.py": "what a member that we started says; ssh has let us in there",
     "plugins/fleet/facts.py": "a file of the kernel",
     "plugins/fleet/member.py": "the orders of our own controller",
-    "plugins/processes/bisection.py": "what our own child printed",
     "plugins/processes/other_python.py": "what the user's own interpreter says",
     "plugins/processes/worker.py": "the order of our own controller",
     "plugins/record/pytest_benchmark_adapter.py": "a value of this process",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
@@ -17,7 +16,6 @@ import yaml
 
 from ipubench.plugins.record.record import record_of
 from tests.support.baselines import load
-from tests.support.comments import Comments
 from tests.support.harness import ROOT, WITHOUT_OTHERS, Project, SuiteServer, run_command
 
 # Many runs of the suite; the older Python leaves them out (make test38).
@@ -66,13 +64,6 @@ def test_its_commands_have_their_options(name: str) -> None:
             assert re.search(rf"{option}(?![\w-])", text), f"{module} has no {option}"
 
 
-def test_what_comments_on_github_needs_python_alone() -> None:
-    """Its machine is one of GitHub's, on which nothing is installed."""
-    words = [sys.executable, "-S", "-m", "ipubench.plugins.report.comment", "--help"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(words, cwd=str(ROOT), env=environment, stdout=subprocess.DEVNULL, check=True)
-
-
 def test_github_measures_on_own_machines_and_says_what_exit_code_6_is() -> None:
     jobs = workflow("github-actions.yml")["jobs"]
     assert all("self-hosted" in jobs[name]["runs-on"] for name in ("measure", "report"))
@@ -113,17 +104,40 @@ def test_what_may_write_on_github_runs_no_code_of_the_change() -> None:
     (publish,) = writers["pages"]["steps"]
     assert publish["uses"].startswith("actions/deploy-pages@")
     writer = writers["comment"]
-    assert writer["permissions"] == {"contents": "read", "pull-requests": "write"}
-    checkout = next(step for step in writer["steps"] if "checkout" in step.get("uses", ""))
-    assert checkout["with"]["ref"] == "${{ github.event.pull_request.base.sha }}"
+    assert writer["permissions"] == {"pull-requests": "write"}
+    assert writer["runs-on"] == "ubuntu-latest"
+    download, comment = writer["steps"]
+    assert download["uses"].startswith("actions/download-artifact@")
+    assert comment["env"] == {
+        "GH_TOKEN": "${{ github.token }}",
+        "PR": "${{ github.event.pull_request.number }}",
+    }
     against = workflow("github-against.yml")
     assert against["permissions"] == {"contents": "read"}
     every = [*found["jobs"].values(), *against["jobs"].values()]
     steps = [step for job in every for step in job["steps"] if "checkout" in step.get("uses", "")]
-    assert len(steps) == 5
+    assert len(steps) == 4
     assert all(step["with"]["persist-credentials"] is False for step in steps)
 
 
+#: A stand-in for GitHub's program, which notes what it is given.
+GH = """\
+#!/bin/sh
+printf '%s\\n' "$@" >> "$COMMENTED"
+"""
+COMMENT = """\
+pr
+comment
+7
+--repo=me/suite
+--edit-last
+--create-if-none
+--body-file=report/summary.md
+"""
+ACCEPT = (
+    '.venv/bin/python -m ipubench.plugins.baseline promote ./report/baseline.json "$BASELINE" '
+    '--history="$HISTORY" --accept "*bench_fake*=the old result was wrong"'
+)
 SHARDS = {"bench_inference": "beta-synthetic", "bench_training": "beta-generated"}
 LEFT_OUT = "bench_kernels"  # as good as one of the others, and nothing else
 SLOWER = {"IPUBENCH_FAKE_SLOWDOWN": "1.3"}
@@ -133,8 +147,8 @@ SYNTHETIC = "bench_fake.py::bench_fake[beta-synthetic]"
 class Machine:
     """A runner of one's own: runs a workflow's steps in a clone, and keeps its baseline."""
 
-    def __init__(self, project: Project, name: str, service: Comments) -> None:
-        self.project, self.service = project, service
+    def __init__(self, project: Project, name: str) -> None:
+        self.project = project
         self.github = name.startswith("github")
         self.text = ""  # what the last step said
         self.workflow = workflow(name)
@@ -145,9 +159,11 @@ class Machine:
         python = project.folder / ".venv" / "bin" / "python"
         python.parent.mkdir(parents=True)
         SuiteServer.python(python)
-        event = project.folder / "event.json"
-        event.write_text(json.dumps({"pull_request": {"number": 7}}))
-        address = f"http://127.0.0.1:{service.server_address[1]}"
+        programs = project.folder / "bin"
+        programs.mkdir()
+        self.commented = project.folder / "commented"
+        (programs / "gh").write_text(GH)
+        (programs / "gh").chmod(0o755)
         self.environment = {
             **project.environment,
             "BASELINE": str(self.baseline),
@@ -155,23 +171,11 @@ class Machine:
             "GITHUB_OUTPUT": str(project.folder / "outputs"),
             "GITHUB_SERVER_URL": "https://example.org",
             "CI_PROJECT_URL": "https://example.org/me/suite",
+            "GITHUB_REPOSITORY": "me/suite",
+            "PR": "7",
+            "COMMENTED": str(self.commented),
+            "PATH": f"{programs}{os.pathsep}{project.environment['PATH']}",
         }
-        self.environment.update(
-            {
-                "GITHUB_WORKFLOW": "benchmarks",
-                "GITHUB_REPOSITORY": "me/suite",
-                "GITHUB_API_URL": address,
-                "GITHUB_EVENT_PATH": str(event),
-                "GH_TOKEN": "one-secret",
-            }
-            if self.github
-            else {
-                "CI_API_V4_URL": address,
-                "CI_PROJECT_ID": "5",
-                "CI_MERGE_REQUEST_IID": "7",
-                "BENCHMARK_TOKEN": "one-secret",
-            }
-        )
         self.git("init", "-q")
         self.commit("the first")
 
@@ -198,15 +202,27 @@ class Machine:
     def report(self, event: str) -> int:
         """Run the jobs that come after the measurements; return the last one's exit code."""
         (self.project.folder / "outputs").write_text("")
+        self.commented.write_text("")
         code = self.steps(self.scripts_of("report", event), {})
         said = self.text
-        if self.github and event == "pull_request":
+        if self.github and self.is_wanted("comment", event):
             assert self.steps(self.scripts_of("comment", event), {}) == 0, self.text
         if event == "push":
             assert self.steps(self.scripts_of("trends", event), {}) == 0, self.text
             assert "trends written to" in self.text or "trend written to" in self.text
         self.text = said
         return code
+
+    def is_wanted(self, job: str, event: str) -> bool:
+        """Return what the condition of a job after the report comes to."""
+        condition = self.workflow["jobs"][job]["if"].replace("&&", "and")
+        outputs = SimpleNamespace(code=self.output("code"))
+        names = {
+            "always": lambda: True,
+            "github": SimpleNamespace(event_name=event),
+            "needs": SimpleNamespace(report=SimpleNamespace(outputs=outputs)),
+        }
+        return bool(eval(condition, names))  # noqa: S307
 
     def measure(self, event: str, shard: str, env: Dict[str, str]) -> int:
         code = self.steps(self.scripts_of("measure", event), {**env, "SHARD": shard})
@@ -269,6 +285,9 @@ class Machine:
         lines = path.read_text().splitlines() if path.exists() else []
         return dict(line.split("=", 1) for line in lines).get(name, "")
 
+    def summary(self) -> str:
+        return (self.project.folder / "report" / "summary.md").read_text(encoding="utf-8")
+
     def trend(self) -> str:
         """Return the page of the trend of the case that becomes slower."""
         (page,) = (self.project.folder / "trends").glob("case-*beta-synthetic*.html")
@@ -278,47 +297,46 @@ class Machine:
         return dict(record_of(load(self.baseline)[SYNTHETIC]))
 
 
-def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(
-    project: Project, service: Comments
-) -> None:
+def test_a_workflow_from_the_first_push_to_an_accepted_slow_down(project: Project) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
-    machine = Machine(project, "github-actions.yml", service)
+    machine = Machine(project, "github-actions.yml")
     # The pull request that adds the workflow: nothing to compare with.
     assert machine.measure("pull_request", "bench_inference", {}) == 0, machine.text
     # The first push: there is no baseline yet, so everything is new.
     assert machine.run("push") == 0, machine.text
     first = machine.entry()
     assert len(load(machine.baseline)) == 2 and len(list(machine.history.glob("*/*.json"))) == 1
-    # A pull request that is slower: it fails, and its comment says so. Others' comments stay.
-    service.bodies[1] = "looks good to me"
+    assert machine.commented.read_text() == ""
+    # A pull request that is as fast: no comment.
+    assert machine.run("pull_request") == 0, machine.text
+    assert machine.commented.read_text() == ""
+    # A pull request that is slower: it fails, and its summary becomes a comment.
     assert machine.run("pull_request", "bench_inference") == 1
     assert list(machine.codes.values()) == [1, 0]
-    (comment,) = [body for number, body in service.bodies.items() if number != 1]
-    assert comment.startswith("<!-- ipubench: benchmarks -->\n**🔴 2 cases: 1 regressed, 1 pass")
-    assert "Where the time of" in comment and machine.entry() == first
+    assert machine.commented.read_text() == COMMENT
+    summary = machine.summary()
+    assert summary.startswith("**🔴 2 cases: 1 regressed, 1 pass")
+    assert "Where the time of" in summary and machine.entry() == first
     # It is merged all the same: main is not promoted, and history knows what was measured.
     machine.commit("a slower change")
     assert machine.run("push", "bench_inference") == 4
     assert "nothing was promoted: 1 case" in machine.text and machine.entry() == first
     assert len(list(machine.history.glob("*/*.json"))) == 2
     assert machine.trend().count("<td>baseline main</td>") == 1  # the second was refused
-    # Until a commit accepts it: what was measured is the same then.
-    machine.commit("say why\n\nBenchmark-accept: *bench_fake*=the old result was wrong\n")
-    machine.commit("another one")
-    assert machine.report("push") == 0, machine.text
+    # Until somebody accepts it by hand, with the report of that run.
+    assert machine.steps([ACCEPT], {}) == 0, machine.text
     after = machine.entry()
     assert after["throughput"]["median"] < 0.9 * first["throughput"]["median"]
     assert [one["reason"] for one in after["accepted"]] == ["the old result was wrong"]
+    assert machine.steps(machine.scripts_of("trends", "push"), {}) == 0, machine.text
     told = machine.trend()
     assert told.count("<tr><td>") == 2 and "accepted: the old result was wrong" in told
     assert told.count("<td>baseline main") == 2
 
 
-def test_a_workflow_with_a_shard_that_is_killed_ends_red(
-    project: Project, service: Comments
-) -> None:
+def test_a_workflow_with_a_shard_that_is_killed_ends_red(project: Project) -> None:
     pytest.importorskip("plotly", reason="pip install plotly")
-    machine = Machine(project, "gitlab-ci.yml", service)
+    machine = Machine(project, "gitlab-ci.yml")
     assert machine.measure("pull_request", "bench_inference", {}) == 0, machine.text
     assert machine.run("push") == 0, machine.text
     bench = project.folder / "bench_fake.py"
@@ -327,8 +345,8 @@ def test_a_workflow_with_a_shard_that_is_killed_ends_red(
     bench.write_text(bench.read_text().replace(before, kill + before))
     assert machine.run("pull_request") == 1
     assert machine.codes["bench_training"] in (137, -9)  # as bash and Python say it
-    (comment,) = service.bodies.values()
-    assert "1 not run, 1 pass" in comment and "its process was killed" in comment
+    summary = machine.summary()
+    assert "1 not run, 1 pass" in summary and "its process was killed" in summary
     # On main the other cases are promoted, and the job is red.
     assert machine.run("push") == 1
     assert "1 case of" in machine.text and len(load(machine.baseline)) == 2

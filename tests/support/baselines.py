@@ -1,4 +1,4 @@
-"""Entries of baselines for tests, made of a real file of format 1."""
+"""Entries of baselines for tests, made of a stored file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Dict
 
 from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.store import load_all, save
+from ipubench.plugins.baseline.store import load_all, load_document, save
 from ipubench.plugins.record.record import record_of
 from tests.support.harness import Outcome, Project, run_command, run_here
 
 # The identifiers of entry("a") and entry("b").
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
-FORMAT_1 = Path(__file__).resolve().parents[1] / "stored" / "baseline-format1.json"
+STORED = Path(__file__).resolve().parents[1] / "stored" / "baseline.json"
 
 
 def load(path: Path) -> Dict[str, Benchmark]:
@@ -25,16 +25,10 @@ def load(path: Path) -> Dict[str, Benchmark]:
     return {benchmark["fullname"]: benchmark for benchmark in ordered}
 
 
-def old_document() -> Dict[str, Any]:
-    """Return the document that the first version of this suite wrote, as it is on disk."""
-    loaded: Dict[str, Any] = json.loads(FORMAT_1.read_text(encoding="utf-8"))
-    return loaded
-
-
 @functools.lru_cache(maxsize=None)
-def _first() -> Benchmark:
-    """Return the file's first entry, which is read and checked once."""
-    return load_all(FORMAT_1)[0]
+def _stored() -> Dict[str, Any]:
+    """Return the stored document, which is read and checked once."""
+    return load_document(STORED)
 
 
 def entry(
@@ -46,8 +40,8 @@ def entry(
     processes: int = 1,
     git: str = "0123456789abcdef",
 ) -> Benchmark:
-    """Return an entry of the newest format: ``slower`` times 0.01 s per batch, 8 items each."""
-    benchmark = copy.deepcopy(_first())
+    """Return an entry: ``slower`` times 0.01 s per batch, 8 items each."""
+    benchmark: Benchmark = copy.deepcopy(_stored()["benchmarks"][0])
     record = benchmark["extra_info"]["ipubench"]
     benchmark["fullname"] = f"bench_x.py::bench_x[{case}]"
     benchmark["name"] = f"bench_x[{case}]"
@@ -64,7 +58,7 @@ def entry(
 
 def document(*benchmarks: Benchmark) -> Dict[str, Any]:
     """Return a document around entries, as a run hands it to ``save``."""
-    around = {key: value for key, value in old_document().items() if key != "ipubench"}
+    around = {key: value for key, value in _stored().items() if key != "ipubench"}
     return {**around, "benchmarks": list(benchmarks)}
 
 

@@ -137,7 +137,7 @@ def document(benchmarks: List[Dict[str, Any]]) -> Dict[str, Any]:
         "benchmarks": benchmarks,
         "datetime": "2026-11-20T10:10:00",
         "version": "5.3.1",
-        NAMESPACE: {"format": 1},
+        NAMESPACE: {"format": 2},
     }
 
 
