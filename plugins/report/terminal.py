@@ -20,7 +20,9 @@ from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
     ITSELF,
+    ONE_BATCH,
     in_changing_states,
+    items_per_batch,
     mean_lost,
     record_of,
     rounds_of,
@@ -44,6 +46,8 @@ TABLE_OPTIONS = tuple(
     f"--benchmark-{name}"
     for name in ("columns", "sort", "group-by", "name", "histogram", "compare", "cprofile")
 )
+#: Where a batch within a round takes less of the time of a call of one batch, the rest is the call.
+LEAST_OF_A_CALL = 0.5
 MOST_LINES = 6  # of one kind of note
 COLOURS: Dict[str, Dict[str, bool]] = {
     "regressed": {"red": True},
@@ -106,6 +110,7 @@ def _notes(run: Run) -> List[str]:
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
     lines += _shortened(records) + _cold(records, rounds) + _replaced(records)
     lines += _once(records)
+    lines += _single_calls(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
@@ -250,6 +255,23 @@ def _shortened(records: List[Dict[str, Any]]) -> List[str]:
     what = _span(record["rounds"]["shortened"] for record in found)
     which = _which(found)
     return [f"{which}: a round has {what} of the work that is configured, as it takes long here"]
+
+
+def _single_calls(records: List[Dict[str, Any]]) -> List[str]:
+    """Say whose latency is mostly that of the call: a batch takes less within a round of many."""
+    found, shares = [], []
+    for record in records:
+        items, latency = items_per_batch(record), record["latency"]
+        if items is not None and latency.get("source") == ONE_BATCH and latency["p50_ms"] > 0:
+            shares.append(1000 * items / record["throughput"]["median"] / latency["p50_ms"])
+            found += [record] if shares[-1] < LEAST_OF_A_CALL else []
+    if not found:
+        return []
+    part = _span(share for share in shares if share < LEAST_OF_A_CALL)
+    return [
+        f"{_which(found)}: p50 and p99 are of calls of one batch each; in a round, where one call "
+        f"runs many, a batch takes {part} of p50"
+    ]
 
 
 def _was_cold(record: Dict[str, Any], rounds: List[float]) -> bool:

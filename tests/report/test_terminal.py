@@ -276,6 +276,23 @@ def test_a_warm_up_that_the_budget_ended_is_named_where_it_was_too_short(
     assert any("alpha: warm-up ended by the budget, and" in line for line in lines) is said
 
 
+@pytest.mark.parametrize(
+    ("source", "times", "said"),
+    [("single-batch calls", 4, True), ("single-batch calls", 1, False), ("rounds", 4, False)],
+)
+def test_the_table_says_whose_latency_is_mostly_that_of_the_call(
+    source: str, times: float, said: bool
+) -> None:
+    one = benchmark("alpha")
+    latency = record_of(one)["latency"]
+    latency.update(source=source, p50_ms=times * latency["p50_ms"])
+    run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks={"alpha": one}))
+    lines = [row.cells[0] for row in summary(run, 80)]
+    assert any(line.startswith("alpha: p50") and line.endswith("25% of p50") for line in lines) is (
+        said
+    )
+
+
 def test_the_notes_tell_cases_of_one_name_apart() -> None:
     training = "bench_training/bench_cnn_torch.py::bench_train"
     cases = {one["fullname"]: one for one in (benchmark("a"), benchmark("a", training))}
