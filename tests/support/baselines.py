@@ -16,7 +16,8 @@ from tests.support.harness import Outcome, Project, run_command, run_here
 
 # The identifiers of entry("a") and entry("b").
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
-FORMAT_1 = Path(__file__).resolve().parents[1] / "stored" / "baseline-format1.json"
+STORED = Path(__file__).resolve().parents[1] / "stored"
+FORMAT_1 = STORED / "baseline-format1.json"
 
 
 def load(path: Path) -> Dict[str, Benchmark]:
