@@ -172,13 +172,9 @@ def load_points(load: Any) -> List[Dict[str, Any]]:
 
 
 def framework_name(function: str, record: Dict[str, Any]) -> str:
-    """Return the record's framework, or what the function's name says: older records have none.
-
-    A case that asks for no framework is Python's.
-    """
+    """Return the record's framework, or what the function's name says; else Python."""
     named = next((word for word in FRAMEWORK_WORDS if word in function), "")
-    unnamed = "python" if "framework" in record else "tensorflow"
-    return str(record.get("framework") or named or unnamed)
+    return str(record.get("framework") or named or "python")
 
 
 def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:

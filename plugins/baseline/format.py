@@ -1,22 +1,12 @@
-"""The form of a baseline file: its versions, how an older one is migrated, what makes one sound.
-
-Format history:
-
-- 1: the first. A case has one process, whose rounds are ``stats["data"]``; one machine a file.
-- 2: a record holds the ``processes`` that measured the case (see
-  plugins/record/record.py), and a file may hold several machines and configurations.
-
-plugins/baseline/schema.json describes the newest one.
-"""
+"""The form of a baseline file, and what makes one sound: plugins/baseline/schema.json."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Set
+from typing import Any, Dict, Iterator, List, Set
 
 from ipubench.fixtures.case.untrusted import parse_json
 from ipubench.plugins.baseline.entries import Key, key_of
@@ -45,7 +35,7 @@ class TooLarge(ValueError):
 
 
 def decode(path: Path, text: str) -> Dict[str, Any]:
-    """Return the document in a file's text, migrated to the newest format and not yet checked."""
+    """Return the document in a file's text, not yet checked."""
     try:
         document = parse(text)
     except TooLarge as error:
@@ -62,18 +52,17 @@ def decode(path: Path, text: str) -> Dict[str, Any]:
         ) from error
     part = document.get(NAMESPACE) if isinstance(document, dict) else None
     version = part.get("format") if isinstance(part, dict) else None
-    if type(version) is not int or version < 1 or not isinstance(document.get("benchmarks"), list):
+    if type(version) is not int or not isinstance(document.get("benchmarks"), list):
         raise BaselineError(
             f"{path} is not a baseline of this suite; write one with --baseline-save"
         )
-    if version > FORMAT:
+    if version != FORMAT:
         raise BaselineError(
-            f"the baseline {path} has format {version}, this version reads up to {FORMAT}: use a "
-            "newer ipubench, or write the baseline again"
+            f"the baseline {path} has format {version}, this version reads {FORMAT}: use another "
+            "ipubench, or write the baseline again"
         )
-    for step in range(version, FORMAT):
-        MIGRATIONS[step](document)
-    return {**document, NAMESPACE: {**document[NAMESPACE], "format": FORMAT}}
+    loaded: Dict[str, Any] = document
+    return loaded
 
 
 def parse(text: str) -> Any:
@@ -85,32 +74,8 @@ def parse(text: str) -> Any:
     return parse_json(text)
 
 
-def _from_1_to_2(document: Dict[str, Any]) -> None:
-    """Give each record its one process; a damaged one is left for the check to name."""
-    for benchmark in document["benchmarks"]:
-        with contextlib.suppress(KeyError, TypeError, AttributeError, ValueError, OverflowError):
-            record, stats = benchmark["extra_info"][NAMESPACE], benchmark["stats"]
-            record["processes"] = [
-                {
-                    "fresh": False,
-                    "time": record["time"],
-                    "items_per_round": record["items_per_round"],
-                    "seconds": [float(v) * float(stats["iterations"]) for v in stats["data"]],
-                    "canaries": record["canary"]["seconds"],
-                    "compile": record["compile"],
-                    "compile_seconds": record["compile_seconds"],
-                    "latency_p99_ms": record["latency"]["p99_ms"],
-                    "memory_bytes": record["memory"]["host_peak_rss_bytes"],
-                }
-            ]
-
-
-#: Version -> what makes the next one of a document, in place.
-MIGRATIONS: Dict[int, Callable[[Dict[str, Any]], None]] = {1: _from_1_to_2}
-
-
 def problems(document: Dict[str, Any]) -> List[str]:
-    """Return what is wrong with a document of the newest format: which case, where, what."""
+    """Return what is wrong with a document: which case, where, what."""
     # The first tell enough of a file in which all is wrong, and finding all takes minutes.
     errors = list(itertools.islice(_validator().iter_errors(document), MOST_PROBLEMS))
     # Of several problems with one value the outermost says most.

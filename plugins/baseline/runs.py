@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Set
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 from ipubench.fixtures.machine.files import FOLDER
 from ipubench.plugins.baseline import store
@@ -59,19 +58,7 @@ def read_run(path: Path) -> StoredRun:
 
 def runs_of(document: Dict[str, Any]) -> List[RunFacts]:
     """Return the runs that a document carries."""
-    runs = [RunFacts.of_dict(run) for run in document[NAMESPACE].get("runs", ())]
-    return [_placed(run, document["benchmarks"]) for run in runs]
-
-
-def _placed(run: RunFacts, benchmarks: Sequence[Benchmark]) -> RunFacts:
-    """Return a run with its machines; an older one does not say them, but its entries do."""
-    if run.machines:
-        return run
-    found: Dict[str, Set[str]] = {}
-    for case, machine in map(place_of, benchmarks):
-        found.setdefault(case, set()).add(machine)
-    only = {case: min(machines) for case, machines in found.items() if len(machines) == 1}
-    return dataclasses.replace(run, machines={c: only[c] for c in run.cases() if c in only})
+    return [RunFacts.of_dict(run) for run in document[NAMESPACE].get("runs", ())]
 
 
 def _read_folder(folder: Path) -> StoredRun:

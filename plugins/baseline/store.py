@@ -125,7 +125,7 @@ def sound_places(path: Path) -> Set[Place]:
 def load_document(
     path: Path, wanted: Callable[[str], bool] = lambda nodeid: True
 ) -> Dict[str, Any]:
-    """Return a whole file, migrated and checked; only the ``wanted`` cases of it.
+    """Return a whole file, checked; only the ``wanted`` cases of it.
 
     Raises BaselineError for a file that cannot be trusted.
     """

@@ -1,4 +1,4 @@
-"""The format of a baseline: older ones are migrated, and damage is one message."""
+"""The format of a baseline: damage is one message."""
 
 from __future__ import annotations
 
@@ -34,37 +34,7 @@ from ipubench.plugins.report.page import page
 from ipubench.plugins.report.terminal import summary
 from ipubench.plugins.run.results import Run, SessionResults
 from ipubench.plugins.web.templates import plotly_is_there
-from tests.support.baselines import FORMAT_1, A, document, entry, load, old_document
-
-
-def test_a_real_file_of_format_1_is_migrated() -> None:
-    benchmarks = load_all(FORMAT_1)
-    assert [record_of(benchmark)["name"] for benchmark in benchmarks] == [
-        "alpha-bs8-synthetic-noise0.05",
-        "beta-synthetic-noise0.05",
-        "beta-generated-noise0.05",
-    ]
-    record = record_of(benchmarks[0])
-    (process,) = record["processes"]
-    assert process["fresh"] is False
-    assert process["seconds"] == pytest.approx([10 * v for v in benchmarks[0]["stats"]["data"]])
-    assert process["items_per_round"] / sorted(process["seconds"])[3] == pytest.approx(
-        796, rel=0.01
-    )
-    assert process["canaries"] == record["canary"]["seconds"]
-    assert process["latency_p99_ms"] == record["latency"]["p99_ms"]
-
-
-def test_a_migrated_file_is_written_in_the_newest_format(tmp_path: Path) -> None:
-    path = tmp_path / "old.json"
-    path.write_text(FORMAT_1.read_text())
-    save(path, document(entry()))
-    assert json.loads(path.read_text())["ipubench"]["format"] == form.FORMAT
-    assert len(load(path)) == 4
-
-
-def test_every_older_format_has_its_migration() -> None:
-    assert sorted(form.MIGRATIONS) == list(range(1, form.FORMAT))
+from tests.support.baselines import A, document, entry, load
 
 
 def test_the_schema_is_a_schema_and_describes_the_newest_format() -> None:
@@ -117,8 +87,9 @@ def test_a_missing_baseline_names_the_others_and_how_to_write_it(
         ("[]", "is not a baseline of this suite"),
         ('{"benchmarks": []}', "is not a baseline of this suite"),
         ('{"ipubench": {"format": true}, "benchmarks": []}', "is not a baseline of this suite"),
-        ('{"ipubench": {"format": 99}, "benchmarks": []}', "has format 99, this version reads up"),
-        ('{"ipubench": {"format": 1}, "benchmarks": [{}]}', "case number 1: 'fullname' is a req"),
+        ('{"ipubench": {"format": 99}, "benchmarks": []}', "has format 99, this version reads 2"),
+        ('{"ipubench": {"format": 1}, "benchmarks": [{}]}', "has format 1, this version reads 2"),
+        ('{"ipubench": {"format": 2}, "benchmarks": [{}]}', "case number 1: 'fullname' is a req"),
     ],
 )
 def test_a_file_that_is_no_baseline_is_one_message(path: Path, content: str, message: str) -> None:
@@ -322,12 +293,9 @@ def test_a_time_of_no_calendar_is_damage(path: Path, field: str, moment: Any) ->
 @in_the_same_file
 @given(data=st.data())
 def test_any_damage_is_one_message_or_no_damage(path: Path, data: st.DataObject) -> None:
-    """Replace or drop any one value of a good file, of either format."""
+    """Replace or drop any one value of a good file."""
     new = {**document(entry(processes=2)), "ipubench": {"format": 2}}
-    old = old_document()
-    del old["benchmarks"][1:]
-    for good in (new, old):
-        good["machine_info"] = {}
+    new["machine_info"] = {}
     record_of(new["benchmarks"][0]).update(
         compute={"flops_per_item": 1e6, "achieved": 1e9, "peak": 2e9, "share": 0.5},
         input={"loader": 1e3, "model": 1e4, "unit": "items/s", "limit": "loader"},
@@ -358,7 +326,7 @@ def test_any_damage_is_one_message_or_no_damage(path: Path, data: st.DataObject)
     )
     new["ipubench"] = {"format": 2, "runs": [facts.as_dict()]}
     assert not form.problems(new)
-    good = copy.deepcopy(data.draw(st.sampled_from([new, old])))
+    good = copy.deepcopy(new)
     node: Any = good
     while True:
         key = data.draw(

@@ -1,4 +1,4 @@
-"""Files that a run once wrote, in tests/stored, are still read: a journal, a baseline, a history."""
+"""What runs once wrote, in tests/stored, is still read: a journal, a baseline, a history."""
 
 from __future__ import annotations
 

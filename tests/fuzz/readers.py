@@ -46,7 +46,7 @@ from ipubench.plugins.record import files
 from ipubench.plugins.record.files import write_json
 from ipubench.plugins.report import comment
 from ipubench.plugins.report.comment import CommentError, Service
-from tests.support.baselines import FORMAT_1, document, entry
+from tests.support.baselines import document, entry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -248,13 +248,6 @@ READERS: Dict[str, Reader] = {
         f"{untrusted.MOST_LEVELS} levels, the first {baseline_format.MOST_PROBLEMS} problems",
         _baseline,
         _file("main.json", load_all),
-        (BaselineError,),
-    ),
-    "baseline of format 1": Reader(
-        "plugins/baseline/format.py",
-        "as the newest format",
-        lambda folder: FORMAT_1.read_bytes(),
-        _file("old.json", load_all),
         (BaselineError,),
     ),
     "journal": Reader(

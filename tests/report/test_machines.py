@@ -190,19 +190,6 @@ def test_a_run_of_another_machine_replaces_nothing() -> None:
     assert superseded([first, other, again, unknown]) == [unknown]
 
 
-def test_a_run_of_an_older_version_has_the_machines_of_its_entries(tmp_path: Path) -> None:
-    one = shard(tmp_path / "one", X, entry("a"), kind="regressed")
-    stored = json.loads((one / "baseline.json").read_text())
-    del stored["ipubench"]["runs"][0]["machines"]
-    (one / "baseline.json").write_text(json.dumps(stored))
-    (run,) = read_run(one).runs
-    assert run.machines == {A: X}
-    two = shard(tmp_path / "two", Y, entry("a", machine=Y), kind="pass")
-    out = tmp_path / "out"
-    assert main([str(one), str(two), f"--out={out}"]) == 1
-    assert kinds_of(out) == {f"{A} on {X}": "regressed", f"{A} on {Y}": "pass"}
-
-
 def test_exports_name_the_machine_and_the_configuration_where_they_must() -> None:
     cases = [entry("a"), entry("b"), entry("a", machine=Y), entry("a", config_hash="g")]
     metrics = json.loads(EXPORTS["bencher"](document(*cases)))

@@ -1,4 +1,4 @@
-"""Entries of baselines for tests, made of a real file of format 1."""
+"""Entries of baselines for tests, made of a real file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.harness import Outcome, Project, run_command, run_here
 # The identifiers of entry("a") and entry("b").
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
 STORED = Path(__file__).resolve().parents[1] / "stored"
-FORMAT_1 = STORED / "baseline-format1.json"
+BASELINE = STORED / "baseline.json"
 
 
 def load(path: Path) -> Dict[str, Benchmark]:
@@ -26,16 +26,10 @@ def load(path: Path) -> Dict[str, Benchmark]:
     return {benchmark["fullname"]: benchmark for benchmark in ordered}
 
 
-def old_document() -> Dict[str, Any]:
-    """Return the document that the first version of this suite wrote, as it is on disk."""
-    loaded: Dict[str, Any] = json.loads(FORMAT_1.read_text(encoding="utf-8"))
-    return loaded
-
-
 @functools.lru_cache(maxsize=None)
 def _first() -> Benchmark:
     """Return the file's first entry, which is read and checked once."""
-    return load_all(FORMAT_1)[0]
+    return load_all(BASELINE)[0]
 
 
 def entry(
@@ -58,6 +52,7 @@ def entry(
     record.update(name=case, config_hash=config_hash, time=time, git=git, overrides=[])
     record["device"]["fingerprint"] = machine
     own = record["processes"][0]
+    del record["processes"][1:]
     own.update(time=time, seconds=[value * slower for value in own["seconds"]])
     record["processes"] += [{**own, "fresh": True} for _ in range(processes - 1)]
     return benchmark
@@ -65,7 +60,8 @@ def entry(
 
 def document(*benchmarks: Benchmark) -> Dict[str, Any]:
     """Return a document around entries, as a run hands it to ``save``."""
-    around = {key: value for key, value in old_document().items() if key != "ipubench"}
+    stored = json.loads(BASELINE.read_text(encoding="utf-8"))
+    around = {key: value for key, value in stored.items() if key != "ipubench"}
     return {**around, "benchmarks": list(benchmarks)}
 
 
