@@ -34,7 +34,7 @@ CONSUMERS := tests/consumers/node_modules/.package-lock.json
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench check test test-avx2 test38 tf26 gate-study gate-study-asv fuzz chaos lint docs pins format clean
+.PHONY: setup bench check test test-avx2 test38 tf26 gate-study fuzz chaos lint docs pins format clean
 
 setup: $(STAMP)
 
@@ -127,15 +127,9 @@ gate-study: setup
 		$(BIN)/python -m scripts.gate_study.collect_pairs --pool=$(PAIRS) --load=$$load \
 			$(if $(QUICK),--cases=4 --passes=6 --seconds=240,--passes=40) || exit 1; \
 	done
-	for more in "" --together --order "--together --variants"; do \
+	for more in "" --together --order; do \
 		$(BIN)/python -m scripts.gate_study.pairs --pool=$(PAIRS) $(if $(QUICK),--cap=4,) $$more || exit 1; \
 	done
-
-# What asv says of the same cases, with asv from the package index: about a minute for each of 3 x TIMES
-# comparisons of a case. ONLY=dense takes the cases with that in their names.
-TIMES ?= 20
-gate-study-asv: setup
-	$(BIN)/python -m scripts.gate_study.with_asv --repetitions=$(TIMES) --only=$(ONLY)
 
 # Nearly sound files and messages for every reader of them; runs that are ended at random moments.
 SECONDS ?= 120
