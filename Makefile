@@ -39,9 +39,9 @@ STAMP26 := $(VENV26)/.installed
 setup: $(STAMP)
 
 # Every file that is installed has the hash that is written down (scripts/install.py).
-$(STAMP): pyproject.toml constraints.txt constraints-cpu.txt constraints-cuda.txt constraints-uv.txt scripts/install.py
+$(STAMP): pyproject.toml constraints/py311.txt constraints/cpu.txt constraints/cuda.txt constraints/uv.txt scripts/install.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python scripts/install.py constraints.txt
+	$(BIN)/python scripts/install.py constraints/py311.txt
 	touch $@
 
 bench: setup
@@ -80,9 +80,9 @@ ifneq ($(PYTHON38),)
 test38: $(STAMP38)
 	$(VENV38)/bin/python -m pytest tests -m "$(FEW_RUNS)" $(WORKERS)
 
-$(STAMP38): pyproject.toml constraints-py38.txt constraints-uv.txt scripts/install.py
+$(STAMP38): pyproject.toml constraints/py38.txt constraints/uv.txt scripts/install.py
 	$(PYTHON38) -m venv $(VENV38)
-	$(VENV38)/bin/python scripts/install.py constraints-py38.txt
+	$(VENV38)/bin/python scripts/install.py constraints/py38.txt
 	touch $@
 else
 test38:
@@ -102,10 +102,10 @@ tf26: $(STAMP26)
 	$(VENV26)/bin/python -m pytest bench_training bench_inference -k "cnn_tensorflow and synthetic" \
 		--precision=32.32 --set=image_size=64 --set=micro_batch_size=2 --budget=0.5
 
-$(STAMP26): pyproject.toml constraints-tf26.txt constraints-uv.txt scripts/install.py
+$(STAMP26): pyproject.toml constraints/tf26.txt constraints/uv.txt scripts/install.py
 	@test -n "$(PYTHON38)" || { echo "make tf26 needs a Python 3.8: PYTHON38=PATH names one"; exit 1; }
 	$(PYTHON38) -m venv $(VENV26)
-	$(VENV26)/bin/python scripts/install.py constraints-tf26.txt
+	$(VENV26)/bin/python scripts/install.py constraints/tf26.txt
 	touch $@
 
 # How often the gate cries wolf and what it finds: about an hour on a quiet machine for stored
@@ -159,7 +159,7 @@ docs: setup
 # The pinned versions and the hashes of their files. ALSO=WHEEL is PyTorch's build for CPUs, which is
 # not on the package index; UPGRADE=1 takes the newest versions.
 pins: setup
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement constraints-uv.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement constraints/uv.txt
 	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.pins $(if $(UPGRADE),--upgrade) $(addprefix --also=,$(ALSO))
 
 format: setup
