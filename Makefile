@@ -34,14 +34,14 @@ CONSUMERS := tests/consumers/node_modules/.package-lock.json
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench check test test-avx2 test38 tf26 gate-study gate-study-asv fuzz chaos lint docs pins format clean
+.PHONY: setup bench check test test-avx2 test38 tf26 gate-study fuzz chaos lint docs pins format clean
 
 setup: $(STAMP)
 
 # Every file that is installed has the hash that is written down (scripts/install.py).
-$(STAMP): pyproject.toml constraints.txt constraints-cpu.txt constraints-cuda.txt constraints-uv.txt scripts/install.py
+$(STAMP): pyproject.toml constraints/py311.txt constraints/cpu.txt constraints/cuda.txt constraints/uv.txt scripts/install.py
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python scripts/install.py constraints.txt
+	$(BIN)/python scripts/install.py constraints/py311.txt
 	touch $@
 
 bench: setup
@@ -80,9 +80,9 @@ ifneq ($(PYTHON38),)
 test38: $(STAMP38)
 	$(VENV38)/bin/python -m pytest tests -m "$(FEW_RUNS)" $(WORKERS)
 
-$(STAMP38): pyproject.toml constraints-py38.txt constraints-uv.txt scripts/install.py
+$(STAMP38): pyproject.toml constraints/py38.txt constraints/uv.txt scripts/install.py
 	$(PYTHON38) -m venv $(VENV38)
-	$(VENV38)/bin/python scripts/install.py constraints-py38.txt
+	$(VENV38)/bin/python scripts/install.py constraints/py38.txt
 	touch $@
 else
 test38:
@@ -102,10 +102,10 @@ tf26: $(STAMP26)
 	$(VENV26)/bin/python -m pytest bench_training bench_inference -k "cnn_tensorflow and synthetic" \
 		--precision=32.32 --set=image_size=64 --set=micro_batch_size=2 --budget=0.5
 
-$(STAMP26): pyproject.toml constraints-tf26.txt constraints-uv.txt scripts/install.py
+$(STAMP26): pyproject.toml constraints/tf26.txt constraints/uv.txt scripts/install.py
 	@test -n "$(PYTHON38)" || { echo "make tf26 needs a Python 3.8: PYTHON38=PATH names one"; exit 1; }
 	$(PYTHON38) -m venv $(VENV26)
-	$(VENV26)/bin/python scripts/install.py constraints-tf26.txt
+	$(VENV26)/bin/python scripts/install.py constraints/tf26.txt
 	touch $@
 
 # How often the gate cries wolf and what it finds: about an hour on a quiet machine for stored
@@ -127,15 +127,9 @@ gate-study: setup
 		$(BIN)/python -m scripts.gate_study.collect_pairs --pool=$(PAIRS) --load=$$load \
 			$(if $(QUICK),--cases=4 --passes=6 --seconds=240,--passes=40) || exit 1; \
 	done
-	for more in "" --together --order "--together --variants"; do \
+	for more in "" --together --order; do \
 		$(BIN)/python -m scripts.gate_study.pairs --pool=$(PAIRS) $(if $(QUICK),--cap=4,) $$more || exit 1; \
 	done
-
-# What asv says of the same cases, with asv from the package index: about a minute for each of 3 x TIMES
-# comparisons of a case. ONLY=dense takes the cases with that in their names.
-TIMES ?= 20
-gate-study-asv: setup
-	$(BIN)/python -m scripts.gate_study.with_asv --repetitions=$(TIMES) --only=$(ONLY)
 
 # Nearly sound files and messages for every reader of them; runs that are ended at random moments.
 SECONDS ?= 120
@@ -165,7 +159,7 @@ docs: setup
 # The pinned versions and the hashes of their files. ALSO=WHEEL is PyTorch's build for CPUs, which is
 # not on the package index; UPGRADE=1 takes the newest versions.
 pins: setup
-	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement constraints-uv.txt
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement constraints/uv.txt
 	PATH="$(BIN):$$PATH" $(BIN)/python -m scripts.pins $(if $(UPGRADE),--upgrade) $(addprefix --also=,$(ALSO))
 
 format: setup

@@ -33,7 +33,6 @@ MODULES = (
     "plugins.processes.controller",
     "plugins.fleet.plugin",
     "plugins.run.subtests",
-    "plugins.run.forks",
     "plugins.run.journal",
     "plugins.measure.found",
     "plugins.compare.policy",

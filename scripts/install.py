@@ -1,6 +1,6 @@
 """Install what a file of constraints pins, checked by its hashes, and then the project itself.
 
-    .venv/bin/python scripts/install.py constraints.txt
+    .venv/bin/python scripts/install.py constraints/py311.txt
 
 Run by the Python that is to have it, with nothing but the standard library. uv installs, and pip
 where uv fails. Neither can check hashes and install a project in place at once, so these are two
@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Dict, List
 
 ROOT = Path(__file__).resolve().parents[1]
-CUDA_FILE, CPU_FILE = ROOT / "constraints-cuda.txt", ROOT / "constraints-cpu.txt"
-UV_FILE = ROOT / "constraints-uv.txt"
+FILES = ROOT / "constraints"
+CUDA_FILE, CPU_FILE, UV_FILE = FILES / "cuda.txt", FILES / "cpu.txt", FILES / "uv.txt"
 PIP = (sys.executable, "-m", "pip", "install", "--quiet")
 UV = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable)
 HASHED = ("--no-build-isolation", "--require-hashes", "--no-deps", "--requirement")

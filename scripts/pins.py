@@ -3,10 +3,10 @@
     python -m scripts.pins [--upgrade] [--also=WHEEL ...]
 
 Each file of constraints keeps its versions unless ``--upgrade`` is given, and gets what
-pyproject.toml needs besides. constraints-cpu.txt gets TensorFlow's build for CPUs in the version of
-constraints.txt. ``--also`` names wheels that are not on the package index and are taken where pip
-finds them: PyTorch's builds for CPUs, whose hashes constraints-cpu.txt keeps too. Needs uv, which
-`make pins` installs by its hash in constraints-uv.txt.
+pyproject.toml needs besides. constraints/cpu.txt gets TensorFlow's build for CPUs in the version of
+constraints/py311.txt. ``--also`` names wheels that are not on the package index and are taken where
+pip finds them: PyTorch's builds for CPUs, whose hashes constraints/cpu.txt keeps too. Needs uv,
+which `make pins` installs by its hash in constraints/uv.txt.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ipubench.plugins.record.text import Parser
 ROOT = Path(__file__).resolve().parents[1]
 #: Installed where PyTorch is the build of the package index, which needs them: no build for CPUs.
 CUDA = re.compile(r"(nvidia-(?!pytriton)|cuda-|triton=)")
-CUDA_FILE, CPU_FILE = "constraints-cuda.txt", "constraints-cpu.txt"
-UV_FILE, UV_PYTHON = "constraints-uv.txt", "3.8"
+CUDA_FILE, CPU_FILE = "constraints/cuda.txt", "constraints/cpu.txt"
+UV_FILE, UV_PYTHON = "constraints/uv.txt", "3.8"
 COMPILE = ("uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--generate-hashes")
 #: A pin and its hashes are one entry over several lines.
 ENTRY = re.compile(r"^\S.*?(?<!\\)$", re.MULTILINE | re.DOTALL)
@@ -46,11 +46,11 @@ class Environment:
 
 ENVIRONMENTS = (
     Environment(
-        "constraints.txt", "3.11", ("torch", "tensorflow", "onnx", "serving", "report", "dev")
+        "constraints/py311.txt", "3.11", ("torch", "tensorflow", "onnx", "serving", "report", "dev")
     ),
-    Environment("constraints-py38.txt", "3.8", ("report",), ("hypothesis", "pytest-xdist")),
+    Environment("constraints/py38.txt", "3.8", ("report",), ("hypothesis", "pytest-xdist")),
     Environment(
-        "constraints-tf26.txt", "3.8", (), ("hypothesis", "tensorflow", "tensorflow-probability")
+        "constraints/tf26.txt", "3.8", (), ("hypothesis", "tensorflow", "tensorflow-probability")
     ),
 )
 

@@ -80,17 +80,10 @@ def _signal(number: int, group: bool = False) -> Callable[[subprocess.Popen[byte
     return send
 
 
-def _without_temporary(process: subprocess.Popen[bytes], folder: Path) -> None:
-    shutil.rmtree(folder / "temporary", ignore_errors=True)
-    process.wait(END_SECONDS)
-
-
-NO_TEMPORARY = "TMPDIR removed"
 FAULTS: Dict[str, Callable[[subprocess.Popen[bytes], Path], None]] = {
     "SIGKILL": _signal(signal.SIGKILL),
     "SIGTERM": _signal(signal.SIGTERM),
     "Ctrl-C": _signal(signal.SIGINT, group=True),
-    NO_TEMPORARY: _without_temporary,
 }
 
 
@@ -158,11 +151,8 @@ class Trial:
         """Tell whether the run ended in one.
 
         Until our code is loaded, Ctrl-C is Python's, and so is the broken pipe of a worker that
-        was starting when its controller was killed. That a folder is gone is said by whoever
-        needs it.
+        was starting when its controller was killed.
         """
-        if fault == NO_TEMPORARY:
-            return False
         late = fault not in ("Ctrl-C", "SIGKILL") or OURS.search(self.said)
         shown = "Traceback (most rec" in self.said or re.search("^E   ", self.said, re.MULTILINE)
         return "INTERNALERROR" in self.said or bool(late and shown)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
 import re
@@ -11,12 +10,11 @@ import signal
 import tempfile
 from pathlib import Path
 from typing import List, Optional
-from unittest.mock import Mock
 
 import pytest
 from hypothesis import settings
 
-from ipubench.fixtures.machine import locks, onednn
+from ipubench.fixtures.machine import onednn
 from ipubench.fixtures.machine.packages import version_of
 from ipubench.fixtures.machine.processor import CPUINFO, flags_of
 from tests.support.harness import Project, SuiteServer
@@ -133,10 +131,3 @@ def _turn(item: pytest.Item) -> int:
     if any(name in path for name in ("torch", "triton")):
         return 0
     return 2 if item.get_closest_marker("framework") else 1
-
-
-@pytest.fixture
-def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No file can be locked."""
-    refuse = Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK)))
-    monkeypatch.setattr(locks, "fcntl", Mock(flock=refuse, LOCK_EX=1, LOCK_NB=2))

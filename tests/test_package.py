@@ -258,7 +258,7 @@ def set_up(monkeypatch: pytest.MonkeyPatch, programs: FakePrograms, found: Set[s
     monkeypatch.setattr(install, "needs_cuda", lambda: "torch" in found)
     monkeypatch.setattr(install, "remove_unused", lambda: None)
     monkeypatch.setattr(install, "compile_what_is_imported", lambda: None)
-    monkeypatch.setattr(sys, "argv", ["install.py", "constraints.txt"])
+    monkeypatch.setattr(sys, "argv", ["install.py", "constraints/py311.txt"])
     monkeypatch.setattr(sys, "version_info", (3, 11, 7))
     install.main()
 
@@ -269,16 +269,16 @@ def test_uv_installs_and_pip_only_fetches_it(
     programs = FakePrograms()
     set_up(monkeypatch, programs, set())
     assert programs.installed() == [
-        "pip constraints-uv.txt",
-        "uv constraints-cpu.txt",
-        "uv constraints.txt",  # what builds
-        "uv constraints.txt",
+        "pip uv.txt",
+        "uv cpu.txt",
+        "uv py311.txt",  # what builds
+        "uv py311.txt",
         "uv .",
     ]
     assert programs.asked[-1] == "pip uninstall --yes uv"
     hashed = [line for line in programs.asked if line.endswith(".txt")]
     assert len(hashed) == 4 and all("--require-hashes --no-deps" in line for line in hashed)
-    built = [line for line in programs.installed() if not line.endswith("-uv.txt")]
+    built = [line for line in programs.installed() if not line.endswith("uv.txt")]
     isolated = [line for line in programs.asked if "--no-build-isolation" not in line]
     assert len(built) == 4 and isolated == [programs.asked[-1]]
     assert capsys.readouterr().out == ""
@@ -288,11 +288,11 @@ def test_uv_installs_and_pip_only_fetches_it(
     ("failing", "by_pip"),
     [
         (
-            "pip install .*-uv.txt",
-            ["constraints-cpu.txt", "constraints.txt", "constraints.txt", "."],
+            "pip install .*uv.txt",
+            ["cpu.txt", "py311.txt", "py311.txt", "."],
         ),
-        ("uv", ["constraints-cpu.txt", "constraints.txt", "constraints.txt", "."]),
-        ("uv .*constraints.txt", ["constraints.txt", "constraints.txt", "."]),
+        ("uv", ["cpu.txt", "py311.txt", "py311.txt", "."]),
+        ("uv .*py311.txt", ["py311.txt", "py311.txt", "."]),
         ("uv .*editable", ["."]),
     ],
 )
@@ -305,7 +305,7 @@ def test_pip_installs_from_the_first_failure_of_uv_on_and_one_line_says_why(
     programs = FakePrograms(failing)
     set_up(monkeypatch, programs, set())
     assert [line for line in programs.installed() if line.startswith("pip")] == [
-        "pip constraints-uv.txt",
+        "pip uv.txt",
         *(f"pip {name}" for name in by_pip),
     ]
     (line,) = capsys.readouterr().out.splitlines()
@@ -315,10 +315,10 @@ def test_pip_installs_from_the_first_failure_of_uv_on_and_one_line_says_why(
 def test_without_builds_for_cpus_those_of_the_index_are_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    programs = FakePrograms(".*-cpu.txt")
+    programs = FakePrograms(".*cpu.txt")
     set_up(monkeypatch, programs, {"torch"})
     files = [line for line in programs.installed() if line.startswith("uv")]
-    assert files[1:] == [*2 * ["uv constraints.txt"], "uv constraints-cuda.txt", "uv ."]
+    assert files[1:] == [*2 * ["uv py311.txt"], "uv cuda.txt", "uv ."]
 
 
 def test_on_an_older_python_nothing_is_installed_before_it_is_said_that_no_hash_is_checked(
@@ -332,7 +332,7 @@ def test_on_an_older_python_nothing_is_installed_before_it_is_said_that_no_hash_
         asked.append(words)
 
     monkeypatch.setattr(install, "pip", pip)
-    monkeypatch.setattr(sys, "argv", ["install.py", "constraints.txt"])
+    monkeypatch.setattr(sys, "argv", ["install.py", "constraints/py311.txt"])
     monkeypatch.setattr(sys, "version_info", (3, 10, 1))
     install.main()
     assert "NO HASH IS CHECKED" in said[0]
@@ -342,7 +342,7 @@ def test_on_an_older_python_nothing_is_installed_before_it_is_said_that_no_hash_
 
 def test_pip_failing_too_ends_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit):
-        set_up(monkeypatch, FakePrograms("(uv|pip install) .*constraints.txt"), set())
+        set_up(monkeypatch, FakePrograms("(uv|pip install) .*py311.txt"), set())
 
 
 def test_builds_for_cpus_replace_those_of_an_earlier_set_up(
@@ -351,7 +351,7 @@ def test_builds_for_cpus_replace_those_of_an_earlier_set_up(
     programs = FakePrograms()
     set_up(monkeypatch, programs, {"tensorflow"})
     assert "pip uninstall --yes tensorflow tensorflow-cpu" in programs.asked
-    assert programs.installed().count("uv constraints-cpu.txt") == 2
+    assert programs.installed().count("uv cpu.txt") == 2
 
 
 def test_uv_is_told_what_pip_knows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,7 +372,7 @@ def test_uv_is_told_what_pip_knows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_constraints_without_the_builds_for_cuda_lack_these_two_and_nothing_else() -> None:
-    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    text = (ROOT / "constraints" / "py311.txt").read_text(encoding="utf-8")
     kept = install.without_cuda(text)
     names = re.findall("^([A-Za-z0-9_.-]+==)", text, re.MULTILINE)
     left = re.findall("^([A-Za-z0-9_.-]+==)", kept, re.MULTILINE)
@@ -382,10 +382,11 @@ def test_constraints_without_the_builds_for_cuda_lack_these_two_and_nothing_else
 
 def test_both_builds_of_tensorflow_have_one_version() -> None:
     def version(file: str, name: str) -> List[str]:
-        return re.findall(f"^{name}==(\\S+)", (ROOT / file).read_text(encoding="utf-8"), re.M)
+        text = (ROOT / "constraints" / file).read_text(encoding="utf-8")
+        return re.findall(f"^{name}==(\\S+)", text, re.M)
 
-    pinned = version("constraints.txt", "tensorflow")
-    assert len(pinned) == 1 and pinned == version("constraints-cpu.txt", "tensorflow-cpu")
+    pinned = version("py311.txt", "tensorflow")
+    assert len(pinned) == 1 and pinned == version("cpu.txt", "tensorflow-cpu")
 
 
 def test_the_version_of_a_package_is_that_of_its_build(
@@ -407,7 +408,7 @@ def test_the_version_of_a_package_is_that_of_its_build(
     assert version_of("poptorch") == ""
 
 
-CONSTRAINTS = sorted(ROOT.glob("constraints*.txt"))
+CONSTRAINTS = sorted((ROOT / "constraints").glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", CONSTRAINTS, ids=lambda path: str(path.name))
@@ -423,7 +424,7 @@ def test_every_pinned_package_has_hashes(path: Path) -> None:
 def test_what_pyproject_names_is_pinned() -> None:
     pinned = {
         re.split("==", line)[0].lower().replace("_", "-")
-        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        for line in (ROOT / "constraints" / "py311.txt").read_text(encoding="utf-8").splitlines()
         if "==" in line
     }
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")

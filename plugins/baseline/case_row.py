@@ -30,7 +30,7 @@ LOAD_POINT: Dict[str, Any] = {
 }
 #: The number of a round, from 0, and its seconds.
 Round = Tuple[int, float]
-# Words of a bench function's name that say what its cases run on.
+# Words of a bench function's name that say what its cases run on; any other kernel is TensorFlow's.
 FRAMEWORK_WORDS = ("tensorflow", "torch", "popart", "triton", "serving")
 #: The figures of a case: heading in results.csv, key of a row, and where a record has it; None
 #: where :func:`row_of` makes it. Throughput is in items per second; the column `unit` names them.
@@ -172,9 +172,9 @@ def load_points(load: Any) -> List[Dict[str, Any]]:
 
 
 def framework_name(function: str, record: Dict[str, Any]) -> str:
-    """Return the record's framework, or what the function's name says, or else Python."""
-    named = next((word for word in FRAMEWORK_WORDS if word in function), "python")
-    return str(record.get("framework") or named)
+    """Return the record's framework, or what the function's name says; else Python."""
+    named = next((word for word in FRAMEWORK_WORDS if word in function), "")
+    return str(record.get("framework") or named or "python")
 
 
 def process_rows(benchmark: Dict[str, Any]) -> List[Dict[str, Any]]:

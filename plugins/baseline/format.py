@@ -1,4 +1,4 @@
-"""The form of a baseline file, see plugins/baseline/schema.json, and what makes one sound."""
+"""The form of a baseline file, and what makes one sound: plugins/baseline/schema.json."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TooLarge(ValueError):
 
 
 def decode(path: Path, text: str) -> Dict[str, Any]:
-    """Return the document in a file's text, whose entries are not yet checked."""
+    """Return the document in a file's text, not yet checked."""
     try:
         document = parse(text)
     except TooLarge as error:
@@ -61,7 +61,8 @@ def decode(path: Path, text: str) -> Dict[str, Any]:
             f"the baseline {path} has format {version}, this version reads {FORMAT}: use another "
             "ipubench, or write the baseline again"
         )
-    return dict(document)
+    loaded: Dict[str, Any] = document
+    return loaded
 
 
 def parse(text: str) -> Any:

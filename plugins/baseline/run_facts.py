@@ -112,8 +112,7 @@ class RunFacts:
         done = sum(nodeid in self.outcomes for nodeid in self.selected)
         far = f"{done} of {len(self.selected)} cases had ended"
         if self.exit_code is None:
-            # A journal of an older version does not say what was selected, nor how it ended.
-            return f"the run has no end: its process was killed; {far}" if self.selected else ""
+            return f"the run has no end: its process was killed; {far}"
         if self.interrupted:
             return f"the run was interrupted; {far}"
         bad = any(self.kind_of(nodeid) in BAD for nodeid in self.cases())

@@ -33,7 +33,7 @@ from ipubench.plugins.selection.selected import case_of
 #: Below the results folder; each run has one of its own in it.
 FOLDER = "profiles"
 HERE, THERE = "here", "there"
-NO_TRACE = "its profile has no trace of operations that can be read"
+NO_OPERATIONS = "no operations can be read from its profile in {}"
 NOT_KEPT = "the baseline keeps no operations; measure it with --keep-operations"
 
 release_key = pytest.StashKey[Callable[[], None]]()
@@ -132,4 +132,4 @@ class Profiler:
             how = "it took too long" if code is None else f"exit code {code}"
             return [], f"it could not be profiled ({known_reason(lines) or how})"
         found = operations_in(traces)
-        return found, "" if found else NO_TRACE
+        return found, "" if found else NO_OPERATIONS.format(traces)

@@ -56,7 +56,7 @@ def same_copy(sample: Dict[str, Any], copy: Optional[float]) -> bool:
 
 
 def is_clean(sample: Dict[str, Any]) -> bool:
-    """Tell whether a process may be judged by; those of older results do not say, and may."""
+    """Tell whether a process may be judged by; unknown, it may."""
     return sample.get("clean") is not False
 
 

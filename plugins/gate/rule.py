@@ -208,7 +208,7 @@ class _Comparison:
     def __init__(self, now: Dict[str, Any], before: Dict[str, Any], rule: Rule) -> None:
         self.rule = rule
         self.record = record_of(now)
-        self.canary = _canary_kind(self.record) == _canary_kind(record_of(before))
+        self.canary = self.record["canary"].get("kind") == record_of(before)["canary"].get("kind")
         self.same_latency = same_latency(self.record, record_of(before))
         stored = processes_of(before)
         self.before = comparable(stored)
@@ -395,7 +395,3 @@ class _Comparison:
 def _log_costs(side: Sequence[Dict[str, Any]], metric: str, canary: bool = True) -> List[float]:
     found = (log_cost(sample, metric, canary) for sample in side)
     return [value for value in found if value is not None]
-
-
-def _canary_kind(record: Dict[str, Any]) -> str:
-    return str(record["canary"].get("kind", "matrix product"))

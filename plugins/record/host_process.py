@@ -38,7 +38,6 @@ PACKAGES = (
 )
 #: When and by which compiler Python was built: without profile-guided optimisation the same version
 #: runs cases of few microseconds more than a tenth slower.
-PYTHON_BUILD = "python-build"
 MOST_CHANGES = 8  # of a line
 REVISION = re.compile("([0-9a-f]+)((?:-dirty)?)")
 #: Of a git hook or alias that runs us. Git would look at its repository, whatever folder is meant.
@@ -78,7 +77,7 @@ class PeakMemory:
 def versions() -> Dict[str, str]:
     """Return the version of Python and of every installed package that can change a number."""
     build = f"{platform.python_compiler()}, {platform.python_build()[1]}"
-    found = {"python": platform.python_version(), PYTHON_BUILD: " ".join(build.split())}
+    found = {"python": platform.python_version(), "python-build": " ".join(build.split())}
     for name in PACKAGES:
         version = version_of(name)
         if version:
@@ -91,8 +90,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[Tuple[str
     return [
         (name, before.get(name), now.get(name))
         for name in dict.fromkeys([*before, *now])
-        # Results of an older version of the suite do not say it.
-        if before.get(name) != now.get(name) and not (name == PYTHON_BUILD and name not in before)
+        if before.get(name) != now.get(name)
     ]
 
 

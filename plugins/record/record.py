@@ -107,7 +107,7 @@ def with_record(benchmark: Dict[str, Any], record: Dict[str, Any]) -> Dict[str, 
 
 
 def spent_of(benchmark: Dict[str, Any]) -> Dict[str, float]:
-    """Return the seconds of each part of a case's time; empty in older records."""
+    """Return the seconds of each part of a case's time; empty where none is known."""
     spent = record_of(benchmark).get("spent")
     found = spent.items() if isinstance(spent, dict) else ()
     return {part: float(seconds) for part, seconds in found if isinstance(seconds, (int, float))}
@@ -147,7 +147,7 @@ def rounds_of(benchmark: Dict[str, Any]) -> List[float]:
 
 
 def was_disturbed(record: Dict[str, Any]) -> bool:
-    """Tell whether others left too few rounds of a case alone to judge by; older records say no."""
+    """Tell whether others left too few rounds of a case alone to judge by."""
     contention = record.get("contention", {})
     return contention.get("enough") is False and bool(contention["lost"])
 
@@ -174,12 +174,8 @@ def clean_rounds(benchmark: Dict[str, Any]) -> List[bool]:
     """
     rounds = len(benchmark["stats"]["data"])
     contention = record_of(benchmark).get("contention", {})
-    if not contention.get("enough") or len(contention["lost"]) != rounds:
-        return [True] * rounds
     kept: List[bool] = contention.get("kept", [])
-    if len(kept) == rounds:
-        return kept
-    return [lost <= contention["limit"] for lost in contention["lost"]]  # an older record
+    return kept if contention.get("enough") and len(kept) == rounds else [True] * rounds
 
 
 def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:

@@ -23,8 +23,6 @@ One JSON-lines file per run under the results folder. Line types:
 
 A reader leaves out types that it does not know. A number that is not finite is null. The file is
 locked for as long as its run goes on.
-
-Format history: 1 (first); 2: ``circumstances``, ``kept``, ``pair``.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ FIELDS: Dict[str, Any] = {
 
 
 def expected_of(benchmark: Dict[str, Any]) -> Optional[Expected]:
-    """Return what a recorded case took; None where an older record does not say."""
+    """Return what a recorded case took; None where the record does not say."""
     if not has_fields(benchmark, FIELDS):
         return None
     spent, rounds = spent_of(benchmark), benchmark["stats"]["data"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import statistics
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds
@@ -30,8 +30,6 @@ class Figure(NamedTuple):
 
 #: What each witness says of a pair; None where others left too little of it.
 Figures = Dict[str, Optional[Figure]]
-Estimate = Callable[[AdjacentRounds], Optional[Effect]]
-Combine = Callable[[Sequence[Figure]], Effect]
 
 
 @dataclass(frozen=True)
@@ -78,23 +76,16 @@ JUDGES = (
 )
 
 
-def time_effect(rounds: AdjacentRounds) -> Optional[Effect]:
-    """Return what the suite takes for a pair's difference."""
-    return rounds.effect() if rounds.enough else None
-
-
 def plain_mean(figures: Sequence[Figure]) -> Effect:
     """Return what the suite makes of several pairs."""
     return paired.paired_effect([paired.Pair(one.effect.change, one.here_first) for one in figures])
 
 
-def figures_of(
-    line: Dict[str, Any], level: str, estimate: Estimate = time_effect
-) -> Tuple[bool, Figures]:
+def figures_of(line: Dict[str, Any], level: str) -> Tuple[bool, Figures]:
     """Return of a line of the pool which side was first, and what each witness says."""
     rounds = AdjacentRounds.of(line["levels"][level])
     first = bool(line["here_first"])
-    effects = {TIME: estimate(rounds), CPU: rounds.cpu_effect()}
+    effects = {TIME: rounds.effect() if rounds.enough else None, CPU: rounds.cpu_effect()}
     found: Figures = {
         name: None if effect is None else Figure(effect, first) for name, effect in effects.items()
     }
@@ -133,8 +124,8 @@ def together(line: Dict[str, Any]) -> Dict[str, Any]:
 class Trial:
     """One comparison of a case, as it goes on from pair to pair."""
 
-    def __init__(self, setting: Setting, judge: Judge, combine: Combine) -> None:
-        self.setting, self.judge, self.combine = setting, judge, combine
+    def __init__(self, setting: Setting, judge: Judge) -> None:
+        self.setting, self.judge = setting, judge
         # Either of two witnesses may raise the alarm: both are tests.
         tests = len(judge.witnesses) if judge.one_is_enough else 1
         self.level = paired.level_of_a_look(setting.cap, setting.cases * tests)
@@ -177,20 +168,15 @@ class Trial:
     def _look(self, name: str) -> None:
         known = self.known[name]
         if paired.can_compare([one.here_first for one in known]):
-            effect = self.combine(known)
+            effect = plain_mean(known)
             self.kinds[name] = paired.kind_of(effect, self.setting.threshold, self.level)
 
 
 class PairStudy:
     """Trials over the pairs of one case at one level of extra work."""
 
-    def __init__(
-        self,
-        pairs: Sequence[Tuple[bool, Figures]],
-        setting: Setting,
-        combine: Combine = plain_mean,
-    ) -> None:
-        self.pairs, self.setting, self.combine = pairs, setting, combine
+    def __init__(self, pairs: Sequence[Tuple[bool, Figures]], setting: Setting) -> None:
+        self.pairs, self.setting = pairs, setting
 
     def run(self, judge: Judge, trials: int, generator: random.Random) -> Tally:
         """Return the tally of so many trials; its processes are pairs."""
@@ -203,7 +189,7 @@ class PairStudy:
     def once(self, judge: Judge, start: int) -> Tuple[str, int]:
         """Return the verdict on the pairs from one on, round the pool, and how many it took."""
         left = [*self.pairs[start:], *self.pairs[:start]]
-        trial = Trial(self.setting, judge, self.combine)
+        trial = Trial(self.setting, judge)
         while left and len(trial.measured) < self.setting.cap and not trial.is_given_up():
             wanted = trial.here_is_next()
             number = next((k for k, pair in enumerate(left) if pair[0] == wanted), 0)
@@ -219,18 +205,11 @@ Studies = Dict[str, Dict[str, PairStudy]]
 Tallies = Dict[str, Dict[str, Tally]]
 
 
-def studies_of(
-    pool: Pool,
-    setting: Setting,
-    estimate: Estimate = time_effect,
-    combine: Combine = plain_mean,
-) -> Studies:
+def studies_of(pool: Pool, setting: Setting) -> Studies:
     """Return the trials over every case's pairs."""
     return {
         case: {
-            level: PairStudy(
-                [figures_of(line, level, estimate) for line in lines], setting, combine
-            )
+            level: PairStudy([figures_of(line, level) for line in lines], setting)
             for level in SLOWDOWNS
         }
         for case, lines in pool.items()

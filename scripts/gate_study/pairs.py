@@ -1,6 +1,6 @@
 """How often does `--against` call equal code slower, and how often does it find what is slower?
 
-    python -m scripts.gate_study.pairs --pool=FILE [--variants] [--order]
+    python -m scripts.gate_study.pairs --pool=FILE [--order]
 
 The pool is of pairs that took turns (collect_pairs.py). Beside the time of a round, the CPU time
 that it used is tried as a witness: alone, either of the two, or both together.
@@ -141,7 +141,6 @@ def main() -> None:
     parser.add_argument(
         "--together", action="store_true", help="all levels' rounds of a pair as one comparison's"
     )
-    parser.add_argument("--variants", action="store_true", help="compare estimators and limits")
     parser.add_argument("--order", action="store_true", help="what ran before in a process")
     options = parser.parse_args()
     setting = Setting(options.gate / 100, options.cap, options.cases)
@@ -152,11 +151,7 @@ def main() -> None:
             for load, pool in pools.items()
         }
     pool = pools[options.load]
-    if options.variants:
-        from scripts.gate_study.pair_variants import HEADINGS, variant_rows
-
-        print_table(HEADINGS, variant_rows(pool, setting, options.trials))
-    elif options.order:
+    if options.order:
         later = "an item takes longer in later places"
         head = ["case", "pairs", later, "spread in earlier places", "in later ones"]
         print_table(head, order_rows(pool))

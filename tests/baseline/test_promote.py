@@ -241,7 +241,7 @@ def test_promote_leaves_out_what_no_gate_could_judge_by(shell: Shell) -> None:
     shell("promote", "./report.json", "another").assert_code(1)
     assert not shell.path("another").exists()
     # What a clean run finds replaces it, although compared with it nothing is known.
-    facts = RunFacts(outcomes={A: "passed"}, verdicts={A: {"kind": "inconclusive"}})
+    facts = RunFacts(outcomes={A: "passed"}, verdicts={A: {"kind": "inconclusive"}}, exit_code=0)
     write(report, {**document(entry("a")), "ipubench": {"runs": [facts.as_dict()]}})
     shell("promote", "./report.json", "main").assert_code(0)
     assert load(shell.path("main"))[A] == entry("a")

@@ -252,16 +252,6 @@ def test_a_journal_says_what_was_selected_and_how_the_run_ended(judged: Project)
     assert end["baseline"].endswith("baselines/main.json") and end["gate"] == "gate.yml"
 
 
-def test_a_journal_of_an_older_version_is_read(project: Project) -> None:
-    """It says neither what was selected nor how it ended: that is no sign of a crash."""
-    project.run("-k", "beta").assert_code(0)
-    kept = [line for line in project.journal() if line["type"] not in ("selected", "end")]
-    path = project.folder / "old.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in kept))
-    report_of(project, "old.jsonl", "--out=report").assert_code(0).line("2 cases measured")
-    Shell(project)("promote", "./old.jsonl", "main").assert_code(0)
-
-
 def test_a_damaged_verdict_is_one_message(project: Project) -> None:
     project.run("-k", "beta").assert_code(0)
     path = project.journals()[-1]
@@ -379,7 +369,7 @@ def test_how_a_case_ended_is_its_verdict_unless_its_test_failed_for_another_reas
         (3, "ab", "the run ended with exit code 3; 1 of 2 cases had ended"),
         (2, "ab", "the run was interrupted; 1 of 2 cases had ended"),
         (None, "ab", "the run has no end: its process was killed; 1 of 2 cases had ended"),
-        (None, "", ""),  # an older journal
+        (None, "", "the run has no end: its process was killed; 0 of 0 cases had ended"),
     ],
 )
 def test_what_is_wrong_with_a_run_itself_is_said_with_how_far_it_came(

@@ -152,11 +152,6 @@ def test_a_file_that_another_process_holds_is_one_message(
         save(path, document(entry()))
 
 
-def test_a_file_system_without_locks_is_one_message(path: Path, no_locks: None) -> None:
-    with pytest.raises(BaselineError, match="cannot be written: the file system of .* has no lock"):
-        save(path, document(entry()))
-
-
 def test_a_lock_that_is_a_link_leaves_what_it_leads_to(path: Path) -> None:
     """A repository can have such a link beside its baselines."""
     precious = path.parent / "precious"

@@ -116,5 +116,5 @@ def test_what_libyaml_takes_alone_is_read_in_files_of_ours_only() -> None:
     assert parse("[la?tency]", "x", ours=True).plain() == ["la?tency"]
     with pytest.raises(YamlError, match="line 1: this is not valid YAML: expected ',' or ']'"):
         parse("[la?tency]", "x")
-    with pytest.raises(YamlError, match="line 1: this is not valid YAML: expected ',' or ']'"):
+    with pytest.raises(YamlError, match="line 2: this is not valid YAML: "):
         parse("[latency", "x", ours=True)

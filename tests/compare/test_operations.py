@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Tuple, Union
+from typing import Any, Dict, List
 
 import pytest
 
@@ -71,64 +71,11 @@ def test_nodes_of_onnx_runtime_count_by_their_type(tmp_path: Path) -> None:
 # TensorFlow's: messages in protocol buffers' wire format.
 
 
-def varint(value: int) -> bytes:
-    found = b""
-    while value > 127:
-        found += bytes([value & 127 | 128])
-        value >>= 7
-    return found + bytes([value])
-
-
-def message(*fields: Tuple[int, Union[int, str, bytes]]) -> bytes:
-    found = b""
-    for number, value in fields:
-        if isinstance(value, int):
-            found += varint(number << 3) + varint(value)
-        else:
-            text = value.encode() if isinstance(value, str) else value
-            found += varint(number << 3 | 2) + varint(len(text)) + text
-    return found
-
-
-def plane(name: str, lines: Dict[str, List[Tuple[str, int]]]) -> bytes:
-    """Return an XPlane; ``lines``: title -> events of name and picoseconds."""
-    names = list(dict.fromkeys(event for events in lines.values() for event, _ in events))
-    parts: List[Tuple[int, Union[int, str, bytes]]] = [(2, name)]
-    for title, events in lines.items():
-        found = [(4, message((1, names.index(n) + 1), (2, 5), (3, d))) for n, d in events]
-        parts.append((3, message((2, title), *found)))
-    for number, event in enumerate(names, 1):
-        parts.append((4, message((1, number), (2, message((1, number), (2, event))))))
-    return message(*parts)
-
-
-def test_nodes_of_tensorflow_count_by_their_type(tmp_path: Path) -> None:
-    host = {
-        "python": [("EagerLocalExecute: __inference__loop_99", 10**9), ("_loop", 10**9)],
-        "tf_Compute/1": [
-            ("ExecutorState::Process", 9 * 10**8),
-            ("while/body/_1/while/BiasAdd:_MklNativeFusedMatMul", 6 * 10**8),
-            ("while/body/_1/while/add:AddV2", 10**8),
-            ("while/body/_1/while/add_1:AddV2", 10**8),
-        ],
-    }
-    folder = tmp_path / "plugins" / "profile" / "2026"
-    folder.mkdir(parents=True)
-    data = message((1, plane("/host:CPU", host)), (1, plane("Task Environment", {})), (4, "vm"))
-    (folder / "vm.xplane.pb").write_bytes(data)
-    assert shares(tmp_path) == {"_MklNativeFusedMatMul": 0.75, "AddV2": 0.25}
-    # With a GPU: its kernels, not what the host did to start them, nor their sums.
-    gpu = {"Stream #1": [("ampere_gemm", 3 * 10**8)], "XLA Ops": [("fusion.1", 3 * 10**8)]}
-    data += message((1, plane("/device:GPU:0", gpu)))
-    (folder / "vm.xplane.pb").write_bytes(data)
-    assert shares(tmp_path) == {"ampere_gemm": 1.0}
-
-
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[1]", b'{"traceEvents": 3}', b'{"x": []}', b"\x0a\x05x", b"\xff" * 40]
+    "content", [b"", b"{", b"[1]", b'{"traceEvents": 3}', b'{"x": []}', b"\xff" * 40]
 )
 def test_a_trace_of_another_form_says_nothing(tmp_path: Path, content: bytes) -> None:
-    for name in ("trace.json", "vm.xplane.pb", "report.pop"):
+    for name in ("trace.json", "report.pop"):
         (tmp_path / name).write_bytes(content)
     assert operations_in(tmp_path) == []
     assert operations_in(tmp_path / "none") == []

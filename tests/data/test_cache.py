@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
-from ipubench.fixtures.data.cache import cache_dir, made_once, run_module
+from ipubench.fixtures.data.cache import cache_dir, run_module
 
 
 def test_own_variable_comes_first_and_is_created(tmp_path: Path) -> None:
@@ -75,8 +75,3 @@ def test_a_module_runs_to_its_end_in_a_process(
     # Of a traceback there is the error, as of a full disk.
     with pytest.raises(DataError, match=r"^cannot .* makes them:\nZeroDivisionError: [^\n]*$"):
         run_module("timeit", "the records", "1 / 0")
-
-
-def test_a_file_system_without_locks_is_one_message(tmp_path: Path, no_locks: None) -> None:
-    with pytest.raises(DataError, match="has no locks .*; set IPUBENCH_CACHE_DIR"):
-        made_once(tmp_path / "images", "the images", lambda: None, lambda: None)

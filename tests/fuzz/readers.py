@@ -249,7 +249,7 @@ READERS: Dict[str, Reader] = {
     ),
     "benchmarks.yml": Reader(
         "fixtures/case/yaml_reader.py",
-        f"{LARGEST >> 20} MiB, 20,000 values, 200,000 merged names, 10,000 variants",
+        f"{LARGEST >> 10} KiB, 200,000 merged names, 10,000 variants",
         _spec,
         _file("benchmarks.yml", lambda path: read_entries(path, "benchmarks.yml")),
         (YamlError,),

@@ -11,9 +11,8 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from ipubench.plugins.gate import adjacent, paired
+from ipubench.plugins.gate import paired
 from ipubench.plugins.gate.adjacent import AdjacentRounds, Side
-from ipubench.plugins.gate.inference import Effect
 from ipubench.plugins.processes.alternating import HERE, THERE
 from ipubench.plugins.record.verdict import INCONCLUSIVE, PASS, REGRESSED
 from scripts.gate_study import pairs
@@ -23,22 +22,12 @@ from scripts.gate_study.pair_trials import (
     CPU,
     JUDGES,
     TIME,
-    Figure,
     PairStudy,
     Setting,
     figures_of,
-    plain_mean,
     studies_of,
     tallies_of,
     together,
-)
-from scripts.gate_study.pair_variants import (
-    HEADINGS,
-    VARIANTS,
-    moderated_mean,
-    of_quantile,
-    variant_rows,
-    weighted_mean,
 )
 from scripts.gate_study.pool import SLOWDOWNS
 
@@ -132,30 +121,6 @@ def test_two_witnesses_judge_as_either_or_as_both(
     assert found == [either, both]
 
 
-def figure(change: float, error: float, here_first: bool) -> Figure:
-    return Figure(Effect(change, error, 6), here_first)
-
-
-def test_weights_are_those_of_precision() -> None:
-    equal = [figure(0.01 * k, 0.01, k % 2 == 0) for k in range(8)]
-    assert weighted_mean(equal).change == pytest.approx(plain_mean(equal).change)
-    assert weighted_mean(equal).error == pytest.approx(plain_mean(equal).error)
-    # What the pairs differ by is their own error, so the vague ones count for little.
-    vague = [figure(0.05, 0.002, k % 2 == 0) for k in range(6)]
-    vague += [figure(0.15, 0.1, first) for first in (True, False)]
-    assert 0.05 < weighted_mean(vague).change < 0.06 < plain_mean(vague).change
-
-
-def test_an_assumed_spread_counts_for_as_many_pairs_as_it_has_degrees() -> None:
-    figures = [Figure(Effect(0.01 * n, 0.0, 1), n % 2 == 0) for n in (1, 2, 4, 5, 7, 8)]
-    plain = plain_mean(figures)
-    assert moderated_mean(figures, assumed=0.5, degrees=0) == plain
-    spread = plain.error * math.sqrt(len(figures))
-    assert moderated_mean(figures, spread, 50).error == pytest.approx(plain.error)
-    surely = moderated_mean(figures, assumed=0.06, degrees=10**9)
-    assert surely.error == pytest.approx(0.06 / math.sqrt(len(figures)))
-
-
 def test_all_rounds_of_a_pair_make_one_of_a_comparison() -> None:
     line = pair(0, random.Random(1))
     joined = together(line)
@@ -169,30 +134,6 @@ def test_all_rounds_of_a_pair_make_one_of_a_comparison() -> None:
     assert abs(changes[0]) < 0.03  # nothing is left of the extra work
     expected = [math.log1p(float(level)) for level in SLOWDOWNS]
     assert [change - changes[0] for change in changes] == pytest.approx(expected, abs=1e-9)
-
-
-def test_ratios_of_quantiles_are_per_item_and_without_the_cost_of_being_first() -> None:
-    made = rounds(0.10, 0.0, random.Random(3))
-    for k, first in enumerate(made.here_first):
-        (made.here if first else made.there).seconds[k] *= 1.5
-    for q in (0.0, 0.1, 0.5):
-        found = of_quantile(made, q)
-        assert found is not None and found.change == pytest.approx(math.log(1.1), abs=1e-9)
-    made.items_here = 2.0
-    halved = of_quantile(made, 0.5)
-    assert halved is not None and halved.change == pytest.approx(math.log(1.1 / 2), abs=1e-9)
-
-
-def test_every_variant_is_judged_and_leaves_the_suites_constants_alone(
-    lines: List[Dict[str, Any]],
-) -> None:
-    before = adjacent.MOST_UNEQUAL, paired.FALSE_ALARMS
-    rows = variant_rows({CASE: lines}, SETTING, 4)
-    assert [row[0] for row in rows] == [variant.name for variant in VARIANTS]
-    assert {len(row) for row in rows} == {len(HEADINGS)}
-    assert before == (adjacent.MOST_UNEQUAL, paired.FALSE_ALARMS)
-    with VARIANTS[-3].applied():
-        assert paired.FALSE_ALARMS == 0.05
 
 
 def test_the_study_prints_its_tables(

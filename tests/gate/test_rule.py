@@ -408,7 +408,7 @@ def test_a_disturbed_process_clears_no_case() -> None:
 
 
 def test_only_clean_rounds_of_a_process_count() -> None:
-    contention = {"enough": True, "lost": [0.0, 0.5] * 5, "limit": 0.02}
+    contention = {"enough": True, "lost": [0.0, 0.5] * 5, "limit": 0.02, "kept": [True, False] * 5}
     mixed = benchmark([0.1, 0.3] * 5, contention=contention)
     verdict = compare(mixed, baseline_of(CALM), 0.02)
     assert verdict.now == pytest.approx(100) and verdict.kind == PASS

@@ -79,11 +79,12 @@ def test_what_a_pool_lacks_is_said(
 
 
 def test_each_case_of_the_study_gets_the_fixtures_that_its_meter_asks_for(project: Project) -> None:
-    """So do the other scripts that pytest runs."""
+    """So do those of the other script that pytest runs."""
     cases = [f"scripts/gate_study/bench_pool.py::{case}" for case in CASES]
-    others = [f"scripts/bench_{name}.py" for name in ("host_events", "instances", "scaling")]
     results = f"--results-dir={project.folder / 'results'}"
-    outcome = run_pytest(ROOT, project.environment, "--setup-plan", results, *cases, *others)
+    outcome = run_pytest(
+        ROOT, project.environment, "--setup-plan", results, *cases, "scripts/bench_scaling.py"
+    )
     assert outcome.assert_code(0).text.count("SETUP    F meter") == len(CASES)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -102,13 +101,6 @@ def test_what_is_not_ours_is_left(tmp_path: Path) -> None:
     scratch.remove_left()
     assert (target / "precious").exists()
     assert len(list(tmp_path.iterdir())) == 5
-
-
-def test_a_folder_for_temporary_files_that_was_removed_is_made_again(tmp_path: Path) -> None:
-    assert tempfile.gettempdir() == str(tmp_path)
-    shutil.rmtree(tmp_path)
-    with scratch.folder("test") as path:
-        assert path.is_dir()
 
 
 def test_no_folder_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -574,34 +574,3 @@ def test_the_package_may_be_imported_before_the_plugin_is_named(
         (own.folder / "conftest.py").write_text(text)
     own.run(*words, alone=True).assert_code(0)
     assert list(own.records()) == ["test_work"]
-
-
-FORKS = """
-import os
-import sys
-
-
-def test_forks(benchmark):
-    def fork():
-        child = os.fork()
-        if child == 0:
-            sys.exit("no more")
-        os.waitpid(child, 0)
-
-    benchmark.pedantic(fork, rounds=2)
-    assert False
-
-
-def test_after(benchmark):
-    benchmark.pedantic(len, args=("",), rounds=2)
-"""
-
-
-def test_a_forked_process_that_comes_back_does_not_go_on_with_the_run(own: OwnProject) -> None:
-    (own.folder / "tests" / "test_own.py").write_text(FORKS)
-    outcome = own.run().assert_code(1)
-    outcome.line("test_forks forked a process that came back from the test, and the suite ended it")
-    outcome.line("(SystemExit: no more)")
-    (journal,) = (own.folder / "results").glob("run-*.jsonl")
-    types = [json.loads(line)["type"] for line in journal.read_text().splitlines()]
-    assert [types.count(one) for one in ("outcome", "end")] == [2, 1]

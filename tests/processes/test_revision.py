@@ -106,11 +106,6 @@ def test_each_project_of_a_repository_is_set_up_in_its_own_folder(own: Path) -> 
         check_out("git:HEAD~1", own / "pkg-b")
 
 
-def test_a_cache_without_locks_is_one_message(own: Path, no_locks: None) -> None:
-    with pytest.raises(pytest.UsageError, match=r"the file system of .* has no locks.*CACHE_DIR"):
-        check_out("git:HEAD", own)
-
-
 def test_a_worktree_that_nobody_has_used_for_long_goes_unless_somebody_has_it(own: Path) -> None:
     tree = check_out("git:HEAD~1", own).root
     os.utime(str(tree.with_name(f"{tree.name}.used")), (0, 0))

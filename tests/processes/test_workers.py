@@ -364,28 +364,6 @@ def test_without_xdist_everything_else_works(project: Project) -> None:
     project.run("-k", "beta", "-p", "no:xdist", "-n", "2").assert_code(4)
 
 
-def test_nothing_is_lost_where_the_temporary_folder_is_removed_while_workers_start(
-    project: Project, tmp_path: Path
-) -> None:
-    """Before a worker is one, before it knows what to run, and before the controller selects."""
-    folder = tmp_path / "temporary"
-    folder.mkdir()
-    (project.folder / "clean_up.py").write_text(
-        "import os, shutil, pytest\n"
-        "@pytest.hookimpl(tryfirst=True)\n"
-        "def pytest_configure(config):\n"
-        f"    shutil.rmtree({str(folder)!r}, ignore_errors=True)\n"
-        # Without it, temporary files go to another place.
-        f"    os.makedirs({str(folder)!r}, exist_ok=True)\n"
-        "def pytest_sessionstart(): pytest_configure(None)\n"
-        "def pytest_collection_modifyitems(): pytest_configure(None)\n"
-    )
-    project.add_to_conftest("pytest_plugins.append('clean_up')\n")
-    outcome = project.run("-k", "beta", "-n", "2", env={"TMPDIR": str(folder)}).assert_code(0)
-    outcome.line("2 passed")
-    assert len(project.records()) == 2
-
-
 def test_what_a_worker_starts_is_no_worker(project: Project) -> None:
     """A fresh process would take itself for one, and pytest-benchmark would not measure."""
     edit(

@@ -191,6 +191,7 @@ def test_a_record_with_little_in_it_makes_a_report(tmp_path: Path) -> None:
 
 
 def test_the_framework_is_the_records_or_the_functions() -> None:
+    assert framework_name("bench_cnn_torch", {}) == "torch"
     assert framework_name("bench_dense", {"framework": "popart"}) == "popart"
     assert framework_name("bench_tensorflow_serving", {"framework": None}) == "tensorflow"
     assert framework_name("bench_count", {"framework": None}) == "python"

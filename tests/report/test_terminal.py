@@ -269,7 +269,7 @@ def test_a_warm_up_that_the_budget_ended_is_named_where_it_was_too_short(
     one = benchmark("alpha")
     data = one["stats"]["data"]
     data[0] = first * statistics.median(data[1:])
-    if ended_by is not None:  # older records do not say it
+    if ended_by is not None:
         one["extra_info"]["ipubench"]["rounds"]["warm_up_ended_by"] = ended_by
     run = Run(JsonLinesFile(Path("none")), SessionResults(benchmarks={"alpha": one}))
     lines = [row.cells[0] for row in summary(run, 80)]

@@ -209,7 +209,7 @@ def test_a_path_with_a_slash_is_a_path(stored: Project) -> None:
     ("content", "message"),
     [
         ("{]", "is not valid JSON"),
-        ('{"ipubench": {"format": 99}, "benchmarks": []}', "has format 99, this version reads up"),
+        ('{"ipubench": {"format": 99}, "benchmarks": []}', "has format 99, this version reads 2"),
         (None, "there is no baseline"),
     ],
 )

@@ -21,7 +21,7 @@ from tests.support.reports import benchmark
 
 def test_a_record_says_what_its_case_takes() -> None:
     one = benchmark("alpha", rate=100.0)
-    assert expected_of(one) is None  # an older record
+    assert expected_of(one) is None
     record = one["extra_info"]["ipubench"]
     record["spent"] = {"build": 1.0, "compile": 4.0, "rounds": 5.0, "warm_up": 2.0, "latency": 3.0}
     record["spent"].update(device=60.0, quiet=30.0)  # for other programs' sake

@@ -1,4 +1,4 @@
-"""Entries of baselines for tests, made of a stored file."""
+"""Entries of baselines for tests, made of a real file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any, Dict
 
 from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.baseline.entries import Benchmark
-from ipubench.plugins.baseline.store import load_all, load_document, save
+from ipubench.plugins.baseline.store import load_all, save
 from ipubench.plugins.record.record import record_of
 from tests.support.harness import Outcome, Project, run_command, run_here
 
 # The identifiers of entry("a") and entry("b").
 A, B = "bench_x.py::bench_x[a]", "bench_x.py::bench_x[b]"
-STORED = Path(__file__).resolve().parents[1] / "stored" / "baseline.json"
+STORED = Path(__file__).resolve().parents[1] / "stored"
+BASELINE = STORED / "baseline.json"
 
 
 def load(path: Path) -> Dict[str, Benchmark]:
@@ -26,9 +27,9 @@ def load(path: Path) -> Dict[str, Benchmark]:
 
 
 @functools.lru_cache(maxsize=None)
-def _stored() -> Dict[str, Any]:
-    """Return the stored document, which is read and checked once."""
-    return load_document(STORED)
+def _first() -> Benchmark:
+    """Return the file's first entry, which is read and checked once."""
+    return load_all(BASELINE)[0]
 
 
 def entry(
@@ -40,8 +41,8 @@ def entry(
     processes: int = 1,
     git: str = "0123456789abcdef",
 ) -> Benchmark:
-    """Return an entry: ``slower`` times 0.01 s per batch, 8 items each."""
-    benchmark: Benchmark = copy.deepcopy(_stored()["benchmarks"][0])
+    """Return an entry of the newest format: ``slower`` times 0.01 s per batch, 8 items each."""
+    benchmark = copy.deepcopy(_first())
     record = benchmark["extra_info"]["ipubench"]
     benchmark["fullname"] = f"bench_x.py::bench_x[{case}]"
     benchmark["name"] = f"bench_x[{case}]"
@@ -51,6 +52,7 @@ def entry(
     record.update(name=case, config_hash=config_hash, time=time, git=git, overrides=[])
     record["device"]["fingerprint"] = machine
     own = record["processes"][0]
+    del record["processes"][1:]
     own.update(time=time, seconds=[value * slower for value in own["seconds"]])
     record["processes"] += [{**own, "fresh": True} for _ in range(processes - 1)]
     return benchmark
@@ -58,7 +60,8 @@ def entry(
 
 def document(*benchmarks: Benchmark) -> Dict[str, Any]:
     """Return a document around entries, as a run hands it to ``save``."""
-    around = {key: value for key, value in _stored().items() if key != "ipubench"}
+    stored = json.loads(BASELINE.read_text(encoding="utf-8"))
+    around = {key: value for key, value in stored.items() if key != "ipubench"}
     return {**around, "benchmarks": list(benchmarks)}
 
 

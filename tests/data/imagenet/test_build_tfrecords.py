@@ -317,13 +317,6 @@ def test_a_target_that_cannot_be_written(
     assert "Not a directory; name another TARGET" in capsys.readouterr().err
 
 
-def test_a_target_without_locks(
-    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], no_locks: None
-) -> None:
-    assert run(tree / "train", tmp_path, "--split=train") == 1
-    assert "has no locks" in capsys.readouterr().err
-
-
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import multiprocessing
 import os
@@ -160,16 +159,13 @@ def test_a_killed_worker_is_an_error_and_not_a_hang(
     assert next(batches, None) is None
 
 
-def _die_with(lock: str, path: str, size: int) -> None:
+def _die_with_lock(path: str, size: int) -> None:
     """In the place of load_image: kill this worker while it has a lock that all share."""
     frame = sys._getframe()
     while "done_event" not in frame.f_locals:  # of torch's loop of a worker
         assert frame.f_back is not None
         frame = frame.f_back
-    if lock == "results":
-        frame.f_locals["data_queue"]._wlock.acquire()
-    elif hasattr(frame.f_locals["done_event"], "_cond"):  # multiprocessing's own event
-        frame.f_locals["done_event"]._cond.acquire()
+    frame.f_locals["data_queue"]._wlock.acquire()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -208,11 +204,10 @@ def _broken(path: str, size: int) -> None:
 
 @pytest.mark.framework
 @pytest.mark.usefixtures("vigilant")
-@pytest.mark.parametrize("lock", ["results", "event"])
 def test_a_worker_that_is_killed_with_a_lock_is_no_hang(
-    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "load_image", functools.partial(_die_with, lock))
+    monkeypatch.setattr(loader, "load_image", _die_with_lock)
     batches = image_batches(feed_of(tmp_path, images=5, batch_size=16, workers=2))
     with pytest.raises(DataError, match=r"image loading process ended"):
         next(batches)

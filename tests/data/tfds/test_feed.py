@@ -243,11 +243,6 @@ def test_downloads_that_fail(
         source(("prepared", "cifar10", "train"), str(tmp_path / "file"), {})
 
 
-def test_a_download_without_locks(tmp_path: Path, package: Path, no_locks: None) -> None:
-    with pytest.raises(DataError, match="cannot be written there: the file system of .*; name a"):
-        source(("prepared", "cifar10", "train"), str(tmp_path), {})
-
-
 def test_without_a_network_or_the_package(
     tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ from ipubench.fixtures.runtimes.shared import compute_dtypes
 from ipubench.fixtures.runtimes.tensorflow.host.loop import TensorFlowStep
 from ipubench.fixtures.runtimes.tensorflow.model import RING, block_length
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from ipubench.plugins.compare.operations import operations_in
 from tests.support.loop_options import FewBatches
 
 pytestmark = pytest.mark.framework
@@ -269,10 +268,6 @@ def test_a_profile_is_a_trace_of_one_call(tmp_path: Path) -> None:
     step = ready(Probe(), feed("synthetic"))
     step.profile(tmp_path)
     assert [path for path in tmp_path.rglob("*.xplane.pb") if path.stat().st_size > 0]
-    operations = operations_in(tmp_path)
-    assert operations and sum(one["share"] for one in operations) == pytest.approx(1)
-    # Types of nodes, not what the interpreter did around them.
-    assert all(one["name"].isidentifier() for one in operations)
 
 
 @pytest.mark.parametrize("xla", ["off", "on"])
