@@ -177,7 +177,7 @@ def test_fewer_instances_than_were_asked_for_and_an_inner_point_are_shown(
 ) -> None:
     started = [
         "  which starts 2 of 4 instances, one per core, with",
-        "    start one 127.0.0.1:PORT",
+        "    start one SOCKET",
     ]
     typed = "py -m pytest a.py::a --budget=1"
     assert lines_of(tmp_path, monkeypatch, "a.py") == ["", typed, *started]
