@@ -139,7 +139,7 @@ def _add_listings(group: pytest.OptionGroup) -> None:
         help="print the command of each selected case, and what launches its instances, and run "
         "nothing",
     )
-    group.addoption("--instance", metavar="HOST:PORT", help=argparse.SUPPRESS)
+    group.addoption("--instance", metavar="ADDRESS", help=argparse.SUPPRESS)
 
 
 def _add_measuring(group: pytest.OptionGroup) -> None:

@@ -35,7 +35,7 @@ WIDTH = 80
 #: Options with a value by which pytest finds plugins, settings and tests.
 WHERE_FROM = ("-p", "-c", "--config-file", "--rootdir", "--confcutdir", "--import-mode")
 # Stand for what the run chooses when it starts.
-PORT = "PORT"
+PORT, SOCKET = "PORT", "SOCKET"
 CACHE = Path("FOLDER")
 
 
@@ -84,7 +84,7 @@ def commands(item: pytest.Item) -> List[str]:
             os.sched_getaffinity(0),
             launcher_words(item.config.option.launcher_args),
         )
-        address = f"{planned.address}:{PORT}"
+        address = f"{planned.address}:{PORT}" if planned.address else SOCKET
         program = instance_command(item.config, item.nodeid, address, CACHE)
     except CaseError as error:
         return [*lines, f"  cannot run: {error}"]

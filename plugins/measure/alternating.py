@@ -1,7 +1,7 @@
 """A process that measures a case in turns with another one, round by round.
 
 plugins/processes/alternating.py starts both and gives the orders, over the protocol of instances
-(fixtures/instances/protocol.py). Version 1 has these, in this order:
+(fixtures/instances/protocol.py). Version 2 has these, in this order:
 
 - ``ready``: answered once everything is imported and the step is about to be built;
 - ``prepare``: build, compile and calibrate; answers with the batches of a round, and with why the

@@ -1,4 +1,4 @@
-"""`--instance=HOST:PORT`: this pytest process is one of several that run a case together.
+"""`--instance=ADDRESS`: this pytest process is one of several that run a case together.
 
 The run at that address measures; this process builds the same step and does what it is told. The
 option is set by the fixture `instances` and is of no use by hand.
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def instance_command(
     config: pytest.Config, nodeid: str, address: str, cache_dir: Path
 ) -> List[str]:
-    """Return the command that runs one case as an instance of the run at HOST:PORT.
+    """Return the command that runs one case as an instance of the run at an address.
 
     Errors are those of :func:`fresh_command`.
     """

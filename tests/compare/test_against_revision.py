@@ -114,10 +114,8 @@ def test_the_merge_base_is_what_a_pull_request_changes(tmp_path: Path) -> None:
 def test_a_revision_that_cannot_alternate_is_measured_in_processes(
     repository: Repository,
 ) -> None:
-    repository.replace("fixtures/instances/protocol.py", "\nALTERNATING = 1\n", "\n")
-    repository.replace(
-        "plugins/processes/alternating.py", "import ALTERNATING\n", "import Connection\n"
-    )
+    repository.replace("fixtures/instances/protocol.py", "\nALTERNATING = 2\n", "\n")
+    repository.replace("plugins/processes/alternating.py", "import ALTERNATING\n", "import CLOSE\n")
     repository.replace("plugins/processes/alternating.py", "!= ALTERNATING", "!= 7")
     repository.commit("older")
     repository.git("checkout", "-q", "HEAD~1", "--", ".")
@@ -190,9 +188,9 @@ def test_a_process_that_imports_another_checkout_there_is_refused(
 ) -> None:
     importing = f"    if config:\n{import_of_another_checkout(tmp_path)}"
     repository.replace("bench_fake.py", TROUBLE, importing + TROUBLE)
-    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 1", "ALTERNATING = 0")
+    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 2", "ALTERNATING = 0")
     repository.commit("imports from elsewhere")
-    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 0", "ALTERNATING = 1")
+    repository.replace("fixtures/instances/protocol.py", "ALTERNATING = 0", "ALTERNATING = 2")
     outcome = repository.run(*CASE, "--against=git:HEAD", "--gate=5%").assert_code(6)
     outcome.line(f"incomparable: {NODEID}: it does not run there: ")
     helper = tmp_path / "other" / "bench_helper.py"

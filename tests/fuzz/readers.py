@@ -6,14 +6,12 @@ test_readers.py finds readers that are not in this table.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 import io
 import itertools
 import json
 import os
-import socket
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +29,6 @@ from ipubench.fixtures.data.imagenet.shards import fault_of_file
 from ipubench.fixtures.data.images.preprocess import load_image
 from ipubench.fixtures.data.tfds import find
 from ipubench.fixtures.devices import lease
-from ipubench.fixtures.instances import protocol
 from ipubench.fixtures.runtimes.model_cache import ModelCache
 from ipubench.fixtures.runtimes.step import Work
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
@@ -48,8 +45,6 @@ from tests.support.baselines import document, entry
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105  a token of no run
 
 
 @dataclass(frozen=True)
@@ -217,19 +212,6 @@ def _checksums(folder: Path) -> bytes:
     return json.dumps(state).encode()
 
 
-def _introduction(folder: Path) -> bytes:
-    return f'{{"token": "{TOKEN}", "rank": 1, "pid": 12}}\n'.encode()
-
-
-def _read_introduction(folder: Path, content: bytes) -> Any:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            theirs.send(content)
-        return protocol.Stranger(ours).introduction(TOKEN)
-
-
 READERS: Dict[str, Reader] = {
     "baseline": Reader(
         "plugins/baseline/store.py",
@@ -314,13 +296,6 @@ READERS: Dict[str, Reader] = {
         _file(writer.CHECKSUMS, lambda path: writer.Target(path.parent)),
         (CaseError,),
     ),
-    "introduction of an instance": Reader(
-        "fixtures/instances/protocol.py",
-        f"{protocol.MOST_BYTES} bytes, the token first, no parser",
-        _introduction,
-        _read_introduction,
-        (protocol.StrangerError,),
-    ),
 }
 
 #: Product modules that read what nobody else writes: why each may read it as it is.
@@ -329,7 +304,7 @@ TRUSTED: Dict[str, str] = {
     "fixtures/case/values.py": "the value of --set, on the user's own command line",
     "fixtures/data/build_tfrecords/source.py": "lines of a file that was read within bounds",
     "fixtures/devices/__init__.py": "a file of the installed PyTorch",
-    "fixtures/instances/protocol.py": "lines of instances, which know the token",
+    "fixtures/instances/protocol.py": "messages of instances, which have the key",
     "fixtures/machine/cgroup.py": "files of the kernel",
     "fixtures/machine/contention.py": "files of the kernel",
     "fixtures/machine/files.py": "what this user keeps or has built, for its digest",

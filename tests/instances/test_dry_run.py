@@ -41,7 +41,7 @@ def test_a_dry_run_shows_poprun_without_an_ipu(together: Project) -> None:
         "poprun --numa-aware=yes --num-replicas=4 --num-instances=4 --ipus-per-replica=4 "
         f"{sys.executable} -m pytest "
     )
-    assert launched.endswith(f"'{together.folder / case}' -s --instance=127.0.0.1:PORT")
+    assert launched.endswith(f"'{together.folder / case}' -s --instance=SOCKET")
     assert "  which starts 4 instances with" in answer.lines
     assert not together.journals()
     assert not (together.folder / "leases").exists()
@@ -177,7 +177,7 @@ def test_fewer_instances_than_were_asked_for_and_an_inner_point_are_shown(
 ) -> None:
     started = [
         "  which starts 2 of 4 instances, one per core, with",
-        "    start one 127.0.0.1:PORT",
+        "    start one SOCKET",
     ]
     typed = "py -m pytest a.py::a --budget=1"
     assert lines_of(tmp_path, monkeypatch, "a.py") == ["", typed, *started]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Iterator, List, Tuple
@@ -13,7 +13,7 @@ from ipubench.fixtures.instances import controller
 from ipubench.fixtures.instances.controller import Instances
 from ipubench.fixtures.instances.failures import Failures, InstanceError
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
-from ipubench.fixtures.instances.protocol import Connection, encode
+from ipubench.fixtures.instances.protocol import send
 
 
 def launcher_in(folder: Path) -> Any:
@@ -51,19 +51,17 @@ def test_of_several_that_ended_the_first_is_named_with_what_is_known(tmp_path: P
     assert what.startswith("instance 3 of 3 (process 79) was killed by SIGKILL while the case ran")
 
 
-Pair = Tuple[Instances, List[socket.socket]]
+Pair = Tuple[Instances, List[Connection]]
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     """Two instances that have begun, and their ends of the connections; nothing runs."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        far = [socket.create_connection(listener.getsockname()) for _ in range(2)]
-        near = [Connection(listener.accept()[0]) for _ in range(2)]
+    near, far = zip(*(Pipe() for _ in range(2)))
     plan = Plan(Launcher("mpirun", ()), 2, (), 2, one_job=False)
     instances = Instances(plan, lambda address: [], tmp_path / "logs")
     instances._members.update(enumerate(near))
-    yield instances, far
+    yield instances, list(far)
     for end in far:
         end.close()
     instances.stop()
@@ -72,7 +70,8 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 def test_why_one_failed_is_said_although_another_has_ended_by_then(pair: Pair) -> None:
     """What launched them has ended that one, before anybody looked at either."""
     instances, far = pair
-    far[1].sendall(encode({"error": "no memory"}))
+    send(far[1], {"log": "half way"})
+    send(far[1], {"error": "no memory"})
     for end in far:
         end.close()
     with pytest.raises(InstanceError, match=r"^instance 2 of 2 \(process 0\): no memory\. "):
@@ -82,7 +81,7 @@ def test_why_one_failed_is_said_although_another_has_ended_by_then(pair: Pair) -
 def test_the_one_that_takes_too_long_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "WATCH_SECONDS", 0)
     instances, far = pair
-    far[0].sendall(encode({"answer": 1}))
+    send(far[0], {"answer": 1})
     with pytest.raises(InstanceError, match=r"^instance 2 of 2 .* took too long \(run\)"):
         instances.order("run", 7, seconds=0.0)
     assert not instances.idle

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Listener, Pipe
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 from unittest.mock import Mock, call
 
 import pytest
@@ -17,14 +20,20 @@ from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
 from ipubench.fixtures.instances import instance
 from ipubench.fixtures.instances.instance import Instance, made_folders
 from ipubench.fixtures.instances.processes import RANK_VARIABLE
-from ipubench.fixtures.instances.protocol import LAUNCHER_VARIABLE, TOKEN_VARIABLE, encode
+from ipubench.fixtures.instances.protocol import (
+    LAUNCHER_VARIABLE,
+    TOKEN_VARIABLE,
+    receive,
+    send,
+)
 from ipubench.fixtures.machine.output import LOGGER
 
 
 def member(rank: int = 0, remote: bool = False, said: Optional[Mock] = None) -> Instance:
     """Return an instance that has introduced itself; ``said`` gets its messages."""
     found = Instance.__new__(Instance)
-    found.connection = Mock(send=said or Mock())
+    if said is not None:
+        found._say = said  # type: ignore[method-assign]
     found.rank, found.remote, found.failed = rank, remote, False
     found._takes_share = False
     return found
@@ -61,7 +70,7 @@ def test_one_instance_leads_each_host_on_which_the_run_is_not(
 
 
 def test_a_log_that_leads_elsewhere_is_not_written(tmp_path: Path) -> None:
-    one = member()
+    one = member(said=Mock())
     one.log = tmp_path / "log"
     one.log.symlink_to("other")
     with pytest.raises(CaseError, match="symbolic links"):
@@ -73,54 +82,77 @@ def test_a_log_that_leads_elsewhere_is_not_written(tmp_path: Path) -> None:
 class Run:
     """The end of a run at which an instance introduces itself."""
 
-    def __init__(self, listener: socket.socket, welcome: bytes) -> None:
-        self.address = "{}:{}".format(*listener.getsockname())
+    def __init__(self, listener: Listener, welcome: Optional[Dict[str, Any]]) -> None:
+        self.address = str(listener.address)
         self.heard: List[bytes] = []
         self._listener, self._welcome = listener, welcome
         self._thread = threading.Thread(target=self._answer)
         self._thread.start()
 
     def _answer(self) -> None:
-        end, _ = self._listener.accept()
-        with end:
-            self.heard.append(end.recv(1 << 10))
-            end.sendall(self._welcome)
+        try:
+            with self._listener.accept() as connection:
+                self.heard.append(connection.recv_bytes())
+                if self._welcome is not None:
+                    send(connection, self._welcome)
+        except AuthenticationError:
+            pass
 
     def join(self) -> None:
         self._thread.join()
 
 
-WELCOME = {"log": "/logs/instance-2.log", "cores": [3], "takes_share": True, "count": 2}
+WELCOME: Dict[str, Any] = {
+    "log": "/logs/instance-2.log",
+    "cores": [3],
+    "takes_share": True,
+    "count": 2,
+    "exchange": "",
+    "remote": False,
+    "alternates": False,
+}
 ENVIRON = {LAUNCHER_VARIABLE: "processes", TOKEN_VARIABLE: "token", RANK_VARIABLE: "1"}
 
 
 @pytest.fixture
-def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as found:
+def listener() -> Iterator[Listener]:
+    with Listener(family="AF_UNIX", authkey=b"token") as found:
         yield found
 
 
-def test_an_instance_is_told_its_place_and_may_wait_for_ever(listener: socket.socket) -> None:
-    run = Run(listener, encode(WELCOME))
+def test_an_instance_is_told_its_place(listener: Listener) -> None:
+    run = Run(listener, WELCOME)
     one = Instance(run.address, ENVIRON)
     run.join()
-    assert run.heard == [encode({"token": "token", "rank": 1, "pid": os.getpid()})]
+    assert list(map(json.loads, run.heard)) == [{"rank": 1, "pid": os.getpid()}]
     assert (one.log, one.cores, one.rank, one.count) == (Path("/logs/instance-2.log"), [3], 1, 2)
     assert (one.exchange, one.alternates, one.remote) == ("", False, False)
-    assert one.connection.end.gettimeout() is None
     assert not one.obey({}), "the run has hung up"
     one.connection.close()
 
 
-@pytest.mark.parametrize(
-    ("welcome", "said"),
-    [(b"", "the run there does not know this process"), (b"SSH-2\n", "no run answers there: ")],
-)
-def test_who_is_no_run_gives_no_orders(listener: socket.socket, welcome: bytes, said: str) -> None:
-    run = Run(listener, welcome)
-    with pytest.raises(CaseError, match=f"^--instance={run.address}: {said}"):
-        Instance(run.address, ENVIRON)
+@pytest.mark.parametrize("token", ["guess", "token"])
+def test_a_run_that_does_not_know_it_gives_no_orders(listener: Listener, token: str) -> None:
+    run = Run(listener, None)
+    with pytest.raises(CaseError, match="the run there does not know this process"):
+        Instance(run.address, {**ENVIRON, TOKEN_VARIABLE: token})
     run.join()
+
+
+@pytest.mark.parametrize("words", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\0\0\0\4none"])
+def test_who_is_no_run_gives_no_orders(words: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def answer() -> None:
+            with server.accept()[0] as end:
+                end.sendall(words)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(CaseError, match=f"^--instance={address}: no run answers there"):
+            Instance(address, ENVIRON)
+        thread.join()
 
 
 @pytest.mark.parametrize("missing", sorted(ENVIRON))
@@ -140,11 +172,12 @@ def test_after_its_last_order_an_instance_removes_a_log_that_only_it_can(
     assert one._made == [folder] and folder.stat().st_mode & 0o777 == 0o700
     one.log = folder / "log"
     one.log.touch()
-    orders = [{"run": 7}, {"close": None}]
-    said: List[Any] = []
-    one.connection = Mock(send=said.append, receive=lambda: orders.pop(0))
+    orders: List[Dict[str, Any]] = [{"run": 7}, {"close": None}]
+    near, one.connection = Pipe()
+    for order in orders:
+        send(near, order)
     assert one.obey({"run": lambda batches: 2 * batches, "close": lambda _: None})
-    assert said == [{"answer": 14}, {"answer": None}]
+    assert [receive(near), receive(near)] == [{"answer": 14}, {"answer": None}]
     assert folder.exists() == (not remote)
 
 
@@ -183,7 +216,9 @@ def test_an_instance_that_takes_its_share_has_the_threads_of_no_other_host(
 
 
 def test_what_no_run_hears_is_no_error() -> None:
-    one = member(said=Mock(side_effect=BrokenPipeError))
+    one = member()
+    near, one.connection = Pipe()
+    near.close()
     one.answer(7)
     one.fail("there is no memory")
     assert one.failed

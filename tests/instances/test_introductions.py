@@ -1,122 +1,123 @@
-"""What a connection to the run has to say before anything of it is believed."""
+"""What a connection to the run has to prove before anything of it is believed."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
-from typing import Iterator, Tuple
+import threading
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import Any, Iterator, List
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ipubench.fixtures.instances.protocol import (
-    MOST_BYTES,
-    Stranger,
-    StrangerError,
-    encode,
-    introduced,
-)
+from ipubench.fixtures.instances import introductions
+from ipubench.fixtures.instances.introductions import Introductions
+from ipubench.fixtures.instances.protocol import receive, send
 from tests.support.harness import Project
 from tests.support.instances import WORDS, with_instances
 from tests.support.listening import LOOPBACK, listening, watched_run
 
-TOKEN = "0123456789abcdef" * 2
-TRUE = {"token": TOKEN, "rank": 3, "pid": 4194304}
+
+@pytest.fixture(params=["", "127.0.0.1"])
+def listener(request: pytest.FixtureRequest) -> Iterator[Introductions]:
+    """A run that listens to this user, and one that listens to a network."""
+    found = Introductions(request.param)
+    yield found
+    found.close()
 
 
-def with_token(rest: str) -> bytes:
-    return f'{{"token": "{TOKEN}",{rest}'.encode()
+def place(listener: Introductions) -> Any:
+    """Return what a socket connects to."""
+    host, _, port = listener.address.rpartition(":")
+    return (host, int(port)) if host else listener.address
 
 
-def test_an_instance_is_known_by_its_token() -> None:
-    assert introduced(encode(TRUE)[:-1], TOKEN) == (3, 4194304)
-    assert len(encode({**TRUE, "rank": 999999, "pid": 1 << 32})) <= MOST_BYTES
+def knock(listener: Introductions) -> socket.socket:
+    """Connect, and say nothing."""
+    end = socket.socket(socket.AF_INET if ":" in listener.address else socket.AF_UNIX)
+    end.settimeout(60)
+    end.connect(place(listener))
+    assert listener.wait((), 60) is None
+    return end
 
 
-@pytest.mark.parametrize(
-    "rest",
-    [
-        ' "rank": Infinity, "pid": 1}',
-        ' "rank": -1, "pid": 1}',
-        ' "rank": 1.0, "pid": 1}',
-        ' "rank": true, "pid": 1}',
-        ' "rank": "1", "pid": 1}',
-        ' "rank": [1], "pid": 1}',
-        ' "rank": 1e9, "pid": 1}',
-        ' "rank": 1000000, "pid": 1}',
-        ' "rank": 1, "pid": 10000000000000}',
-        ' "rank": 1}',
-        ' "pid": 1}',
-        ' "rank": 1, "pid": 1}}',
-        ' "rank": \u0661, "pid": 1}',
-        "",
-    ],
-)
-def test_the_token_alone_is_no_introduction(rest: str) -> None:
-    with pytest.raises(StrangerError, match="does not say who it is"):
-        introduced(with_token(rest), TOKEN)
+def join(listener: Introductions, key: str) -> List[Connection]:
+    """Introduce rank 3, while the run waits; return the connection, none for a wrong key."""
+    found: List[Connection] = []
+
+    def call() -> None:
+        with contextlib.suppress(AuthenticationError):
+            found.append(Client(place(listener), authkey=key.encode()))
+            send(found[0], {"rank": 3, "pid": 4194304})
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    assert listener.wait((), 60) is None, "it has only connected yet"
+    thread.join()
+    return found
 
 
-@given(st.binary(max_size=MOST_BYTES) | st.text(max_size=MOST_BYTES).map(str.encode))
-def test_nobody_else_is_read(line: bytes) -> None:
-    with pytest.raises(StrangerError, match="does not know the token"):
-        introduced(line, TOKEN)
+def met(listener: Introductions) -> Connection:
+    """Wait for rank 3; return the run's end of its connection."""
+    known = listener.wait((), 60)
+    assert known is not None
+    assert known[:3] == (3, 4194304, "")
+    return known.connection
 
 
-@given(st.sampled_from("0123456789abcdef"), st.integers(0, len(TOKEN) - 1))
-def test_a_token_that_is_almost_right_is_wrong(letter: str, place: int) -> None:
-    guess = TOKEN[:place] + letter + TOKEN[place + 1 :]
-    line = encode({**TRUE, "token": guess})[:-1]
-    if guess == TOKEN:
-        assert introduced(line, TOKEN) == (3, 4194304)
-    else:
-        with pytest.raises(StrangerError):
-            introduced(line, TOKEN)
+def test_an_instance_is_known_although_others_are_silent(listener: Introductions) -> None:
+    silent = knock(listener)
+    (joined,) = join(listener, listener.key)
+    known = met(listener)
+    listener.close()
+    while silent.recv(100):  # its challenge, and the end
+        pass
+    send(known, {"run": 7})
+    assert receive(joined) == {"run": 7}, "it stays"
+    with pytest.raises(OSError, match=r"."):  # nobody else is awaited
+        Client(place(listener))
+    for end in (known, joined):
+        end.close()
+    silent.close()
 
 
-@pytest.fixture
-def ends() -> Iterator[Tuple[socket.socket, Stranger]]:
-    """The two ends of a connection; the run's end is a stranger's."""
-    one, other = socket.socketpair()
-    stranger = Stranger(other)
-    yield one, stranger
-    one.close()
-    stranger.close()
+def test_who_has_another_key_or_none_is_hung_up_on(listener: Introductions) -> None:
+    assert not join(listener, listener.key[:-1] + "x")
+    for words in (b"GET / HTTP/1.1\r\n\r\n", b"\n", b"[" * 60000, b"\0\0\0\4none"):
+        with knock(listener) as end, contextlib.suppress(OSError):
+            end.sendall(words)  # refused, perhaps before it is complete
+            end.shutdown(socket.SHUT_WR)
+            while end.recv(100):
+                pass
+    (joined,) = join(listener, listener.key)
+    met(listener).close()
+    joined.close()
 
 
-def test_an_introduction_may_come_in_pieces(ends: Tuple[socket.socket, Stranger]) -> None:
-    one, stranger = ends
-    assert stranger.introduction(TOKEN) is None, "it has said nothing yet, and nobody waits for it"
-    text = encode(TRUE)
-    for place in range(len(text) - 1):
-        one.sendall(text[place : place + 1])
-        assert stranger.introduction(TOKEN) is None
-    one.sendall(text[-1:])
-    assert stranger.introduction(TOKEN) == (3, 4194304)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [b"[" * 60000, b"{" * (MOST_BYTES + 1), encode(TRUE) * 3, b"\n", encode(TRUE)[:-1] + b"\n\n"],
-)
-def test_what_is_too_long_or_more_than_one_line_is_refused(
-    ends: Tuple[socket.socket, Stranger], words: bytes
+def test_of_too_many_that_are_silent_the_first_is_hung_up_on(
+    listener: Introductions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, stranger = ends
-    one.sendall(words)
-    with pytest.raises(StrangerError):
-        stranger.introduction(TOKEN)
+    monkeypatch.setattr(introductions, "MOST_STRANGERS", 2)
+    crowd = [knock(listener) for _ in range(3)]
+    while crowd[0].recv(100):
+        pass
+    (joined,) = join(listener, listener.key)
+    met(listener).close()
+    joined.close()
+    for end in crowd:
+        end.close()
 
 
-def test_one_that_hangs_up_is_refused(ends: Tuple[socket.socket, Stranger]) -> None:
-    one, stranger = ends
-    one.sendall(encode(TRUE)[:-1])
-    assert stranger.introduction(TOKEN) is None
-    one.close()
-    with pytest.raises(StrangerError):
-        stranger.introduction(TOKEN)
+def test_on_one_host_only_this_user_can_connect() -> None:
+    listener = Introductions("")
+    folder = Path(listener.address).parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    listener.close()
+    assert not folder.exists()
 
 
 # --- what listens ----------------------------------------------------------------------------
@@ -138,9 +139,9 @@ def test_the_look_at_sockets_sees_one_that_is_open_to_all() -> None:
 
 
 @needs_linux
-def test_a_run_with_instances_listens_on_the_loopback_address_only(project: Project) -> None:
+def test_a_run_with_instances_on_its_own_host_listens_on_no_address(project: Project) -> None:
     with_instances(project)
     few = ("--steps=4", "--batches-per-step=1")
     outcome, seen = watched_run(project.folder, project.environment, *WORDS, *few)
     outcome.assert_code(0)
-    assert seen == {LOOPBACK[0]}, "the run itself, until its instances are there"
+    assert not seen

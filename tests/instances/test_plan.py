@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
-import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +28,6 @@ from ipubench.fixtures.instances.plan import (
     rank,
     shares,
 )
-from ipubench.fixtures.instances.protocol import Connection, Lines, encode
 from ipubench.fixtures.machine.processor import bind_threads
 
 # --- cores -----------------------------------------------------------------------------------
@@ -262,44 +258,7 @@ def test_ipus_of_a_replica_are_its_shards_or_stages() -> None:
     assert instances_of(SimpleNamespace()) == 1
 
 
-# --- protocol --------------------------------------------------------------------------------
-
-PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
-VALUES = PLAIN | st.lists(PLAIN, max_size=3) | st.dictionaries(st.text(), PLAIN, max_size=2)
-
-
-@given(
-    st.lists(st.dictionaries(st.text(), VALUES, max_size=2), max_size=3),
-    st.lists(st.integers(1, 60), min_size=1, max_size=4),
-)
-def test_messages_survive_however_they_are_cut(messages: List[Any], sizes: List[int]) -> None:
-    stream = b"".join(map(encode, messages))
-    lines, found = Lines(), []
-    for size in itertools.cycle(sizes):
-        if not stream:
-            break
-        found += lines.take(stream[:size])
-        stream = stream[size:]
-    assert found == messages
-
-
-@pytest.mark.parametrize("piece", [b"{\n", b"[1]\n", b"\xff\n", b"GET / HTTP/1.1\r\n"])
-def test_what_is_no_message_is_refused(piece: bytes) -> None:
-    with pytest.raises(ValueError):
-        Lines().take(piece)
-
-
-def test_a_connection_tells_its_end() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        one = Connection(socket.create_connection(server.getsockname()[:2]))
-        other = Connection(server.accept()[0])
-    one.send({"run": 1})
-    one.send({"close": None})
-    assert other.receive() == {"run": 1}
-    one.close()
-    assert other.receive() == {"close": None}
-    assert other.receive() is None
-    other.close()
+# --- instances ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -326,25 +285,13 @@ def test_an_instance_on_another_host_has_as_many_threads_as_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its share has both hardware threads of each core."""
-    welcome = {"log": str(tmp_path / "log"), "cores": [], "takes_share": True, "count": 1}
-
-    def connected(address: Any, timeout: float) -> socket.socket:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            ours = socket.socket()
-            ours.connect(listener.getsockname())
-            theirs.append(Connection(listener.accept()[0]))
-        theirs[0].send(welcome)
-        return ours
-
-    theirs: List[Connection] = []
-    environ = {"IPUBENCH_INSTANCE_TOKEN": "x", "IPUBENCH_INSTANCE_LAUNCHER": "mpirun"}
-    monkeypatch.setattr(socket, "create_connection", connected)
     monkeypatch.setattr(os, "dup2", lambda *files: None)
     monkeypatch.setattr(instance, "own_share", lambda environ, cpus: [0, 64])
     monkeypatch.setattr(instance, "bind_threads", lambda cpus: bound.extend(cpus))
     monkeypatch.setenv("OMP_NUM_THREADS", "128")  # the run's
     bound: List[int] = []
-    joined = Instance("127.0.0.1:1", {**environ, "PMI_RANK": "0"})
+    joined = Instance.__new__(Instance)
+    joined.log, joined.remote, joined._takes_share = tmp_path / "log", False, True
     joined.settle()
     assert bound == [0, 64]
     device = CpuDevice(pin=False)
@@ -352,9 +299,3 @@ def test_an_instance_on_another_host_has_as_many_threads_as_cores(
     device.attach()
     assert os.environ["OMP_NUM_THREADS"] == "1"
     device.release()
-    joined.connection.close()
-    theirs[0].close()
-
-
-def test_encoded_messages_are_lines_of_json() -> None:
-    assert json.loads(encode({"answer": [1.5, None]})) == {"answer": [1.5, None]}

@@ -18,7 +18,7 @@ from ipubench.fixtures.runtimes.exchange import make_folder
 from tests.support.examples import learnable
 from tests.support.harness import ROOT, SuiteServer
 from tests.support.instances import launchers_in
-from tests.support.listening import LOOPBACK, watched_run
+from tests.support.listening import watched_run
 
 pytestmark = [
     pytest.mark.framework,
@@ -136,7 +136,7 @@ def test_the_suite_runs_replicas_as_one_job(tmp_path: Path) -> None:
         framework="tensorflow",
     )
     outcome.assert_code(0)
-    assert seen == {LOOPBACK[0]}, "gradients need nothing that listens"
+    assert not seen
     (journal,) = (tmp_path / "results").glob("run-*.jsonl")
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     (record,) = (
