@@ -38,13 +38,13 @@ class Growth:
 
     @property
     def suspect(self) -> bool:
-        """Whether it is more than is allowed, certain or not."""
-        return self.effect.change > self.allowed
+        """Whether it is more than others explain, so that more processes may prove it."""
+        return self.effect.change > 0
 
     @property
     def proved(self) -> bool:
         """Whether it is more than is allowed, and certainly more than others explain."""
-        return self.suspect and self.effect.bound(1 - self.level) > 0
+        return self.effect.change > self.allowed and self.effect.bound(1 - self.level) > 0
 
 
 def growth(
