@@ -57,6 +57,7 @@ class Told:
             f"{servers}.request_step.Clients": self.clients,
             f"{servers}.triton.server.find_installation": lambda _: Installation(folder, folder),
             f"{servers}.triton.server.link_backend": lambda *_: None,
+            f"{servers}.triton.server.options_of": lambda *_: frozenset({"grpc-address"}),
             f"{servers}.triton.server.TritonServer._ask": lambda server, question, *words: (
                 self.answer()
             ),
