@@ -300,6 +300,7 @@ def test_a_temporary_folder_that_the_python_backend_cannot_use_is_named(
     program.write_text("")
     program.chmod(0o755)
     monkeypatch.setenv("TRITON_SERVER", str(program))
+    (tmp_path / "rock&roll").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "rock&roll"))
     server = TritonServer(tmp_path, "tiny", "python", tmp_path / "log", device=CpuDevice())
     with pytest.raises(
