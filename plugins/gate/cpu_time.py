@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Dict, List, Optional, Sequence
 
-from ipubench.plugins.gate.countable import LEAST_FRESH
+from ipubench.plugins.gate.countable import LEAST_FRESH, same_copy, usual_copy
 from ipubench.plugins.gate.inference import Effect, effect
 from ipubench.plugins.gate.metric_verdict import CANARY_QUANTILE, CANARY_SHARE
 from ipubench.plugins.record.statistics import quantile
@@ -22,9 +22,11 @@ from ipubench.plugins.record.statistics import quantile
 #: Disturbed processes of a baseline that show how a case behaves beside other programs.
 LEAST_DISTURBED = 2
 #: What equal code may cost more than these show, as a log: other programs are other programs.
-UNSEEN = math.log1p(0.05)
-#: Processes that lost more than these times what the baseline's lost are beyond what is known.
+UNSEEN = math.log1p(0.07)
+#: Processes that lost more than these times what the baseline's lost are beyond what is known, ...
 MOST_LOST = 1.25
+#: ... and those that lost less than these times bear others that cost them something else.
+LEAST_LOST = 0.7
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,26 @@ def growth(
     """Return the growth of an item's CPU time; None if the baseline does not know enough.
 
     ``before`` are the clean processes of the baseline, ``disturbed`` its others, and ``now`` all
-    fresh ones, of which those count that lost no more than the baseline has seen.
+    fresh ones. Those count that found the machine in the state of ``before``, and of ``now`` those
+    that lost no more than the baseline has seen. Beside others a case may use less CPU time,
+    because its threads spin less: that is expected only if it loses as much now.
     """
+    copy = usual_copy(before)
+    disturbed = [one for one in disturbed if same_copy(one, copy)]
     beside = _costs(disturbed, canary)
     if len(beside) < LEAST_DISTURBED:
         return None
-    most = MOST_LOST * max(sample["lost"] for sample in disturbed)
-    usual = _costs(before, canary)
-    found = _costs([sample for sample in now if sample.get("lost", 0.0) <= most], canary)
+    lost = [sample["lost"] for sample in disturbed]
+    now = [
+        one for one in now if same_copy(one, copy) and one.get("lost", 0.0) <= MOST_LOST * max(lost)
+    ]
+    usual, found = _costs(before, canary), _costs(now, canary)
     if not usual or len(found) < LEAST_FRESH:
         return None
-    explained = max(0.0, max(beside) - fmean(usual)) + UNSEEN
+    explained = max(beside) - fmean(usual)
+    if min(one.get("lost", 0.0) for one in now) < LEAST_LOST * min(lost):
+        explained = max(0.0, explained)
+    explained += UNSEEN
     change = effect(usual, found, assumed)
     beyond = Effect(change.change - explained, change.error, change.degrees)
     return Growth(beyond, len(found), allowed, level)

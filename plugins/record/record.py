@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.runtimes.step import MAY_BE_CACHED
-from ipubench.plugins.record.statistics import Throughput
+from ipubench.plugins.record.statistics import Throughput, quantile
 
 NAMESPACE = "ipubench"
 # What frameworks run a case with by themselves.
@@ -185,7 +185,8 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
     ``canaries`` those of the canary; ``compile`` says whether ``compile_seconds`` are comparable.
     ``clean``: whether enough rounds were clean to judge by, and only those are kept. ``lost`` is
     the mean share of a round's time that others took; ``copy_ms``: of a
-    copy in memory in the rounds that count, which shows the machine's state. ``cpu_seconds``: the
+    copy in memory in the rounds that count, or the first quartile of all if none does, which shows
+    the machine's state. ``cpu_seconds``: the
     median CPU time of a round. All four are missing where nothing tells.
     """
     record = record_of(benchmark)
@@ -200,6 +201,8 @@ def sample_of(benchmark: Dict[str, Any], fresh: bool) -> Dict[str, Any]:
         others = {"clean": contention["enough"], "lost": mean_lost(record)}
         if "copy_ms" in contention:
             others["copy_ms"] = contention["copy_ms"]
+        elif contention.get("copies_ms"):  # others lengthen some of them
+            others["copy_ms"] = quantile(contention["copies_ms"], 0.25)
         used = contention.get("cpu_seconds", [])
         if len(used) == len(kept):
             others["cpu_seconds"] = statistics.median(itertools.compress(used, kept))

@@ -357,8 +357,23 @@ def test_cpu_time_proves_a_regression_beside_other_programs(
     verdict = gate.judge(now, known_beside(beside, cpus), Rule(LIMIT), in_turns([now], []))
     assert (verdict.kind, verdict.by_cpu_time) == (kind, kind == REGRESSED)
     if kind == REGRESSED:
-        explained = 1.05 * max(1.0, beside)
+        explained = 1.07 * beside
         assert 1 / (1 + verdict.change) == pytest.approx(cpu / explained, 0.01)
+
+
+def test_less_cpu_time_beside_others_is_expected_only_beside_as_many() -> None:
+    now = used(0.12, 0.5, clean=False)
+    contention = now["extra_info"]["ipubench"]["contention"]
+    contention["lost"] = [0.1] * 9
+    verdict = gate.judge(now, known_beside(0.8), Rule(LIMIT), in_turns([now], []))
+    assert 1 / (1 + verdict.change) == pytest.approx(1.2 / 1.07, 0.01)
+
+
+def test_cpu_time_proves_nothing_on_a_machine_in_another_state() -> None:
+    now = used(0.2, 0.5, clean=False)
+    now["extra_info"]["ipubench"]["contention"]["copy_ms"] = 1.0
+    verdict = gate.judge(now, known_beside(1.03), Rule(LIMIT), in_turns([now], []))
+    assert verdict.kind == INCONCLUSIVE
 
 
 def test_cpu_time_proves_nothing_beside_more_than_the_baseline_has_seen() -> None:
