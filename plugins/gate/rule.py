@@ -281,6 +281,9 @@ class _Comparison:
             if len(few) >= LEAST_OF_A_REGRESSION:
                 self.now = few
                 self._look(metrics)
+                slower = self.kinds.get(THROUGHPUT) == REGRESSED
+                if slower and not self._all_slower_than_before():
+                    self.kinds[THROUGHPUT] = ""
         if THROUGHPUT in metrics and not self.kinds.get(THROUGHPUT):
             self._look_at_cpu_time()
 
@@ -304,6 +307,11 @@ class _Comparison:
             self.cpu_time, self.now = found.effect, self.fresh
             self.kinds[THROUGHPUT] = REGRESSED
             self.reasons.append(f"judged by its CPU time: {lost_words(self.fresh)}")
+
+    def _all_slower_than_before(self) -> bool:
+        """Whether each process now is slower than each of the baseline: few must not be chance."""
+        before, now = (self._log_costs(side, THROUGHPUT) for side in (self.before, self.now))
+        return min(now) > max(before)
 
     def _clean_fresh(self) -> List[Dict[str, Any]]:
         return list(filter(self._counts, self.fresh))

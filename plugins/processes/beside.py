@@ -19,11 +19,15 @@ while os.getppid() == parent:
 
 @contextlib.contextmanager
 def busy_programs(count: int) -> Iterator[None]:
-    """Run busy programs meanwhile; to a process that this one starts they are others."""
+    """Run busy programs meanwhile; to a process that this one starts they are others.
+
+    Each has a session of its own, as other people's programs do: Linux shares CPUs by sessions.
+    """
     running = []
     try:
         for _ in range(count):
-            running.append(subprocess.Popen([sys.executable, "-S", "-c", PROGRAM]))
+            words = [sys.executable, "-S", "-c", PROGRAM]
+            running.append(subprocess.Popen(words, start_new_session=True))
         yield
     finally:
         for program in running:

@@ -325,6 +325,13 @@ def test_few_clean_processes_decide_however_many_others_were_disturbed() -> None
     assert gate.judge(lame, baseline_of(CALM), Rule(LIMIT), fine).kind == PASS
 
 
+def test_few_clean_processes_convict_only_if_no_process_of_the_baseline_was_as_slow() -> None:
+    slow, lame = watched(0.18, True), watched(0.5, False)
+    fresh = in_turns([lame, slow, lame, slow, lame, lame, lame], [])
+    before = baseline_of([*CALM, 0.181])
+    assert gate.judge(lame, before, Rule(LIMIT), fresh).kind == INCONCLUSIVE
+
+
 def used(cpu: float, wall: float, clean: bool = True) -> Dict[str, Any]:
     """Return a benchmark of rounds that took ``wall`` seconds and used ``cpu`` seconds of CPUs."""
     found = watched(wall, clean)
