@@ -16,8 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.plugins.gate.countable import LEAST_FRESH, same_copy, usual_copy
 from ipubench.plugins.gate.inference import Effect, effect
-from ipubench.plugins.gate.metric_verdict import CANARY_QUANTILE, CANARY_SHARE
-from ipubench.plugins.record.statistics import quantile
+from ipubench.plugins.gate.metric_verdict import log_seconds
 
 #: Disturbed processes of a baseline that show how a case behaves beside other programs.
 LEAST_DISTURBED = 2
@@ -34,7 +33,6 @@ class Growth:
     """How much more CPU time an item costs now than other programs explain, as a log."""
 
     effect: Effect
-    processes: int
     allowed: float
     level: float
 
@@ -83,16 +81,9 @@ def growth(
     explained += UNSEEN
     change = effect(usual, found, assumed)
     beyond = Effect(change.change - explained, change.error, change.degrees)
-    return Growth(beyond, len(found), allowed, level)
+    return Growth(beyond, allowed, level)
 
 
 def _costs(side: Sequence[Dict[str, Any]], canary: bool) -> List[float]:
-    """Return the log of each process's CPU seconds per item, at equal machine speed."""
-    costs = []
-    for sample in side:
-        if sample.get("cpu_seconds"):
-            cost = math.log(sample["cpu_seconds"] / sample["items_per_round"])
-            if canary and sample["canaries"]:
-                cost -= CANARY_SHARE * math.log(quantile(sample["canaries"], CANARY_QUANTILE))
-            costs.append(cost)
-    return costs
+    """Return the log of each process's CPU seconds per item, of those that have any."""
+    return [log_seconds(one["cpu_seconds"], one, canary) for one in side if one.get("cpu_seconds")]

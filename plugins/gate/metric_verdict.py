@@ -57,7 +57,12 @@ def log_cost(sample: Dict[str, Any], metric: str, canary: bool = True) -> Option
     if metric != THROUGHPUT:
         value = value_of(sample, metric)
         return None if value is None else math.log(value)
-    seconds = math.log(quantile(sample["seconds"], ROUNDS_QUANTILE) / sample["items_per_round"])
+    return log_seconds(quantile(sample["seconds"], ROUNDS_QUANTILE), sample, canary)
+
+
+def log_seconds(round_seconds: float, sample: Dict[str, Any], canary: bool) -> float:
+    """Return the log of a round's seconds per item, with ``canary`` at equal machine speed."""
+    seconds = math.log(round_seconds / sample["items_per_round"])
     if not canary or not sample["canaries"]:
         return seconds
     return seconds - CANARY_SHARE * math.log(quantile(sample["canaries"], CANARY_QUANTILE))
