@@ -34,7 +34,7 @@ CONSUMERS := tests/consumers/node_modules/.package-lock.json
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
-.PHONY: setup bench check test test-avx2 test38 tf26 gate-study fuzz chaos lint docs pins format clean
+.PHONY: setup bench check test test-avx2 test38 tf26 nightly gate-study fuzz chaos lint docs pins format clean
 
 setup: $(STAMP)
 
@@ -134,11 +134,19 @@ gate-study: setup
 # Nearly sound files and messages for every reader of them; runs that are ended at random moments.
 SECONDS ?= 120
 fuzz: setup
-	$(BIN)/python -m tests.fuzz --seconds=$(SECONDS)
+	$(BIN)/python -m tests.nightly.fuzz --seconds=$(SECONDS)
 
 TRIALS ?= 60
 chaos: setup
-	$(BIN)/python -m tests.chaos --trials=$(TRIALS)
+	$(BIN)/python -m tests.nightly.chaos --trials=$(TRIALS)
+
+# What takes hours or finds something once a year: every option acts or is refused, fuzz, chaos, the
+# cases on TensorFlow 2.6, the frameworks' own loops beside ours, the gate study.
+nightly: setup
+	$(QUIETLY) $(BIN)/python -m pytest tests/nightly $(WORKERS)
+	$(MAKE) fuzz chaos tf26
+	$(BIN)/python -m scripts.compare_peers
+	$(MAKE) gate-study
 
 # What Python 3.8 has not. Types are not looked at: nothing evaluates annotations.
 VERMIN := --target=3.8- --violations --no-tips --no-eval-annotations --quiet

@@ -25,6 +25,8 @@ from tests.support.tries import tries
 settings.register_profile("ipubench", tries(50))
 settings.load_profile("ipubench")
 
+NIGHTLY = Path(__file__).with_name("nightly")
+
 # In a file of nothing but tests of frameworks.
 MARKED = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.framework\b", re.MULTILINE)
 
@@ -95,7 +97,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> Optional[bool]:
-    """Import no file whose tests ``-m "not framework"`` deselects: some import a framework."""
+    """Leave out tests/nightly unless it is named, and files that ``-m "not framework"`` deselects.
+
+    Some of the latter import a framework.
+    """
+    if collection_path == NIGHTLY and not any("nightly" in arg for arg in config.args):
+        return True
     chosen = re.sub(r"\([^()]*\)", "()", config.option.markexpr)  # an "or" within is another matter
     if " or " in chosen or "not framework" not in chosen.split(" and "):
         return None

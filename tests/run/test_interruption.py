@@ -318,12 +318,3 @@ def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path, moment: st
         "interrupted while the suite was loaded: nothing was measured",
         "",
     ]
-
-
-@pytest.mark.slow
-def test_chaos_finds_no_loss() -> None:
-    """At a random moment; `make chaos` takes more of them, and more kinds of runs."""
-    words = [sys.executable, "-m", "tests.chaos", "--trials=1", "plain"]
-    ended = subprocess.run(words, cwd=str(ROOT), capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.endswith("1 trials, 0 with a loss\n")

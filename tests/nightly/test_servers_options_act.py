@@ -1,6 +1,6 @@
 """What is accepted acts, or is refused: the options of networks behind a server and of clients.
 
-As tests/cases/test_options_act.py has it. No server and no client starts: what they would be told
+As tests/nightly/test_options_act.py has it. No server and no client starts: what they would be told
 is compared, the server's command, the files of its model and each client's orders.
 """
 
@@ -33,8 +33,8 @@ from ipubench.fixtures.servers.triton.installation import Installation
 from ipubench.fixtures.servers.triton.network import FACTS
 from tests.doubles import poptorch_export, tensorflow_ipu, tensorflow_serving
 from tests.doubles.poptorch import recorder
+from tests.nightly.options_act import plain, without_effect
 from tests.support.kernels import no_images
-from tests.support.options_act import plain, without_effect
 from tests.support.tensorflow_ipu import install
 
 pytestmark = pytest.mark.framework

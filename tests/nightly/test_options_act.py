@@ -31,8 +31,8 @@ from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.models.torch.classification import build_classifier
+from tests.nightly.options_act import digest_of, plain, without_effect
 from tests.support.kernels import no_images
-from tests.support.options_act import digest_of, plain, without_effect
 from tests.support.tensorflow_ipu import SYNTHETIC
 
 pytestmark = pytest.mark.framework

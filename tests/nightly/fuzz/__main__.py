@@ -1,9 +1,9 @@
 """Attack the readers for a while, and print what each withstood: `make fuzz`.
 
-    python -m tests.fuzz [--seconds=120] [--seed=N] [READER ...]
+    python -m tests.nightly.fuzz [--seconds=120] [--seed=N] [READER ...]
 
 Each reader runs in a process of its own, which may take 500 MB beyond what its imports took. The
-exit code is 1 where an input was found that ends badly; it is in tests/fuzz/found/.
+exit code is 1 where an input was found that ends badly; it is in tests/nightly/fuzz/found/.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import time
 from typing import Optional, Sequence
 
 from ipubench.plugins.record.text import Parser
-from tests.fuzz.attack import attack
-from tests.fuzz.readers import READERS
+from tests.nightly.fuzz.attack import attack
+from tests.nightly.fuzz.readers import READERS
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:

@@ -1,7 +1,7 @@
 """One reader is attacked: nearly sound inputs within bounds of time and memory.
 
 An input that ends in another error than the reader's own, takes more than five seconds or more
-memory is written to tests/fuzz/found/, where the tests try it from then on.
+memory is written to tests/nightly/fuzz/found/, where the tests try it from then on.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import warnings
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-from tests.fuzz.mutations import mutated
-from tests.fuzz.readers import READERS, Reader
+from tests.nightly.fuzz.mutations import mutated
+from tests.nightly.fuzz.readers import READERS, Reader
 
 FOUND = Path(__file__).with_name("found")
 MOST_SECONDS = 5.0

@@ -1,6 +1,6 @@
 """What is accepted acts, or is refused: every option of the PopART kernels on an IPU.
 
-As tests/cases/test_options_act.py has it, with the PopART of tests/doubles.
+As tests/nightly/test_options_act.py has it, with the PopART of tests/doubles.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.runtimes.onnx.ipu import PopartIpu
 from tests.doubles import popart as double
+from tests.nightly.options_act import plain, without_effect
 from tests.support.kernels import no_images
-from tests.support.options_act import plain, without_effect
 
 pytestmark = pytest.mark.framework
 

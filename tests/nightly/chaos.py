@@ -1,6 +1,6 @@
 """End runs at random moments and look what was lost: `make chaos`.
 
-    python -m tests.chaos [--trials=60] [--seed=N] [KIND ...]
+    python -m tests.nightly.chaos [--trials=60] [--seed=N] [KIND ...]
 
 Each trial starts a run of the suite in a folder of its own, does one of the faults after a random
 time, and then continues the run with --resume. A loss is: a case that the run had shown as measured

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.__main__ import main
-from tests.fuzz.attack import FOUND, attempt, folder_of
-from tests.fuzz.mutations import mutated
-from tests.fuzz.readers import READERS, TRUSTED
+from tests.nightly.fuzz.__main__ import main
+from tests.nightly.fuzz.attack import FOUND, attempt, folder_of
+from tests.nightly.fuzz.mutations import mutated
+from tests.nightly.fuzz.readers import READERS, TRUSTED
 from tests.support.harness import ROOT
 
 #: Calls that take a file or a text whole, whatever it is and whatever is in it.
@@ -125,7 +125,7 @@ def _modules() -> Set[str]:
 
 def test_every_reader_is_listed_with_its_bounds_or_the_reason_why_it_needs_none() -> None:
     listed = {reader.module for reader in READERS.values()}
-    assert _modules() - listed - set(TRUSTED) == set(), "list it in tests/fuzz/readers.py"
+    assert _modules() - listed - set(TRUSTED) == set(), "list it in tests/nightly/fuzz/readers.py"
     assert set(TRUSTED) - _modules() == set(), "it reads nothing of that kind any more"
     assert all((ROOT / module).is_file() for module in listed)
 

@@ -1,6 +1,6 @@
 """What is accepted acts, or is refused: changes every option of a case to find those that do not.
 
-Tests say what a case asks of its runtime or server, as texts; tests/cases/test_*options_act.py.
+Tests say what a case asks of its runtime or server, as texts; tests/nightly/test_*options_act.py.
 What is found cheaply comes first: where it differs, nothing dearer is asked for.
 """
 

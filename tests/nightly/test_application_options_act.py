@@ -1,6 +1,6 @@
 """What is accepted acts, or is refused: the options of the TensorFlow 2 application on an IPU.
 
-As tests/cases/test_options_act.py has it, and the reverse too: what is declared idle changes
+As tests/nightly/test_options_act.py has it, and the reverse too: what is declared idle changes
 nothing. What a case hands to its network, recipe, schedule and data is compared first, then how it
 configures the IPUs and what it asks for as it is built; only where all are the same, the stand-in
 traces the program and runs it.
@@ -29,6 +29,7 @@ from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes import data_parallel
 from tests.doubles.tensorflow_ipu import recorder
+from tests.nightly.options_act import CHOSEN, RECORDED, others, plain
 from tests.runtimes.tensorflow.application.test_on_ipu import (
     BATCH,
     PAIR,
@@ -40,7 +41,6 @@ from tests.runtimes.tensorflow.application.test_on_ipu import (
     step_of,
 )
 from tests.support.kernels import no_images
-from tests.support.options_act import CHOSEN, RECORDED, others, plain
 from tests.support.tensorflow_ipu import SYNTHETIC, install
 
 pytestmark = pytest.mark.framework

@@ -1,6 +1,6 @@
 """What is accepted acts, or is refused: the options of files, in what an IPU's infeed is given.
 
-As tests/cases/test_options_act.py has it, on a few files. The data set of the queue is compared,
+As tests/nightly/test_options_act.py has it, on a few files. The data set of the queue is compared,
 with everything that it is made of, and the order of its batches.
 """
 
@@ -21,9 +21,9 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.doubles.tensorflow_ipu import recorder
+from tests.nightly.options_act import digest_of, without_effect
 from tests.runtimes.tensorflow.application.test_on_ipu import start
 from tests.support.examples import learnable_cifar
-from tests.support.options_act import digest_of, without_effect
 from tests.support.records import jpeg, labelled, smooth, write_shards
 from tests.support.tensorflow_cnn import network
 from tests.support.tensorflow_ipu import HARDWARE, install

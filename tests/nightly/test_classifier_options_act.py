@@ -1,6 +1,6 @@
 """What is accepted acts, or is refused: the options of TensorFlow's classifiers on an IPU.
 
-As tests/cases/test_options_act.py has it. The stand-in traces a small network with the options of
+As tests/nightly/test_options_act.py has it. The stand-in traces a small network with the options of
 the case. What a case hands to the network, to the recipe and to its instances is compared as it is.
 """
 
@@ -19,8 +19,8 @@ from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.instances.plan import plan
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.doubles.tensorflow_ipu import recorder
+from tests.nightly.options_act import plain, without_effect
 from tests.support.kernels import no_images
-from tests.support.options_act import plain, without_effect
 from tests.support.tensorflow_cnn import network
 from tests.support.tensorflow_ipu import HARDWARE, SPLITS, feed, install
 
