@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ipubench.fixtures.case.errors import counted
-from ipubench.plugins.gate.inference import student_quantile
+from ipubench.plugins.gate.student import student_quantile
 from ipubench.plugins.record.record import record_of, unnamed
 from ipubench.plugins.record.text import percent
 

@@ -14,6 +14,7 @@ import statistics
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
+from ipubench.plugins.gate.student import student_quantile
 from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 
 #: Confidence of the interval that is shown.
@@ -42,13 +43,6 @@ class Effect:
         """Return the two-sided 95% confidence interval of the change."""
         half = self.error * student_quantile((1 + CONFIDENCE) / 2, self.degrees)
         return self.change - half, self.change + half
-
-
-def student_quantile(confidence: float, degrees: float) -> float:
-    """Return the quantile of Student's t distribution."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, confidence))
 
 
 def effect(before: Sequence[float], now: Sequence[float], assumed: float) -> Effect:

@@ -20,21 +20,11 @@ from ipubench.plugins.gate.inference import (
     effect,
     least_change,
     noise_floor,
-    student_quantile,
 )
 from ipubench.plugins.record.verdict import IMPROVED, PASS, REGRESSED
 
 costs = st.lists(st.floats(-1, 1), min_size=2, max_size=9)
 NONE_ASSUMED = 0.0
-
-
-@pytest.mark.parametrize(
-    ("confidence", "degrees", "value"),
-    # Any table of Student's t distribution.
-    [(0.975, 1, 12.706), (0.975, 10, 2.228), (0.95, 5, 2.015), (0.995, 30, 2.750)],
-)
-def test_quantiles_are_those_of_the_tables(confidence: float, degrees: int, value: float) -> None:
-    assert student_quantile(confidence, degrees) == pytest.approx(value, abs=5e-4)
 
 
 def test_without_an_assumption_and_trimming_it_is_the_pooled_t_test(
