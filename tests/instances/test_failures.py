@@ -45,7 +45,10 @@ def test_before_they_have_begun_the_log_of_one_that_said_something_tells_why(
     ("said", "how"),
     [
         ([], "1 of 3 (process 77) ended (mpirun ended with exit code 3)"),
-        (["process 79 exited on signal 9 (Killed)"], "3 of 3 (process 79) was killed by SIGKILL"),
+        (
+            ["PID 79 on node x exited on signal 9"],
+            "3 of 3 (process 79) was killed by SIGKILL",
+        ),
         # Others are ended with SIGTERM, and a number may be a part of another one.
         (
             ["process 177, by signal 6", "process 77, by signal 15", "process 78, by signal 9"],
