@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any
 
 import pytest
 
-from tests.support.harness import Outcome, run_program
+from tests.support.harness import Outcome, records_in, run_program
 
 PROGRAM = """
 import importlib.machinery, json, sys
@@ -42,15 +42,6 @@ def run(
     )  # fmt: skip
 
 
-def records(folder: Path) -> Dict[str, Any]:
-    (journal,) = folder.glob("run-*.jsonl")
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    found = [
-        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
-    ]
-    return {record["config"]["data"]: record for record in found}
-
-
 @pytest.fixture(autouse=True)
 def torch() -> Any:
     return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
@@ -60,7 +51,7 @@ def torch() -> Any:
 def test_the_suite_measures_the_ipu_cases(tmp_path: Path) -> None:
     # A CPU computes slowly in float16; tests/runtimes/torch/test_ipu.py does so.
     text = run(tmp_path, "", "--precision=32.32").assert_code(0).text
-    found = records(tmp_path)
+    found = {r["config"]["data"]: r for r in records_in(tmp_path).values()}
     assert set(found) == {"synthetic", "generated", "real"}
     for mode, record in found.items():
         assert record["rounds"]["count"] == 2

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Dict, List
 
 import pytest
 
-from tests.support.harness import ROOT, Outcome, run_pytest
+from tests.support.harness import ROOT, Outcome, records_in, run_pytest
 
 pytestmark = pytest.mark.suite
 NETWORKS = "bench_inference/bench_cnn_torch.py"
@@ -184,13 +183,6 @@ def test_a_data_set_that_cannot_be_used_ends_the_run_before_it_starts(
     assert "Traceback" not in outcome.text
 
 
-def records(folder: Path) -> List[Dict[str, Any]]:
-    (journal,) = folder.glob("run-*.jsonl")
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    cases = [line["benchmark"] for line in lines if line["type"] == "case"]
-    return [case["extra_info"]["ipubench"] for case in cases]
-
-
 @pytest.mark.framework
 def test_a_network_is_measured_on_the_three_kinds_of_data(
     tmp_path: Path, environment: Dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -215,7 +207,7 @@ def test_a_network_is_measured_on_the_three_kinds_of_data(
     ]
     outcome = run(environment, *words, framework="torch").assert_code(0)
     outcome.line(f"1 image could not be read and was replaced: {broken.name}")
-    synthetic, generated, real = records(tmp_path / "results")
+    synthetic, generated, real = records_in(tmp_path / "results").values()
     assert synthetic["name"] == "mobilenet-v3-small-bs1-synthetic"
     assert [synthetic["compile"], generated["compile"], real["compile"]] == [
         "fresh", "reused", "reused",
