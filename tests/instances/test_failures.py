@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterator, List, Tuple
+from typing import Any, List
 
 import pytest
 
-from ipubench.fixtures.instances import controller
-from ipubench.fixtures.instances.controller import Instances
-from ipubench.fixtures.instances.failures import Failures, InstanceError
+from ipubench.fixtures.instances.failures import Failures
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
-from ipubench.fixtures.instances.protocol import send
 
 
 def launcher_in(folder: Path) -> Any:
@@ -75,38 +71,3 @@ def test_a_log_on_another_host_is_shown_where_hosts_share_its_folder(tmp_path: P
     assert str(failures.error("why", log)) == f"why. Its log is {log} on 10.0.0.2"
     log.write_text("said\n")
     assert str(failures.error("why", log)).endswith("\n    said")
-
-
-Pair = Tuple[Instances, List[Connection]]
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    """Two instances that have begun, and their ends of the connections; nothing runs."""
-    near, far = zip(*(Pipe() for _ in range(2)))
-    plan = Plan(Launcher("mpirun", ()), 2, (), 2, one_job=False)
-    instances = Instances(plan, lambda address: [], tmp_path / "logs")
-    instances._members.update(enumerate(near))
-    yield instances, list(far)
-    for end in far:
-        end.close()
-    instances.stop()
-
-
-def test_why_one_failed_is_said_although_another_has_ended_by_then(pair: Pair) -> None:
-    instances, far = pair
-    send(far[1], {"log": "half way"})
-    send(far[1], {"error": "no memory"})
-    for end in far:
-        end.close()
-    with pytest.raises(InstanceError, match=r"^instance 2 of 2 \(process 0\): no memory\. "):
-        instances.order("run", 7)
-
-
-def test_the_one_that_takes_too_long_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "WATCH_SECONDS", 0)
-    instances, far = pair
-    send(far[0], {"answer": 1})
-    with pytest.raises(InstanceError, match=r"^instance 2 of 2 .* took too long \(run\)"):
-        instances.order("run", 7, seconds=0.0)
-    assert not instances.idle
