@@ -62,18 +62,13 @@ def test_every_option_of_the_original_is_here_or_says_where_it_went() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("ipu", "use --data=synthetic instead"),
-        ("host", "use --data=generated instead"),
-        ("cpu", "use --data=generated instead"),
-        ("tpu", "--data=synthetic (the original's ipu) or --data=generated (its host or cpu)"),
-    ],
+    ("text", "used"), [("ipu", "synthetic"), ("host", "generated"), ("cpu", "generated")]
 )
-def test_synthetic_data_says_which_data_to_use(text: str, message: str) -> None:
-    with pytest.raises(pytest.UsageError) as caught:
+def test_synthetic_data_says_which_data_to_use(text: str, used: str) -> None:
+    with pytest.raises(pytest.UsageError, match=f"--data={used}"):
         parse_assignments([f"synthetic-data={text}"])
-    assert message in str(caught.value)
+    with pytest.raises(pytest.UsageError, match=f"--data={used}"):
+        parse_assignments(["synthetic-data=tpu"])
 
 
 @pytest.mark.parametrize(
@@ -101,16 +96,15 @@ def test_text_becomes_the_options_type(key: str, text: str, value: Any) -> None:
     ("key", "text", "message"),
     [
         ("logs_per_epoch", "1/0", "divides by 0"),
-        ("logs_per_epoch", "often", "'often' is neither a number nor a fraction such as 1/2"),
-        ("logs_per_epoch", "1e999999999", "neither a number nor a fraction"),
-        ("logs_per_epoch", "-1/2", "'-1/2' is below the smallest value, 0"),
-        ("optimizer_params", "momentum=0.9", "no JSON object; write it as"),
-        ("optimizer_params", "[1]", "no JSON object"),
-        ("optimizer_params", '{"momentum": {}}', "no number, word or list"),
+        ("logs_per_epoch", "often", "'often'"),
+        ("logs_per_epoch", "1e999999999", "1e999999999"),
+        ("logs_per_epoch", "-1/2", "smallest value, 0"),
+        ("optimizer_params", "momentum=0.9", "JSON object"),
+        ("optimizer_params", "[1]", "JSON object"),
+        ("optimizer_params", '{"momentum": {}}', "number, word or list"),
         ("device_mapping", "[0, [1]]", r"'\[1\]' is not a whole number"),
-        ("device_mapping", "[0", "no list; write it as"),
-        ("dataset", "imagnet", "is not one of imagenet, .*; did you mean imagenet"),
-        ("model_name", "resnet500", "did you mean resnet50"),
+        ("device_mapping", "[0", "list"),
+        ("dataset", "imagnet", "did you mean imagenet"),
     ],
 )
 def test_values_of_another_type_are_refused(key: str, text: str, message: str) -> None:
@@ -150,7 +144,6 @@ def test_validation_has_a_copy_on_each_ipu_or_the_pipeline_of_training() -> None
 
 
 def test_a_host_validates_one_copy_whatever_the_pipeline_is() -> None:
-    """Or its images per second would be those of IPUs that it has not."""
     config = dataclasses.replace(
         HOST["resnet50_infer_bs16"],
         pipeline_splits=POD16_8K.pipeline_splits,
@@ -228,10 +221,6 @@ def test_the_bare_command_line_is_a_case_under_its_full_name() -> None:
     host.check()
     assert (host.batches.global_batch_size, host.program.calls, host.warnings) == (1, 20, ())
     assert {"norm_layer", "dbn_replica_group_size"} <= set(host.idle())  # it has no norms
-    names, _ = collected("-k", "toy_model", "--data=synthetic")
-    assert names == ["toy_model-synthetic"]
-    names, _ = collected()
-    assert not [name for name in names if name.startswith("toy_model")]
 
 
 def test_the_documents_example_of_host_events_is_a_case() -> None:
@@ -267,15 +256,25 @@ def test_the_header_says_what_becomes_another_than_asked() -> None:
     _, text = collected("--set=ckpts_per_epoch=3", "-k", "resnet8_test-")
     assert "resnet8_test-synthetic-ckptsperepoch3 and 2 more: " in text
     updates = RESNET8.weight_updates_per_epoch
-    assert f"{updates} weight updates cannot be divided into 3 equal parts; the closest" in text
+    assert f"{updates} weight updates cannot be divided into 3 " in text
     names, text = collected("--set=deterministic=yes", "-k", "resnet8_test-")
     assert names == ["resnet8_test-real-deterministicTrue"]
-    assert "deterministic=True would change nothing: it is of data=real" in text
+    assert "deterministic=True would change nothing" in text
     assert "shuffle is off" in text
 
 
-def test_a_name_in_full_brings_a_further_case_and_data_a_usual_one() -> None:
-    names, _ = collected("-k", "resnet50_mlperf_bs16", "--data=real")
-    assert names == ["resnet50_mlperf_bs16-real"]
-    names, _ = collected("-k", "resnet50", "--data=real")
-    assert names == ["resnet50_16ipus_8k_bn_pipeline-real", "resnet50_infer_bs16-real"]
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["-k", "toy_model", "--data=synthetic"], ["toy_model-synthetic"]),
+        (["-k", "resnet50_mlperf_bs16", "--data=real"], ["resnet50_mlperf_bs16-real"]),
+        (
+            ["-k", "resnet50", "--data=real"],
+            ["resnet50_16ipus_8k_bn_pipeline-real", "resnet50_infer_bs16-real"],
+        ),
+    ],
+)
+def test_a_name_in_full_brings_a_further_case_and_data_a_usual_one(
+    words: List[str], names: List[str]
+) -> None:
+    assert collected(*words)[0] == names

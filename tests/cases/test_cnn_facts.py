@@ -109,7 +109,6 @@ EFFICIENTNET = {
 
 @pytest.mark.parametrize("name, system", LINES)
 def test_a_training_line_is_a_case_with_its_numbers(name: str, system: str) -> None:
-    """What a line sets, and what the original works out from it."""
     config = SYSTEMS[system][name]
     config.check()
     found = (
@@ -129,14 +128,12 @@ def test_a_training_line_is_a_case_with_its_numbers(name: str, system: str) -> N
 
 
 def test_an_efficientnet_on_a_pod_runs_one_epoch() -> None:
-    """The lines of one system differ in length only."""
     assert training.M2000["efficientnet-b4-g16"].epochs == 2.0
     assert training.POD16["efficientnet-b4-g16"].epochs == 1.0
 
 
 @pytest.mark.parametrize("name", sorted(training.HOST))
 def test_a_host_variant_trains_as_its_line_does(name: str) -> None:
-    """It differs in what needs IPUs, or more memory, or much time."""
     host, line = training.HOST[name], training.M2000[name]
     host.check()
     differ = {
@@ -145,20 +142,13 @@ def test_a_host_variant_trains_as_its_line_does(name: str) -> None:
         if getattr(host, field.name) != getattr(line, field.name)
     }
     assert differ <= {
-        "system",
-        "replicas",
-        "shards",
-        "pipeline",
-        "pipeline_splits",
-        "pipeline_schedule",
-        "gradient_accumulation_count",
-        "xla_recompute",
+        *("system", "replicas", "shards", "pipeline", "pipeline_splits", "pipeline_schedule"),
+        *("gradient_accumulation_count", "xla_recompute"),
     }
     assert host.ipus == 0
 
 
 def test_rates_are_those_of_the_original() -> None:
-    """2^N times the global batch size, N by optimiser and model where it is not given."""
     assert training.M2000["resnet50"].recipe.base_rate == 16384 / 2048
     assert training.M2000["resnext101"].recipe.base_rate == 768 / 2048
     b4 = training.POD16["efficientnet-b4-g16"].recipe
@@ -174,7 +164,6 @@ def test_rates_are_those_of_the_original() -> None:
 
 @pytest.mark.parametrize("data, mixes", [("real", True), ("generated", False)])
 def test_images_that_repeat_are_not_mixed(data: str, mixes: bool) -> None:
-    """As in the original."""
     config = dataclasses.replace(training.HOST["efficientnet-b4"], data=data)
     assert config.recipe.mixes is mixes
 
@@ -185,11 +174,13 @@ def test_images_that_repeat_are_not_mixed(data: str, mixes: bool) -> None:
 def test_a_call_of_validation_is_an_equal_part_of_a_pass(
     system: str, batch: int, batches: int
 ) -> None:
-    """50000 images in equal parts of about 1000 batches; four IPUs share a batch's images."""
     configs = {"ipu": inference.IPU, "m2000": inference.M2000}[system]
     config = dataclasses.replace(configs["resnet50"], micro_batch_size=batch)
     config.check()
     assert config.batches_per_call == batches
+
+
+RMSPROP: Dict[str, Any] = {"optimiser": "RMSprop", "abs_learning_rate": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -206,38 +197,30 @@ def test_a_call_of_validation_is_an_equal_part_of_a_pass(
         ({"label_smoothing": 1.0}, "label_smoothing=1"),
         ({"cutmix_lambda": 0.0}, "cutmix_lambda=0"),
         ({"loss_scaling": 0.0}, "loss_scaling=0"),
-        ({"loss_scaling": 1e39}, r"loss_scaling=1e\+39 is not a float32"),
-        ({"momentum": 1.0}, "momentum=1 is not in"),
+        ({"loss_scaling": 1e39}, r"loss_scaling=1e\+39"),
+        ({"momentum": 1.0}, "momentum=1 "),
         ({"weight_avg_exp": 1.0}, "weight_avg_exp=1"),
         ({"hostside_norm": True}, "integers"),
-        (  # at a batch of 16384
-            {"optimiser": "RMSprop", "abs_learning_rate": 0.1},
-            r"RMSprop's decay 0 is not in \(0, 1\): give rmsprop_decay",
-        ),
+        ({**RMSPROP}, "RMSprop's decay 0 .*rmsprop_decay"),  # at a batch of 16384
+        ({**RMSPROP, "rmsprop_base_decay_exp": 2000}, "RMSprop's decay -inf"),
         ({"optimiser": "LARS"}, "learning rate"),  # no default
         ({"epochs": 0.0}, "epochs=0"),
         ({"epochs": 1e308}, r"epochs=1e\+308"),
-        ({"seed": 2**31}, "seed=2147483648 is above the largest, 2147483647"),
+        ({"seed": 2**31}, "seed=2147483648 .*2147483647"),
         ({"base_learning_rate": 2000}, r"2\^2000 \* 16384 is too large"),
         ({"base_learning_rate": 1000}, "not a float32 above 0"),
         ({"base_learning_rate": -2000}, "learning rate 0 is not"),
-        (
-            {"optimiser": "RMSprop", "rmsprop_base_decay_exp": 2000, "abs_learning_rate": 0.1},
-            "RMSprop's decay -inf is not in",
-        ),
         ({"learning_rate_decay": 1e200}, "stepped schedule grows"),
-        ({"learning_rate_schedule": (0.3, 60.0)}, "learning_rate_schedule=60 is no share"),
+        ({"learning_rate_schedule": (0.3, 60.0)}, "learning_rate_schedule=60 "),
     ],
 )
 def test_contradictions_are_refused(changes: Dict[str, Any], message: str) -> None:
-    """Each says which option, and what would do."""
     config = dataclasses.replace(training.POD16["resnet50"], **changes)
     with pytest.raises(ValueError, match=message):
         config.check()
 
 
 def test_what_changes_images_is_of_real_ones() -> None:
-    """With others the recipe leaves it out: the command line may not change it."""
     of_images: Dict[str, Any] = {
         "train_with_valid_preprocessing": True,
         "mixup_alpha": 0.5,
@@ -253,7 +236,6 @@ def test_what_changes_images_is_of_real_ones() -> None:
 
 
 def test_a_weight_decay_beside_that_of_lars_is_idle() -> None:
-    """Only the one that LARS has of its own acts."""
     lars: Dict[str, Any] = {"optimiser": "LARS", "abs_learning_rate": 0.1}
     one = dataclasses.replace(training.HOST["resnet50"], **lars, lars_weight_decay=0.0)
     assert one.recipe.optimiser_for(None)._weight_decay == 0.0
@@ -265,30 +247,28 @@ def test_a_weight_decay_beside_that_of_lars_is_idle() -> None:
         assert "weight_decay" not in dataclasses.replace(one, **change).idle()
 
 
-def test_proportions_of_memory_of_stages_need_stages() -> None:
+def test_one_ipu_has_one_proportion_of_memory_and_instances_of_a_host_do_not_train() -> None:
     config = dataclasses.replace(inference.IPU["resnet50"], available_memory_proportion=(0.1,))
     config.check()
-    with pytest.raises(ValueError, match="has 2 values, and a network on one IPU takes one"):
+    with pytest.raises(ValueError, match="has 2 values"):
         dataclasses.replace(config, available_memory_proportion=(0.1, 0.2)).check()
-
-
-def test_instances_of_a_host_do_not_train_together() -> None:
-    """Their gradients would have to be exchanged."""
-    config = dataclasses.replace(training.HOST["resnet50"], instances=2)
     with pytest.raises(ValueError, match="instances=2"):
-        config.check()
+        dataclasses.replace(training.HOST["resnet50"], instances=2).check()
+
+
+B4 = "efficientnet-b4"
 
 
 @pytest.mark.parametrize(
     "name, changes, message",
     [
-        ("resnet50", {"expand_ratio": 4}, "expand_ratio=4 has no effect with model=resnet: it "),
-        ("resnet50", {"top_width": 0}, "it needs model=efficientnet"),
-        ("resnet50", {"no_se": True}, "no_se=true has no effect with model=resnet"),
+        ("resnet50", {"expand_ratio": 4}, "expand_ratio=4 .* model=resnet: .*model=efficientnet"),
+        ("resnet50", {"top_width": 0}, "needs model=efficientnet"),
+        ("resnet50", {"no_se": True}, "no_se=true .* model=resnet"),
         ("resnet50", {"group_dim": 4}, "needs model=resnext or efficientnet"),
-        ("efficientnet-b4", {"convolution_groups": 4}, "needs model=resnext"),
-        ("resnet50", {"groups": 8}, "no effect with batch_norm=true: it needs batch_norm=false"),
-        ("resnext101", {"bn_decay": 0.9}, "it needs batch_norm=true"),
+        (B4, {"convolution_groups": 4}, "needs model=resnext"),
+        ("resnet50", {"groups": 8}, "needs batch_norm=false"),
+        ("resnext101", {"bn_decay": 0.9}, "needs batch_norm=true"),
         ("resnet50", {"rmsprop_epsilon": 0.1}, "needs optimiser=RMSprop"),
         ("resnet50", {"lars_skip_list": ("beta",)}, "lars_skip_list=beta .* optimiser=LARS"),
         ("resnet50", {"optimiser": "SGD", "momentum": 0.5}, "optimiser=momentum or RMSprop or L"),
@@ -296,17 +276,12 @@ def test_instances_of_a_host_do_not_train_together() -> None:
         ("resnext101", {"learning_rate_decay": 0.5}, "needs lr_schedule=stepped"),
         ("resnet50", {"poly_lr_end_ratio": 0.1}, "needs lr_schedule=polynomial_decay_lr"),
         ("resnet50", {"abs_learning_rate": 0.1, "base_learning_rate": -9}, "abs_learning_rate=0$"),
-        (
-            "efficientnet-b4",
-            {"rmsprop_decay": 0.9, "rmsprop_base_decay_exp": -12},
-            "rmsprop_base_decay_exp=-12 has no effect with rmsprop_decay=0.9",
-        ),
+        (B4, {"rmsprop_decay": 0.9, "rmsprop_base_decay_exp": -12}, "=-12 .* rmsprop_decay=0.9"),
     ],
 )
 def test_an_option_of_something_else_is_refused(
     name: str, changes: Dict[str, Any], message: str
 ) -> None:
-    """It would only change the name of the case."""
     config = dataclasses.replace(training.HOST[name], **changes)
     with pytest.raises(ValueError, match=message):
         config.check()
@@ -325,12 +300,10 @@ def test_an_option_of_something_else_is_refused(
     ],
 )
 def test_the_same_options_where_they_count(name: str, changes: Dict[str, Any]) -> None:
-    """No preset sets what another choice would make useless."""
     dataclasses.replace(training.HOST[name], **changes).check()
 
 
 def test_needs_name_options_and_values_that_there_are() -> None:
-    """A misspelt name in the table would refuse an option everywhere, or nowhere."""
     fields = {field.name: field for field in dataclasses.fields(Training)}
     for name, needs in NEEDS.items():
         assert name in fields
@@ -340,7 +313,6 @@ def test_needs_name_options_and_values_that_there_are() -> None:
 
 
 def test_options_of_training_are_not_those_of_validation() -> None:
-    """There they would do nothing."""
     of_validation = set(option_types(Validation))
     only_training = {"bn_decay", "dropout_rate", "block_survival_prob"}
     assert only_training | {"train_with_valid_preprocessing"} <= set(option_types(Training))
@@ -358,9 +330,8 @@ def test_options_of_training_are_not_those_of_validation() -> None:
 @pytest.mark.parametrize(
     "splits, message",
     [
-        ("b1/2/rel b2/3/relu b3/3/relu", "'b1/2/rel' does not exist; did you mean b1/2/relu"),
-        ("b1/2/relu b2/3/relu b3/6/relu", r"'b3/6/relu' does not exist.*\npossible splits: b1/0 b"),
-        ("stem b2/3/relu b3/3/relu", "'stem' does not exist"),
+        ("b1/2/rel b2/3/relu b3/3/relu", "'b1/2/rel' .*did you mean b1/2/relu"),
+        ("b1/2/relu b2/3/relu b3/6/relu", r"'b3/6/relu' .*\npossible splits: b1/0 b"),
         ("b2/3/relu b1/2/relu b3/3/relu", "'b1/2/relu' comes too late"),
         ("b2/3/relu b2/3/relu b3/3/relu", "'b2/3/relu' stands there twice"),
     ],
@@ -369,18 +340,16 @@ def test_options_of_training_are_not_those_of_validation() -> None:
 def test_misspelt_splits_are_refused(
     configs: Dict[str, Training], splits: str, message: str
 ) -> None:
-    """On a host too, which only records them."""
     named = convert(Training, "pipeline_splits", splits)
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(configs["resnet50"], pipeline_splits=named).check()
 
 
 def test_splits_of_validation_are_judged_too() -> None:
-    """The options are the same."""
     config = inference.M2000["efficientnet-b0"]
     config = dataclasses.replace(config, replicas=2, instances=2, shards=2, pipeline=True)
     dataclasses.replace(config, pipeline_splits=("block4b",)).check()
-    with pytest.raises(ValueError, match="'block4z' does not exist; did you mean block4"):
+    with pytest.raises(ValueError, match="'block4z'"):
         dataclasses.replace(config, pipeline_splits=("block4z",)).check()
 
 
@@ -397,7 +366,6 @@ def test_splits_of_validation_are_judged_too() -> None:
     ids=str,
 )
 def test_units_have_the_names_that_splits_are_judged_by(network: Network) -> None:
-    """What is built without TensorFlow and with it."""
     tf = pytest.importorskip("tensorflow", reason="needs TensorFlow: pip install tensorflow")
     from ipubench.models.tensorflow.cnn.classification import build_classifier
 
@@ -408,7 +376,6 @@ def test_units_have_the_names_that_splits_are_judged_by(network: Network) -> Non
 
 
 def test_a_network_deeper_than_the_alphabet_is_refused() -> None:
-    """Blocks of a stage are told apart by a letter."""
     config = dataclasses.replace(training.HOST["efficientnet-b4"], depth_coefficient=10.0)
     with pytest.raises(ValueError, match=r"depth_coefficient=10.0: .* at most 6.5"):
         config.check()
@@ -425,7 +392,6 @@ NUMBERS: List[str] = [name for name, kind in option_types(Training).items() if k
 
 @given(st.data())
 def test_any_number_is_accepted_or_refused_in_words(data: st.DataObject) -> None:
-    """Also several at a time; a traceback at collection would tell a user nothing."""
     config: Training = data.draw(st.sampled_from(list(training.HOST.values())))
     for name in data.draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=3)):
         text = data.draw(st.sampled_from(WORDS[option_types(Training)[name]]))

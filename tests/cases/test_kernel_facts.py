@@ -81,19 +81,15 @@ def test_labels_are_fed_for_training_only(config: Any) -> None:
 
 
 @pytest.mark.parametrize("config", KERNELS, ids=name)
-def test_zero_values_are_asked_for(config: Any) -> None:
+def test_zero_values_are_of_synthetic_batches(config: Any) -> None:
     assert not config.feed(DATA).zero_values
     assert dataclasses.replace(config, use_zero_values=True).feed(DATA).zero_values
-
-
-@pytest.mark.parametrize("config", KERNELS, ids=name)
-def test_zero_values_are_refused_for_batches_that_have_their_numbers(config: Any) -> None:
     words = {"use_zero_values": ["true"]}
     family = Family.of(config, {})
     (synthetic,) = expand(family, words, data="synthetic")
     (generated,) = expand(family, words, data="generated")
     assert not synthetic.error and "use_zero_values" in synthetic.overrides
-    assert "use_zero_values=True would change nothing: it is of data=synthetic" in generated.error
+    assert "use_zero_values=True would change nothing" in generated.error
 
 
 @pytest.mark.parametrize(
@@ -163,13 +159,13 @@ def test_a_groups_width_holds_in_every_convolution() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (GroupedConv(filter_out=10, group_dim=4), "filter_out=10 does not divide into groups of"),
-        (GroupedConv(filter_in=6, filter_out=8, group_dim=2), "filter_in=6 does not divide into 4"),
-        (GroupedConv(filter_out=4, group_dim=8), "filter_out=4 does not divide into groups of"),
-        (Hmc(system="pod4"), "system pod4: hmc has host and ipu"),
+        (GroupedConv(filter_out=10, group_dim=4), "filter_out=10 "),
+        (GroupedConv(filter_in=6, filter_out=8, group_dim=2), "filter_in=6 "),
+        (GroupedConv(filter_out=4, group_dim=8), "filter_out=4 "),
+        (Hmc(system="pod4"), "system pod4"),
         (Hmc(replicas=2), "replicas=2 needs an IPU"),
-        (Hmc(replicas=2, system="ipu"), "replicas: hmc is one chain, only 1 is possible"),
-        (Hmc(xla="off", system="ipu"), "xla off: an IPU runs programs compiled by XLA only"),
+        (Hmc(replicas=2, system="ipu"), "replicas: "),
+        (Hmc(xla="off", system="ipu"), "xla off: "),
     ],
 )
 def test_what_cannot_be_is_refused(config: Any, message: str) -> None:
@@ -219,53 +215,34 @@ def by_xla(config: Any, beside: Operations, **changes: Any) -> bool:
 
 RECURRENT = (Lstm(), Gru(), Rnn(), LstmMulti())
 MODES = ("inference", "training")
+LARGE: Dict[str, Any] = {"batch_size": 64, "hidden_size": 512}
+EIGEN, ONEDNN, VNNI, BFLOAT16 = Operations
 
 
-def test_xla_is_for_small_layers_over_time_beside_bfloat16() -> None:
-    large: Dict[str, Any] = {"batch_size": 64, "hidden_size": 512}
-    beside = Operations.ONEDNN_BFLOAT16
-    for config in RECURRENT:
-        for precision in ("16.16", "32.32"):
-            for mode in MODES:
-                assert by_xla(config, beside, mode=mode, precision=precision)
-            assert not by_xla(config, beside, mode="inference", precision=precision, **large)
-        assert not by_xla(config, beside, mode="training", precision="16.16", **large)
-        assert by_xla(config, beside, mode="training", precision="32.32", **large)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("config", RECURRENT, ids=name)
+def test_xla_is_for_layers_over_time_unless_bfloat16_makes_large_ones_fast(
+    config: Any, mode: str
+) -> None:
+    for beside in (EIGEN, ONEDNN, VNNI):
+        assert by_xla(config, beside, mode=mode, **LARGE)
+    for precision in ("16.16", "32.32"):
+        assert by_xla(config, BFLOAT16, mode=mode, precision=precision)
+        kept = (mode, precision) == ("training", "32.32")
+        assert by_xla(config, BFLOAT16, mode=mode, precision=precision, **LARGE) == kept
 
 
-@pytest.mark.parametrize(
-    "beside", [Operations.EIGEN, Operations.ONEDNN, Operations.ONEDNN_VNNI], ids=lambda it: it.name
-)
-def test_xla_is_for_all_layers_over_time_where_all_is_float32(beside: Operations) -> None:
-    for config in RECURRENT:
-        for mode in MODES:
-            assert by_xla(config, beside, mode=mode, batch_size=64, hidden_size=512)
-
-
-@pytest.mark.parametrize(
-    "beside",
-    [Operations.ONEDNN, Operations.ONEDNN_VNNI, Operations.ONEDNN_BFLOAT16],
-    ids=lambda it: it.name,
-)
-def test_xla_is_for_small_depthwise_inference_beside_onednn(beside: Operations) -> None:
-    assert by_xla(GroupedConv(), beside)
-    for change in (
-        {"batch_size": 8},
-        {"group_dim": 2},
-        {"stride": 2},
-        {"mode": "training"},
-        {"filter_out": 128},
-    ):
-        assert not by_xla(GroupedConv(), beside, **change), change
-
-
-def test_xla_is_for_sums_of_shifts_and_gradients_of_groups_without_onednn() -> None:
+def test_xla_is_for_some_convolutions() -> None:
+    others = ({"batch_size": 8}, {"group_dim": 2}, {"stride": 2}, {"filter_out": 128})
+    for beside in (ONEDNN, VNNI, BFLOAT16):  # only small depthwise inference
+        assert by_xla(GroupedConv(), beside)
+        for change in (*others, {"mode": "training"}):
+            assert not by_xla(GroupedConv(), beside, **change), change
+    # Else sums of shifts, and gradients of groups.
     for mode in MODES:
-        assert by_xla(GroupedConv(), Operations.EIGEN, mode=mode, batch_size=64)
-    groups = GroupedConv(group_dim=2)
-    assert by_xla(groups, Operations.EIGEN, mode="training")
-    assert not by_xla(groups, Operations.EIGEN)
-    assert not by_xla(GroupedConv(stride=2), Operations.EIGEN)
+        assert by_xla(GroupedConv(), EIGEN, mode=mode, batch_size=64)
+        assert by_xla(GroupedConv(group_dim=2), EIGEN, mode=mode) == (mode == "training")
+    assert not by_xla(GroupedConv(stride=2), EIGEN)
 
 
 def test_xla_is_for_dense_layers_beside_slower_operations() -> None:

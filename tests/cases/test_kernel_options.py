@@ -11,13 +11,8 @@ from ipubench.bench_kernels.bench_dense import Dense
 from ipubench.bench_kernels.bench_lstm import Lstm
 from ipubench.bench_kernels.kernel import TensorFlowKernel
 from ipubench.fixtures.data.feeds import TensorSpec
-from ipubench.fixtures.data.images.feed import ImageFolder
-from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.machine.onednn import Operations
-
-
-def no_images() -> ImageFolder:
-    raise AssertionError("kernels need no images")
+from tests.support.kernels import DATA
 
 
 @pytest.mark.parametrize(
@@ -70,6 +65,6 @@ def test_xla_can_be_forced_and_is_chosen_by_the_kernel_otherwise(
 
 def test_generated_batches_repeat_after_two_steps_more_than_are_timed() -> None:
     config = Dense(steps=3, batches_per_step=10, data="generated", use_zero_values=True)
-    feed = config.arrays(Data(no_images), TensorSpec("inputs", (1, 2)))
+    feed = config.arrays(DATA, TensorSpec("inputs", (1, 2)))
     assert (feed.mode, feed.period, feed.zero_values) == ("generated", 50, True)
     assert [spec.name for spec in feed.specs] == ["inputs"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -13,22 +12,14 @@ import pytest
 
 from ipubench.bench_kernels.bench_popart_conv import PopartConv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
-from ipubench.fixtures.data.images.feed import ImageFolder
-from ipubench.fixtures.data.provider import Data
-from tests.support.harness import ROOT, Outcome, run_pytest
+from tests.support.harness import ROOT, Outcome, records_in, run_pytest
+from tests.support.kernels import DATA
 
 Array = Any  # float64 np.ndarray
 SMALL_LSTM = PopartLstm(batch_size=3, timesteps=5, hidden_size=16)
 SMALL_CONV = PopartConv(
     batch_size=2, input_width=9, input_height=8, channel_size=3, filter_number=5
 )
-
-
-def no_images() -> ImageFolder:
-    raise AssertionError("kernels need no images")
-
-
-DATA = Data(no_images)
 
 
 @pytest.fixture
@@ -53,48 +44,35 @@ def test_the_default_cases_are_the_original_programs() -> None:
         config.check()
 
 
+ON_IPU: Dict[str, Any] = {"system": "ipu"}
+STAGES: Dict[str, Any] = {**ON_IPU, "pipeline": True, "shards": 4}
+APART: Dict[str, Any] = {**ON_IPU, "auto_sharding": False}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"pipeline": True}, "pipeline: its stages are shards"),
-        ({"pipeline": True, "system": "ipu"}, "pipeline: its stages are shards"),
+        ({"pipeline": True}, "pipeline: "),
+        ({"pipeline": True, **ON_IPU}, "pipeline: "),
         ({"shards": 2}, "shards=2 needs an IPU"),
         ({"shards": 2, "pipeline": True}, "shards=2 needs an IPU"),
         ({"replicas": 2}, "replicas=2 needs an IPU"),
-        ({"tensor_tile_mapping": True}, "up to SDK 2.0 only; leave it out and give --profile"),
-        ({"tensor_tile_mapping": True, "system": "ipu"}, "up to SDK 2.0 only; leave it out"),
+        ({"tensor_tile_mapping": True}, "up to SDK 2.0 only; .*--profile"),
+        ({"tensor_tile_mapping": True, **ON_IPU}, "up to SDK 2.0 only"),
         ({"report_hw_cycle_count": True}, "report_hw_cycle_count=True needs an IPU"),
         ({"recompute": True}, "recompute: inference has no gradient"),
         ({"recompute": True, "mode": "evaluation"}, "recompute: evaluation has no gradient"),
-        ({"engine": "onnxruntime", "mode": "training"}, "engine onnxruntime: it cannot train"),
-        ({"engine": "torch", "system": "ipu"}, "engine torch: it is for a host"),
-        ({"precision": "16.32", "system": "ipu"}, "precision 16.32: PopART's layers"),
-        ({"convolution_options": "{"}, "convolution_options: .* is not JSON"),
+        ({"engine": "onnxruntime", "mode": "training"}, "engine onnxruntime: "),
+        ({"engine": "torch", **ON_IPU}, "engine torch: "),
+        ({"precision": "16.32", **ON_IPU}, "precision 16.32: "),
+        ({"convolution_options": "{"}, "convolution_options: .* JSON"),
         ({"convolution_options": '{"partialsType": "half"}'}, "partialsType .* needs an IPU"),
-        ({"data": "real"}, "data real: kernels have none"),
-        (
-            {
-                **{"pipeline": True, "shards": 4, "batches_per_step": 3},
-                **{"mode": "evaluation", "system": "ipu"},
-            },
-            "pipeline: 4 stages need batches_per_step of 4 or more",
-        ),
-        (
-            {
-                **{"pipeline": True, "shards": 4, "batches_per_step": 6},
-                **{"mode": "training", "system": "ipu"},
-            },
-            "pipeline: 7 stages, forward and back, need batches_per_step of 7 or more",
-        ),
-        ({"shards": 2, "system": "ipu"}, "shards=2: inference is one operation"),
-        (
-            {"auto_sharding": False, "shards": 2, "system": "ipu"},
-            "shards=2: inference is one operation",
-        ),
-        (
-            {"auto_sharding": False, "shards": 4, "mode": "training", "system": "ipu"},
-            "auto_sharding off: there are two places, use shards=2",
-        ),
+        ({"data": "real"}, "data real: "),
+        ({**STAGES, "batches_per_step": 3, "mode": "evaluation"}, "batches_per_step of 4 "),
+        ({**STAGES, "batches_per_step": 6, "mode": "training"}, "batches_per_step of 7 "),
+        ({"shards": 2, **ON_IPU}, "shards=2: inference is one operation"),
+        ({**APART, "shards": 2}, "shards=2: inference is one operation"),
+        ({**APART, "shards": 4, "mode": "training"}, "auto_sharding off: .* shards=2"),
     ],
 )
 @pytest.mark.parametrize("config", [PopartLstm(), PopartConv()])
@@ -107,7 +85,7 @@ def test_what_cannot_be_is_refused(config: Any, changes: Dict[str, Any], message
 def test_an_lstm_has_a_hidden_unit_for_each_label(mode: str) -> None:
     one = PopartLstm(hidden_size=1)
     one.check()
-    with pytest.raises(ValueError, match=f"hidden_size=1: the labels of {mode}, 0 or 1, are"):
+    with pytest.raises(ValueError, match=f"hidden_size=1: .*{mode}"):
         dataclasses.replace(one, mode=mode).check()
     dataclasses.replace(one, mode=mode, hidden_size=2).check()
 
@@ -130,7 +108,7 @@ def test_what_can_be_is_accepted(changes: Dict[str, Any]) -> None:
 
 
 def test_an_image_smaller_than_the_filter_is_refused() -> None:
-    with pytest.raises(ValueError, match="kernel_size 9: input_width with its padding has 8"):
+    with pytest.raises(ValueError, match="kernel_size 9: input_width"):
         PopartConv(input_width=2, kernel_size=9).check()
 
 
@@ -170,11 +148,7 @@ def test_generated_batches_are_drawn_from_the_original_seed() -> None:
         ({"data": "generated", "use_zero_values": True}, {"mode": "generated", "values": "zeros"}),
         (
             {"mode": "evaluation"},
-            {
-                "mode": "synthetic",
-                "values": "standard normal",
-                "labels": "whole numbers 0 to 1",
-            },
+            {"mode": "synthetic", "values": "standard normal", "labels": "whole numbers 0 to 1"},
         ),
     ],
 )
@@ -222,21 +196,12 @@ def run(folder: Path, *words: str, framework: str = "") -> Outcome:
     return run_pytest(ROOT, environment, *common, *words, framework=framework)
 
 
-def records(folder: Path) -> Dict[str, Any]:
-    (journal,) = (folder / "results").glob("run-*.jsonl")
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    found = [
-        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
-    ]
-    return {record["name"]: record for record in found}
-
-
 @pytest.mark.framework
 def test_small_cases_are_measured_in_every_mode(frameworks: None, tmp_path: Path) -> None:
     outcome = run(tmp_path, "bench_kernels/bench_popart_lstm.py", framework="torch")
     outcome.assert_code(0)
     assert "6 passed" in outcome.text
-    found = records(tmp_path)
+    found = records_in(tmp_path / "results")
     assert set(found) == {
         f"popart-lstm-{mode}-{data}"
         for mode in ("inference", "evaluation", "training")
@@ -248,12 +213,6 @@ def test_small_cases_are_measured_in_every_mode(frameworks: None, tmp_path: Path
         assert record["throughput"]["unit"] == "items/s"
         assert record["compute"]["share"] < 1
         assert not record["implausible"]
-    drawn = found["popart-lstm-training-generated"]["data"]
-    assert drawn == {
-        "mode": "generated",
-        "values": "uniform -1 to 1, seed 42",
-        "labels": "whole numbers 0 to 1",
-    }
 
 
 @pytest.mark.framework
@@ -267,7 +226,7 @@ def test_options_reach_the_case_and_its_graph_is_saved(frameworks: None, tmp_pat
     ]  # fmt: skip
     outcome = run(tmp_path, *words, framework="torch").assert_code(0)
     outcome.line("recorded and not used on a host, where they change nothing: auto_sharding")
-    ((name, record),) = records(tmp_path).items()
+    ((name, record),) = records_in(tmp_path / "results").items()
     assert record["items_per_round"] == 2 * record["rounds"]["batches_per_step"]
     assert record["effective"]["recompute"] is True
     assert record["data"]["values"] == "zeros"
@@ -277,17 +236,8 @@ def test_options_reach_the_case_and_its_graph_is_saved(frameworks: None, tmp_pat
 
 
 @pytest.mark.framework
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--set=hidden_size=0"], "--set=hidden_size=0: '0' is below the smallest value, 1"),
-        (["--set=pipeline=yes"], "pipeline: its stages are shards"),
-        (["--set=engine=tensorrt"], "'tensorrt' is not one of auto, onnxruntime, torch"),
-        (["--set=convolution_options={"], "is not JSON"),
-        (["--set=learning_rate=fast"], "learning_rate=fast"),
-    ],
-)
-def test_a_bad_option_is_one_usage_error(words: List[str], message: str, tmp_path: Path) -> None:
-    outcome = run(tmp_path, "bench_kernels/bench_popart_lstm.py", *words).assert_code(4)
-    assert message in outcome.text
-    assert "Traceback" not in outcome.text
+@pytest.mark.parametrize("word", ["pipeline=yes", "engine=tensorrt", "learning_rate=fast"])
+def test_a_bad_option_is_one_usage_error(word: str, tmp_path: Path) -> None:
+    words = ["bench_kernels/bench_popart_lstm.py", f"--set={word}"]
+    outcome = run(tmp_path, *words).assert_code(4)
+    assert word.split("=")[0] in outcome.text and "Traceback" not in outcome.text

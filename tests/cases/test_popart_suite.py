@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict
 
 import pytest
 
-from tests.support.harness import Outcome, run_program
+from tests.support.harness import Outcome, records_in, run_program
 
 PROGRAM = """
 import importlib.machinery, json, sys
@@ -41,15 +40,6 @@ def run(tmp_path: Path, attach_error: str, *words: str, device: str = "ipu-model
     return run_program(PROGRAM, environment, attach_error, *words, framework="torch")
 
 
-def records(folder: Path) -> Dict[str, Any]:
-    (journal,) = (folder / "results").glob("run-*.jsonl")
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    found = [
-        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
-    ]
-    return {record["name"]: record for record in found}
-
-
 @pytest.fixture(autouse=True)
 def frameworks() -> None:
     for name in ("onnx", "torch"):
@@ -60,7 +50,7 @@ def frameworks() -> None:
 def test_the_suite_measures_the_lstm_cases(tmp_path: Path) -> None:
     words = [LSTM, "--steps=4", "--batches-per-step=3", "--set=batch_size=2"]
     text = run(tmp_path, "", *words).assert_code(0).text
-    found = records(tmp_path)
+    found = records_in(tmp_path / "results")
     assert len(found) == 6
     for name, record in found.items():
         assert name.startswith("popart-lstm-ipu-")
@@ -88,7 +78,7 @@ def test_the_suite_measures_a_small_convolution_with_the_drivers_options(tmp_pat
         '--set=convolution_options={"availableMemoryProportion": 0.2}',
         f"--save-graph={tmp_path / 'graphs'}",
     ).assert_code(0)  # fmt: skip
-    ((name, record),) = records(tmp_path).items()
+    ((name, record),) = records_in(tmp_path / "results").items()
     assert record["items_per_round"] == 2 * 4
     assert record["effective"]["ipus"] == 4
     saved = {path.name for path in (tmp_path / "graphs" / name).iterdir()}
@@ -99,7 +89,7 @@ def test_the_suite_measures_a_small_convolution_with_the_drivers_options(tmp_pat
 def test_cycles_are_in_the_record(tmp_path: Path) -> None:
     words = [LSTM, "-k", "inference-synthetic", "--steps=2", "--batches-per-step=5"]
     run(tmp_path, "", *words, "--set=report_hw_cycle_count=yes", device="ipu").assert_code(0)
-    (record,) = records(tmp_path).values()
+    (record,) = records_in(tmp_path / "results").values()
     cycles = record["counters"]["cycles"]
     assert set(cycles) == {5000}
     assert len(cycles) >= 2

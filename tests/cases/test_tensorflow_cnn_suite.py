@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
 
 import pytest
 
-from tests.support.harness import ROOT, Outcome, run_pytest
+from tests.support.harness import ROOT, Outcome, records_in, run_pytest
 from tests.support.tensorflow_cases import IMAGES_PER_CLASS, image_folder, record_folder
 
 pytestmark = pytest.mark.framework
@@ -23,12 +21,10 @@ INFERENCE = "bench_inference/bench_cnn_tensorflow.py"
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of TFRecords."""
     return record_folder(tmp_path_factory.mktemp("records"))
 
 
 def run(folder: Path, *words: str) -> Outcome:
-    """Run the suite on a CPU, with small cases."""
     environment = {
         **os.environ,
         "IPUBENCH_LEASE_DIR": str(folder / "leases"),
@@ -40,23 +36,9 @@ def run(folder: Path, *words: str) -> Outcome:
     return run_pytest(ROOT, environment, *words, framework="tensorflow")
 
 
-def recorded(folder: Path) -> List[Dict[str, Any]]:
-    """Return the records of the run."""
-    (journal,) = (folder / "results").glob("run-*.jsonl")
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    cases = [line["benchmark"] for line in lines if line["type"] == "case"]
-    return [case["extra_info"]["ipubench"] for case in cases]
-
-
-def test_a_rate_that_has_no_default_is_asked_for(tmp_path: Path) -> None:
-    words = [TRAINING, "-k", "resnet50-synthetic", "--set=optimiser=RMSprop"]
-    outcome = run(tmp_path, *words, "--set=rmsprop_decay=0.9").assert_code(4)
-    assert "RMSprop has no default learning rate" in outcome.line("set abs_learning_rate")
-
-
 def test_updates_of_training_are_recorded(tmp_path: Path, records: Path) -> None:
     run(tmp_path, TRAINING, "-k", "resnet50-real", f"--dataset-dir={records}").assert_code(0)
-    (record,) = recorded(tmp_path)
+    (record,) = records_in(tmp_path / "results").values()
     assert record["data"]["mode"] == "real"
     assert record["throughput"]["unit"] == "images/s"
     # Two micro batches of 4 an update, and as many updates a round as the host chose.
@@ -73,7 +55,7 @@ def test_updates_of_training_are_recorded(tmp_path: Path, records: Path) -> None
 def test_validation_runs_alone(tmp_path: Path, records: Path) -> None:
     words = ["-k", "resnet50-bs4-real", f"--dataset-dir={records}"]
     run(tmp_path, INFERENCE, *words, "--batches-per-step=2").assert_code(0)
-    (alone,) = recorded(tmp_path)
+    (alone,) = records_in(tmp_path / "results").values()
     assert alone["items_per_round"] == 4 * 2
     assert alone["effective"]["folded_norms"] == 12  # of a ResNet-10
 
@@ -84,36 +66,30 @@ def test_instances_read_different_images(tmp_path: Path, records: Path) -> None:
         pytest.skip("needs two cores that this process may use")
     words = ["-k", "resnet50-bs4-real", f"--dataset-dir={records}", "--set=instances=4"]
     run(tmp_path, INFERENCE, *words, "--batches-per-step=1").assert_code(0)
-    (record,) = recorded(tmp_path)
+    (record,) = records_in(tmp_path / "results").values()
     facts = record["effective"]["instances"]
     assert (facts["asked"], facts["ran"]) == (4, min(4, cores))
     assert record["items_per_round"] == 4 * facts["ran"]
     assert record["data"]["part"] == f"1 of {facts['ran']}"
 
 
-def test_a_missing_shard_ends_the_run_before_it_starts(tmp_path: Path, records: Path) -> None:
-    folder = tmp_path / "data"
-    shutil.copytree(records, folder)
-    (folder / "train-00001-of-00002").unlink()
-    words = [TRAINING, "-k", "resnet50-real", f"--dataset-dir={folder}"]
-    outcome = run(tmp_path, *words).assert_code(4)
-    assert "train-00001-of-00002" in outcome.text
-    assert "Traceback" not in outcome.text
-
-
-def test_images_without_shards_are_answered_with_the_builder(tmp_path: Path) -> None:
-    folder = image_folder(tmp_path / "images")
-    assert len(list(folder.rglob("*.jpg"))) == 6 * IMAGES_PER_CLASS
-    words = [TRAINING, "-k", "resnet50-real", f"--dataset-dir={folder}"]
-    outcome = run(tmp_path, *words).assert_code(4)
-    assert "python -m ipubench.fixtures.data.build_tfrecords" in outcome.text
-    assert "Traceback" not in outcome.text
+def test_data_that_cannot_be_read_ends_the_run_before_it_starts(
+    tmp_path: Path, records: Path
+) -> None:
+    missing, images = tmp_path / "data", image_folder(tmp_path / "images")
+    shutil.copytree(records, missing)
+    (missing / "train-00001-of-00002").unlink()
+    assert len(list(images.rglob("*.jpg"))) == 6 * IMAGES_PER_CLASS
+    builder = "python -m ipubench.fixtures.data.build_tfrecords"
+    for folder, said in ((missing, "train-00001-of-00002"), (images, builder)):
+        words = [TRAINING, "-k", "resnet50-real", f"--dataset-dir={folder}"]
+        outcome = run(tmp_path, *words).assert_code(4)
+        assert said in outcome.text and "Traceback" not in outcome.text
 
 
 def test_a_damaged_shard_fails_its_case_and_a_training_that_diverges_is_said(
     tmp_path: Path, records: Path
 ) -> None:
-    """The case of synthetic data is measured, though its loss is no number."""
     folder = tmp_path / "data"
     shutil.copytree(records, folder)
     damaged = folder / "train-00000-of-00002"
@@ -124,6 +100,6 @@ def test_a_damaged_shard_fails_its_case_and_a_training_that_diverges_is_said(
     assert "train-00000-of-00002" in outcome.text
     assert "Traceback" not in outcome.text
     outcome.line("training diverged")
-    (record,) = recorded(tmp_path)
+    (record,) = records_in(tmp_path / "results").values()
     assert record["data"]["mode"] == "synthetic"
     assert record["counters"]["loss"] is None

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import List
 
 import pytest
 
-from tests.cases.test_tensorflow_ipu_suite import records, run
+from tests.cases.test_tensorflow_ipu_suite import run
+from tests.support.harness import records_in
 
 pytestmark = pytest.mark.framework
 
 # A network of the same kind that a CPU traces in seconds.
 SMALL = ["--data=generated", "--precision=32.32", "--set=model_size=10", "--set=image_size=32"]
-
-
-def only(folder: Path) -> Dict[str, Any]:
-    """Return the record of the only case."""
-    (record,) = records(folder).values()
-    found: Dict[str, Any] = record
-    return found
 
 
 def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None:
@@ -33,7 +27,7 @@ def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None
         "--set=pipeline_splits=b2/0/relu",
     ]
     text = run(tmp_path, "", "bench_training/bench_cnn_tensorflow.py", *words).assert_code(0).text
-    record = only(tmp_path)
+    (record,) = records_in(tmp_path).values()
     effective = record["effective"]
     updates = record["rounds"]["batches_per_step"]
     assert record["rounds"]["count"] == 2
@@ -51,7 +45,7 @@ def test_the_suite_measures_weight_updates_of_a_pipeline(tmp_path: Path) -> None
 def test_the_suite_measures_the_validation_of_replicas(tmp_path: Path) -> None:
     words: List[str] = [*SMALL, "-k=resnet50-m2000-bs1-", "--set=instances=1"]
     run(tmp_path, "", "bench_inference/bench_cnn_tensorflow.py", *words).assert_code(0)
-    record = only(tmp_path)
+    (record,) = records_in(tmp_path).values()
     batches = record["rounds"]["batches_per_step"]
     assert record["items_per_round"] == 4 * batches
     assert record["effective"]["ipus"] == 4

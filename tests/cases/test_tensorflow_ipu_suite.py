@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 import pytest
 
 from ipubench.fixtures.poplar.options import TF_FLAGS
-from tests.support.harness import Outcome, run_program
+from tests.support.harness import Outcome, records_in, run_program
 
 pytestmark = pytest.mark.framework
 
@@ -39,16 +39,6 @@ def run(tmp_path: Path, attach_error: str, *words: str) -> Outcome:
     environment.pop(TF_FLAGS, None)
     fixed = ("--device=ipu-model", f"--results-dir={tmp_path}", "--batches-per-step=3", "--steps=2")
     return run_program(PROGRAM, environment, attach_error, *fixed, *words, framework="tensorflow")
-
-
-def records(folder: Path) -> Dict[str, Any]:
-    """Return identifier -> record of the only run."""
-    (journal,) = folder.glob("run-*.jsonl")
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    found = [
-        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
-    ]
-    return {record["name"]: record for record in found}
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +75,7 @@ def test_the_suite_measures_the_kernels(
     words += [f"--precision={precision}", "--set=replicas=2"]
     words += ["-k", " or ".join(FEW)] if chosen is FEW else []
     text = run(tmp_path, "", *words).assert_code(0).text
-    found = records(tmp_path)
+    found = records_in(tmp_path)
     assert {name.split("-bps3-")[0] for name in found} == {f"{name}-{data}" for name in chosen}
     for name, record in found.items():
         assert record["rounds"]["count"] == 2
@@ -108,7 +98,7 @@ def test_the_fused_layer_leaves_its_graph(tmp_path: Path) -> None:
     graphs = tmp_path / "graphs"
     words: List[str] = ["--data=generated", "--set=popnn=yes", f"--save-graph={graphs}"]
     text = run(tmp_path, "", "bench_kernels/bench_lstm.py", *words).assert_code(0).text
-    found = records(tmp_path)
+    found = records_in(tmp_path)
     assert len(found) == 2
     assert all(record["effective"]["fused_layers"] for record in found.values())
     assert all((graphs / name / "graph.pb").is_file() for name in found)

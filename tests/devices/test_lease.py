@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import re
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Iterator, List
 
 import pytest
 
@@ -54,12 +51,6 @@ def holder() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def test_a_lease_can_be_taken_again_after_it_ends() -> None:
-    for _ in range(2):
-        with lease(["dev"], 0.1):
-            pass
-
-
 def test_a_held_device_names_its_holder(holder: subprocess.Popen[bytes]) -> None:
     lines: List[str] = []
     with pytest.raises(DeviceError) as caught, lease(["dev"], 0.3, lines.append):
@@ -78,14 +69,11 @@ def test_a_waiting_run_goes_on_when_the_device_is_free(
 
 
 def test_the_lock_of_a_killed_process_is_taken_over(holder: subprocess.Popen[bytes]) -> None:
+    with lease(["other"], 0.1):
+        pass
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
     with lease(["dev"], 1):
-        pass
-
-
-def test_another_device_is_free(holder: subprocess.Popen[bytes]) -> None:
-    with lease(["other"], 0.1):
         pass
 
 
@@ -98,13 +86,7 @@ def test_a_child_that_measures_for_its_parent_uses_the_parents_device(
     monkeypatch.setenv(INHERIT_VARIABLE, str(os.getpid()))
     with pytest.raises(DeviceError), lease(["dev"], 0.1):
         pass
-
-
-def test_a_process_between_the_two_does_not_hide_who_holds_the_device(
-    holder: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a supervisor or a launcher is one between a run and its command."""
-    monkeypatch.setenv(INHERIT_VARIABLE, str(os.getpid()))
+    # A supervisor or a launcher may be between the two.
     take = (
         "from ipubench.fixtures.devices.lease import lease\n"
         "with lease(['dev'], 0.1): print('taken')"
@@ -115,42 +97,22 @@ def test_a_process_between_the_two_does_not_hide_who_holds_the_device(
     assert ran.stdout == b"taken\n"
 
 
-def test_a_folder_that_cannot_hold_locks_is_one_message(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (folder / "dev.lock").mkdir()
-    with pytest.raises(DeviceError, match="IPUBENCH_LEASE_DIR"), lease(["dev"], 0.1):
-        pass
-
-
 @pytest.mark.parametrize(
     "content",
     [
+        "",
         "{",
         "[" * 100_000,
         '{"pid": 1, "command": "x", "since": 1e300}',
-        '{"pid": 1, "command": "x", "since": 1%s}' % ("0" * 400),
-        '{"pid": [], "command": "x", "since": 1}',
         '{"pid": true, "command": "x", "since": 1}',
         '{"pid": 1, "command": "%s", "since": 1}' % ("x" * 20_000),
     ],
-    ids=["cut", "nested", "late", "digits", "list", "truth", "long"],
+    ids=["nothing", "cut", "nested", "late", "truth", "long"],
 )
-def test_a_damaged_holder_file_does_not_matter(
+def test_a_lock_that_does_not_say_who_has_it_does_not_matter(
     holder: subprocess.Popen[bytes], folder: Path, content: str
 ) -> None:
-    (folder / "dev.holder").write_text(content)
-    with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
-        pass
-
-
-def test_what_a_dead_process_has_left_says_nothing(
-    holder: subprocess.Popen[bytes], folder: Path
-) -> None:
-    """Of another user's the next holder can neither remove nor replace it."""
-    left = (folder / "dev.holder").read_text()
-    (folder / "dev.holder").unlink()
-    (folder / "dev.holder").write_text(left)
+    (folder / "dev.lock").write_text(content)
     with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
         pass
 
@@ -159,7 +121,7 @@ def test_a_holder_cannot_write_to_the_terminal(
     holder: subprocess.Popen[bytes], folder: Path
 ) -> None:
     facts = {"pid": 1, "command": "a\x1b[2J\r\n\u202eb" + "x" * 1000, "since": 1.0}
-    (folder / "dev.holder").write_text(json.dumps(facts))
+    (folder / "dev.lock").write_text(json.dumps(facts))
     with pytest.raises(DeviceError) as caught, lease(["dev"], 0.1):
         pass
     assert str(caught.value).isprintable()
@@ -167,66 +129,33 @@ def test_a_holder_cannot_write_to_the_terminal(
     assert len(str(caught.value)) < 600
 
 
-def test_a_pipe_and_an_endless_file_are_no_holders(
-    holder: subprocess.Popen[bytes], folder: Path
-) -> None:
-    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
-        (folder / "dev.holder").unlink()
-        make(folder / "dev.holder")
-        started = time.monotonic()
-        with pytest.raises(DeviceError, match="held by another run"), lease(["dev"], 0.1):
-            pass
-        assert time.monotonic() - started < 5
-        if (folder / "dev.holder").is_dir():
-            (folder / "dev.holder").rmdir()
-            (folder / "dev.holder").touch()
-
-
-@pytest.mark.parametrize("file", ["dev.holder", "dev.lock"])
-@pytest.mark.parametrize("there", [True, False])
-def test_no_link_in_the_folder_leads_to_what_it_overwrites(
-    folder: Path, tmp_path_factory: pytest.TempPathFactory, file: str, there: bool
+@pytest.mark.parametrize("what", ["link", "link to nothing", "folder", "pipe"])
+def test_what_is_no_lock_is_one_message_and_leads_nowhere(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, what: str
 ) -> None:
     precious = tmp_path_factory.mktemp("home") / "precious"
-    if there:
+    if what == "link":
         precious.write_text("mine")
-    (folder / file).symlink_to(precious)
-    if file == "dev.holder":
-        with lease(["dev"], 0.1):
-            assert not (folder / file).is_symlink()
+    if what in ("folder", "pipe"):
+        (os.mkdir if what == "folder" else os.mkfifo)(folder / "dev.lock")
     else:
-        with pytest.raises(DeviceError, match=r"dev\.lock cannot be used"), lease(["dev"], 0.1):
-            pass
-    assert (precious.read_text() if there else precious.exists()) == ("mine" if there else False)
-
-
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
-def test_a_folder_in_which_no_lock_can_be_made_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    opened = os.open
-
-    def that_makes_nothing(path: str, flags: int, *more: Any, **named: Any) -> int:
-        if flags & os.O_CREAT:
-            raise OSError(number, os.strerror(number))
-        return opened(path, flags, *more, **named)
-
-    monkeypatch.setattr(os, "open", that_makes_nothing)
-    said = f"the folder of device locks, {folder}, cannot be used: {os.strerror(number)}"
-    with pytest.raises(DeviceError, match=re.escape(said)), lease(["dev"], 0.1):
+        (folder / "dev.lock").symlink_to(precious)
+    with pytest.raises(DeviceError, match="IPUBENCH_LEASE_DIR"), lease(["dev"], 0.1):
         pass
+    assert precious.exists() == (what == "link")
 
 
-def test_a_lock_that_is_a_pipe_is_one_message(folder: Path) -> None:
-    os.mkfifo(folder / "dev.lock")
-    with pytest.raises(DeviceError, match="no regular file.*delete it"), lease(["dev"], 0.1):
+def test_a_file_of_ours_under_the_name_of_a_lock_stays_as_it_is(folder: Path) -> None:
+    (folder / "precious").write_text("mine")
+    os.link(folder / "precious", folder / "dev.lock")
+    with lease(["dev"], 0.1):
         pass
+    assert (folder / "precious").read_text() == "mine"
 
 
 def test_a_folder_that_all_can_change_is_refused(folder: Path) -> None:
     folder.chmod(0o777)
-    refused = pytest.raises(DeviceError, match="mode is 777; set IPUBENCH_LEASE_DIR")
-    with refused, lease(["dev"], 0.1):
+    with pytest.raises(DeviceError, match="IPUBENCH_LEASE_DIR"), lease(["dev"], 0.1):
         pass
     folder.chmod(0o1777)
     with lease(["dev"], 0.1):
@@ -234,16 +163,10 @@ def test_a_folder_that_all_can_change_is_refused(folder: Path) -> None:
 
 
 def test_another_users_folder_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.fstat
-
-    def of_another(file: int) -> Any:
-        status = list(real(file))
-        status[stat.ST_UID] = os.geteuid() + 1
-        return os.stat_result(status)
-
-    monkeypatch.setattr(os, "fstat", of_another)
-    refused = pytest.raises(DeviceError, match=r"belongs to another user .*IPUBENCH_LEASE_DIR")
-    with refused, lease(["dev"], 0.1):
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    if folder.stat().st_uid == 0:
+        os.chown(folder, 54321, -1)
+    with pytest.raises(DeviceError, match="IPUBENCH_LEASE_DIR"), lease(["dev"], 0.1):
         pass
 
 
@@ -253,10 +176,7 @@ def test_without_a_named_folder_the_locks_are_in_the_temporary_one(
     monkeypatch.delenv("IPUBENCH_LEASE_DIR")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     with lease(["dev"], 0.1):
-        assert {path.name for path in folder.iterdir()} == {
-            "ipubench-dev.holder",
-            "ipubench-dev.lock",
-        }
+        assert [path.name for path in folder.iterdir()] == ["ipubench-dev.lock"]
     assert (folder / "ipubench-dev.lock").stat().st_mode & 0o777 == 0o666
 
 
@@ -268,16 +188,15 @@ def test_a_named_folder_is_made_for_all_users(
     with lease(["dev"], 0.1):
         assert (folder / "new" / "locks" / "dev.lock").is_file()
     assert stat.S_IMODE((folder / "new" / "locks").stat().st_mode) == 0o1777
-    for name, why in (("~no-such-user/locks", "no home folder for"), ("/dev/null/x", "Not a dir")):
+    for name in ("~no-such-user/locks", "/dev/null/x"):
         monkeypatch.setenv("IPUBENCH_LEASE_DIR", name)
-        refused = pytest.raises(DeviceError, match=f"{name}, cannot be used: .*{why}")
-        with refused, lease(["dev"], 0.1):
+        with pytest.raises(DeviceError, match=name), lease(["dev"], 0.1):
             pass
 
 
 def test_the_holder_says_no_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["pytest", "--set=token=CANARY-1", "https://u:CANARY-2@h"])
     with lease(["dev"], 0.1):
-        said = (folder / "dev.holder").read_text()
+        said = (folder / "dev.lock").read_text()
     assert "CANARY" not in said
     assert "--set=token=***" in said

@@ -2,8 +2,8 @@
 
 ``mpirun.py -n N PROGRAM ...`` starts N processes that find their number in OMPI_COMM_WORLD_RANK.
 With the options of poprun they find it, and the job, in DOUBLE_POPDIST, which a test's own module
-``popdist`` reads. When one fails, the others are asked to end, and a line names the rank, its
-process and the signal.
+``popdist`` reads. When one fails, the others are asked to end, and a line names its process and the
+signal.
 
 Both begin as Open MPI does that root has started, whoever starts them here: poprun starts it too.
 """
@@ -13,16 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
-import subprocess
 import sys
+from typing import List
 
 # Without both root is refused (open-mpi/ompi, orte/orted/orted_submit.c).
 AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def main() -> int:
-    """Run the program N times and return 1 where one of them has failed."""
+    """Run the program N times and return 0, or how the first one failed."""
     if any(os.environ.get(name) != "1" for name in AS_ROOT):
         print("mpirun has detected an attempt to run as root.", file=sys.stderr)
         return 1
@@ -34,33 +34,19 @@ def main() -> int:
     parser.add_argument("program", nargs=argparse.REMAINDER)
     job = vars(parser.parse_args())
     program, poprun = job.pop("program"), job.pop("numa_aware") is not None
-    children = {}
-    for rank in range(job["instances"]):
-        environment = {**os.environ, "OMPI_COMM_WORLD_RANK": str(rank)}
+    sys.path.insert(0, ROOT)
+    from ipubench.fixtures.instances import processes
+
+    start = processes.started
+
+    def started(command: List[str], rank: int) -> int:
+        os.environ["OMPI_COMM_WORLD_RANK"] = str(rank)
         if poprun:
-            environment["DOUBLE_POPDIST"] = json.dumps({**job, "index": rank})
-        child = subprocess.Popen(program, env=environment)
-        children[child.pid] = (rank, child)
-    print("started", *children, flush=True)
-    code = 0
-    while children:
-        pid, status = os.wait()
-        if pid not in children:
-            continue
-        rank, child = children.pop(pid)
-        child.returncode = 0  # Its end was read here.
-        if status and not code:
-            code = 1
-            if os.WIFSIGNALED(status):
-                number = os.WTERMSIG(status)
-                print(
-                    f"mpirun noticed that process rank {rank} with PID {pid} on node here exited "
-                    f"on signal {number} (Killed).",
-                    flush=True,
-                )
-            for other in children:  # Popen.terminate could read the end of another one.
-                os.kill(other, signal.SIGTERM)
-    return code
+            os.environ["DOUBLE_POPDIST"] = json.dumps({**job, "index": rank})
+        return start(command, rank)
+
+    processes.started = started
+    return processes.main(["-n", str(job["instances"]), *program])
 
 
 if __name__ == "__main__":

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Dict, Iterator, List, Tuple
 from unittest.mock import Mock
 
 import pytest
 
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.cpu import THREAD_VARIABLES
-from ipubench.fixtures.instances import controller
+from ipubench.fixtures.instances import controller, protocol
 from ipubench.fixtures.instances.controller import Instances
-from ipubench.fixtures.instances.failures import Failures, InstanceError
+from ipubench.fixtures.instances.failures import InstanceError
 from ipubench.fixtures.instances.plan import Launcher, Plan, alone
-from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE
-from ipubench.fixtures.machine.output import LOGGER
+from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, send
 from tests.machine.test_process import runs
 from tests.support.harness import ROOT
 
@@ -30,10 +29,10 @@ pytestmark = pytest.mark.skipif(
 
 # A stranger comes first. Then three instances join, the last one first, and obey.
 PLAYERS = """
-import os, struct, sys
+import os, sys
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client
-from ipubench.fixtures.instances.protocol import MOST_BYTES, TOKEN_VARIABLE, receive, send
+from ipubench.fixtures.instances.protocol import TOKEN_VARIABLE, receive, send
 
 def join(rank, token=os.environ[TOKEN_VARIABLE]):
     connection = Client(sys.argv[1], authkey=token.encode())
@@ -49,37 +48,14 @@ members = {rank: join(rank)[0] for rank in (2, 1)}
 assert join(1)[1] is None, "there is one already"
 members[0], _ = join(0)
 print("joined", flush=True)
-HOW = sys.argv[2]
-order = receive(members[0])
-if HOW in ("leave", "say too much"):
-    if HOW == "leave":
-        members[1].close()
-    else:
-        os.write(members[1].fileno(), struct.pack("!i", MOST_BYTES + 1))
-    while order is not None:  # the others stay until they are sent away
-        order = receive(members[0])
-if HOW == "hang":
-    receive(members[0])  # the end
-while order is not None and "close" not in order:
+order = {}
+while "close" not in order:
+    orders = [receive(members[rank]) for rank in (0, 1, 2)]
+    order = orders[0]
     for rank in (1, 2, 0):
-        if rank:
-            assert receive(members[rank]).keys() == order.keys()
-        if HOW == "fail" and rank == 1:
-            send(members[rank], {"error": "no"})
-        else:
-            if not rank:
-                send(members[rank], {"log": "half way"})
-            send(members[rank], {"answer": [rank, order]})
-    order = receive(members[0])
-if HOW == "part":
-    send(members[1], {"answer": 1})
-    members[1].close()
-    for mark in ("one", "two"):  # Once the run has read two more messages, it has met the end.
-        send(members[0], {"log": mark})
-        while not os.path.exists(os.path.join(os.environ["MARKS"], mark)):
-            pass
-    for rank in (0, 2):
-        send(members[rank], {"answer": rank})
+        if not rank:
+            send(members[rank], {"log": "half way"})
+        send(members[rank], {"answer": [rank, orders[rank]]})
 """
 
 
@@ -89,144 +65,120 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def instances(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instances]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    made = []
-
-    def instances(how: str) -> Instances:
-        launcher = Launcher("mpirun", (sys.executable, "-c", PLAYERS))
-        cores = ((0,), (1,), (2,))
-        found = Instances(
-            Plan(launcher, 3, cores, 3, one_job=False), lambda address: [address, how], folder
-        )
-        made.append(found)
-        return found
-
-    yield instances
-    for one in made:
-        one.stop()
+    launcher = Launcher("mpirun", (sys.executable, "-c", PLAYERS))
+    cores = ((0,), (1,), (2,))
+    found = Instances(Plan(launcher, 3, cores, 3, one_job=False), lambda address: [address], folder)
+    yield found
+    found.stop()
 
 
-def test_one_that_has_closed_may_be_gone_before_the_others_have(
-    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_stranger_is_turned_away_and_answers_come_in_order(
+    instances: Instances, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("MARKS", str(tmp_path))
-    monkeypatch.setattr(LOGGER, "info", lambda _, line: (tmp_path / line).touch())
-    instances = make("part")
-    instances.start()
-    assert instances.order("close") == [0, 1, 2]
-    instances.close()
-
-
-def test_a_stranger_is_turned_away_and_answers_come_in_order(make: Any, folder: Path) -> None:
-    instances = make("obey")
+    folder.mkdir(parents=True)
+    (folder / "instance-2.log").write_text("what an earlier run said")
     assert not instances.idle
     instances.start()
-    assert instances.idle
-    assert [rank for rank, _ in instances.order("run", 7)] == [0, 1, 2]
-    assert instances.order("run", 7)[0] == [0, {"run": 7}] and instances.idle
+    assert instances.idle and not (folder / "instance-2.log").exists()
+    assert instances.order("run", 7) == [[rank, {"run": 7}] for rank in range(3)]
+    # A line of the log is shown and is no answer.
+    assert capsys.readouterr().out == "half way\n"
+    assert instances.order_each("save_graph", ["x", None, 7])[2] == [2, {"save_graph": 7}]
     assert "joined" in (folder / "launcher.log").read_text()
     pid = instances.pids[0]
     assert instances.pids == [pid] * 3 and pid != os.getpid()
-    assert instances.close() == 0
+    assert instances.order("close") and instances.close() == 0
     assert not runs(pid)
     assert not folder.parent.exists()
 
 
-def test_lines_of_the_log_are_shown_and_are_no_answers(
-    make: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    instances = make("obey")
+def test_a_killed_launcher_is_named(instances: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
     instances.start()
-    assert instances.order("run", 7)[0] == [0, {"run": 7}]
-    assert capsys.readouterr().out == "half way\n"
+    os.kill(instances.pids[0], 9)
+    monkeypatch.setattr(controller, "send", Mock(side_effect=BrokenPipeError))
+    with pytest.raises(InstanceError, match=r"\(mpirun was killed by SIGKILL\)"):
+        instances.order("build")
+    assert not instances.idle
 
 
-def test_each_instance_can_have_an_argument_of_its_own(
-    make: Any, monkeypatch: pytest.MonkeyPatch
+Pair = Tuple[Instances, List[Connection]]
+
+
+@pytest.fixture
+def pair(folder: Path) -> Iterator[Pair]:
+    """Two instances that have begun, and their ends of the connections; nothing runs."""
+    near, far = zip(*(Pipe() for _ in range(2)))
+    plan = Plan(Launcher("mpirun", ()), 2, (), 2, one_job=False)
+    found = Instances(plan, lambda address: [], folder)
+    found._members.update(enumerate(near))
+    yield found, list(far)
+    for end in far:
+        end.close()
+    found.stop()
+
+
+def test_one_that_has_closed_may_be_gone_before_the_others_have(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instances = make("obey")
-    instances.start()
-    assert [rank for rank, _ in instances.order_each("save_graph", ["x", None, None])] == [0, 1, 2]
-    # After Ctrl-C they may be at work still.
-    monkeypatch.setattr(controller, "receive", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
+    instances, far = pair
+    for rank, end in enumerate(far):
+        send(end, {"answer": rank})
+        end.close()
+    monkeypatch.setattr(controller, "wait", lambda connections, seconds: connections[-1:])
+    assert instances.order("close") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        # What launched them may have ended another one, before anybody looked at either.
+        (
+            [{"log": "half way"}, {"error": "no memory"}],
+            r"^instance 2 of 2 .*: no memory\. ",
+        ),
+        ([], r"^instance 1 of 2 \(process 0\) ended "),
+    ],
+)
+def test_one_that_fails_ends_all_and_is_named(
+    pair: Pair, sent: List[Dict[str, str]], message: str
+) -> None:
+    instances, far = pair
+    for one in sent:
+        send(far[1], one)
+    for end in far:
+        end.close()
+    with pytest.raises(InstanceError, match=message):
         instances.order("run", 7)
     assert not instances.idle
 
 
-def test_an_error_ends_all(make: Any, folder: Path) -> None:
-    folder.mkdir(parents=True)
-    (folder / "instance-2.log").write_text("what an earlier run said")
-    instances = make("fail")
-    instances.start()
-    pid = instances.pids[1]
-    with pytest.raises(CaseError) as caught:
-        instances.order("build")
-    log = folder / "instance-2.log"
-    assert str(caught.value) == (
-        f"instance 2 of 3 (process {pid}): no. Its log is {log} and is empty"
-    )
-    assert not runs(pid)
+def test_one_that_says_too_much_has_failed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MOST_BYTES", 100)
+    instances, far = pair
+    far[1].send_bytes(b" " * 101)
+    with pytest.raises(InstanceError, match="^instance 2 of 2 "):
+        instances.order("run", 7)
+
+
+def test_the_one_that_takes_too_long_is_named(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "WATCH_SECONDS", 0)
+    instances, far = pair
+    send(far[0], {"answer": 1})
+    with pytest.raises(InstanceError, match=r"^instance 2 of 2 .*\(run\)"):
+        instances.order("run", 7, seconds=0.0)
     assert not instances.idle
-    instances.stop()
 
 
-@pytest.mark.parametrize("how", ["leave", "say too much"])
-def test_one_that_leaves_ends_all(how: str, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ipubench.fixtures.instances.controller.LAST_WORDS_SECONDS", 0.5)
-    instances = make(how)
-    instances.start()
-    with pytest.raises(CaseError, match=r"instance 2 of 3 \(process \d+\) ended.* while the case"):
-        instances.order("build")
-    assert not runs(instances.pids[1])
-
-
-def test_a_killed_launcher_is_named(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    instances = make("obey")
-    instances.start()
-    os.kill(instances.pids[0], 9)
-    monkeypatch.setattr(controller, "send", Mock(side_effect=BrokenPipeError))
-    with pytest.raises(CaseError, match=r"\(mpirun was killed by SIGKILL\) while the case ran"):
-        instances.order("build")
-
-
-def test_a_signal_without_a_name_has_its_number(tmp_path: Path) -> None:
-    (tmp_path / "launcher.log").write_text("instance 1, process 77, was ended by signal 40\n")
-    plan = Plan(Launcher("processes", ()), 1, (), 1, one_job=False)
-    what, _ = Failures(plan, tmp_path, [77]).died([0], None)
-    assert what.startswith("instance 1 of 1 (process 77) was killed by signal 40 while")
-
-
-def test_the_one_that_failed_first_is_named(tmp_path: Path) -> None:
-    """Launchers end the others with SIGTERM, and the numbers of processes are parts of others."""
-    ended = [(177, 6), (77, 15), (78, 9)]
-    lines = [f"process {pid}, was ended by signal {number}" for pid, number in ended]
-    (tmp_path / "launcher.log").write_text("\n".join([*lines, *100 * ["more words"]]))
-    plan = Plan(Launcher("processes", ()), 2, (), 2, one_job=False)
-    what, log = Failures(plan, tmp_path, [77, 78]).died([0, 1], None)
-    assert what.startswith("instance 2 of 2 (process 78) was killed by SIGKILL while")
-    assert log == tmp_path / "instance-2.log"
-
-
-def test_a_log_on_another_host_is_shown_where_hosts_share_its_folder(tmp_path: Path) -> None:
-    failures = Failures(Plan(Launcher("mpirun", ()), 1, (), 1, False), tmp_path, [77])
-    failures.elsewhere[0] = "10.0.0.2"
-    log = failures.log(0)
-    assert str(failures.error("why", log)) == f"why. Its log is {log} on 10.0.0.2"
-    log.write_text("said\n")
-    assert str(failures.error("why", log)).endswith("; the last lines are:\n    said")
-
-
-def test_one_that_does_not_answer_in_time_ends_all(make: Any) -> None:
-    instances = make("hang")
-    instances.start()
-    with pytest.raises(InstanceError, match=r"took too long \(build\)") as caught:
-        instances.order("build", seconds=0.1)
-    assert (
-        caught.value.why == f"instance 1 of 3 (process {instances.pids[0]}) took too long (build)"
-    )
-    assert not runs(instances.pids[0])
+def test_after_ctrl_c_they_are_not_idle(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    instances, far = pair
+    send(far[0], {"answer": 1})
+    assert instances.idle
+    monkeypatch.setattr(controller, "receive", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        instances.order("run", 7)
+    assert not instances.idle
 
 
 ALONE = """
@@ -252,35 +204,25 @@ def alone_in(folder: Path, program: str = ALONE) -> Instances:
 
 def test_a_process_without_a_launcher_runs_where_and_with_what_it_is_told(tmp_path: Path) -> None:
     process = alone_in(tmp_path)
-    process.launch()
-    process.meet()
+    process.start()
     assert process.order("round", 7) == [[str(tmp_path), "there", 7]]
     process.order("close")
     assert process.close() == 7
 
 
-def test_a_process_that_ends_before_it_has_begun_leaves_nothing(tmp_path: Path) -> None:
+def test_a_process_without_a_launcher_that_ends_or_is_killed_says_so(tmp_path: Path) -> None:
     process = alone_in(tmp_path, "raise SystemExit('no such module')")
-    process.launch()
-    with pytest.raises(InstanceError) as caught:
-        process.meet()
-    assert caught.value.why == "the process there ended with exit code 1 before it had begun"
-    assert str(caught.value).endswith("Its log ends with:\n    no such module")
+    with pytest.raises(InstanceError, match="    no such module$") as caught:
+        process.start()
+    assert caught.value.why.startswith("the process there ended with exit code 1 ")
     assert process.close() is None, "nothing is left to be closed"
-
-
-def test_a_process_without_a_launcher_that_is_killed_says_so(tmp_path: Path) -> None:
     process = alone_in(tmp_path)
-    process.launch()
-    process.meet()
+    process.start()
     with pytest.raises(InstanceError) as caught:
         process.order("kill")
-    pid = process.pids[0]
-    assert caught.value.why == (
-        f"the process there (process {pid}) was killed by SIGKILL while the case ran"
+    assert caught.value.why.startswith(
+        f"the process there (process {process.pids[0]}) was killed by SIGKILL "
     )
-    # Who directs it removes its log.
-    assert str(caught.value) == f"{caught.value.why}. Its log is empty"
 
 
 def test_a_launcher_that_does_not_start_leaves_no_folder_of_gradients(

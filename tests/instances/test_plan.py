@@ -13,9 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.devices.cpu import CpuDevice
-from ipubench.fixtures.instances import instance
-from ipubench.fixtures.instances.instance import Instance
 from ipubench.fixtures.instances.plan import (
     CHOICE_VARIABLE,
     PROGRAM,
@@ -46,9 +43,7 @@ def siblings(folder: Path, cores: Tuple[Tuple[int, ...], ...]) -> Path:
 @pytest.mark.parametrize(
     ("cpus", "count", "expected"),
     [
-        ((0, 1), 2, [[0], [1]]),
         ((0, 1), 4, [[0], [1]]),
-        ((0, 1, 2, 3), 2, [[0, 1], [2, 3]]),
         ((0, 1, 2, 3, 4), 2, [[0, 1], [2, 3]]),
         ((3, 7, 5), 1, [[3, 5, 7]]),
     ],
@@ -75,11 +70,6 @@ def test_shares_are_disjoint_and_as_many_as_can_be(cpus: Any, count: int) -> Non
     together = [cpu for share in found for cpu in share]
     assert together == sorted(set(together)) and set(together) <= set(cpus)
     assert len(cpus) - len(together) < len(found)
-
-
-def test_nothing_cannot_be_shared() -> None:
-    with pytest.raises(ValueError, match="0 CPUs cannot be divided"):
-        shares((), 2)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux: run it there")
@@ -125,7 +115,7 @@ def test_mpirun_is_taken_where_it_is_asked_for(
     installed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CHOICE_VARIABLE, "mpirun")
-    with pytest.raises(CaseError, match=r"IPUBENCH_LAUNCHER=mpirun, which is not on PATH: a syst"):
+    with pytest.raises(CaseError, match="IPUBENCH_LAUNCHER=mpirun"):
         host_launcher(2)
     folder = installed("mpirun")
     assert host_launcher(3).words == (str(folder / "mpirun"), "-n", "3")
@@ -134,25 +124,18 @@ def test_mpirun_is_taken_where_it_is_asked_for(
     # Each host shares its own cores, however many this one has.
     assert (elsewhere.ran, elsewhere.cores, elsewhere.takes_share) == (4, (), True)
     assert not elsewhere.one_job
+    with pytest.raises(CaseError, match="--launcher-args"):  # replicas stay on one host
+        plan(config(data_parallel=True), "cpu", (0, 1), ["--host", "a"])
 
 
-def test_our_own_launcher_takes_no_words(installed: Any) -> None:
-    with pytest.raises(CaseError, match=r"--launcher-args is for mpirun and poprun.*LAUNCHER=mpir"):
-        host_launcher(2, ["--host", "a"])
-
-
-def test_replicas_of_one_job_stay_on_one_host() -> None:
-    config = SimpleNamespace(instances=2, replicas=2, data_parallel=True)
-    with pytest.raises(CaseError, match=r"--launcher-args: replicas on a host exchange gradients"):
-        plan(config, "cpu", (0, 1), ["--host", "a"])
-
-
-def test_a_launcher_that_executes_what_strangers_send_cannot_be_chosen(
+def test_a_launcher_that_cannot_be_used_is_refused(
     installed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed("torchrun")
+    with pytest.raises(CaseError, match="--launcher-args.*IPUBENCH_LAUNCHER=mpirun"):
+        host_launcher(2, ["--host", "a"])  # ours takes no words
+    installed("torchrun")  # which executes what strangers send
     monkeypatch.setenv(CHOICE_VARIABLE, "torchrun")
-    with pytest.raises(CaseError, match=r"=torchrun names no launcher .* or give processes or mpi"):
+    with pytest.raises(CaseError, match="IPUBENCH_LAUNCHER=torchrun"):
         host_launcher(2)
 
 
@@ -162,9 +145,9 @@ def test_poprun_gets_the_options_of_the_published_commands(installed: Any) -> No
         *("poprun", "--numa-aware=yes", "--num-replicas=4", "--num-instances=4"),
         "--ipus-per-replica=4",
     )
-    with pytest.raises(CaseError, match="poprun is not on PATH: it comes with the Poplar SDK"):
+    with pytest.raises(CaseError, match="poprun"):
         found.check()
-    with pytest.raises(CaseError, match="replicas=6 cannot be shared equally by instances=4: .*=8"):
+    with pytest.raises(CaseError, match="replicas=6 .* instances=4: .*=8"):
         poprun(4, 6, 1)
 
 
@@ -232,7 +215,7 @@ def test_replicas_that_train_together_are_one_job_of_a_host() -> None:
     together = config(processes=2, data_parallel=True)
     found = plan(together, "cpu", {1000, 1001, 1002})
     assert (found.asked, found.ran, found.one_job, found.exchanges) == (2, 2, True, True)
-    with pytest.raises(CaseError, match="replicas=2 .* there are 1 cores; give --set=replicas=1"):
+    with pytest.raises(CaseError, match="replicas=2 .*--set=replicas=1"):
         plan(together, "cpu", {1000})
 
 
@@ -247,7 +230,7 @@ def test_an_ipu_shares_the_replicas_of_one_job() -> None:
 
 
 def test_the_emulator_has_no_instances() -> None:
-    with pytest.raises(CaseError, match="instances=4 needs attached IPUs: .*--set=instances=1"):
+    with pytest.raises(CaseError, match="instances=4 .*--set=instances=1"):
         plan(config(), "ipu-model", {0, 1})
 
 
@@ -256,46 +239,3 @@ def test_ipus_of_a_replica_are_its_shards_or_stages() -> None:
     assert ipus_per_replica(config(pipeline_splits=("a", "b", "c"))) == 4
     assert ipus_per_replica(config()) == 1
     assert instances_of(SimpleNamespace()) == 1
-
-
-# --- instances ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("environ", "message"),
-    [
-        ({}, "for the processes that a run starts through a launcher"),
-        ({"IPUBENCH_INSTANCE_TOKEN": "x", "IPUBENCH_INSTANCE_LAUNCHER": "mpirun"}, "launcher"),
-        (
-            {
-                "IPUBENCH_INSTANCE_TOKEN": "x",
-                "IPUBENCH_INSTANCE_LAUNCHER": "mpirun",
-                "PMI_RANK": "0",
-            },
-            "127.0.0.1:1: no run answers there",
-        ),
-    ],
-)
-def test_a_process_that_nobody_started_is_told_so(environ: Dict[str, str], message: str) -> None:
-    with pytest.raises(CaseError, match=message):
-        Instance("127.0.0.1:1", environ)
-
-
-def test_an_instance_on_another_host_has_as_many_threads_as_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its share has both hardware threads of each core."""
-    monkeypatch.setattr(os, "dup2", lambda *files: None)
-    monkeypatch.setattr(instance, "own_share", lambda environ, cpus: [0, 64])
-    monkeypatch.setattr(instance, "bind_threads", lambda cpus: bound.extend(cpus))
-    monkeypatch.setenv("OMP_NUM_THREADS", "128")  # the run's
-    bound: List[int] = []
-    joined = Instance.__new__(Instance)
-    joined.log, joined.remote, joined._takes_share = tmp_path / "log", False, True
-    joined.settle()
-    assert bound == [0, 64]
-    device = CpuDevice(pin=False)
-    device.threads = 1
-    device.attach()
-    assert os.environ["OMP_NUM_THREADS"] == "1"
-    device.release()

@@ -35,26 +35,23 @@ def described() -> Dict[str, Any]:
     return description("popdist.json")
 
 
-@pytest.mark.parametrize("name", double.OFFERED)
-def test_the_stand_in_offers_what_popdist_has(name: str) -> None:
-    real = described()["modules"]["popdist"]["functions"][name]
-    ours = inspect.signature(getattr(double, name)).parameters
-    assert list(ours) == [parameter["name"] for parameter in real["params"]]
-
-
-def test_the_options_of_an_instance_are_the_sdks() -> None:
-    real = described()["modules"]["popdist.poptorch"]["classes"]["Options"]
-    ours = list(inspect.signature(double.Options).parameters)
-    assert ours == [parameter["name"] for parameter in real["init"]]
-    assert {"useIpuId", "replicationFactor"} <= set(real["blocked_methods"])
+def test_the_stand_in_offers_what_popdist_has() -> None:
+    modules = described()["modules"]
+    for name in double.OFFERED:
+        ours = inspect.signature(getattr(double, name)).parameters
+        real = modules["popdist"]["functions"][name]
+        assert list(ours) == [parameter["name"] for parameter in real["params"]], name
+    options = modules["popdist.poptorch"]["classes"]["Options"]
+    ours = inspect.signature(double.Options).parameters
+    assert list(ours) == [parameter["name"] for parameter in options["init"]]
+    assert {"useIpuId", "replicationFactor"} <= set(options["blocked_methods"])
 
 
 def test_poprun_has_the_options_that_are_given() -> None:
-    known = described()["poprun"]["options"]
     launcher = poprun(4, 4, 2, ["--host=localhost"])
     given = [re.sub("=.*", "", word) for word in launcher.words[1:]]
     assert len(given) == 6 and launcher.hosts == ("localhost",)
-    assert set(given) <= set(known)
+    assert set(given) <= set(described()["poprun"]["options"])
 
 
 def test_an_instance_takes_its_number_and_its_replicas_from_popdist(job: double.Job) -> None:
@@ -129,7 +126,7 @@ def test_poptorch_runs_the_replicas_of_its_instance(
     assert replicas == [{"replication_factor": 2}], "the runtime must leave this to PopDist"
     # With other replicas a call would have other images than are counted.
     job.started, job.replicas, job.instances, job.ipus_per_replica = True, 8, 4, 2
-    wrong = "=8 where replicas=4, --num-instances=4 where instances=2, .*=2 where stages=1"
+    wrong = "=8 .* replicas=4, .*=4 .* instances=2, .*=2 .* stages=1"
     with pytest.raises(CaseError, match=wrong):
         step.build()
     job.started = False

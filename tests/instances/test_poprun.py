@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Tuple
 
 import pytest
@@ -54,37 +53,28 @@ def test_poprun_starts_the_instances_of_one_job(together: Project) -> None:
     assert record["compile"] == "none", "as the case's own step says"
     # The configuration's replicas are those of the whole job, so its items are, too.
     assert record["items_per_round"] == 8 * record["rounds"]["batches_per_step"]
-    assert len(notes_of(together)) == 2
-    assert {note["pid"] for note in notes_of(together)} == {
+    notes = notes_of(together)
+    assert len(notes) == 2
+    assert {note["pid"] for note in notes} == {
         entry["pid"] for entry in record["counters"]["instances"]
     }
-
-
-def test_each_instance_reports_into_a_folder_of_its_own(together: Project) -> None:
-    brief = ("--steps=2", "--batches-per-step=1")
-    words = ("bench_together.py", "--device=ipu", *brief, "--set=instances=2", "--profile=reports")
-    run_pytest(together.folder, together.environment, *words).assert_code(0)
+    more = ("--batches-per-step=1", "--profile=reports")
+    run_pytest(together.folder, together.environment, *words, *more).assert_code(0)
     (case,) = (together.folder / "reports").iterdir()
-    options = [json.loads(note["engine_options"]) for note in notes_of(together)]
-    assert options == [
-        {"autoReport.all": "true", "autoReport.directory": str(case / f"instance-{number}")}
-        for number in (1, 2)
-    ]
-    assert all(Path(one["autoReport.directory"]).is_dir() for one in options)
+    for number, note in enumerate(notes_of(together), 1):
+        folder = case / f"instance-{number}"
+        assert folder.is_dir()
+        options = json.loads(note["engine_options"])
+        assert options == {"autoReport.all": "true", "autoReport.directory": str(folder)}
 
 
-def test_an_ipu_cannot_be_chosen_for_several_instances(together: Project) -> None:
-    words = ("bench_together.py", "--device=ipu", "--device-id=1")
-    answer = run_pytest(together.folder, together.environment, *words).assert_code(1)
-    assert "--device-id: poprun chooses the IPUs of several instances" in answer.text
-
-
-def test_without_poprun_the_message_names_the_sdk(together: Project) -> None:
-    (together.folder / "bin" / "poprun").unlink()
+def test_what_poprun_cannot_do_is_one_message(together: Project) -> None:
     words = ("bench_together.py", "--device=ipu")
+    answer = run_pytest(together.folder, together.environment, *words, "--device-id=1")
+    assert "--device-id: poprun " in answer.assert_code(1).text
+    (together.folder / "bin" / "poprun").unlink()
     answer = run_pytest(together.folder, together.environment, *words).assert_code(1)
-    assert "poprun is not on PATH: it comes with the Poplar SDK" in answer.text
-    assert "Traceback" not in answer.text
+    assert "poprun is not on PATH" in answer.text and "Traceback" not in answer.text
 
 
 @pytest.fixture
@@ -102,20 +92,16 @@ ALONE = ("bench_together.py", "--device=ipu", "--steps=2", "--set=instances=1")
 def test_several_instances_of_a_users_poprun_are_refused(
     under_poprun: Project, more: Tuple[str, ...]
 ) -> None:
-    """Each would measure for itself, and wait for the others in the middle of a call."""
     answer = run_pytest(under_poprun.folder, under_poprun.environment, *ALONE, *more).assert_code(4)
-    assert "poprun has started 2 instances of this run, which know nothing of each" in answer.text
-    assert "leave out poprun and give --set=instances=2, with which the suite" in answer.text
-    assert "Traceback" not in answer.text
+    assert "--set=instances=2" in answer.text and "Traceback" not in answer.text
     assert not under_poprun.journals() or under_poprun.records() == {}
 
 
-def test_one_instance_of_a_users_poprun_measures(under_poprun: Project) -> None:
+def test_one_instance_of_a_users_poprun_measures_and_several_may_collect(
+    under_poprun: Project,
+) -> None:
+    words = ("bench_together.py", "--device=ipu", "--collect-only")
+    run_pytest(under_poprun.folder, under_poprun.environment, *words).assert_code(0)
     under_poprun.environment["DOUBLE_POPDIST"] = json.dumps({"instances": 1})
     run_pytest(under_poprun.folder, under_poprun.environment, *ALONE).assert_code(0)
     assert record_of(under_poprun)["device"]["kind"] == "ipu"
-
-
-def test_other_sessions_of_a_users_poprun_are_let_through(under_poprun: Project) -> None:
-    words = ("bench_together.py", "--device=ipu", "--collect-only")
-    run_pytest(under_poprun.folder, under_poprun.environment, *words).assert_code(0)

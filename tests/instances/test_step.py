@@ -11,7 +11,7 @@ import pytest
 from ipubench.fixtures.data.feeds import ArrayFeed
 from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.instances.plan import Launcher, Plan
-from ipubench.fixtures.instances.step import InstancesStep, own_folder
+from ipubench.fixtures.instances.step import InstancesStep
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.plugins.measure.meter import in_items
 
@@ -66,11 +66,6 @@ def test_models_were_kept_where_all_instances_found_theirs(
         assert step.model_cache.hit == hit and step.model_cache.note(5.0) == 4.0
 
 
-def test_the_items_of_instances_count_each_unless_they_are_those_of_one_job() -> None:
-    assert step_of(Members()).counted_processes == 2 * 3
-    assert step_of(Members(), one_job=True).counted_processes == 1
-
-
 def facts(host: str, **more: Any) -> Dict[str, Any]:
     return {
         "host": host,
@@ -100,23 +95,21 @@ def test_instances_are_asked_once_what_they_are_and_not_before_they_have_compile
     assert untold.weight_traffic() is None
 
 
-def test_rounds_are_prepared_by_all_and_limited_by_the_first() -> None:
-    members = Members(most_rounds=[5, 6])
+def test_values_of_all_instances_are_put_together_and_the_first_limits_rounds() -> None:
+    members = Members(
+        latencies=[[1.0, 2.0], [3.0, 4.0]],
+        device_memory=[10, 20],
+        memory=[100, 200],
+        most_rounds=[5, 6],
+    )
     step = step_of(members)
-    step.prepare_rounds(print)
-    assert step.most_rounds == 5
-    assert [name for name, _ in members.orders] == ["prepare_rounds", "most_rounds"]
+    assert step.latencies() == [1.0, 3.0, 2.0, 4.0]
+    assert (step.device_memory(), step.host_memory(), step.most_rounds) == (30, 300, 5)
+    # The items of one job are not those of each instance.
+    assert (step.counted_processes, step_of(members, one_job=True).counted_processes) == (2 * 3, 1)
     members.idle = False
     step._step.most_rounds = 9
-    assert step.most_rounds == 9 and len(members.orders) == 2
-
-
-def test_values_of_all_instances_are_put_together() -> None:
-    step = step_of(
-        Members(latencies=[[1.0, 2.0], [3.0, 4.0]], device_memory=[10, 20], memory=[100, 200])
-    )
-    assert step.latencies() == [1.0, 3.0, 2.0, 4.0]
-    assert (step.device_memory(), step.host_memory()) == (30, 300)
+    assert step.most_rounds == 9
     without = step_of(Members(latencies=[[1.0], None], device_memory=[10, None]))
     assert without.latencies() is None and without.device_memory() is None
 
@@ -172,13 +165,10 @@ def test_the_record_names_the_unreadable_images_of_all_instances() -> None:
 
 def test_the_first_instance_writes_its_graph_and_each_leaves_a_trace(tmp_path: Path) -> None:
     members = Members()
-    step = step_of(members)
-    step.save_graph(tmp_path)
-    step.profile(tmp_path)
-    step.profile(tmp_path)  # of another case
+    step_of(members).save_graph(tmp_path)
+    step_of(members).profile(tmp_path)
     traces = [str(tmp_path / f"instance-{number}") for number in (1, 2)]
-    assert members.orders == [("save_graph", [str(tmp_path), None]), *2 * [("profile", traces)]]
-    assert own_folder(tmp_path, 1).is_dir()
+    assert members.orders == [("save_graph", [str(tmp_path), None]), ("profile", traces)]
 
 
 @pytest.mark.parametrize("idle", [True, False])

@@ -25,47 +25,37 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "torchinductor_some_body"
 
 
-def test_it_is_made_for_this_user_alone_and_what_is_there_stays(folder: Path) -> None:
+def test_it_is_this_users_alone_and_what_only_he_has_put_there_stays(folder: Path) -> None:
     claim_inductor_folder()
     assert folder.stat().st_mode & 0o777 == 0o700
-    (folder / "kernel.so").touch()
-    folder.chmod(0o755)  # as PyTorch makes it
-    claim_inductor_folder()
-    assert (folder / "kernel.so").exists()
-
-
-def test_what_others_may_have_put_there_goes(folder: Path) -> None:
-    folder.mkdir()
-    folder.chmod(0o775)
-    (folder / "kernel.so").touch()
-    claim_inductor_folder()
+    for mode, stays in ((0o755, True), (0o775, False)):
+        (folder / "kernel.so").touch()
+        folder.chmod(mode)  # as PyTorch makes it
+        claim_inductor_folder()
+        assert (folder / "kernel.so").exists() == stays
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert not list(folder.iterdir())
 
 
-@needs_root
-@pytest.mark.parametrize("link", [False, True])
-def test_that_of_another_user_is_refused(folder: Path, tmp_path: Path, link: bool) -> None:
-    if link:  # to a folder of this user, for now
-        (tmp_path / "elsewhere").mkdir(mode=0o700)
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param("a folder of another user", marks=needs_root),
+        pytest.param("a link of another user", marks=needs_root),
+        "a link to what all may write",
+        "no place",
+    ],
+)
+def test_what_others_could_change_is_refused(folder: Path, tmp_path: Path, what: str) -> None:
+    if "link" in what:
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "elsewhere").chmod(0o777 if "all" in what else 0o700)
         folder.symlink_to(tmp_path / "elsewhere")
-    else:
+    elif "folder" in what:
         folder.mkdir()
-    os.lchown(folder, ANOTHER, ANOTHER)
-    with pytest.raises(CaseError, match="TMPDIR"):
-        claim_inductor_folder()
-
-
-def test_a_link_of_ours_to_a_folder_of_all_is_refused(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere").chmod(0o777)
-    folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CaseError, match="TMPDIR"):
-        claim_inductor_folder()
-
-
-def test_without_a_place_it_is_one_message(folder: Path) -> None:
-    folder.parent.rmdir()
+    else:
+        tmp_path.rmdir()
+    if "another" in what:
+        os.lchown(folder, ANOTHER, ANOTHER)
     with pytest.raises(CaseError, match="TMPDIR"):
         claim_inductor_folder()
 

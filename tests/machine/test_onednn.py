@@ -26,14 +26,12 @@ def installed(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ("sse4_2", {}, Operations.EIGEN),
         ("fma avx2", {}, Operations.ONEDNN),
         ("fma avx2 avx_vnni", {}, Operations.ONEDNN_VNNI),
-        ("avx2 avx512f", {}, Operations.ONEDNN),
         (VNNI, {}, Operations.ONEDNN_VNNI),
         (VNNI, {"TF_ENABLE_ONEDNN_OPTS": "False"}, Operations.EIGEN),
         (VNNI, {"ONEDNN_MAX_CPU_ISA": "AVX2"}, Operations.ONEDNN),
         (f"{VNNI} avx512_bf16", {}, Operations.ONEDNN_BFLOAT16),
         (f"{VNNI} amx_bf16", {}, Operations.ONEDNN_BFLOAT16),
         (f"{VNNI} amx_bf16", {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"}, Operations.ONEDNN_VNNI),
-        ("fma avx2", {"TF_ENABLE_ONEDNN_OPTS": "0"}, Operations.EIGEN),
         ("sse4_2", {"TF_ENABLE_ONEDNN_OPTS": "1"}, Operations.ONEDNN),
     ],
 )
@@ -69,7 +67,6 @@ def test_tensorflow_computes_with_onednn_unless_asked_not_to(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where it has AVX2; and the variable is as it was once the device is given back."""
     installed(version, monkeypatch)
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
     if given is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import resource
 import signal
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Iterator, List, Sequence
+from typing import Iterator, List, Sequence
 
 import pytest
 
@@ -116,9 +115,7 @@ def test_a_server_that_is_killed_is_noticed_and_its_children_go_too(
     assert not any(map(runs, pids))
     assert (tmp_path / "kept").exists()  # for the next server of this process
     assert server.how_it_ended() == "was killed by SIGKILL"
-    message = str(server.failure("is gone"))
-    assert message.startswith(f"the test server is gone. Its log is {server.log}; the last lines")
-    assert f"\n    serving {pids[0]}" in message
+    assert f"\n    serving {pids[0]}" in str(server.failure("is gone"))
 
 
 def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
@@ -137,18 +134,6 @@ def test_nothing_is_left_when_the_run_is_killed(tmp_path: Path) -> None:
     assert parent.communicate()[1] == b""
     wait_until_gone(pids)
     assert not (tmp_path / "scratch-1").exists() and not (tmp_path / "kept").exists()
-
-
-def test_a_pipe_that_closes_without_an_order_is_that_of_a_run_that_was_killed(
-    server: ServerProcess, tmp_path: Path
-) -> None:
-    """A process that dies closes its files before the supervisor has another parent."""
-    supervisor = server._supervisor
-    assert supervisor is not None and supervisor.stdin is not None
-    pipe, supervisor.stdin = supervisor.stdin, None
-    pipe.close()
-    assert server.ends_within(20)
-    assert not (tmp_path / "kept").exists()
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -170,32 +155,26 @@ def test_a_server_that_ends_early_fails_with_its_last_words(tmp_path: Path) -> N
     program = "print('first'); print('no such model'); raise SystemExit(3)"
     process = server_process(tmp_path, [sys.executable, "-c", program])
     process.start()
-    with pytest.raises(CaseError) as caught:
+    with pytest.raises(CaseError, match=r"exit code 3 (.|\n)*    first\n    no such model$"):
         process.wait_until(lambda: False, 30)
-    message = str(caught.value)
-    assert "the test server ended with exit code 3 before it was ready" in message
-    assert message.endswith("    first\n    no such model")
     process.stop()
 
 
 def test_a_server_that_is_never_ready_is_stopped(server: ServerProcess) -> None:
     pids = pids_of(server)
-    with pytest.raises(CaseError, match="was not ready after 0.3 s and was stopped"):
+    with pytest.raises(CaseError, match=r"0\.3 s"):
         server.wait_until(lambda: False, 0.3)
     assert not any(map(runs, pids))
 
 
-def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_what_cannot_be_started_is_one_message(tmp_path: Path) -> None:
     process = server_process(tmp_path, [str(tmp_path / "tritonserver")])
-    with pytest.raises(CaseError, match="cannot be started: No such file.*tritonserver"):
+    with pytest.raises(CaseError, match="tritonserver"):
         process.start()
     assert not process.alive
-
-
-def test_a_log_that_cannot_be_written_is_an_error_of_the_user(tmp_path: Path) -> None:
-    (tmp_path / "logs").write_text("a file")
-    with pytest.raises(CaseError, match="--results-dir=PATH"):
-        server_process(tmp_path, ["true"]).start()
+    (tmp_path / "results").write_text("a file")
+    with pytest.raises(CaseError, match="--results-dir"):
+        server_process(tmp_path / "results", ["true"]).start()
 
 
 def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +182,7 @@ def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     check_port(port, "port")
     assert not answers(port)
     with socket.create_server(("127.0.0.1", port)) as listener:
-        with pytest.raises(CaseError, match=f"port={port}: another program .*; end it, or leave"):
+        with pytest.raises(CaseError, match=f"port={port}"):
             check_port(port, "port")
         assert answers(port)
         listener.accept()[0].close()  # the connection of answers
@@ -213,33 +192,18 @@ def test_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     # The server's end of that connection is there for a while yet.
     check_port(port, "port")
 
-    def privileged(*_: Any) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(socket.socket, "bind", privileged)
-    with pytest.raises(CaseError, match=r"port=80: no server .*:80 \(Permission denied\); leave"):
-        check_port(80, "port")
-
-
-@pytest.fixture
-def many_open_files() -> Iterator[None]:
-    """More files are open than ``select`` can take (1024)."""
+def test_a_process_with_many_open_files_can_have_a_server(tmp_path: Path) -> None:
+    """More are open than ``select`` can take (1024)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1200:
         pytest.skip(f"a process may open {hard} files here; needs 1200 (ulimit -Hn)")
-    if soft != resource.RLIM_INFINITY and soft < 1200:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (1200, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
     with contextlib.ExitStack() as opened:
         for _ in range(1050):
             opened.enter_context(open(os.devnull, "rb"))
-        yield
+        process = started(tmp_path)
+        pids = pids_of(process)
+        process.stop()
+        wait_until_gone(pids)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def test_a_process_with_many_open_files_can_have_a_server(
-    many_open_files: None, tmp_path: Path
-) -> None:
-    process = started(tmp_path)
-    pids = pids_of(process)
-    process.stop()
-    wait_until_gone(pids)

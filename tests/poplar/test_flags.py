@@ -50,11 +50,8 @@ def test_a_case_adds_its_flags(needed: Flags, flags: str) -> None:
     assert claimed(flags, needed, started=True) == flags
 
 
-def test_zeros_mean_nothing_without_synthetic_data() -> None:
-    assert case_flags(False, False, True, False) == GENERATED
-
-
 def test_exported_flags_are_kept_as_they_were_written() -> None:
+    assert case_flags(False, False, True, False) == GENERATED, "zeros of no synthetic data"
     exported = "--executable_cache_path='/my cache' --max_compilation_threads=4"
     assert claimed(f" {exported} ", MODEL) == f"{exported} --use_ipu_model"
     assert claimed("--use_ipu_model=true", MODEL) == "--use_ipu_model=true"
@@ -62,57 +59,49 @@ def test_exported_flags_are_kept_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("exported", "needed", "has", "needs"),
+    ("exported", "needed", "needs"),
     [
-        ("--use_synthetic_data", GENERATED, "--use_synthetic_data", "no --use_synthetic_data"),
+        ("--use_synthetic_data", GENERATED, "no --use_synthetic_data"),
         (
             "--use_synthetic_data --synthetic_data_initializer=2",
             SYNTHETIC,
-            "--synthetic_data_initializer=2",
             "--synthetic_data_initializer=normal",
         ),
-        ("--use_ipu_model", SYNTHETIC, "--use_ipu_model", "no --use_ipu_model"),
-        ("--log_cycle_count=3", COUNTED, "--log_cycle_count=3", "--log_cycle_count=0"),
-        (
-            "--synthetic_data_categories=infeed",
-            SYNTHETIC,
-            "--synthetic_data_categories=infeed",
-            "no --synthetic_data_categories",
-        ),
-        ("--null_data_feed", GENERATED, "--null_data_feed", "no --null_data_feed"),
+        ("--log_cycle_count=3", COUNTED, "--log_cycle_count=0"),
+        ("--synthetic_data_categories=infeed", SYNTHETIC, "no --synthetic_data_categories"),
+        ("--null_data_feed", GENERATED, "no --null_data_feed"),
+        # What is no flag at all.
+        ("flags.txt", GENERATED, ""),
+        ("--use_ipu_model -x", GENERATED, ""),
+        ("--a='", GENERATED, ""),
     ],
 )
-def test_a_contradiction_names_both_flags(
-    exported: str, needed: Flags, has: str, needs: str
+def test_an_exported_flag_that_a_case_cannot_have_is_refused(
+    exported: str, needed: Flags, needs: str
 ) -> None:
-    with pytest.raises(CaseError) as caught:
+    with pytest.raises(CaseError, match=f"the environment's {TF_FLAGS}.*{needs}"):
         claimed(exported, needed)
-    assert f"{TF_FLAGS} has {has} where this case needs {needs}: take it out" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("first", "later", "needs", "choice"),
+    ("first", "later", "needs"),
     [
-        (SYNTHETIC, GENERATED, "no --use_synthetic_data", " with --data=generated"),
-        (GENERATED, SYNTHETIC, "--use_synthetic_data", " with --data=synthetic"),
-        (SYNTHETIC, ZEROS, "--synthetic_data_initializer=0", ""),
-        (GENERATED, COUNTED, "--log_cycle_count=0", " with --set=report_hw_cycle_count=yes"),
-        (COUNTED, GENERATED, "no --log_cycle_count", " with --set=report_hw_cycle_count=no"),
+        (SYNTHETIC, GENERATED, "no --use_synthetic_data.* --data=generated$"),
+        (GENERATED, SYNTHETIC, "--use_synthetic_data.* --data=synthetic$"),
+        (SYNTHETIC, ZEROS, "--synthetic_data_initializer=0"),
+        (GENERATED, COUNTED, "--log_cycle_count=0.* --set=report_hw_cycle_count=yes$"),
+        (COUNTED, GENERATED, "no --log_cycle_count.* --set=report_hw_cycle_count=no$"),
     ],
 )
 def test_a_later_case_with_other_flags_is_sent_to_a_run_of_its_own(
-    first: Flags, later: Flags, needs: str, choice: str
+    first: Flags, later: Flags, needs: str
 ) -> None:
     environ: Dict[str, str] = {}
     claim_flags(first, environ, started=False)
     before = dict(environ)
     claim_flags(first, environ, started=True)
-    with pytest.raises(CaseError) as caught:
+    with pytest.raises(CaseError, match=f"{TF_FLAGS} .*{needs}"):
         claim_flags(later, environ, started=True)
-    message = str(caught.value)
-    assert f"has started in this process with {before.get(TF_FLAGS, 'none')}" in message
-    assert f"this case needs {needs}" in message
-    assert message.endswith(f"give it a run of its own{choice}")
     assert environ == before
 
 
@@ -139,9 +128,3 @@ def test_executables_are_kept_where_tensorflow_keeps_them(
     flags: str, poprun: str, folder: str
 ) -> None:
     assert tensorflow_cache({TF_FLAGS: flags, POPDIST_CACHE: poprun}) == folder
-
-
-@pytest.mark.parametrize("exported", ["flags.txt", "--use_ipu_model -x", "--a='"])
-def test_what_is_no_flag_is_refused(exported: str) -> None:
-    with pytest.raises(CaseError, match=f"the environment's {TF_FLAGS}: "):
-        claimed(exported, GENERATED)

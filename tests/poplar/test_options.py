@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Dict
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.poplar.options import (
@@ -25,6 +22,7 @@ def test_values_become_the_text_that_poplar_reads() -> None:
     text = (
         '{"availableMemoryProportion": 0.2, "use128BitConvUnitLoad": true, "partialsType": "half"}'
     )
+    assert parse_options("") == parse_options("  ") == parse_options("{}") == {}
     assert parse_options(text) == {
         "availableMemoryProportion": "0.2",
         "use128BitConvUnitLoad": "true",
@@ -32,30 +30,22 @@ def test_values_become_the_text_that_poplar_reads() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["", "  ", "{}"])
-def test_nothing_is_no_options(text: str) -> None:
-    assert parse_options(text) == {}
-
-
-@given(st.dictionaries(st.text(), st.text()))
-def test_text_is_kept_as_it_is(options: Dict[str, str]) -> None:
-    assert parse_options(json.dumps(options)) == options
-
-
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("{", '\'{\' is not JSON .*; write {"availableMemoryProportion": "0.2"}'),
-        ("partialsType=half", "is not JSON"),
-        ("[1]", "is not a JSON object"),
-        ("0.2", "is not a JSON object"),
-        ('{"a": null}', "a: the value of a Poplar option is text, not None"),
-        ('{"a": {"b": 1}}', "a: the value of a Poplar option is text"),
+        ("{", "JSON"),
+        ("partialsType=half", "JSON"),
+        ("[1]", "JSON object"),
+        ("0.2", "JSON object"),
+        ('{"a": null}', "^a: "),
+        ('{"a": {"b": 1}}', "^a: "),
     ],
 )
-def test_what_is_no_set_of_options_is_refused(text: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_what_is_no_set_of_options_is_refused(text: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
         parse_options(text)
+    with pytest.raises(CaseError, match=f"the environment's {ENGINE_OPTIONS}: "):
+        reporting({ENGINE_OPTIONS: text}, Path("/reports"))
 
 
 def test_reports_keep_what_the_user_exported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,27 +60,17 @@ def test_reports_keep_what_the_user_exported(monkeypatch: pytest.MonkeyPatch) ->
     assert os.environ[ENGINE_OPTIONS] == exported
 
 
-@pytest.mark.parametrize("variable", ["POPART_CACHE_DIR", "POPXL_CACHE_DIR"])
-def test_what_reports_is_not_kept_for_runs_that_time(
-    monkeypatch: pytest.MonkeyPatch, variable: str
+def test_reports_are_asked_for_in_full_and_what_reports_is_not_kept_for_runs_that_time(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(variable, "/kept")
-    monkeypatch.delenv("POPTORCH_CACHE_DIR", raising=False)
-    before = {**os.environ}
-    with reports_in(Path("/reports")):
-        assert variable not in os.environ
-    assert os.environ == before
-
-
-def test_reports_are_asked_for_in_full_and_only_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ENGINE_OPTIONS, raising=False)
+    monkeypatch.delenv("POPTORCH_CACHE_DIR", raising=False)
+    for variable in ("POPART_CACHE_DIR", "POPXL_CACHE_DIR"):
+        monkeypatch.setenv(variable, "/kept")
+    before = {**os.environ}
     with pytest.raises(KeyError), reports_in(Path("/reports")):
         options = json.loads(os.environ[ENGINE_OPTIONS])
         assert options == {"autoReport.all": "true", "autoReport.directory": "/reports"}
+        assert not {"POPART_CACHE_DIR", "POPXL_CACHE_DIR"}.intersection(os.environ)
         raise KeyError
-    assert ENGINE_OPTIONS not in os.environ
-
-
-def test_a_corrupt_export_is_one_message() -> None:
-    with pytest.raises(CaseError, match=f"the environment's {ENGINE_OPTIONS}: .*is not JSON"):
-        reporting({ENGINE_OPTIONS: "autoReport.all=true"}, Path("/reports"))
+    assert os.environ == before

@@ -42,25 +42,9 @@ def test_a_count_or_a_global_batch_gives_the_other(
     assert bool(batches.warnings) == (whole is not None and whole != expected[1])
 
 
-def test_the_warning_has_the_numbers() -> None:
-    (warning,) = Batches.of(3, 2, None, 10).warnings
-    assert warning == (
-        "global_batch_size=10 is no multiple of micro_batch_size=3 x replicas=2: with "
-        "gradient_accumulation_count=2 it is 12"
-    )
-
-
-@pytest.mark.parametrize(
-    ("count", "whole", "message"),
-    [
-        (2, 12, "gradient_accumulation_count=2 and global_batch_size=12 .* give one"),
-        (None, None, "give gradient_accumulation_count or global_batch_size"),
-    ],
-)
-def test_both_and_neither_are_refused(
-    count: Optional[int], whole: Optional[int], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("count", "whole"), [(2, 12), (None, None)])
+def test_both_and_neither_are_refused(count: Optional[int], whole: Optional[int]) -> None:
+    with pytest.raises(ValueError, match="gradient_accumulation_count.*global_batch_size"):
         Batches.of(3, 2, count, whole)
 
 
@@ -133,33 +117,11 @@ def test_every_row_of_the_worked_example(
     assert [text.rpartition(" is ")[2] for text in warnings] == ([possible] if possible else [])
 
 
-def test_calls_of_the_worked_example() -> None:
-    calls = {logs: program(logs).calls for logs in ("1", "10", "500", "1/2", "1/3", "0")}
-    assert calls == {"1": 6, "10": 66, "500": 4686, "1/2": 3, "1/3": 2, "0": 1}
-
-
-def test_a_frequency_that_is_not_possible_is_named_with_the_closest() -> None:
-    assert program(10).warnings == (
-        "logs_per_epoch=10: 781 weight updates cannot be divided into 10 equal parts; the closest "
-        "possible logs_per_epoch is 11",
-    )
-    assert program(0, 2).warnings == (
-        "ckpts_per_epoch=2: 781 weight updates cannot be divided into 2 equal parts; the closest "
-        "possible ckpts_per_epoch is 1",
-    )
-
-
-def test_without_any_event_the_whole_run_is_one_call_and_a_warning_says_so() -> None:
+def test_warnings_name_what_was_asked_for() -> None:
+    assert "ckpts_per_epoch=2" in program(0, 2).warnings[0]
     (warning,) = program(0, 0).warnings
-    assert "all 4686 weight updates run in one device call" in warning
-    assert "logs_per_epoch=0 and ckpts_per_epoch=0" in warning
+    assert "one device call" in warning and "ckpts_per_epoch=0" in warning
     assert program(0, 1).warnings == ()
-
-
-@pytest.mark.parametrize("ckpts", [0, 1])
-def test_logs_must_end_with_the_run(ckpts: int) -> None:
-    with pytest.raises(ValueError, match="log 2.0 epochs a time for 5 epochs; num_epochs must be"):
-        program("1/2", ckpts, epochs=5)
 
 
 @pytest.mark.parametrize("epochs", [3, 7, 49, 93, 100, 107])
@@ -170,23 +132,23 @@ def test_a_fraction_is_exact(epochs: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("logs", "ckpts", "first", "message"),
+    ("logs", "ckpts", "first", "epochs", "updates", "named"),
     [
-        ("-1", "1", "0", "logs_per_epoch=-1 is below 0"),
-        ("1", "-1/2", "0", "ckpts_per_epoch=-1/2 is below 0"),
-        ("1", "1", "-1", "first_ckpt_epoch=-1 is below 0"),
-        ("1", "1", "7", "first_ckpt_epoch=7: training ends after num_epochs=6"),
+        ("-1", "1", "0", 6, U, "logs_per_epoch=-1"),
+        ("1", "-1/2", "0", 6, U, "ckpts_per_epoch=-1/2"),
+        ("1", "1", "-1", 6, U, "first_ckpt_epoch=-1"),
+        ("1", "1", "7", 6, U, "first_ckpt_epoch=7: .*num_epochs=6"),
+        ("1/2", "0", "0", 5, U, "log 2.0 epochs a time for 5 epochs"),
+        ("1/2", "1", "0", 5, U, "log 2.0 epochs a time for 5 epochs"),
+        ("1", "1", "0", 6, 0, "num_epochs=6 x 0 "),
+        ("1", "1", "0", 2, MOST_UPDATES, f"num_epochs=2 x {MOST_UPDATES} "),
     ],
 )
-def test_frequencies_that_no_program_has(logs: str, ckpts: str, first: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        program(logs, ckpts, first=first)
-
-
-@pytest.mark.parametrize(("updates", "epochs"), [(0, 6), (MOST_UPDATES, 2)])
-def test_a_run_has_updates_and_an_end(updates: int, epochs: int) -> None:
-    with pytest.raises(ValueError, match=f"num_epochs={epochs} x {updates} weight updates"):
-        program(1, 1, epochs=epochs, updates=updates)
+def test_what_no_program_can_do_is_refused(
+    logs: str, ckpts: str, first: str, epochs: int, updates: int, named: str
+) -> None:
+    with pytest.raises(ValueError, match=named):
+        program(logs, ckpts, epochs, updates, first)
 
 
 # ------------------------------------------------------------------ checkpoints
@@ -217,8 +179,7 @@ def test_checkpoints_begin_where_asked(
 
 def test_a_first_checkpoint_within_an_update_or_a_call_is_named() -> None:
     within_update, shorter = program(1, 1, updates=7, first="1/2").warnings
-    assert "first_ckpt_epoch=1/2 lies within a weight update" in within_update
-    assert "after 4 weight updates" in within_update
+    assert "first_ckpt_epoch=1/2" in within_update and "after 4 weight updates" in within_update
     assert "a device call has 1 of them" in shorter
     assert program(1, 1, updates=7, first=2).warnings == ()
 
@@ -228,10 +189,7 @@ def test_a_longest_call_divides_calls_and_moves_no_event() -> None:
     shorter = Program.of(U, 6, Fraction(1, 2), Fraction(1), most_per_call=100)
     assert (asked.updates_per_call, shorter.updates_per_call) == (781, 71)
     assert log_lines(shorter) == log_lines(asked)
-    assert shorter.warnings == (
-        "batches_per_step=100: 781 weight updates cannot be divided into calls of 100; a device "
-        "call has 71 of them",
-    )
+    assert "batches_per_step=100" in shorter.warnings[0] and "has 71 of" in shorter.warnings[0]
     assert not Program.of(64, 1, Fraction(1), Fraction(0), most_per_call=16).warnings
     assert not Program.of(64, 1, Fraction(1), Fraction(0), most_per_call=99).warnings
     assert Program.of(U, 6, Fraction(1), Fraction(1), most_per_call=9999).calls == 6
@@ -248,14 +206,10 @@ def test_no_divisor_is_closer(number: int, wanted: Fraction) -> None:
     assert abs(closest_divisor(number, wanted) - wanted) == best
 
 
-def test_the_root_of_a_square_is_a_divisor() -> None:
-    assert closest_divisor(49, Fraction(6)) == 7
-    assert program(10, updates=100).updates_per_log == 10
-
-
 def test_of_two_equally_close_divisors_the_one_of_the_smaller_factor_is_taken() -> None:
     assert closest_divisor(781, Fraction(41)) == 11  # as far from 71
     assert closest_divisor(781, Fraction(426)) == 781
+    assert closest_divisor(49, Fraction(6)) == 7
 
 
 FREQUENCIES = st.one_of(st.just(Fraction(0)), st.fractions(Fraction(1, 50), 60, max_denominator=50))
@@ -263,8 +217,8 @@ FREQUENCIES = st.one_of(st.just(Fraction(0)), st.fractions(Fraction(1, 50), 60, 
 
 @tries(300)
 @given(
-    st.integers(1, 600),
-    st.integers(1, 10),
+    st.integers(1, 200),
+    st.integers(1, 6),
     FREQUENCIES,
     FREQUENCIES,
     st.fractions(0, 10, max_denominator=4),

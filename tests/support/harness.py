@@ -293,16 +293,22 @@ class Project:
 
     def records(self) -> Dict[str, Dict[str, Any]]:
         """Return identifier -> record of the latest run."""
-        benchmarks = [line["benchmark"] for line in self.journal() if line["type"] == "case"]
-        return {
-            b["extra_info"]["ipubench"]["name"]: b["extra_info"]["ipubench"] for b in benchmarks
-        }
+        return records_in(self.folder / "results")
 
     def baseline(self, name: str = "main") -> Dict[str, Any]:
         """Return a stored baseline."""
         path = self.folder / "baselines" / f"{name}.json"
         loaded: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return loaded
+
+
+def records_in(results: Path) -> Dict[str, Dict[str, Any]]:
+    """Return identifier -> record of the latest run that left its journal in a folder."""
+    lines = map(json.loads, journals(results)[-1].read_text(encoding="utf-8").splitlines())
+    found = [
+        line["benchmark"]["extra_info"]["ipubench"] for line in lines if line["type"] == "case"
+    ]
+    return {record["name"]: record for record in found}
 
 
 def counting_rounds(record: Mapping[str, Any]) -> int:

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -16,26 +15,23 @@ from tests.support.process_starter import small_program
 WORDS = ("bench_together.py", "--device=cpu")
 
 
-def with_instances(project: Project, launcher: str = "processes", plain: bool = False) -> Project:
-    """Add the case of several processes; launchers are ours, or stand-ins for mpirun and poprun.
-
-    ``plain``: what these start are processes of their own, whose numbers they know.
-    """
+def with_instances(project: Project, launcher: str = "processes") -> Project:
+    """Add the case of several processes; launchers are ours, or stand-ins for mpirun and poprun."""
     shutil.copy(
         ROOT / "tests" / "support" / "instances_cases.py", project.folder / "bench_together.py"
     )
     project.environment.update(
-        launchers_in(project.folder, launcher, plain), TOGETHER=str(project.folder), COLUMNS="120"
+        launchers_in(project.folder, launcher), TOGETHER=str(project.folder), COLUMNS="120"
     )
     return project
 
 
-def launchers_in(parent: Path, launcher: str = "processes", plain: bool = False) -> Dict[str, str]:
+def launchers_in(parent: Path, launcher: str = "processes") -> Dict[str, str]:
     """Make stand-ins for mpirun and poprun; return the environment that has them.
 
     ``launcher`` is what starts instances on a host.
     """
-    python = [sys.executable] if plain else small_program(SuiteServer.address())
+    python = small_program(SuiteServer.address())
     folder = parent / "bin"
     folder.mkdir()
     program = ROOT / "tests" / "doubles" / "mpirun.py"
