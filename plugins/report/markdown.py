@@ -24,7 +24,7 @@ from ipubench.plugins.record.text import (
     short_number,
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
-from ipubench.plugins.report import profiles, published
+from ipubench.plugins.report import profiles
 from ipubench.plugins.web.templates import render
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
@@ -64,7 +64,6 @@ def markdown(report: Report) -> str:
             "noisy": own_noise((row["name"], row) for row in rows),
             "rows": [_full(row) for row in rows],
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
-            "published": list(map(str.strip, published.last_lines(report.document["benchmarks"]))),
             "started": "" if report.started is None else minute_of(report.started),
             "command": cut_middle(report.command, MOST_COMMAND),
             "environment": _environment(report),

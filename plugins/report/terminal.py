@@ -30,7 +30,6 @@ from ipubench.plugins.record.record import (
 )
 from ipubench.plugins.record.text import percent, short_number, told_apart
 from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED
-from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Run, run_key
@@ -87,8 +86,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def summary(run: Run, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
     benchmarks = list(map(run.results.whole, run.results.benchmarks))
-    notes = [*_notes(run), *published.last_lines(benchmarks)]
-    return layout(table_rows(benchmarks, run.results.verdicts), width) + [Row((n,)) for n in notes]
+    table = layout(table_rows(benchmarks, run.results.verdicts), width)
+    return table + [Row((note,)) for note in _notes(run)]
 
 
 def _names(run: Run) -> Dict[str, str]:

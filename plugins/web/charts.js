@@ -14,7 +14,7 @@ async function unpackPlotly() {
 
 function drawCharts() {
   const { data, byId, listeners } = report;
-  const { css, draw, narrow, percent, plain, signed } = plotting;
+  const { css, draw, narrow, plain, signed } = plotting;
   // A case may be called like something that every object has: constructor.
   const details = new Map(Object.entries(data.details));
   const MOST_ROWS = 30;
@@ -117,7 +117,6 @@ function drawCharts() {
     const names = apart(shown.map((row) => row.name), narrow() ? 20 : 46, label);
     picture(plot, said, made.traces, {
       height: 80 + (narrow() ? 32 : 22) * shown.length,
-      barmode: "stack", bargap: 0.35,
       xaxis: Object.assign({ side: "top", ticklabelposition: "outside" }, made.xaxis),
       yaxis: { tickvals: heights, ticktext: names, range: [-shown.length + 0.4, 0.6], showgrid: false, zeroline: false, ticks: "" },
       shapes: made.shapes || [], showlegend: Boolean(made.legend),
@@ -295,20 +294,6 @@ function drawCharts() {
     section.querySelector(".note").textContent = moreLines(left);
   }
 
-  function share() {
-    const chosen = rows.filter((row) => row.share !== null).sort((a, b) => b.share - a.share);
-    byCase("share", chosen, (shown, heights) => ({
-      traces: [{
-        type: "bar", orientation: "h", y: heights, x: shown.map((row) => row.share),
-        marker: { color: css("accent") }, cliponaxis: false,
-        text: shown.map((row) => percent(row.share)), textposition: "outside",
-        customdata: shown.map((row) => row.achieved_flops),
-        hovertemplate: "%{text} of peak, %{customdata:.3s}FLOP/s<extra></extra>",
-      }],
-      xaxis: { tickformat: ".0%", rangemode: "tozero", range: [0, (narrow() ? 1.4 : 1.15) * Math.max(...shown.map((row) => row.share), 0.01)] },
-    }));
-  }
-
   // Cases of one precision on one device share their ceilings.
   function roofline() {
     const section = document.getElementById("roofline");
@@ -355,22 +340,6 @@ function drawCharts() {
     const names = ["", "k", "M", "G", "T", "P"];
     const power = Math.max(0, Math.min(names.length - 1, Math.floor(Math.log10(value) / 3)));
     return `${Number((value / 1000 ** power).toPrecision(3))} ${names[power]}`;
-  }
-
-  function compile() {
-    const total = (row) => row.build_seconds + row.compile_seconds;
-    const compiled = rows.filter((row) => row.compile_seconds !== null);
-    const reused = rows.filter((row) => row.compile === "reused").length;
-    const chosen = compiled.sort((a, b) => total(b) - total(a));
-    document.querySelector("#compile .note").textContent = reused
-      ? counted(reused, "case ran a network that was compiled before.", "cases ran a network that was compiled before.") : "";
-    byCase("compile", chosen, (shown, heights) => ({
-      traces: ["build", "compile"].map((name, index) => ({
-        type: "bar", orientation: "h", name, y: heights, x: shown.map((row) => row[`${name}_seconds`]),
-        marker: { color: colour(index) }, hovertemplate: `${name} %{x:.2f} s<extra></extra>`,
-      })),
-      legend: true, xaxis: { ticksuffix: " s", rangemode: "tozero" },
-    }));
   }
 
   const choice = document.getElementById("chosen");
@@ -482,13 +451,11 @@ function drawCharts() {
     batch();
     latency();
     load();
-    share();
     roofline();
-    compile();
     fillChoice();
   }
 
-  for (const [id, redraw] of Object.entries({ change, latency, share, compile })) {
+  for (const [id, redraw] of Object.entries({ change, latency })) {
     const section = document.getElementById(id);
     section.querySelector("button").addEventListener("click", () => {
       section.dataset.all = section.dataset.all === "yes" ? "no" : "yes";
