@@ -54,7 +54,7 @@ KEYS = (
 )
 #: The columns of specs.csv that every row has, which no entry can name so.
 ROW = ("case", "benchmark", "variant", "run_seconds", "git_revision")
-MOST_VARIANTS = 10_000  # of one file
+MOST_VARIANTS = 10_000  # of one entry
 FORMS = 'a mapping NAME: "v1,v2" or a list of rows, the first one with the names'
 #: Parameter -> value, as text.
 Variant = Dict[str, str]
