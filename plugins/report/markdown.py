@@ -84,26 +84,14 @@ def _mark(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
 def _fitting(values: Dict[str, Any]) -> str:
     """Return the summary with as much in it as a comment holds."""
     shown = {part: len(values[part]) for part in CUT}
-
-    def rendered() -> str:
+    while True:
         some = {part: values[part][:most] for part, most in shown.items()}
         omitted = {part: len(values[part]) - most for part, most in shown.items()}
-        return render("summary.md", {**values, **some, "omitted": omitted})
-
-    text = rendered()
-    for part in CUT:
-        if _size(text) <= LARGEST:
-            break
-        fits, most = 0, shown[part] - 1
-        while fits < most:
-            shown[part] = (fits + most + 1) // 2
-            if _size(rendered()) <= LARGEST:
-                fits = shown[part]
-            else:
-                most = shown[part] - 1
-        shown[part] = fits
-        text = rendered()
-    return text
+        text = render("summary.md", {**values, **some, "omitted": omitted})
+        longer = next((part for part in CUT if shown[part]), None)
+        if longer is None or _size(text) <= LARGEST:
+            return text
+        shown[longer] = 4 * shown[longer] // 5
 
 
 def _size(text: str) -> int:
