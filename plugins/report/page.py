@@ -154,18 +154,13 @@ def _line(row: Dict[str, Any]) -> Dict[str, Any]:
     """
     return {
         **{key: row[key] for key in ("name", "function", "engine", "kind", "reasons")},
-        "link": _link(row["id"]) if row["throughput"] is not None else "",
+        "link": quote(row["id"]) if row["throughput"] is not None else "",
         "cells": _cells(row),
         "sorted_by": {
             **{key: _sortable(row, key) for _, key, _ in COLUMNS},
             "kind": str(place(row)[0]),
         },
     }
-
-
-def _link(nodeid: str) -> str:
-    """Return an address on the page; a file's name may have bytes that are no text."""
-    return quote(nodeid, errors="backslashreplace")
 
 
 def _cells(row: Dict[str, Any]) -> Dict[str, Tuple[str, str]]:

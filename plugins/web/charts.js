@@ -51,21 +51,12 @@ function drawCharts() {
   }
 
   // Cut names to `most` characters, or up to half as many more where they would not stay different.
-  function apart(names, most, cut = short) {
+  function apart(names, most) {
     const different = Array.from(new Set(names));
-    const alike = (room) => new Set(different.map((name) => cut(name, room))).size < different.length;
+    const alike = (room) => new Set(different.map((name) => short(name, room))).size < different.length;
     let room = most;
     while (room < 1.5 * most && alike(room)) room += 1;
-    return names.map((name) => cut(name, room));
-  }
-
-  // A case's name beside its line: on a phone in two lines, split between words near the middle.
-  function label(name, most) {
-    if (!narrow() || name.length <= 16) return short(name, most);
-    const breaks = Array.from(name.matchAll(/[-_]/g), (found) => found.index + 1);
-    const middle = name.length / 2;
-    const at = breaks.sort((a, b) => Math.abs(a - middle) - Math.abs(b - middle))[0] || name.length;
-    return [name.slice(0, at), name.slice(at)].filter(Boolean).map((part) => short(part, most)).join("<br>");
+    return names.map((name) => short(name, room));
   }
 
   // Ticks of a logarithmic axis, as plain numbers: 1, 2, 5, 10, ...
@@ -114,9 +105,9 @@ function drawCharts() {
     const plot = section.querySelector(".plot");
     const made = make(shown, heights);
     const said = `${section.querySelector("h2").textContent} of ${cases(shown)}; the table has the numbers`;
-    const names = apart(shown.map((row) => row.name), narrow() ? 20 : 46, label);
+    const names = apart(shown.map((row) => row.name), narrow() ? 20 : 46);
     picture(plot, said, made.traces, {
-      height: 80 + (narrow() ? 32 : 22) * shown.length,
+      height: 80 + 22 * shown.length,
       xaxis: Object.assign({ side: "top", ticklabelposition: "outside" }, made.xaxis),
       yaxis: { tickvals: heights, ticktext: names, range: [-shown.length + 0.4, 0.6], showgrid: false, zeroline: false, ticks: "" },
       shapes: made.shapes || [], showlegend: Boolean(made.legend),

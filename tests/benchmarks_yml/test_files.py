@@ -57,7 +57,6 @@ MALFORMED = [
     ("a: {cmd: x, parameters: {b: 1}}\na_b_1: {cmd: x}\n", 2, "'a_b_1'"),
     ("a:\n  cmd: x\n  parameters:\n  - [b, c]\n  - [1]\n", 5, "(b, c)"),
     ("a: {cmd: x, parameters: [[b]]}\n", 1, "no rows"),
-    ("a: {cmd: x, parameters: {x-y: 1, x_y: 2}}\n", 1, "--set"),
     pytest.param(MANY, 4, "10,000 variants", id="variants"),
     ("a:\n  cmd: x\n  data:\n    t:\n      regexp: '(a'\n", 5, "regexp"),
     ("a: {cmd: x, data: {t: {regexp: '(a)(b)'}}}\n", 1, "2 groups"),

