@@ -37,7 +37,7 @@ def cases(name: str, device: str = "cpu", **assignments: List[str]) -> List[Case
 
 
 def config(name: str, number: int = 0, **assignments: List[str]) -> SpecConfig:
-    found = cases(name, **assignments)[number].config
+    found = cases(name, "cpu", **assignments)[number].config
     assert isinstance(found, SpecConfig)
     return found
 
