@@ -14,6 +14,7 @@ import pytest
 
 from ipubench.fixtures.case.cases import Case, config_hash
 from ipubench.fixtures.case.yaml_reader import parse
+from ipubench.fixtures.machine.process import ServerProcess
 from ipubench.plugins.benchmarks_yml import template
 from ipubench.plugins.benchmarks_yml.cases import SpecConfig, Wanted, cases_of, unknown_option
 from ipubench.plugins.benchmarks_yml.command import Ran, words_of
@@ -122,17 +123,15 @@ def test_set_replaces_a_parameter_and_other_options() -> None:
 
 
 def test_what_is_described_of_commands_is_what_set_takes() -> None:
-    found = cases("infer_gen_pod4")
-    items: Any = [
-        SimpleNamespace(
-            nodeid="b.yml::bench_spec[x]", callspec=SimpleNamespace(params={"ipubench_case": case})
-        )
-        for case in found
-    ]
+    """A parameter that is called as what other options choose, such as the mode, is none."""
+    text = "a: {cmd: x, parameters: {size: 1, mode: fast, name: x, synthetic-data: 1}}"
+    (entry,) = entries_of(parse(text, "f"), "f", Path())
+    (case,) = cases_of(entry, Wanted({}, "cpu"))
+    spec = SimpleNamespace(params={"ipubench_case": case})
+    items: Any = [SimpleNamespace(nodeid="b.yml::bench_spec[x]", callspec=spec)]
     names = [line.split("=")[0].strip() for line in describe(items)[2:]]
-    others = ["skip_by", "allow_wandb", "timeout", "compile_only"]
-    assert names == ["batchsize", "request_type", *others]
-    configs: Any = [case.config for case in found]
+    assert names == ["size", "skip_by", "allow_wandb", "timeout", "compile_only"]
+    configs: Any = [case.config]
     assert unknown_option("other", configs).endswith(", ".join(names))
 
 
@@ -324,3 +323,10 @@ def test_a_derived_throughput_is_the_rate_of_the_case(tmp_path: Path) -> None:
     # A match may hold the ends of lines.
     found = results(entry, "rate\n 7\nrate 8\n| Time taken: 5", tmp_path)
     assert found.values["rate"] == [7.0, 8.0] and found.values["time_per_iters"] == [5.0]
+
+
+def test_a_command_that_ends_at_once_was_started(tmp_path: Path) -> None:
+    process = ServerProcess("a command", ["true"], tmp_path / "log")
+    # Its number and its end may come in one piece.
+    assert process._take(b'{"pid": 5}\n{"ended": 0, "peak": 1}\n')["pid"] == 5
+    assert process.exit_code == 0
