@@ -88,10 +88,10 @@ def _fitting(values: Dict[str, Any]) -> str:
         some = {part: values[part][:most] for part, most in shown.items()}
         omitted = {part: len(values[part]) - most for part, most in shown.items()}
         text = render("summary.md", {**values, **some, "omitted": omitted})
-        longer = next((part for part in CUT if shown[part]), None)
-        if longer is None or _size(text) <= LARGEST:
+        cut, size = next((part for part in CUT if shown[part]), None), _size(text)
+        if cut is None or size <= LARGEST:
             return text
-        shown[longer] = 4 * shown[longer] // 5
+        shown[cut] = shown[cut] * LARGEST // size
 
 
 def _size(text: str) -> int:
