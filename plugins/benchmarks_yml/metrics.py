@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Match, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Match, Sequence, Tuple
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.plugins.record.text import finite_number
@@ -40,8 +40,6 @@ TIME = re.compile(
 THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 RATE = re.compile(r"([A-Za-z][A-Za-z _-]*?)\s*/\s*s(ec(onds?)?)?\b")
 BRACKETS = re.compile(r"[(\[]([^()\[\]]*)[)\]]")
-# The parts of a regular expression among which a bracket may be no group.
-PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?P<other>\?(?!P<))?|\)", re.DOTALL)
 # What opens a group beyond "(": its name, flags, or what must stand before or after.
 OPENING = r"\(\?(?:P<\w+>|[A-Za-z-]*[:)]|<?[=!])"
 # What stands in a regular expression for something else than itself.
@@ -138,16 +136,9 @@ def _times(text: str) -> List[str]:
 
 
 def _sides(regexp: str) -> Tuple[str, str]:
-    """Return what stands before and after the group of a regular expression."""
-    opened: List[Optional[int]] = []
-    for part in PARTS.finditer(regexp):
-        if part.group().startswith("("):
-            opened.append(part.start() if part["other"] is None else None)
-        elif part.group() == ")" and opened:
-            start = opened.pop()
-            if start is not None:
-                return _plain(regexp[:start]), _plain(regexp[part.end() :])
-    return "", _plain(regexp)
+    """Return what stands before and after the last bracket of a regular expression."""
+    before, _, after = regexp.rpartition(")")
+    return _plain(before), _plain(after)
 
 
 def _plain(regexp: str) -> str:

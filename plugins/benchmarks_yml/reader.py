@@ -14,7 +14,6 @@ from ipubench.plugins.benchmarks_yml import figures, template
 from ipubench.plugins.benchmarks_yml.entry import (
     KEYS,
     MADE_UP,
-    MOST_VARIANTS,
     PREPARATION,
     SHARED,
     Entry,
@@ -25,7 +24,6 @@ from ipubench.plugins.benchmarks_yml.entry import (
 
 EMPTY = "an entry is a name with cmd: COMMAND below it"
 LONGEST_TIMEOUT = 366 * 24 * 3600  # seconds
-MOST_CHARACTERS = 2_000_000  # of the commands of all variants of a file
 
 
 def read_entries(path: Path, name: str) -> List[Entry]:
@@ -82,8 +80,6 @@ class _Reader:
         self.folder = folder
         #: (line, title, name) of the columns of all entries.
         self.columns: List[Tuple[int, str, str]] = []
-        self._variants = 0
-        self._characters = 0
 
     def entry(self, name: str, line: int, value: Value) -> Entry:
         fields = self.fields
@@ -95,7 +91,6 @@ class _Reader:
             )
         command = fields.text(found["cmd"], f"{shortened(name)}: cmd") if "cmd" in found else ""
         every = VariantReader(fields, name).variants(found.get("parameters", Value(line, None)))
-        self._count(line, len(every), len(command))
         if command:
             self._check_command(name, found["cmd"].line, command, every)
         metrics = figures.metrics_of(fields, found)
@@ -122,18 +117,6 @@ class _Reader:
             notebook="notebook" in found,
             unused=tuple(key for key in PREPARATION if key in found),
         )
-
-    def _count(self, line: int, variants: int, characters: int) -> None:
-        """Refuse a file whose variants would fill the memory, by the entry that is too much."""
-        self._variants += variants
-        self._characters += variants * characters
-        if self._variants > MOST_VARIANTS:
-            problem = f"more than {MOST_VARIANTS:,} variants"
-        elif self._characters > MOST_CHARACTERS:
-            problem = f"commands of more than {MOST_CHARACTERS:,} characters in all their variants"
-        else:
-            return
-        raise self.fields.error(line, f"up to this entry the file has {problem}")
 
     def _check_command(self, name: str, line: int, command: str, every: Sequence[Variant]) -> None:
         try:

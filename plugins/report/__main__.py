@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
@@ -133,10 +132,11 @@ def stored_report(paths: Sequence[Path], before: Optional[Path], threshold: floa
 
 
 def _baseline(text: str) -> Path:
-    """Return the file of a baseline, which is named as for pytest, else a file in this folder."""
-    path = _path(text)
-    named = store.baseline_path(text, suite_root())
-    return path if os.path.isfile(path) and not os.path.exists(named) else named
+    """Return the file of a baseline, which is named as for pytest."""
+    try:
+        return store.baseline_path(given(text), suite_root())
+    except BaselineError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _path(text: str) -> Path:

@@ -24,7 +24,7 @@ from ipubench.plugins.record.text import (
     short_number,
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED, UNJUDGED, how_compared
-from ipubench.plugins.report import profiles, published
+from ipubench.plugins.report import profiles
 from ipubench.plugins.web.templates import render
 
 # A comment on GitHub ends at 65,536 characters, one on GitLab at a million.
@@ -64,7 +64,6 @@ def markdown(report: Report) -> str:
             "noisy": own_noise((row["name"], row) for row in rows),
             "rows": [_full(row) for row in rows],
             "all": "The case" if len(rows) == 1 else f"All {len(rows)} cases",
-            "published": list(map(str.strip, published.last_lines(report.document["benchmarks"]))),
             "started": "" if report.started is None else minute_of(report.started),
             "command": cut_middle(report.command, MOST_COMMAND),
             "environment": _environment(report),
@@ -85,26 +84,14 @@ def _mark(report: Report, rows: Sequence[Dict[str, Any]]) -> str:
 def _fitting(values: Dict[str, Any]) -> str:
     """Return the summary with as much in it as a comment holds."""
     shown = {part: len(values[part]) for part in CUT}
-
-    def rendered() -> str:
+    while True:
         some = {part: values[part][:most] for part, most in shown.items()}
         omitted = {part: len(values[part]) - most for part, most in shown.items()}
-        return render("summary.md", {**values, **some, "omitted": omitted})
-
-    text = rendered()
-    for part in CUT:
-        if _size(text) <= LARGEST:
-            break
-        fits, most = 0, shown[part] - 1
-        while fits < most:
-            shown[part] = (fits + most + 1) // 2
-            if _size(rendered()) <= LARGEST:
-                fits = shown[part]
-            else:
-                most = shown[part] - 1
-        shown[part] = fits
-        text = rendered()
-    return text
+        text = render("summary.md", {**values, **some, "omitted": omitted})
+        cut, size = next((part for part in CUT if shown[part]), None), _size(text)
+        if cut is None or size <= LARGEST:
+            return text
+        shown[cut] = shown[cut] * LARGEST // size
 
 
 def _size(text: str) -> int:

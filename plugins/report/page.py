@@ -19,7 +19,6 @@ from ipubench.plugins.baseline.run_facts import BAD
 from ipubench.plugins.record.record import compile_text, record_of
 from ipubench.plugins.record.text import minute_of, number_text, share_text, told_apart
 from ipubench.plugins.record.verdict import how_compared
-from ipubench.plugins.report import published
 from ipubench.plugins.report.markdown import change_of
 from ipubench.plugins.report.profiles import explained, shown
 from ipubench.plugins.web.templates import packed, plotly_script, render, script
@@ -44,10 +43,6 @@ CHART_KEYS = (
     "p50_ms",
     "p90_ms",
     "p99_ms",
-    "build_seconds",
-    "compile_seconds",
-    "compile",
-    "share",
     "achieved_flops",
     "peak_flops",
     "peak_bytes",
@@ -94,8 +89,6 @@ def page(report: Report) -> str:
         "columns": [column for column in COLUMNS if compared or column[1] != "change"],
         "rows": [_line(row) for row in rows],
         "profiles": [shown(row) for row in explained(rows)],
-        "published": published.lines_of(report.document["benchmarks"]),
-        "published_heading": published.HEADING,
         "environment": environment(report.document),
         "data": {
             "rows": _charted(rows),
@@ -161,18 +154,13 @@ def _line(row: Dict[str, Any]) -> Dict[str, Any]:
     """
     return {
         **{key: row[key] for key in ("name", "function", "engine", "kind", "reasons")},
-        "link": _link(row["id"]) if row["throughput"] is not None else "",
+        "link": quote(row["id"]) if row["throughput"] is not None else "",
         "cells": _cells(row),
         "sorted_by": {
             **{key: _sortable(row, key) for _, key, _ in COLUMNS},
             "kind": str(place(row)[0]),
         },
     }
-
-
-def _link(nodeid: str) -> str:
-    """Return an address on the page; a file's name may have bytes that are no text."""
-    return quote(nodeid, errors="backslashreplace")
 
 
 def _cells(row: Dict[str, Any]) -> Dict[str, Tuple[str, str]]:

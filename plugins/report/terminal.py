@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Tuple
 
@@ -19,10 +18,7 @@ from ipubench.plugins.compare.baseline_plugin import comparison_key, missing_cas
 from ipubench.plugins.compare.policy import policy_of
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.record import (
-    ITSELF,
-    ONE_BATCH,
     in_changing_states,
-    items_per_batch,
     mean_lost,
     record_of,
     rounds_of,
@@ -30,7 +26,6 @@ from ipubench.plugins.record.record import (
 )
 from ipubench.plugins.record.text import percent, short_number, told_apart
 from ipubench.plugins.record.verdict import COMPARED, MISSING, PASS, REGRESSED
-from ipubench.plugins.report import published
 from ipubench.plugins.report.profiles import one_line
 from ipubench.plugins.report.table import Row, layout, table_rows
 from ipubench.plugins.run.results import Run, run_key
@@ -39,15 +34,11 @@ from ipubench.plugins.run.time_spent import spent_key, time_in_words
 LARGEST_PRECISE_SPREAD = 0.05
 #: What loading and the model reach alone.
 INPUT: Dict[str, Any] = {"loader": NUMBER, "model": NUMBER, "unit": str, "limit": str}
-#: A first round that took so many times the median of the others was still part of the warm-up.
-LEAST_COLD = 1.1
 #: Options of pytest-benchmark that act on its table or are shown in it.
 TABLE_OPTIONS = tuple(
     f"--benchmark-{name}"
     for name in ("columns", "sort", "group-by", "name", "histogram", "compare", "cprofile")
 )
-#: Where a batch within a round takes less of the time of a call of one batch, the rest is the call.
-LEAST_OF_A_CALL = 0.5
 MOST_LINES = 6  # of one kind of note
 COLOURS: Dict[str, Dict[str, bool]] = {
     "regressed": {"red": True},
@@ -87,8 +78,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def summary(run: Run, width: int) -> List[Row]:
     """Return the table of all measured cases as lines, and notes on them."""
     benchmarks = list(map(run.results.whole, run.results.benchmarks))
-    notes = [*_notes(run), *published.last_lines(benchmarks)]
-    return layout(table_rows(benchmarks, run.results.verdicts), width) + [Row((n,)) for n in notes]
+    table = layout(table_rows(benchmarks, run.results.verdicts), width)
+    return table + [Row((note,)) for note in _notes(run)]
 
 
 def _names(run: Run) -> Dict[str, str]:
@@ -108,23 +99,11 @@ def _notes(run: Run) -> List[str]:
     ]
     lines += _fewer_instances(records) + _input_limits(records) + _saved_seconds(records)
     lines += _diverged(records) + _imprecise(records, rounds) + _disturbed(records)
-    lines += _shortened(records) + _cold(records, rounds) + _replaced(records)
-    lines += _once(records)
-    lines += _single_calls(records)
+    lines += _shortened(records) + _replaced(records)
     if run.results.resumed:
         cases = counted(len(run.results.resumed), "case was", "cases were")
         lines.append(f"{cases} measured before this run was resumed")
     return lines
-
-
-def _once(records: List[Dict[str, Any]]) -> List[str]:
-    """Say which cases a test, or a plugin, had measured by one round."""
-    found = [
-        record
-        for record in records
-        if record["effective"].get("measured_by") == ITSELF and record["rounds"]["count"] == 1
-    ]
-    return [f"{_which(found)}: measured once, so nothing shows how noisy that is"] if found else []
 
 
 def _replaced(records: List[Dict[str, Any]]) -> List[str]:
@@ -255,40 +234,6 @@ def _shortened(records: List[Dict[str, Any]]) -> List[str]:
     what = _span(record["rounds"]["shortened"] for record in found)
     which = _which(found)
     return [f"{which}: a round has {what} of the work that is configured, as it takes long here"]
-
-
-def _single_calls(records: List[Dict[str, Any]]) -> List[str]:
-    """Say whose latency is mostly that of the call: a batch takes less within a round of many."""
-    found, shares = [], []
-    for record in records:
-        items, latency = items_per_batch(record), record["latency"]
-        if items is not None and latency.get("source") == ONE_BATCH and latency["p50_ms"] > 0:
-            shares.append(1000 * items / record["throughput"]["median"] / latency["p50_ms"])
-            found += [record] if shares[-1] < LEAST_OF_A_CALL else []
-    if not found:
-        return []
-    part = _span(share for share in shares if share < LEAST_OF_A_CALL)
-    return [
-        f"{_which(found)}: p50 and p99 are of calls of one batch each; in a round, where one call "
-        f"runs many, a batch takes {part} of p50"
-    ]
-
-
-def _was_cold(record: Dict[str, Any], rounds: List[float]) -> bool:
-    """Tell whether the warm-up ended with its share of the budget, and too early."""
-    if record.get("rounds", {}).get("warm_up_ended_by") != "budget" or was_disturbed(record):
-        return False
-    first, *later = rounds
-    return bool(later) and first > LEAST_COLD * statistics.median(later)
-
-
-def _cold(records: List[Dict[str, Any]], rounds: List[List[float]]) -> List[str]:
-    """Say whose rounds still got faster when the warm-up had taken its share of the budget."""
-    found = [record for record, seconds in zip(records, rounds) if _was_cold(record, seconds)]
-    if not found:
-        return []
-    which = _which(found)
-    return [f"{which}: warm-up ended by the budget, and the first round was slower; --budget helps"]
 
 
 def gate_lines(config: pytest.Config, run: Run) -> List[Row]:

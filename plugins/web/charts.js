@@ -14,7 +14,7 @@ async function unpackPlotly() {
 
 function drawCharts() {
   const { data, byId, listeners } = report;
-  const { css, draw, narrow, percent, plain, signed } = plotting;
+  const { css, draw, narrow, plain, signed } = plotting;
   // A case may be called like something that every object has: constructor.
   const details = new Map(Object.entries(data.details));
   const MOST_ROWS = 30;
@@ -51,21 +51,12 @@ function drawCharts() {
   }
 
   // Cut names to `most` characters, or up to half as many more where they would not stay different.
-  function apart(names, most, cut = short) {
+  function apart(names, most) {
     const different = Array.from(new Set(names));
-    const alike = (room) => new Set(different.map((name) => cut(name, room))).size < different.length;
+    const alike = (room) => new Set(different.map((name) => short(name, room))).size < different.length;
     let room = most;
     while (room < 1.5 * most && alike(room)) room += 1;
-    return names.map((name) => cut(name, room));
-  }
-
-  // A case's name beside its line: on a phone in two lines, split between words near the middle.
-  function label(name, most) {
-    if (!narrow() || name.length <= 16) return short(name, most);
-    const breaks = Array.from(name.matchAll(/[-_]/g), (found) => found.index + 1);
-    const middle = name.length / 2;
-    const at = breaks.sort((a, b) => Math.abs(a - middle) - Math.abs(b - middle))[0] || name.length;
-    return [name.slice(0, at), name.slice(at)].filter(Boolean).map((part) => short(part, most)).join("<br>");
+    return names.map((name) => short(name, room));
   }
 
   // Ticks of a logarithmic axis, as plain numbers: 1, 2, 5, 10, ...
@@ -114,10 +105,9 @@ function drawCharts() {
     const plot = section.querySelector(".plot");
     const made = make(shown, heights);
     const said = `${section.querySelector("h2").textContent} of ${cases(shown)}; the table has the numbers`;
-    const names = apart(shown.map((row) => row.name), narrow() ? 20 : 46, label);
+    const names = apart(shown.map((row) => row.name), narrow() ? 20 : 46);
     picture(plot, said, made.traces, {
-      height: 80 + (narrow() ? 32 : 22) * shown.length,
-      barmode: "stack", bargap: 0.35,
+      height: 80 + 22 * shown.length,
       xaxis: Object.assign({ side: "top", ticklabelposition: "outside" }, made.xaxis),
       yaxis: { tickvals: heights, ticktext: names, range: [-shown.length + 0.4, 0.6], showgrid: false, zeroline: false, ticks: "" },
       shapes: made.shapes || [], showlegend: Boolean(made.legend),
@@ -295,20 +285,6 @@ function drawCharts() {
     section.querySelector(".note").textContent = moreLines(left);
   }
 
-  function share() {
-    const chosen = rows.filter((row) => row.share !== null).sort((a, b) => b.share - a.share);
-    byCase("share", chosen, (shown, heights) => ({
-      traces: [{
-        type: "bar", orientation: "h", y: heights, x: shown.map((row) => row.share),
-        marker: { color: css("accent") }, cliponaxis: false,
-        text: shown.map((row) => percent(row.share)), textposition: "outside",
-        customdata: shown.map((row) => row.achieved_flops),
-        hovertemplate: "%{text} of peak, %{customdata:.3s}FLOP/s<extra></extra>",
-      }],
-      xaxis: { tickformat: ".0%", rangemode: "tozero", range: [0, (narrow() ? 1.4 : 1.15) * Math.max(...shown.map((row) => row.share), 0.01)] },
-    }));
-  }
-
   // Cases of one precision on one device share their ceilings.
   function roofline() {
     const section = document.getElementById("roofline");
@@ -355,22 +331,6 @@ function drawCharts() {
     const names = ["", "k", "M", "G", "T", "P"];
     const power = Math.max(0, Math.min(names.length - 1, Math.floor(Math.log10(value) / 3)));
     return `${Number((value / 1000 ** power).toPrecision(3))} ${names[power]}`;
-  }
-
-  function compile() {
-    const total = (row) => row.build_seconds + row.compile_seconds;
-    const compiled = rows.filter((row) => row.compile_seconds !== null);
-    const reused = rows.filter((row) => row.compile === "reused").length;
-    const chosen = compiled.sort((a, b) => total(b) - total(a));
-    document.querySelector("#compile .note").textContent = reused
-      ? counted(reused, "case ran a network that was compiled before.", "cases ran a network that was compiled before.") : "";
-    byCase("compile", chosen, (shown, heights) => ({
-      traces: ["build", "compile"].map((name, index) => ({
-        type: "bar", orientation: "h", name, y: heights, x: shown.map((row) => row[`${name}_seconds`]),
-        marker: { color: colour(index) }, hovertemplate: `${name} %{x:.2f} s<extra></extra>`,
-      })),
-      legend: true, xaxis: { ticksuffix: " s", rangemode: "tozero" },
-    }));
   }
 
   const choice = document.getElementById("chosen");
@@ -482,13 +442,11 @@ function drawCharts() {
     batch();
     latency();
     load();
-    share();
     roofline();
-    compile();
     fillChoice();
   }
 
-  for (const [id, redraw] of Object.entries({ change, latency, share, compile })) {
+  for (const [id, redraw] of Object.entries({ change, latency })) {
     const section = document.getElementById(id);
     section.querySelector("button").addEventListener("click", () => {
       section.dataset.all = section.dataset.all === "yes" ? "no" : "yes";

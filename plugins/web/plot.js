@@ -48,5 +48,5 @@ const plotting = (() => {
     window.addEventListener("afterprint", () => print(false));
   }
 
-  return { css, draw, narrow, percent, plain, signed, whenItChanges };
+  return { css, draw, narrow, plain, signed, whenItChanges };
 })();

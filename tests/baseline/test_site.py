@@ -19,7 +19,7 @@ from ipubench.plugins.baseline.store import save
 from ipubench.plugins.baseline.trends import trends_of
 from ipubench.plugins.record.record import record_of
 from tests.support.baselines import A, Shell, document, entry
-from tests.support.browser import Browser, chromium
+from tests.support.browser import Tab, chromium
 from tests.support.harness import Project
 
 # It runs the suite, though no test of it has a project of its own.
@@ -193,39 +193,36 @@ def test_a_page_without_links_to_commits_names_the_revisions(
     assert text.count("<tr><td>2026-02-") == 18
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    if chromium() is None:
-        pytest.skip("apt-get install chromium")
-    with Browser(tmp_path_factory.mktemp("profile")) as browser:
-        yield browser
+@pytest.fixture
+def tab() -> Iterator[Tab]:
+    with chromium() as browser:
+        yield Tab(browser)
 
 
 @pytest.mark.slow
-def test_in_a_browser_it_filters_draws_and_fits_a_phone(opened: Browser, site: Path) -> None:
-    rows = "Array.from(document.querySelectorAll('#table tbody tr')).filter(r => !r.hidden).length"
-    opened.open(f"{(site / 'index.html').as_uri()}#kind=slower&machine=cpu/x")
-    assert opened.evaluate(rows) == 1
-    assert opened.evaluate("document.getElementById('shown').textContent") == "1 of 6 trends"
-    opened.evaluate("document.querySelector('td.name a').click()")
+def test_in_a_browser_it_filters_draws_and_fits_a_phone(tab: Tab, site: Path) -> None:
+    front = (site / "index.html").as_uri()
+    shown = tab.open(f"{front}#kind=slower&machine=cpu/x")
+    assert shown.locator("#table tbody tr:visible").count() == 1
+    assert shown.inner_text("#shown") == "1 of 6 trends"
+    wide = "document.documentElement.scrollWidth <= window.innerWidth"
     for width, dark in ((1280, False), (390, True)):
-        opened.open((site / file_of(A)).as_uri(), width=width, dark=dark)
-        count = "document.querySelectorAll('{}').length"
-        assert opened.evaluate(count.format(".trend .points path.point")) == 2 * (12 + 1)
-        assert opened.evaluate(count.format(".trend .errorbars path.yerror")) == 24
-        drawn: Any = opened.evaluate("document.querySelector('.trend .plot').data")
-        shown: Any = opened.evaluate("document.querySelector('.trend .plot').layout.annotations")
-        before, _, _, after, _, _ = drawn[0]["y"]
-        assert drawn[0]["x"] == [-0.4, 6.4, None, 6.6, 11.4, None]
+        shown = tab.open((site / file_of(A)).as_uri(), width=width, dark=dark)
+        assert shown.locator(".trend .points path.point").count() == 2 * (12 + 1)
+        assert shown.locator(".trend .errorbars path.yerror").count() == 24
+        plot = "document.querySelector('.trend .plot')"
+        levels, _, marked = shown.evaluate(f"{plot}.data.map(trace => [trace.x, trace.y])")
+        (step,) = shown.evaluate(f"{plot}.layout.annotations.map(one => one.text)")
+        before, _, _, after, _, _ = levels[1]
+        assert levels[0] == [-0.4, 6.4, None, 6.6, 11.4, None]
         change = (site / file_of(A)).read_text().split('<span class="kind slower">')[1]
-        assert [one["text"] for one in shown] == [change.partition("<")[0]]
-        assert float(shown[0]["text"].rstrip("%")) == round(100 * (after / before - 1), 1)
-        assert drawn[2]["x"] == [7]
-        wide = "document.documentElement.scrollWidth <= window.innerWidth"
-        assert opened.evaluate(wide) is True
-    opened.open((site / "index.html").as_uri(), width=390)
-    assert opened.evaluate(wide) is True
+        assert step == change.partition("<")[0]
+        assert float(step.rstrip("%")) == round(100 * (after / before - 1), 1)
+        assert marked[0] == [7]
+        assert shown.evaluate(wide)
+    shown = tab.open(front, width=390)
+    assert shown.evaluate(wide)
     # The level can be read on a phone without scrolling.
     level = "document.querySelector('#table tbody tr').cells[1].getBoundingClientRect().right"
-    assert opened.evaluate(level) <= 390
-    assert opened.complaints == []
+    assert shown.evaluate(level) <= 390
+    assert tab.complaints == []

@@ -34,7 +34,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[0] = str(ROOT)  # instead of this file's folder
-from tests.support.compiled import keep_compiled  # noqa: E402
 from tests.support.known_names import know_names, know_sources  # noqa: E402
 from tests.support.packing import pack_once, pack_the_script  # noqa: E402
 from tests.support.process_starter import NO_SUITE, Files, serve, use_starter  # noqa: E402
@@ -114,9 +113,7 @@ def load(framework: str, words: List[str]) -> None:
     benchmark.get_cpu_info = lambda: dict(found)
     # A file's name, which no run asks for (--benchmark-autosave): up to six processes of git.
     benchmark.get_tag = lambda: "tag"
-    if alone:
-        keep_compiled(ROOT)
-    else:
+    if not alone:
         # What the machine can do at most is found by less work, for a fifth of the time: beside
         # other tests it is looked for up to four times in each process.
         shared: Any = importlib.import_module("ipubench.fixtures.runtimes.shared")

@@ -337,7 +337,6 @@ TRUSTED: Dict[str, str] = {
     "plugins/processes/other_python.py": "what the user's own interpreter says",
     "plugins/processes/worker.py": "the order of our own controller",
     "plugins/record/pytest_benchmark_adapter.py": "a value of this process",
-    "plugins/report/published.py": "our own table",
     "plugins/run/time_spent.py": "a file of the kernel",
     "plugins/web/templates.py": "our own templates, scripts and styles",
 }
