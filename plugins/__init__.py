@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pytest
 
 MODULES = (
-    "plugins.run.masked",
     "plugins.command_line.options",
     "plugins.command_line.refusals",
     "plugins.run.time_spent",
