@@ -60,12 +60,10 @@ def _check_comparison(config: pytest.Config) -> None:
 
 
 def _check_listings(config: pytest.Config) -> None:
-    """Refuse two listings in place of the run, and one that has nowhere to go."""
+    """Refuse two listings in place of the run."""
     given = [flag for flag in ("--describe", "--dry-run") if config.getoption(flag)]
     if len(given) > 1:
         raise pytest.UsageError("--describe and --dry-run each list something else; give one")
-    if given and not config.pluginmanager.hasplugin("terminal"):
-        raise pytest.UsageError(f"{given[0]} writes to the terminal; leave out -p no:terminal")
 
 
 def _check_folders(config: pytest.Config) -> None:

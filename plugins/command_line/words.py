@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
@@ -68,17 +68,8 @@ above_key = pytest.StashKey[Dict[str, str]]()
 
 
 def typed_words(config: pytest.Config) -> List[str]:
-    """Return the words of the command line; of ``@FILE``, which pytest 8.2 reads, its lines."""
-    return list(_read(map(str, config.invocation_params.args), config))
-
-
-def _read(words: Iterable[str], config: pytest.Config) -> Iterator[str]:
-    for word in words:
-        if word.startswith("@") and pytest.version_tuple >= (8, 2):
-            file = Path(config.invocation_params.dir) / word[1:]
-            yield from _read(file.read_text().splitlines(), config)
-        else:
-            yield word
+    """Return the words of the command line."""
+    return list(map(str, config.invocation_params.args))
 
 
 def options_among(
@@ -197,8 +188,8 @@ def given_arguments(config: pytest.Config) -> List[str]:
 
 def all_words(config: pytest.Config) -> List[str]:
     """Return the words of the settings, of the environment and of the command line."""
-    added = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-    return [*_read(added, config), *typed_words(config)]
+    added = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    return [*config.getini("addopts"), *added, *typed_words(config)]
 
 
 def benchmark_arguments(config: pytest.Config) -> List[str]:

@@ -39,8 +39,6 @@ ROUNDS = ("rounds", "max_rounds")
 #: That number of a marked test whose call is measured; None where it is not given.
 rounds_key = pytest.StashKey[Optional[int]]()
 _files_key = pytest.StashKey[Dict[str, Path]]()
-#: What to say of such options where no test has measured by the end of the run.
-unmeasured_key = pytest.StashKey[str]()
 
 
 @dataclass(frozen=True)
@@ -189,14 +187,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if config.getoption(flag, None) and (flag not in STANDING or flag in written)
     ]
     given += given_arguments(config)
-    if given:
-        message = (
+    if given and not any(map(_may_measure, items)):
+        raise pytest.UsageError(
             f"{given[0]}: no selected test measures anything; a test measures with the fixture "
             "benchmark or meter (docs/how-to/own-repository.md)"
         )
-        if not any(map(_may_measure, items)):
-            raise pytest.UsageError(message)
-        config.stash[unmeasured_key] = message
 
 
 def claim(item: pytest.Item) -> None:

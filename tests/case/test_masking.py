@@ -9,9 +9,9 @@ from ipubench.fixtures.case.masking import is_secret, mask_output, mask_text, ma
 
 
 def test_names_of_secrets() -> None:
-    secret = "token GITHUB_TOKEN apikey PGPASSWORD accessTokenId --api-key AWS_SECRET_ACCESS_KEY"
+    named = "token GITHUB_TOKEN apikey PGPASSWORD accessTokenId --api-key AWS_SECRET_ACCESS_KEY"
     other = "tokenizer tokens num_keys KEYS KeyError size PWD"
-    assert all(map(is_secret, secret.split())) and not any(map(is_secret, other.split()))
+    assert all(map(is_secret, named.split())) and not any(map(is_secret, other.split()))
 
 
 @pytest.mark.parametrize(

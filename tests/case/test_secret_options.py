@@ -13,7 +13,7 @@ from ipubench.plugins.selection.expand import expand
 from tests.support.fake_cases import Fake
 from tests.support.harness import Project
 
-SECRET = "c4n4ry-of-the-option"
+CANARY = "c4n4ry-of-the-option"
 OPTION = '    api_token: str = option("", "opens a server")\n'
 
 
@@ -29,21 +29,21 @@ def test_a_secret_option_is_in_no_output_and_makes_no_other_case(project: Projec
     path = project.folder / "bench_fake.py"
     path.write_text(path.read_text().replace("    trouble: str", OPTION + "    trouble: str"))
     words = ("-k", "beta-synthetic", "--report=out", "--benchmark-json=own.json")
-    given = f"--set=api_token={SECRET}"
+    given = f"--set=api_token={CANARY}"
     saved = project.run(*words, given, "--baseline-save=main", "--processes=2").assert_code(0)
     assert list(project.records()) == ["beta-synthetic"]
     gated = project.run(*words, "--set=api_token=another-one", "--baseline=main", "--gate=50%")
     gated.assert_code(0).line("1 pass")
-    assert SECRET not in saved.text
+    assert CANARY not in saved.text
     for file in (one for one in project.folder.rglob("*") if one.is_file()):
-        assert SECRET.encode() not in file.read_bytes(), file
+        assert CANARY.encode() not in file.read_bytes(), file
 
 
 def test_what_a_case_says_of_its_options_has_no_secret() -> None:
-    (case,) = expand(Family.of(Tokened(flavour="sour"), {}), {"api_token": [SECRET], "flag": ["1"]})
+    (case,) = expand(Family.of(Tokened(flavour="sour"), {}), {"api_token": [CANARY], "flag": ["1"]})
     assert case.error and case.given == {"--set=api_token=***", "--set=flag=1"}
-    config = Tokened(api_token=SECRET)
-    assert SECRET not in repr(config) + str(options_of(config))
+    config = Tokened(api_token=CANARY)
+    assert CANARY not in repr(config) + str(options_of(config))
 
 
 def test_values_that_no_identifier_shows_are_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ipubench.plugins.record.files import read_lines
+from ipubench.plugins.record.record import record_of
 from ipubench.plugins.run.results import SessionResults
 from tests.support.harness import ROOT, WITHOUT_OTHERS, Outcome, Project, start_pytest
 
@@ -52,10 +52,6 @@ EXIT_CODES = {
     signal.SIGINT: {2, -signal.SIGINT},
 }
 MOMENTS_EACH = 2
-# What differs between two runs that measured the same.
-PASSING = ("time", "spent", "memory", "memory_bytes", "timer")
-# pytest-benchmark's counts of outliers among rounds that are equal but for the last digits.
-OF_THE_LAST_DIGITS = ("outliers", "iqr_outliers", "stddev_outliers", "ld15iqr", "hd15iqr")
 
 
 def crashing(project: Project) -> Dict[str, str]:
@@ -64,30 +60,17 @@ def crashing(project: Project) -> Dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(project.folder), project.environment["PYTHONPATH"]])}
 
 
-def differences(found: Any, expected: Any, where: str = "") -> List[str]:
-    """Return where two values differ by more than the fake clock's sums of floats do."""
-    if isinstance(found, dict) and isinstance(expected, dict):
-        keys = sorted({*found, *expected} - set(PASSING) - set(OF_THE_LAST_DIGITS))
-        pairs = [(f"{where}.{key}", found.get(key), expected.get(key)) for key in keys]
-    elif isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
-        pairs = [(f"{where}[{i}]", *both) for i, both in enumerate(zip(found, expected))]
-    elif isinstance(found, float) and isinstance(expected, float):
-        same = math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-9)
-        return [] if same else [f"{where}: {found} is not {expected}"]
-    else:
-        return [] if found == expected else [f"{where}: {found} is not {expected}"]
-    return [text for pair in pairs for text in differences(pair[1], pair[2], pair[0])]
-
-
 def measured(project: Project) -> Dict[str, Any]:
     """Return what the journals' readers and users see in the end."""
     (journal,) = project.journals()
     results = SessionResults.of(read_lines(journal))
-    return {
-        "cases": list(results.benchmarks.values()),
-        "outcomes": results.outcomes,
-        "baseline": {one["fullname"]: one for one in project.baseline()["benchmarks"]},
+    stored = {one["fullname"] for one in project.baseline()["benchmarks"]}
+    assert stored == set(results.benchmarks)
+    rates = {
+        name: pytest.approx(record_of(one)["throughput"]["median"])
+        for name, one in results.benchmarks.items()
     }
+    return {"rates": rates, "outcomes": results.outcomes}
 
 
 def table(outcome: Outcome) -> List[str]:
@@ -124,7 +107,7 @@ def test_a_run_that_is_ended_at_any_moment_can_be_finished(project: Project) -> 
                 assert read_lines(journal) == [], where
                 journal.unlink()
             assert project.journals() == [latest]
-            assert differences(measured(project), expected) == [], where
+            assert measured(project) == expected, where
             assert table(finished) == table(whole), where
 
 
@@ -164,58 +147,6 @@ def test_sigterm_ends_a_run_like_ctrl_c(project: Project) -> None:
     outcome.line("  beta-synthetic ")
     outcome.line("interrupted with 1 of 2 cases done")
     assert "Traceback" not in outcome.text
-
-
-@pytest.mark.parametrize("then", ["pass", "raise ValueError", "pytest.skip('no')"])
-def test_a_case_that_catches_sigterm_is_interrupted(project: Project, then: str) -> None:
-    source = (project.folder / "bench_fake.py").read_text()
-    caught = source.replace(
-        'if config.trouble == "error":',
-        'if "beta-generated" in str(meter.case) and "--resume" not in sys.argv:\n'
-        "        try:\n"
-        "            os.kill(os.getpid(), signal.SIGTERM)\n"
-        "        except BaseException:\n"
-        f"            {then}\n"
-        '    if config.trouble == "error":',
-    )
-    assert caught != source
-    (project.folder / "bench_fake.py").write_text(f"{caught}\nimport sys\nimport pytest\n")
-    words = ["-k", "beta or delta", "--junitxml=junit.xml"]
-    outcome = project.run(*words).assert_code(143)
-    outcome.line("interrupted with 1 of ")
-    assert "FAILED" not in outcome.text
-    (journal,) = project.journals()
-    results = SessionResults.of(read_lines(journal))
-    (interrupted,) = (nodeid for nodeid in results.selected if "beta-generated" in nodeid)
-    assert set(results.outcomes.values()) == {"passed"}
-    assert interrupted not in results.outcomes
-    assert "beta-generated" not in (project.folder / "junit.xml").read_text()
-    project.run(*words, "--resume").assert_code(0)
-    results = SessionResults.of(read_lines(journal))
-    assert results.outcomes == dict.fromkeys(results.selected, "passed")
-
-
-def test_the_handler_belongs_to_sessions_that_measure(project: Project) -> None:
-    (project.folder / "test_signal.py").write_text(
-        "import signal, pytest\n"
-        "def test_it(request):\n"
-        "    from ipubench.plugins.run.interruption import Sigterm\n"
-        "    assert isinstance(signal.getsignal(signal.SIGTERM), Sigterm)\n"
-    )
-    (project.folder / "ended.py").write_text(
-        "import signal\n"
-        "def pytest_unconfigure():\n"
-        "    print('in the end', signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)\n"
-        "pytest_unconfigure.trylast = True\n"
-        "def pytest_collection_finish():\n"
-        "    print('collected', signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)\n"
-    )
-    environment = {"PYTHONPATH": crashing(project)["PYTHONPATH"]}
-    words = ["test_signal.py", "-p", "ended", "-s"]
-    outcome = project.run(*words, env=environment).assert_code(0)
-    outcome.line("collected False")
-    outcome.line("in the end True")
-    project.run(*words, "--collect-only", env=environment).line("collected True")
 
 
 def is_running(pid: int) -> bool:
@@ -273,19 +204,6 @@ def test_sigterm_at_the_end_of_a_whole_run_keeps_what_it_writes(project: Project
     assert "interrupted" not in outcome.text
 
 
-AT_AN_IMPORT = """
-import os, signal, sys
-
-class Watch:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name == "ipubench.plugins.run.journal":
-            os.kill(os.getpid(), signal.SIGINT)
-
-sys.meta_path.insert(0, Watch)
-"""
-
-
 # The last that is registered is configured first: before conftest.py.
 IN_THE_SESSION = """
 import os, signal, pytest
@@ -301,9 +219,8 @@ def pytest_cmdline_main(config):
 """
 
 
-@pytest.mark.parametrize("moment", [AT_AN_IMPORT, IN_THE_SESSION], ids=["import", "session"])
-def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path, moment: str) -> None:
-    (tmp_path / "at_a_moment.py").write_text(moment)
+def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "at_a_moment.py").write_text(IN_THE_SESSION)
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "-p", "at_a_moment", "-k", "dense"],
         cwd=str(ROOT),
@@ -313,8 +230,4 @@ def test_ctrl_c_while_the_suite_is_loaded_is_one_line(tmp_path: Path, moment: st
         check=False,
     )
     assert ended.returncode == pytest.ExitCode.INTERRUPTED
-    assert ended.stderr.split("\n") == [
-        "",
-        "interrupted while the suite was loaded: nothing was measured",
-        "",
-    ]
+    assert len(ended.stderr.strip().splitlines()) == 1
