@@ -12,20 +12,8 @@ from ipubench.fixtures.machine.files import numbered
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.record.files import JsonLinesFile
-from tests.support.harness import Project, run_command
+from tests.support.harness import Project
 
-# As in containers, where the suite is often process 1; both runs begin within a second.
-SAME_RUN = """
-import os, time, types
-from ipubench.plugins.baseline import history
-from ipubench.plugins.run import journal
-
-journal.time = types.SimpleNamespace(
-    strftime=lambda *_: "20260101T000000", gmtime=time.gmtime, time=time.time
-)
-journal.os = history.os = types.SimpleNamespace(**{**vars(os), "getpid": lambda: 1})
-history.time_stamp = lambda: "2026-01-01T00:00:00Z"
-"""
 # What happens while the first line is made, and while it is written.
 BROKEN = {
     "before": """
@@ -55,27 +43,6 @@ def elsewhere(monkeypatch, tmp_path):
 
 def lines_of(path: Path) -> List[str]:
     return [json.loads(line)["type"] for line in path.read_text().splitlines()]
-
-
-def test_runs_of_one_second_and_one_number_keep_a_journal_and_a_history_each(
-    project: Project,
-) -> None:
-    (project.folder / "same_run.py").write_text(SAME_RUN)
-    words = ["-p", "same_run", "-k", "beta-synthetic", "--budget=0.3", "--history"]
-    path = {"PYTHONPATH": f"{project.environment['PYTHONPATH']}:{project.folder}"}
-    for _ in range(3):
-        project.run(*words, env=path).assert_code(0)
-    journals = project.journals()
-    assert {journal.name for journal in journals} == {
-        "run-20260101T000000-1.jsonl",
-        "run-20260101T000000-1-2.jsonl",
-        "run-20260101T000000-1-3.jsonl",
-    }
-    assert [lines_of(journal).count("run") for journal in journals] == [1, 1, 1]
-    kept = (project.folder / "baselines" / "history").rglob("[!.]*.json")
-    assert {file.name for file in kept} == {
-        f"20260101T000000Z-unversioned-1{number}.json" for number in ("", "-2", "-3")
-    }
 
 
 def test_a_file_that_is_there_is_no_new_journal(tmp_path: Path) -> None:
@@ -113,25 +80,16 @@ def test_a_run_that_cannot_write_its_first_line_leaves_no_journal(
     assert list((project.folder / "results").iterdir()) == []
 
 
-@pytest.mark.parametrize("half", ["", '{"type": "run", "for'])
-def test_a_journal_without_its_first_line_costs_no_other(project: Project, half: str) -> None:
-    pytest.importorskip("plotly", reason="pip install plotly")
+def test_a_journal_without_its_first_line_costs_no_other(project: Project) -> None:
     project.run("-k", "beta-synthetic", "--budget=0.3").assert_code(0)
     empty = project.folder / "results" / "run-20260101T000000-7.jsonl"
-    empty.write_text(half)
+    empty.write_text('{"type": "run", "for')
     stored = read_run(project.folder / "results")
     assert len(stored.benchmarks) == 1
     problems = {run.name: run.trouble() for run in stored.runs}
     assert "no first line" in problems.pop(str(empty)) and list(problems.values()) == [""]
-    report = ("ipubench.plugins.report", "results", "--out=report")
-    outcome = run_command(project.folder, project.environment, *report).assert_code(4)
-    outcome.line("1 case measured; 1 of 2 runs did not end well")
-    outcome.line("run-20260101T000000-7.jsonl: this journal has no first line")
-    promote = ("ipubench.plugins.baseline", "promote", "results/", "main")
-    outcome = run_command(project.folder, project.environment, *promote).assert_code(1)
-    outcome.line("1 case of results is the baseline")
     for journal in project.journals():
-        journal.write_text(half)
+        journal.write_text("")
     with pytest.raises(BaselineError, match="run-20260101T000000-7.jsonl: this journal has no"):
         read_run(project.folder / "results")
 
