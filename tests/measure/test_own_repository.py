@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 from typing import Any, List
 
 import pytest
@@ -119,17 +117,12 @@ def test_the_pages_files_are_cases_as_they_are_written(own: OwnProject) -> None:
     assert set(own.records()) == names
 
 
-def test_a_callable_is_not_said_to_compute_with_fewer_bits(own: OwnProject) -> None:
-    own.environment["ONEDNN_MAX_CPU_ISA"] = "AVX2"  # a CPU that takes float32 in their place
-    outcome = own.run("--collect-only", "-q", "-k", "sorted").assert_code(0)
-    outcome.line("test_sorted[sort-generated]")
-    assert "precision" not in outcome.text
-
-
 @pytest.mark.entry_point
 @pytest.mark.slow
 def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -> None:
+    own.environment["ONEDNN_MAX_CPU_ISA"] = "AVX2"  # a CPU that takes float32 for 16 bits
     outcome = own.run(*FEW, "-k", "not no_case and not stopped", alone=True).assert_code(0)
+    assert "float32" not in outcome.text  # a callable computes with whatever it likes
     found = own.records()
     names = ("sum-10", "sum-100", "work", "pedantic", "told", "group", "meter", "async")
     assert set(found) == {*(f"test_{name}" for name in names), "sort-generated"}
@@ -156,23 +149,6 @@ def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -
     assert ratio == 2000
     outcome.line("  test_work ")
     outcome.line("10 passed, 2 deselected")
-
-
-@pytest.mark.slow
-def test_slower_code_fails_against_a_stored_baseline(own: OwnProject) -> None:
-    words = ("-k", "test_work or pedantic", "--budget=0.1", "--batches-per-step=200")
-    own.run(*words, "--baseline-save=main", "--processes=2", "--keep-disturbed").assert_code(0)
-    stored = json.loads((own.folder / "baselines" / "main.json").read_text())
-    processes = [one["extra_info"]["ipubench"]["processes"] for one in stored["benchmarks"]]
-    assert len(processes) == 2 and min(map(len, processes)) >= 2  # some may be disturbed
-    # The code is three times as slow: no machine of a busy host looks so. What did not change may
-    # be off by more than a tenth beside other tests, so the gate allows half.
-    own.work.write_text(WORK.replace("2000", "6000"))
-    outcome = own.run(*words, "--baseline=main", "--gate=50%", "--gate-cap=3")
-    assert outcome.code in (0, 1), outcome.text
-    said = outcome.line("  test_work ")
-    assert "regressed" in said or "inconclusive" in said, outcome.text
-    assert "regressed" not in outcome.line("  test_pedantic ")
 
 
 ITEMS = """
@@ -314,15 +290,11 @@ def test_each_process_of_a_case_has_a_cache_of_its_own(own: OwnProject) -> None:
     own.commit("as it is")
     git(own.folder, "commit", "-q", "--allow-empty", "-m", "the same")
     pytest_words = ("-m", "pytest", *WITHOUT_OTHERS, "--steps=5", "--batches-per-step=200")
-    for words in (
-        ("--baseline-save=main", "--processes=1", "--keep-disturbed"),
-        ("--against=git:HEAD~1", "--gate-cap=3"),
-    ):
-        # Pytest's cache is not left out here, as it is in other tests.
-        outcome = run_elsewhere(own.folder, own.environment, *pytest_words, *words)
-        assert "does not run there" not in outcome.assert_code(0).text
-        assert "alternating processes" not in outcome.text
-        shutil.rmtree(own.folder / "kept")
+    # Pytest's cache is not left out here, as it is in other tests.
+    words = ("--against=git:HEAD~1", "--gate-cap=3")
+    outcome = run_elsewhere(own.folder, own.environment, *pytest_words, *words).assert_code(0)
+    assert "does not run there" not in outcome.text
+    assert "alternating processes" not in outcome.text
     seen = (own.folder / "seen").read_text().splitlines()
     assert len(seen) >= 4 and set(seen) == {"nothing"}
 
@@ -357,21 +329,11 @@ def test_a_revision_of_a_project_that_only_uses_the_suite(own: OwnProject) -> No
     outcome.line("it does not run there: unrecognized arguments: --size=3")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--baseline-save=x"], "--baseline-save: no selected test measures anything"),
-        (["--set=steps=3"], "--set=steps=3: no selected test measures anything"),
-        (["--report=out"], "--report: no selected test measures anything"),
-    ],
-)
-def test_options_without_anything_to_act_on_are_refused(
-    own: OwnProject, words: Any, said: str
-) -> None:
-    own.run("-k", "test_nothing", *words).assert_code(4).line(said)
-
-
-def test_reports_in_the_settings_are_of_runs_that_measure(own: OwnProject) -> None:
+def test_options_without_anything_to_act_on_are_refused(own: OwnProject) -> None:
+    for word in ("--baseline-save", "--set=steps=3"):
+        outcome = own.run("-k", "test_nothing", word if "=" in word else f"{word}=x").assert_code(4)
+        outcome.line(f"{word}: no selected test measures anything")
+    # In the settings they are of runs that measure.
     (own.folder / "pytest.ini").write_text(INI.rstrip() + " --report=out --history\n")
     own.run("-k", "test_nothing").assert_code(0).line("1 passed")
 
@@ -396,7 +358,6 @@ def test_reports_in_the_settings_are_of_runs_that_measure(own: OwnProject) -> No
             1,
             ["nothing else can be done with it", "profiled and not timed", "1 failed, 1 passed"],
         ),
-        (["-k", "test_work", "--benchmark-disable"], 0, ["1 passed"]),
     ],
 )
 def test_what_a_test_without_cases_can_do(
@@ -494,21 +455,15 @@ def test_wrong(benchmark):
     assert benchmark(len, "a") == 2
 
 
-@pytest.mark.xfail
-def test_mended(benchmark):
-    benchmark(len, "a")
-
-
 def test_ordinary():
     pass
 """
 
 
 def test_tests_that_are_expected_to_fail_are_counted_as_pytest_does(own: OwnProject) -> None:
-    """``-rA`` took the first for a skipped one, which has its reason elsewhere."""
     (own.folder / "tests" / "test_own.py").write_text(EXPECTED_TO_FAIL)
     outcome = own.run("-rA", *FEW).assert_code(0)
-    outcome.line("1 passed, 1 xfailed, 1 xpassed")
+    outcome.line("1 passed, 1 xfailed")
     outcome.line("test_wrong failed as expected")
     outcome.line("XFAIL tests/test_own.py::test_wrong")
     assert not re.search(r"\[ *[0-9]+%\]", outcome.text), "pytest's share of the ordinary tests"
@@ -527,7 +482,7 @@ SORTED = "tests/test_own.py::test_sorted[sort-generated]"
 
 @pytest.mark.entry_point
 @pytest.mark.parametrize(
-    "ini", [INI, INI.replace("--strict", "-k nothing_at_all --lf --strict"), "[pytest]\n"]
+    "ini", [INI.replace("--strict", "-k nothing_at_all --lf --strict"), "[pytest]\n"]
 )
 def test_prune_collects_with_the_options_of_the_project(own: OwnProject, ini: str) -> None:
     """They load the plugin, and what they select is no matter."""
@@ -559,18 +514,10 @@ def test_cases_are_collected_with_the_options_of_the_environment(own: OwnProject
     outcome.line(f"nothing was pruned: pytest in {own.folder} does not load the plugin")
 
 
-@pytest.mark.parametrize("hosts", [False, True], ids=["here", "hosts"])
-def test_the_package_may_be_imported_before_the_plugin_is_named(
-    own: OwnProject, hosts: bool
-) -> None:
+def test_the_package_may_be_imported_before_the_plugin_is_named(own: OwnProject) -> None:
     words = ["-W", "error", "-k", "test_work", *FEW]
-    if hosts:
-        pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
-        (own.folder / "hosts.txt").write_text("popen id=one\n")
-        words.append("--hosts=hosts.txt")
-    else:
-        (own.folder / "pytest.ini").write_text(INI.replace("-p ipubench ", ""))
-        text = 'from ipubench import option\n\npytest_plugins = ["ipubench"]\n'
-        (own.folder / "conftest.py").write_text(text)
+    (own.folder / "pytest.ini").write_text(INI.replace("-p ipubench ", ""))
+    text = 'from ipubench import option\n\npytest_plugins = ["ipubench"]\n'
+    (own.folder / "conftest.py").write_text(text)
     own.run(*words, alone=True).assert_code(0)
     assert list(own.records()) == ["test_work"]

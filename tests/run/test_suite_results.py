@@ -85,7 +85,9 @@ def test_a_baseline_compares_and_the_same_code_passes(stored: Project) -> None:
     assert [process["fresh"] for process in kept] == [False, *[True] * 5]
     assert all(process["seconds"] and process["canaries"] for process in kept)
     outcome = stored.run("-k", "beta or delta", "--baseline=six", "--gate=2%").assert_code(0)
-    assert outcome.line("six.json").startswith("against baselines/six.json (gate 2.0%): 1 new, 2 pass")
+    assert outcome.line("six.json").startswith(
+        "against baselines/six.json (gate 2.0%): 1 new, 2 pass"
+    )
     outcome.line("  new: bench_fake.py::bench_other[delta-synthetic]")
     assert "+0.0%" in outcome.line("  beta-synthetic")
     assert "fresh" not in [line["type"] for line in stored.journal()]
