@@ -88,12 +88,6 @@ def test_collecting_loads_no_module_under_two_names_and_no_framework() -> None:
     assert {line for line in lines if line.startswith("TWICE")} <= allowed
 
 
-def test_the_links_lead_to_the_folders_of_the_top_level() -> None:
-    for name in TOP_LEVEL:
-        link = ROOT / "ipubench" / name
-        assert link.is_symlink() and link.resolve() == ROOT / name
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
@@ -287,11 +281,7 @@ def test_uv_installs_and_pip_only_fetches_it(
 @pytest.mark.parametrize(
     ("failing", "by_pip"),
     [
-        (
-            "pip install .*uv.txt",
-            ["cpu.txt", "py311.txt", "py311.txt", "."],
-        ),
-        ("uv", ["cpu.txt", "py311.txt", "py311.txt", "."]),
+        ("pip install .*uv.txt", ["cpu.txt", "py311.txt", "py311.txt", "."]),
         ("uv .*py311.txt", ["py311.txt", "py311.txt", "."]),
         ("uv .*editable", ["."]),
     ],
@@ -312,15 +302,6 @@ def test_pip_installs_from_the_first_failure_of_uv_on_and_one_line_says_why(
     assert line.startswith("pip installs") and line.endswith("error: no such host")
 
 
-def test_without_builds_for_cpus_those_of_the_index_are_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    programs = FakePrograms(".*cpu.txt")
-    set_up(monkeypatch, programs, {"torch"})
-    files = [line for line in programs.installed() if line.startswith("uv")]
-    assert files[1:] == [*2 * ["uv py311.txt"], "uv cuda.txt", "uv ."]
-
-
 def test_on_an_older_python_nothing_is_installed_before_it_is_said_that_no_hash_is_checked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -338,20 +319,6 @@ def test_on_an_older_python_nothing_is_installed_before_it_is_said_that_no_hash_
     assert "NO HASH IS CHECKED" in said[0]
     assert asked[0][-2:] == ("setuptools", "wheel") and asked[1][-2] == "--editable"
     assert all("--no-build-isolation" in words for words in asked)
-
-
-def test_pip_failing_too_ends_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit):
-        set_up(monkeypatch, FakePrograms("(uv|pip install) .*py311.txt"), set())
-
-
-def test_builds_for_cpus_replace_those_of_an_earlier_set_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    programs = FakePrograms()
-    set_up(monkeypatch, programs, {"tensorflow"})
-    assert "pip uninstall --yes tensorflow tensorflow-cpu" in programs.asked
-    assert programs.installed().count("uv cpu.txt") == 2
 
 
 def test_uv_is_told_what_pip_knows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,12 +44,16 @@ def identifiers(family: Family) -> List[str]:
     return [family.identifier(config, NONE) for config, _ in family.points]
 
 
-def test_a_plain_case_shows_its_name_and_its_data() -> None:
-    assert identifiers(Family.of(Sample(name="x"), {})) == ["x-synthetic"]
-
-
-def test_a_case_without_a_name_has_its_class() -> None:
-    assert identifiers(Family.of(Sample(), {})) == ["sample-synthetic"]
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (Sample(name="x"), "x-synthetic"),
+        (Sample(), "sample-synthetic"),
+        (Sample(name="x", system="pod16"), "x-pod16-synthetic"),
+    ],
+)
+def test_a_plain_case_shows_its_name_its_system_and_its_data(config: Sample, name: str) -> None:
+    assert identifiers(Family.of(config, {})) == [name]
 
 
 def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
@@ -99,16 +103,8 @@ def test_a_sweep_shows_its_batch_size_and_marks_its_inner_points() -> None:
     family = Family.of(Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8)), {})
     assert identifiers(family) == ["n-bs1-synthetic", "n-bs4-synthetic", "n-bs8-synthetic"]
     assert [tier for _, tier in family.points] == [USUAL, SWEEP, USUAL]
-
-
-def test_a_sweep_may_say_which_points_always_run() -> None:
     sweep = Sweep(Network(name="n"), "micro_batch_size", (1, 4, 8, 64), usual=(1, 8))
-    family = Family.of(sweep, {})
-    assert [tier for _, tier in family.points] == [USUAL, SWEEP, USUAL, SWEEP]
-
-
-def test_a_system_other_than_the_host_is_shown() -> None:
-    assert identifiers(Family.of(Sample(name="x", system="pod16"), {})) == ["x-pod16-synthetic"]
+    assert [tier for _, tier in Family.of(sweep, {}).points] == [USUAL, SWEEP, USUAL, SWEEP]
 
 
 def test_overrides_are_shown_and_the_number_of_steps_is_not() -> None:

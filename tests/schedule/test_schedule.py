@@ -42,28 +42,6 @@ def test_a_count_or_a_global_batch_gives_the_other(
     assert bool(batches.warnings) == (whole is not None and whole != expected[1])
 
 
-def test_the_warning_has_the_numbers() -> None:
-    (warning,) = Batches.of(3, 2, None, 10).warnings
-    assert warning == (
-        "global_batch_size=10 is no multiple of micro_batch_size=3 x replicas=2: with "
-        "gradient_accumulation_count=2 it is 12"
-    )
-
-
-@pytest.mark.parametrize(
-    ("count", "whole", "message"),
-    [
-        (2, 12, "gradient_accumulation_count=2 and global_batch_size=12 .* give one"),
-        (None, None, "give gradient_accumulation_count or global_batch_size"),
-    ],
-)
-def test_both_and_neither_are_refused(
-    count: Optional[int], whole: Optional[int], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        Batches.of(3, 2, count, whole)
-
-
 @pytest.mark.parametrize(("images", "micro_batches"), [(18, 4), (20, 4), (11, 0), (12, 4), (24, 8)])
 def test_only_whole_weight_updates_count(images: int, micro_batches: int) -> None:
     assert Batches.of(3, 2, None, 10).micro_batches_per_epoch(images) == micro_batches
@@ -138,17 +116,6 @@ def test_calls_of_the_worked_example() -> None:
     assert calls == {"1": 6, "10": 66, "500": 4686, "1/2": 3, "1/3": 2, "0": 1}
 
 
-def test_a_frequency_that_is_not_possible_is_named_with_the_closest() -> None:
-    assert program(10).warnings == (
-        "logs_per_epoch=10: 781 weight updates cannot be divided into 10 equal parts; the closest "
-        "possible logs_per_epoch is 11",
-    )
-    assert program(0, 2).warnings == (
-        "ckpts_per_epoch=2: 781 weight updates cannot be divided into 2 equal parts; the closest "
-        "possible ckpts_per_epoch is 1",
-    )
-
-
 def test_without_any_event_the_whole_run_is_one_call_and_a_warning_says_so() -> None:
     (warning,) = program(0, 0).warnings
     assert "all 4686 weight updates run in one device call" in warning
@@ -162,7 +129,7 @@ def test_logs_must_end_with_the_run(ckpts: int) -> None:
         program("1/2", ckpts, epochs=5)
 
 
-@pytest.mark.parametrize("epochs", [3, 7, 49, 93, 100, 107])
+@pytest.mark.parametrize("epochs", [3, 49, 107])
 def test_a_fraction_is_exact(epochs: int) -> None:
     """As floats, 49 % (1 / (1 / 49)) is not 0."""
     found = program(f"1/{epochs}", epochs=epochs)
