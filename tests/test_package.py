@@ -338,24 +338,6 @@ def test_uv_is_told_what_pip_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_constraints_without_the_builds_for_cuda_lack_these_two_and_nothing_else() -> None:
-    text = (ROOT / "constraints" / "py311.txt").read_text(encoding="utf-8")
-    kept = install.without_cuda(text)
-    names = re.findall("^([A-Za-z0-9_.-]+==)", text, re.MULTILINE)
-    left = re.findall("^([A-Za-z0-9_.-]+==)", kept, re.MULTILINE)
-    assert [name for name in names if name not in left] == ["tensorflow==", "torch=="]
-    assert set(kept.splitlines()) <= set(text.splitlines())
-
-
-def test_both_builds_of_tensorflow_have_one_version() -> None:
-    def version(file: str, name: str) -> List[str]:
-        text = (ROOT / "constraints" / file).read_text(encoding="utf-8")
-        return re.findall(f"^{name}==(\\S+)", text, re.M)
-
-    pinned = version("py311.txt", "tensorflow")
-    assert len(pinned) == 1 and pinned == version("cpu.txt", "tensorflow-cpu")
-
-
 def test_the_version_of_a_package_is_that_of_its_build(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

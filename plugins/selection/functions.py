@@ -15,7 +15,7 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from ipubench.fixtures.case.cases import Case, Family, case_key
-from ipubench.fixtures.case.errors import CaseError, some_of
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
@@ -103,22 +103,6 @@ def _is_marked(item: pytest.Item) -> bool:
 def _is_of_unittest(item: pytest.Function) -> bool:
     classes = item.cls.__mro__ if item.cls is not None else ()
     return any(cls.__module__ == "unittest.case" for cls in classes)
-
-
-def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
-    """Name marked tests whose call cannot be measured."""
-    found = [
-        item.name
-        for item in items
-        if isinstance(item, pytest.Function) and item.get_closest_marker("benchmark") is not None
-        if case_of(item) is None and _is_of_unittest(item) and not only_tests(config)
-    ]
-    if not found:
-        return []
-    return [
-        f"{some_of(found)}: @pytest.mark.benchmark measures no method of a unittest.TestCase; have "
-        "a fixture of the class ask for benchmark"
-    ]
 
 
 def _measure_call(item: pytest.Function) -> None:

@@ -212,7 +212,6 @@ def test_the_call_of_a_marked_test_is_measured(own: OwnProject) -> None:
     own.write(HEAD + MARKED)
     outcome = own.run(*FEW).assert_code(1)
     outcome.line("1 failed, 7 passed")
-    outcome.line("test_of_unittest: @pytest.mark.benchmark measures no method")
     found = own.records()
     rounds = {name: record_of(one)["rounds"]["count"] for name, one in found.items()}
     names = {"test_marked-1", "test_marked-2", "test_rounds", "test_most", "test_not_twice"}

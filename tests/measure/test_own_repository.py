@@ -6,18 +6,12 @@ import re
 from typing import Any, List
 
 import pytest
-from pytest_benchmark.fixture import FixtureAlreadyUsed
 
 from ipubench.plugins.baseline.store import save
-from ipubench.plugins.record.pytest_benchmark_adapter import becoming
-from ipubench.plugins.record.verdict import IMPROVED, INCOMPARABLE, INCONCLUSIVE
 from tests.support.baselines import document, entry, load
 from tests.support.harness import (
     ROOT,
-    WITHOUT_OTHERS,
-    SuiteServer,
     run_command,
-    run_elsewhere,
 )
 from tests.support.own_project import INI, WORK, OwnProject, git
 
@@ -151,40 +145,6 @@ def test_tests_of_pytest_benchmark_and_callables_are_recorded(own: OwnProject) -
     outcome.line("10 passed, 2 deselected")
 
 
-ITEMS = """
-import os
-
-BATCH = int(os.environ["BATCH"])
-
-
-def test_items(meter):
-    meter(lambda: sum(range(BATCH)), items=BATCH)
-
-
-def test_facts(benchmark):
-    benchmark(lambda: sum(range(BATCH)))
-    benchmark.extra_info["batch"] = BATCH
-"""
-
-
-def test_another_batch_is_not_compared(own: OwnProject) -> None:
-    """As one that a program halves when its memory is used up."""
-    (own.folder / "tests" / "test_own.py").write_text(ITEMS)
-    words = ("--budget=0.1", "--batches-per-step=100")
-    own.environment["BATCH"] = "1000"
-    own.run(*words, "--baseline-save=main", "--processes=1", "--keep-disturbed").assert_code(0)
-    own.environment["BATCH"] = "500"
-    policy = own.folder / "gate.yml"
-    for named, kinds in (("", {INCOMPARABLE, IMPROVED}), ("batch", {INCOMPARABLE})):
-        policy.write_text(f"default: {{throughput: 5%}}\ncompare_extra_info: [{named}]\n")
-        own.run(*words, "--baseline=main")
-        verdicts = [line["verdict"] for line in own.lines() if line["type"] == "verdict"]
-        # Too few rounds may be clean to call the shorter work faster.
-        assert {v["kind"] for v in verdicts} - {INCONCLUSIVE} <= kinds
-        assert verdicts[0]["kind"] == INCOMPARABLE and not verdicts[0]["extra_info"]
-        assert (verdicts[1]["kind"] == INCOMPARABLE) is bool(named) and verdicts[1]["extra_info"]
-
-
 @pytest.mark.slow
 def test_fresh_processes_measure_as_the_command_line_says(own: OwnProject) -> None:
     words = ["-k", "test_work", "--benchmark-min-rounds", "6", "--benchmark-max-time=0.01"]
@@ -197,45 +157,6 @@ def test_fresh_processes_measure_as_the_command_line_says(own: OwnProject) -> No
     assert "regressed" in said or "inconclusive" in said, outcome.text
     (record,) = own.records().values()
     assert record["extra_info"]["ipubench"]["effective"]["measured_by"] == "pytest-benchmark"
-
-
-class Fixture:
-    """What pytest-benchmark's fixture has before it is used."""
-
-    def __init__(self) -> None:
-        self._mode = None
-
-
-def test_a_function_that_fails_has_used_the_fixture() -> None:
-    """Else pytest-benchmark warns that nobody did, which may be an error of the test."""
-    benchmark = becoming(Fixture(), lambda _, function: function(), lambda _, function: None)
-    with pytest.raises(ZeroDivisionError):
-        benchmark(divmod, 1, 0)
-    with pytest.raises(FixtureAlreadyUsed, match=r"used in benchmark\(...\) mode"):
-        benchmark(divmod, 1, 1)
-
-
-OPERATORS = """
-import pytest
-
-@pytest.mark.parametrize("operator", ["+", "-"])
-def test_operator(benchmark, operator):
-    benchmark(sum, [1, 2])
-"""
-
-
-def test_cases_of_a_folder_with_brackets_run_here_under_names_of_their_own(own: OwnProject) -> None:
-    """Pytest finds them and cannot be told one of them."""
-    file = own.folder / "sub[1]" / "test_operator.py"
-    file.parent.mkdir()
-    file.write_text(OPERATORS)
-    words = (*FEW, "-k", "operator")
-    outcome = own.run(*words, "--processes=2").assert_code(4)
-    outcome.line(f"ERROR: {file}: no other process can be told to run a case of this file")
-    outcome = own.run(*words).assert_code(0)
-    for number, name in enumerate(("test_operator[+]", "test_operator[-]"), 1):
-        outcome.line(f"[{number}/2] {name} ")
-        outcome.line(f"  {name} ")
 
 
 OPTIONS = """
@@ -271,32 +192,6 @@ def test_fresh_processes_have_the_projects_own_options(own: OwnProject) -> None:
     seen = (own.folder / "seen").read_text().splitlines()
     # Others may disturb one, which another replaces.
     assert len(seen) >= 2 and set(seen) == {"700 True"}
-
-
-CACHED = """
-def test_cached(benchmark, cache):
-    with open("seen", "a") as file:
-        print(cache.get("own/value", "nothing"), file=file)
-    cache.set("own/value", "what another process left")
-    benchmark(sum, range(100))
-"""
-
-
-@pytest.mark.slow
-def test_each_process_of_a_case_has_a_cache_of_its_own(own: OwnProject) -> None:
-    """Pytest says of a cache_dir that it does not know it, where its cache is left out."""
-    (own.folder / "pytest.ini").write_text(f"{INI}cache_dir = kept\nfilterwarnings = error\n")
-    (own.folder / "tests" / "test_own.py").write_text(CACHED)
-    own.commit("as it is")
-    git(own.folder, "commit", "-q", "--allow-empty", "-m", "the same")
-    pytest_words = ("-m", "pytest", *WITHOUT_OTHERS, "--steps=5", "--batches-per-step=200")
-    # Pytest's cache is not left out here, as it is in other tests.
-    words = ("--against=git:HEAD~1", "--gate-cap=3")
-    outcome = run_elsewhere(own.folder, own.environment, *pytest_words, *words).assert_code(0)
-    assert "does not run there" not in outcome.text
-    assert "alternating processes" not in outcome.text
-    seen = (own.folder / "seen").read_text().splitlines()
-    assert len(seen) >= 4 and set(seen) == {"nothing"}
 
 
 @pytest.mark.slow
@@ -366,16 +261,6 @@ def test_what_a_test_without_cases_can_do(
     outcome = own.run(*words).assert_code(code)
     for one in said:
         outcome.line(one)
-
-
-def test_what_does_not_become_quiet_is_measured_all_the_same(own: OwnProject) -> None:
-    """Also by pytest-benchmark; the record says how long the case has waited."""
-    words = ("-k", "test_pedantic or test_meter", "--wait-for-quiet=0.1s", *FEW)
-    own.run(*words).assert_code(0)
-    found = [one["extra_info"]["ipubench"]["wait_for_quiet"] for one in own.records().values()]
-    assert len(found) == 2
-    for one in found:
-        assert one["waited_seconds"] >= 1 and one["quiet"] == (one["used_by_others"] <= 0.03)
 
 
 NAMED_AS_OURS = """
@@ -481,14 +366,10 @@ SORTED = "tests/test_own.py::test_sorted[sort-generated]"
 
 
 @pytest.mark.entry_point
-@pytest.mark.parametrize(
-    "ini", [INI.replace("--strict", "-k nothing_at_all --lf --strict"), "[pytest]\n"]
-)
-def test_prune_collects_with_the_options_of_the_project(own: OwnProject, ini: str) -> None:
-    """They load the plugin, and what they select is no matter."""
-    (own.folder / "pytest.ini").write_text(ini)
-    if "ipubench" not in ini:
-        (own.folder / "conftest.py").write_text('pytest_plugins = ["ipubench"]\n')
+def test_prune_collects_with_the_options_of_the_project(own: OwnProject) -> None:
+    (own.folder / "pytest.ini").write_text(
+        INI.replace("--strict", "-k nothing_at_all --lf --strict")
+    )
     kept, gone = entry("a"), entry("b")
     kept["fullname"], gone["fullname"] = SORTED, SORTED.replace("sort-", "gone-")
     stored = own.folder / "baselines" / "main.json"
@@ -497,21 +378,6 @@ def test_prune_collects_with_the_options_of_the_project(own: OwnProject, ini: st
     outcome = run_command(own.folder, own.environment, *words).assert_code(0)
     assert outcome.lines == [f"  {gone['fullname']}", "1 case was pruned"], outcome.text
     assert set(load(stored)) == {SORTED}
-
-
-def test_cases_are_collected_with_the_options_of_the_environment(own: OwnProject) -> None:
-    (own.folder / "pytest.ini").write_text("[pytest]\n")
-    kept = entry("a")
-    kept["fullname"] = SORTED
-    save(own.folder / "baselines" / "main.json", document(kept))
-    # A run of a test has no such variable when it starts.
-    adding = 'import os\nos.environ["PYTEST_ADDOPTS"] = "-p ipubench"\n'
-    prune = 'from ipubench.plugins.baseline.__main__ import main\nexit(main(["prune", "main"]))'
-    outcome = SuiteServer.run(own.folder, own.environment, "-c", adding + prune)
-    outcome.assert_code(0).line("0 cases were pruned")
-    # Without the plugin the same test has no configurations, and each would look gone.
-    outcome = SuiteServer.run(own.folder, own.environment, "-c", prune).assert_code(4)
-    outcome.line(f"nothing was pruned: pytest in {own.folder} does not load the plugin")
 
 
 def test_the_package_may_be_imported_before_the_plugin_is_named(own: OwnProject) -> None:

@@ -18,9 +18,12 @@ def test_the_first_sigterm_ends_the_run_and_later_ones_nothing(
     finishing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers: List[Any] = [object()]
-    system = SimpleNamespace(
-        SIGTERM=signal.SIGTERM, signal=lambda _, new: (handlers.append(new), handlers[-2])[1]
-    )
+
+    def handle(_: int, new: Any) -> Any:
+        handlers.append(new)
+        return handlers[-2]
+
+    system = SimpleNamespace(SIGTERM=signal.SIGTERM, signal=handle)
     monkeypatch.setattr(interruption, "signal", system)
     session: Any = SimpleNamespace(exitstatus=pytest.ExitCode.INTERRUPTED, shouldstop=False)
     handler = Sigterm(session)

@@ -1,127 +1,27 @@
-"""Runs that are ended at any moment leave whole files, and can be continued to the same result."""
+"""Runs that a signal ends: their files are whole, and what they have started ends with them."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.record.files import read_lines
-from ipubench.plugins.record.record import record_of
-from ipubench.plugins.run.results import SessionResults
-from tests.support.harness import ROOT, WITHOUT_OTHERS, Outcome, Project, start_pytest
+from tests.support.harness import ROOT, WITHOUT_OTHERS, Project, start_pytest
 
 # Many runs of the suite; the older Python leaves them out (make test38).
 pytestmark = pytest.mark.slow
 
-# Counts what a run does to files of results and baselines, and ends it at one of these moments.
-CRASH = """
-import os, sys
-
-state = {"count": 0}
-
-def watch(event, arguments):
-    if event not in ("open", "os.rename", "os.remove", "os.mkdir"):
-        return
-    if not any(word in str(arguments[0]) for word in ("results", "baselines")):
-        return
-    state["count"] += 1
-    if state["count"] == int(os.environ.get("CRASH_AT", "0")):
-        os.kill(os.getpid(), int(os.environ["CRASH_SIGNAL"]))
-
-def pytest_unconfigure():
-    print("moments:", state["count"])
-
-sys.addaudithook(watch)
-"""
-# With this budget no number of calls hangs on the last digit of the fake clock.
-WORDS = ["--budget=4.03", "-k", "bs8 or beta or delta", "-p", "crash"]
-WORDS += ["--baseline-save=main", "--processes=1"]
 EXIT_CODES = {
     signal.SIGKILL: {-signal.SIGKILL},
     signal.SIGTERM: {143},
     # While the session ends, nobody catches Ctrl-C.
     signal.SIGINT: {2, -signal.SIGINT},
 }
-MOMENTS_EACH = 2
-
-
-def crashing(project: Project) -> Dict[str, str]:
-    """Put the plugin that ends runs into a project; return the environment that finds it."""
-    (project.folder / "crash.py").write_text(CRASH)
-    return {"PYTHONPATH": os.pathsep.join([str(project.folder), project.environment["PYTHONPATH"]])}
-
-
-def measured(project: Project) -> Dict[str, Any]:
-    """Return what the journals' readers and users see in the end."""
-    (journal,) = project.journals()
-    results = SessionResults.of(read_lines(journal))
-    stored = {one["fullname"] for one in project.baseline()["benchmarks"]}
-    assert stored == set(results.benchmarks)
-    rates = {
-        name: pytest.approx(record_of(one)["throughput"]["median"])
-        for name, one in results.benchmarks.items()
-    }
-    return {"rates": rates, "outcomes": results.outcomes}
-
-
-def table(outcome: Outcome) -> List[str]:
-    """Return the rows of the table."""
-    return [line for line in outcome.lines if re.match(r"  (alpha|beta|delta)", line)]
-
-
-def empty(project: Project) -> None:
-    """Remove what the runs of a project left."""
-    for folder in ("results", "baselines"):
-        for path in (project.folder / folder).glob("*"):
-            path.unlink()
-
-
-def test_a_run_that_is_ended_at_any_moment_can_be_finished(project: Project) -> None:
-    environment = crashing(project)
-    whole = project.run(*WORDS, env=environment).assert_code(0)
-    expected = measured(project)
-    count = int(whole.line("moments:").split()[1])
-    assert count > MOMENTS_EACH
-    for offset, (number, codes) in enumerate(EXIT_CODES.items()):
-        for part in range(MOMENTS_EACH):
-            empty(project)
-            moment = 1 + (count - 1) * (3 * part + offset) // (3 * MOMENTS_EACH - 1)
-            crash = {"CRASH_AT": str(moment), "CRASH_SIGNAL": str(int(number))}
-            ended = project.run(*WORDS, env={**environment, **crash})
-            where = f"{number.name} at moment {moment} of {count}"
-            assert ended.code in codes, f"{where}: exit code {ended.code}\n{ended.text}"
-            check_files(project, number, where)
-            finished = project.run(*WORDS, "--resume", env=environment)
-            assert finished.code == 0, f"{where}: {finished.text}"
-            latest = project.journals()[-1]
-            for journal in project.journals()[:-1]:  # ended before its first line
-                assert read_lines(journal) == [], where
-                journal.unlink()
-            assert project.journals() == [latest]
-            assert measured(project) == expected, where
-            assert table(finished) == table(whole), where
-
-
-def check_files(project: Project, number: int, where: str) -> None:
-    """All lines of a journal but a last one without its end are JSON; a baseline is whole."""
-    for journal in project.journals():
-        for text in journal.read_text().split("\n")[:-1]:
-            json.loads(text)
-    names = [path.name for path in (project.folder / "baselines").glob("*.json")]
-    if "main.json" in names:
-        assert len(project.baseline()["benchmarks"]) == 5, where
-    if number != signal.SIGKILL:
-        left = [path.name for path in (project.folder / "baselines").glob(".main.json.*")]
-        assert [name for name in left if not name.endswith(".lock")] == [], where
 
 
 def test_sigterm_ends_a_run_like_ctrl_c(project: Project) -> None:
@@ -196,9 +96,9 @@ def test_sigterm_at_the_end_of_a_whole_run_keeps_what_it_writes(project: Project
     (project.folder / "ending.py").write_text(
         "import os, signal\ndef pytest_sessionfinish():\n    os.kill(os.getpid(), signal.SIGTERM)\n"
     )
-    environment = {"PYTHONPATH": crashing(project)["PYTHONPATH"]}
+    path = f"{project.environment['PYTHONPATH']}:{project.folder}"
     words = ["-k", "beta", "--baseline-save=main", "--processes=1", "-p", "ending"]
-    outcome = project.run(*words, env=environment).assert_code(143)
+    outcome = project.run(*words, env={"PYTHONPATH": path}).assert_code(143)
     outcome.line("baseline with 2 cases written to")
     assert len(project.baseline()["benchmarks"]) == 2
     assert "interrupted" not in outcome.text

@@ -7,13 +7,10 @@ import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
-from unittest.mock import Mock
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key, config_hash
-from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.files import read_lines
@@ -167,7 +164,7 @@ def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
     elsewhere = resume.Machine("b", "", [], {"threads": 2}, {})
 
     def why(*machines: resume.Machine) -> str:
-        return resume.Since([], "", machines).changed(benchmark)
+        return resume.why_elsewhere(machines, benchmark)
 
     assert why(other, same) == why(same, other) == why(same, elsewhere) == ""
     assert why(elsewhere, other) == "threads changed (2 -> 4)"
@@ -187,18 +184,3 @@ def test_a_result_is_that_of_the_case_as_it_is_now_on_this_kind_of_device(tmp_pa
 
     assert same(case) and not same(plain)
     assert not same(case, config_hash="another") and not same(case, device={"kind": "cuda"})
-
-
-def test_a_machine_is_looked_at_and_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    released: List[int] = []
-    monkeypatch.setattr(FakeDevice, "release", lambda _: released.append(1))
-    config = config_in(tmp_path, device_id=None, affinity="cores", allocator="system")
-    config.stash[selection_key] = Selection({}, "fake")
-    machine = resume.Machine.here(config)
-    assert released == [1] and machine.fingerprint.startswith("fake/")
-    assert machine.leases == ["fake-0"]
-    monkeypatch.setattr(FakeDevice, "attach", Mock(side_effect=DeviceError("there is none")))
-    with pytest.raises(pytest.UsageError, match="^there is none$"):
-        resume.Machine.here(config)

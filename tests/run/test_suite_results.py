@@ -164,14 +164,6 @@ def test_a_case_that_no_longer_exists_is_named_and_fails_the_gate(stored: Projec
     outcome.line("  new: bench_fake.py::bench_fake[renamed-synthetic]")
 
 
-def test_a_case_that_options_made_is_not_missing_without_them(stored: Project) -> None:
-    words = ["-k", "beta-synthetic", "--baseline-save=main", "--processes=1"]
-    stored.run(*words, "--set=batch_size=2").assert_code(0)
-    assert len(stored.baseline()["benchmarks"]) == 3
-    outcome = stored.run("-k", "beta-synthetic", "--baseline=main", "--gate=5%").assert_code(0)
-    assert "missing" not in outcome.text
-
-
 def test_another_machine_or_configuration_is_incomparable_and_nothing_compared_is_exit_6(
     stored: Project,
 ) -> None:

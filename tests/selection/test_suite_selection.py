@@ -12,10 +12,8 @@ import pytest
 
 from ipubench.fixtures.case.cases import NAMED, Case
 from ipubench.fixtures.case.options import CaseConfig
-from ipubench.plugins.listing.describe import describe
 from ipubench.plugins.selection import deselect
 from ipubench.plugins.selection.selected import Selection, selection_key
-from tests.support.fake_cases import Fake, Other
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 
@@ -168,15 +166,6 @@ def test_data_narrows_a_case_with_several_modes_and_overrides_one(project: Proje
     outcome.line("cases left out by --data=generated")
 
 
-def test_precision_is_shown_where_it_was_changed(project: Project) -> None:
-    outcome = project.run("--precision=32.32", "--collect-only", "-q", "-k", "bs8 or delta")
-    assert collected(outcome) == [
-        "alpha-bs8-synthetic-32.32",
-        "alpha-bs8-generated-32.32",
-        "delta-synthetic",
-    ]
-
-
 def test_markers_select_cases(project: Project) -> None:
     quick = collected(project.run("-m", "quick", "--collect-only", "-q"))
     assert quick == ["alpha-bs8-synthetic", "beta-synthetic", "delta-synthetic"]
@@ -202,21 +191,6 @@ def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
     assert "[1/" not in outcome.text
 
 
-def test_a_function_in_a_folder_with_brackets_is_described_by_its_name() -> None:
-    """With the options of each class that its configurations have."""
-    items: Any = [
-        SimpleNamespace(
-            nodeid=f"b[1]/bench_x.py::bench_x[{config.name}]",
-            callspec=SimpleNamespace(params={"ipubench_case": Case(config, config.name)}),
-        )
-        for config in (CaseConfig(name="a"), Fake(name="b", steps=7), Other(name="c"))
-    ]
-    lines = describe(items)
-    assert lines[1] == "b[1]/bench_x.py::bench_x: 3 cases"
-    for option in ("steps=5|7 (int)", "flag=False (bool)", "micro_batch_size=1 (int)"):
-        assert len([line for line in lines if line.startswith(f"  {option}: ")]) == 1
-
-
 def test_a_reason_for_one_case_is_in_the_singular_and_its_own_words_stay() -> None:
     reasons = {"need 4 IPUs: --device=ipu": 1, "cannot have --set=a=1: they need b": 1}
     warnings = {"slow": ["a", "b", "c"], "slower": ["d"]}
@@ -227,14 +201,6 @@ def test_a_reason_for_one_case_is_in_the_singular_and_its_own_words_stay() -> No
         "1 case cannot have --set=a=1: they need b", "1 case needs 4 IPUs: --device=ipu",
         "a and 2 more: slow", "d: slower",
     ]  # fmt: skip
-
-
-def test_where_k_and_m_together_select_nothing_both_are_named() -> None:
-    selection = Selection({}, "cpu", empty=True, names=["alpha"])
-    option = SimpleNamespace(keyword="alpha", markexpr="training")
-    config: Any = SimpleNamespace(stash={selection_key: selection}, option=option)
-    (line,) = deselect.pytest_report_collectionfinish(config, [])
-    assert line.startswith("no case is selected by -k 'alpha' with -m 'training'; the nearest")
 
 
 def test_an_option_that_only_an_ipu_uses_is_recorded_and_the_header_says_so(
@@ -275,15 +241,6 @@ def test_tensorflow_on_an_ipu_has_all_data_modes_in_one_run(project: Project) ->
 def suite(project: Project, *words: str) -> Outcome:
     """List cases of the suite itself."""
     return run_pytest(ROOT, project.environment, "--collect-only", "-q", *words)
-
-
-def test_cases_that_cannot_have_an_option_are_left_out_and_counted(project: Project) -> None:
-    words = ("bench_inference", "--device=ipu", "-k", "resnet50", "--set=batch_size=4")
-    outcome = suite(project, *words).assert_code(0)
-    outcome.line("2 cases cannot have --set=batch_size=4: request_batch_size=4: a request has at")
-    assert all("bs4" in name for name in collected(outcome))
-    none = suite(project, *words[:3], "resnet50_infer_bs1-latency", words[-1]).assert_code(4)
-    none.line("ERROR: resnet50_infer_bs1-latency: request_batch_size=4: a request has at most")
 
 
 def test_a_case_is_also_found_by_its_name_before_overrides(project: Project) -> None:
