@@ -302,25 +302,6 @@ def test_pip_installs_from_the_first_failure_of_uv_on_and_one_line_says_why(
     assert line.startswith("pip installs") and line.endswith("error: no such host")
 
 
-def test_on_an_older_python_nothing_is_installed_before_it_is_said_that_no_hash_is_checked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said: List[str] = []
-    asked: List[Tuple[str, ...]] = []
-
-    def pip(*words: str) -> None:
-        said.append(capsys.readouterr().out)
-        asked.append(words)
-
-    monkeypatch.setattr(install, "pip", pip)
-    monkeypatch.setattr(sys, "argv", ["install.py", "constraints/py311.txt"])
-    monkeypatch.setattr(sys, "version_info", (3, 10, 1))
-    install.main()
-    assert "NO HASH IS CHECKED" in said[0]
-    assert asked[0][-2:] == ("setuptools", "wheel") and asked[1][-2] == "--editable"
-    assert all("--no-build-isolation" in words for words in asked)
-
-
 def test_uv_is_told_what_pip_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     configuration = (
         "global.find-links='/elsewhere'\n"

@@ -75,8 +75,6 @@ def test_axes_with_several_values_are_shown_and_data_comes_after_them() -> None:
         (Sample(), {"mode": ("trainning",)}, r"@cases\(mode=...\): 'trainning' is not one of"),
         (Sample(precision="32"), {}, r"@cases\(precision=...\): '32' is not one of 16.16"),
         (Sweep(Sample(), "batch_size", (0, 1)), {}, r"batch_size=...\): '0' is below the smallest"),
-        (Sweep(Sample(), "size", (1,)), {}, r"@cases\(size=...\): name, "),
-        (Sweep(Sample(), "batch_size", ()), {}, r"@cases\(batch_size=...\): give a value, or more"),
         (Sample(), {"mode": ()}, r"@cases\(mode=...\): give a value, or more"),
         (
             Sweep(Sample(), "batch_size", (1, 4), usual=(1, 2)),
@@ -119,14 +117,6 @@ class Grown(Sample):
     """One with options that were added later."""
 
     rate: float = option(0.1, "of something", later=True)
-
-
-def test_numbers_that_differ_in_a_late_digit_have_identifiers_of_their_own() -> None:
-    family = Family.of(Grown(name="x"), {})
-    rates = [
-        family.identifier(Grown(name="x", rate=r), frozenset({"rate"})) for r in (1e-4, 0.1 + 1e-9)
-    ]
-    assert rates == ["x-synthetic-rate0.0001", "x-synthetic-rate0.100000001"]
 
 
 def test_an_option_that_was_added_later_changes_a_case_where_it_is_set() -> None:
@@ -179,9 +169,3 @@ def test_a_host_calibrates_batches_per_step_unless_it_was_given() -> None:
     assert "batches_per_step" not in effective_options(one, NONE)
     ipu = Sample(system="ipu", batches_per_step=5)
     assert effective_options(ipu, NONE)["batches_per_step"] == 5
-
-
-def test_a_host_runs_one_replica() -> None:
-    with pytest.raises(ValueError, match="replicas=2 needs an IPU"):
-        Sample(replicas=2).check()
-    Sample(system="pod4", replicas=2).check()

@@ -104,14 +104,6 @@ def test_bad_values_say_what_is_expected(key: str, text: str, message: str) -> N
     assert message in str(caught.value)
 
 
-@given(st.sampled_from(["batch_size", "batch_seconds", "flag", "flavour", "layers"]), st.text())
-def test_any_text_is_a_value_or_a_value_error(key: str, text: str) -> None:
-    try:
-        convert(Fake, key, text)
-    except ValueError as error:
-        assert str(error)
-
-
 def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
     message = unknown_key_message("batchsize", [Other])
     assert "no selected case has an option 'batchsize'; did you mean" in message

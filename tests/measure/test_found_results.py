@@ -108,10 +108,7 @@ def test_extra(later):
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "workers"])
-def test_what_is_noted_after_the_measurement_is_kept(own: OwnProject, workers: Any) -> None:
-    if workers:
-        pytest.importorskip("xdist", reason="pytest-xdist is not installed")
+def test_what_is_noted_after_the_measurement_is_kept(own: OwnProject) -> None:
     own.write(EXTRA)
     words = (
         "--baseline-save=main",
@@ -119,7 +116,7 @@ def test_what_is_noted_after_the_measurement_is_kept(own: OwnProject, workers: A
         "--keep-disturbed",
         "--benchmark-json=own.json",
     )
-    own.run(*FEW, *words, *workers).assert_code(0)
+    own.run(*FEW, *words).assert_code(0)
     (journal,) = results_of(own).benchmarks.values()
     (stored,) = load(own.folder / "baselines" / "main.json").values()
     for benchmark in (journal, stored):

@@ -57,17 +57,6 @@ def test_calibration_grows_and_repeats_what_a_disturbance_may_have_made_long(
     assert (step.batches, step.batches_per_step) == (calls, chosen)
 
 
-def test_one_disturbed_call_ends_calibration_with_no_shorter_rounds() -> None:
-    class Disturbed(FakeStep):
-        def __call__(self) -> None:
-            super().__call__()
-            self.device.clock.advance(0.2 if len(self.batches) == 2 else 0.0)
-
-    step = Disturbed(FakeDevice(0), ArrayFeed("synthetic", ()), 0.01)
-    measure.calibrate(step, step.device.clock)
-    assert step.batches_per_step == 10
-
-
 @given(st.floats(1e-5, 1), st.integers(2, 32))
 def test_calibration_keeps_whole_bursts(batch_seconds: float, burst: int) -> None:
     step = fake_step(batch_seconds)
@@ -109,13 +98,6 @@ def test_a_round_is_a_part_of_a_slow_burst_where_no_part_waits(
     assert step.batches_per_step == batches
     assert found.batches == sum(step.batches)
     assert math.fsum(found.seconds) == pytest.approx(seconds)
-
-
-def test_what_workers_had_prepared_says_nothing_of_bursts() -> None:
-    step = Burst(False, 3.2)
-    step.prefetched_batches = 64
-    found = measure.calibrate(step, step.device.clock, most_seconds=1.0)
-    assert step.batches_per_step == found.batches == 16
 
 
 def test_a_call_that_takes_no_time_is_no_measurement() -> None:
@@ -249,12 +231,6 @@ def test_a_canary_is_timed_before_each_round_and_not_after_the_last() -> None:
     assert rounds.canaries == pytest.approx([0.001] * 3)
     assert rounds.canary_seconds == pytest.approx(0.003)
     assert rounds.stopped_by == "steps"
-
-
-def test_canaries_around_background_work_drop_the_first_ones() -> None:
-    step = fake_step(0.1)
-    assert len(measure.canary_times(step.canary(), step.device.clock, 5)) == 5
-    assert measure.canary_times(None, step.device.clock, 5) == []
 
 
 @pytest.mark.parametrize(("batch_seconds", "samples"), [(0.5, 10), (0.02, 26), (0.0001, 200)])

@@ -13,7 +13,6 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from ipubench.plugins.baseline.__main__ import main
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run.journal import command_line, journals
 from ipubench.plugins.run.results import SessionResults
@@ -266,21 +265,6 @@ def test_a_damaged_result_is_measured_anew_and_the_others_are_kept(project: Proj
 def test_a_line_with_other_parts_says_nothing(line: Dict[str, Any]) -> None:
     before = {"type": "case", "benchmark": case(1.0)}
     assert results(before, line) == results(before)
-
-
-@pytest.mark.parametrize("damage", ["no config_hash", "contention", "stats", "nested"])
-def test_a_damaged_run_is_promoted_with_one_message_or_without_the_case(
-    ended: Project,
-    damage: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (journal,) = ended.journals()
-    rewrite(journal, DAMAGES[damage])
-    monkeypatch.chdir(ended.folder)
-    assert main(["promote", str(journal), "main"]) == 4
-    text = "".join(capsys.readouterr())
-    assert "is damaged: " in text or "measured no case" in text, text
 
 
 def test_a_case_that_ended_the_run_does_not_end_the_next_one(project: Project) -> None:

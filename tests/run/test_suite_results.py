@@ -378,12 +378,6 @@ def test_pytest_benchmark_compares_seconds_per_batch(project: Project) -> None:
     assert "Performance has regressed" in outcome.text
 
 
-def test_figures_that_are_not_precise_are_pointed_out(project: Project) -> None:
-    one = project.run("-k", "delta or beta-synthetic", "--set=noise=0.9", "--budget=0.2")
-    line = one.assert_code(0).line("is not precise")
-    assert re.match(r"beta-synthetic-noise0.9: ±\d+\.\d% after 3 rounds is not precise; ", line)
-
-
 def test_a_baseline_that_cannot_be_written_is_refused_before_anything_is_measured(
     project: Project,
 ) -> None:

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.devices.fake import FakeClock
 from ipubench.plugins.run import time_spent
 from ipubench.plugins.run.time_spent import WORDS, TimeSpent, seconds_of_start, time_in_words
@@ -103,19 +102,10 @@ def test_the_system_tells_how_long_this_process_has_run(
     assert seconds_of_start() == 8.5
 
 
-def test_what_the_process_did_before_is_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_spent, "seconds_of_start", lambda: 1000.0)
-    config: Any = SimpleNamespace(stash={})
-    time_spent.pytest_configure(config)
-    assert config.stash[time_spent.spent_key].of_run()["start"] >= 1000.0
-
-
 @pytest.mark.parametrize(
     ("hook", "fixture", "part", "seconds"),
     [
         (time_spent.pytest_fixture_setup, "pytorch", "import", 2.0),
-        (time_spent.pytest_fixture_setup, "ipubench_device", "device", 2.0),
-        (time_spent.pytest_fixture_setup, "data", "data", 2.0),
         (time_spent.pytest_fixture_setup, "tmp_path", "start", 3.0),
         (time_spent.pytest_pyfunc_call, None, "build", 2.0),
         (time_spent.pytest_runtest_teardown, None, "close", 2.0),
@@ -133,21 +123,6 @@ def test_the_parts_of_a_test_are_told_apart(
     assert list(around) == []
     clock.advance(1.0)
     assert config.stash[time_spent.spent_key].of_run()[part] == seconds
-
-
-@pytest.mark.parametrize("case", ["a case", None])
-def test_a_test_that_is_no_case_counts_to_what_is_between_cases(case: Any) -> None:
-    clock = FakeClock()
-    spent = spent_on(clock, [("between", 1.0)])
-    config = SimpleNamespace(stash={time_spent.spent_key: spent})
-    test: Any = SimpleNamespace(config=config, stash={case_key: case})
-    around: Any = time_spent.pytest_runtest_protocol(test)
-    next(around)
-    clock.advance(2.0)
-    assert list(around) == []
-    clock.advance(4.0)
-    found = {"between": 5.0, "other": 2.0} if case else {"between": 7.0}
-    assert {name: seconds for name, seconds in spent.of_run().items() if seconds} == found
 
 
 def test_records_and_the_journal_say_where_the_time_went(project: Project) -> None:

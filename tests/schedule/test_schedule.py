@@ -111,11 +111,6 @@ def test_every_row_of_the_worked_example(
     assert [text.rpartition(" is ")[2] for text in warnings] == ([possible] if possible else [])
 
 
-def test_calls_of_the_worked_example() -> None:
-    calls = {logs: program(logs).calls for logs in ("1", "10", "500", "1/2", "1/3", "0")}
-    assert calls == {"1": 6, "10": 66, "500": 4686, "1/2": 3, "1/3": 2, "0": 1}
-
-
 def test_without_any_event_the_whole_run_is_one_call_and_a_warning_says_so() -> None:
     (warning,) = program(0, 0).warnings
     assert "all 4686 weight updates run in one device call" in warning
@@ -213,11 +208,6 @@ def test_no_divisor_is_closer(number: int, wanted: Fraction) -> None:
     assert sorted(divisors(number)) == every
     best = min(abs(d - wanted) for d in every)
     assert abs(closest_divisor(number, wanted) - wanted) == best
-
-
-def test_the_root_of_a_square_is_a_divisor() -> None:
-    assert closest_divisor(49, Fraction(6)) == 7
-    assert program(10, updates=100).updates_per_log == 10
 
 
 def test_of_two_equally_close_divisors_the_one_of_the_smaller_factor_is_taken() -> None:

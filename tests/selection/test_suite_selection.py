@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence
@@ -189,18 +188,6 @@ def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
     assert "; at least 1; needs an IPU" in line
     assert not project.journals()
     assert "[1/" not in outcome.text
-
-
-def test_a_reason_for_one_case_is_in_the_singular_and_its_own_words_stay() -> None:
-    reasons = {"need 4 IPUs: --device=ipu": 1, "cannot have --set=a=1: they need b": 1}
-    warnings = {"slow": ["a", "b", "c"], "slower": ["d"]}
-    selection = Selection({}, "cpu", left_out=Counter(reasons), warnings=warnings)
-    option = SimpleNamespace(keyword="", markexpr="")
-    config: Any = SimpleNamespace(stash={selection_key: selection}, option=option)
-    assert deselect.pytest_report_collectionfinish(config, []) == [
-        "1 case cannot have --set=a=1: they need b", "1 case needs 4 IPUs: --device=ipu",
-        "a and 2 more: slow", "d: slower",
-    ]  # fmt: skip
 
 
 def test_an_option_that_only_an_ipu_uses_is_recorded_and_the_header_says_so(
