@@ -9,7 +9,6 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see refusals.py).
@@ -158,26 +157,15 @@ def arguments_of(config: pytest.Config, nodeid: str, root: Optional[Path] = None
     """Return the words by which another pytest runs the case with this node id.
 
     ``root`` is the project's folder, where it is not this run's. A file outside the project does
-    not lead to the project's conftest.py, which is named as well. Raises CaseError for a case that
-    no word names.
+    not lead to the project's conftest.py, which is named as well.
     """
     root = config.rootpath if root is None else root
     name, separator, rest = nodeid.partition("::")
     path = config.stash.get(files_key, {}).get(name)
     if path is not None and config.rootpath not in path.parents:
-        return [str(root / "conftest.py"), f"{_nameable(path)}{separator}{rest}"]
+        return [str(root / "conftest.py"), f"{path}{separator}{rest}"]
     # Of a path as a whole, `http://` in a parameter's identifier would become `http:/`.
-    return [f"{_nameable(root / name)}{separator}{rest}"]
-
-
-def _nameable(path: Path) -> str:
-    """Return the word for a path. Raises CaseError where pytest would read another one."""
-    if "[" in str(path):
-        raise CaseError(
-            f"{path}: no other process can be told to run a case of this file, because pytest "
-            "takes brackets in a path for those of an identifier; rename the folder or the file"
-        )
-    return str(path)
+    return [f"{root / name}{separator}{rest}"]
 
 
 def given_arguments(config: pytest.Config) -> List[str]:

@@ -271,7 +271,7 @@ def fresh_command(
     """Return the command that measures one case and records it in ``results_dir``.
 
     ``cache_dir`` is for pytest's cache, which must be none of this run's, where --lf looks, nor of
-    a process with other code. Raises CaseError for a case that no word can stand for.
+    a process with other code.
     """
     root, ini, measuring = config.rootpath, config.inipath, measuring_arguments(config)
     if elsewhere is not None and elsewhere.revision is not None:

@@ -186,13 +186,6 @@ def test_fewer_instances_than_were_asked_for_and_an_inner_point_are_shown(
         assert found == ["", f"{typed} --sweep", *started]
 
 
-def test_a_case_that_no_word_names_has_its_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blank, case, why = lines_of(tmp_path, monkeypatch, "b[1]/a.py")
-    assert (blank, case) == ("", "x") and why.startswith("  cannot run: ") and "brackets" in why
-
-
 def test_a_dry_run_says_what_cannot_run(together: Project) -> None:
     answer = run(together, "--dry-run", "--device=ipu", "--set=replicas=3").assert_code(0)
     assert "  cannot run: replicas=3 cannot be shared equally by instances=4" in answer.text

@@ -209,22 +209,6 @@ def test_batches_per_step_given_is_kept(project: Project) -> None:
     assert record["effective_options"]["batches_per_step"] == 7
 
 
-def test_tensorflow_on_an_ipu_has_all_data_modes_in_one_run(project: Project) -> None:
-    words = ("--device=ipu", "-m", "tensorflow", "--collect-only", "-q")
-    mixed = run_pytest(ROOT, project.environment, *words).assert_code(0)
-    names = collected(mixed)
-    synthetic = {name for name in names if "-synthetic" in name}
-    assert 0 < len(synthetic) < len(names) / 2
-    apart = f"{len(synthetic)} cases are measured in processes of their own"
-    mixed.line(f"{apart}, because TensorFlow reads once")
-    assert "run of their own" not in mixed.text
-    # Nothing but the device and the tiers narrows what was collected.
-    reasons = re.findall(r"^\d+ cases? (.*)", mixed.text, re.MULTILINE)
-    assert [reason for reason in reasons if reason.startswith(("need", "left out"))] == []
-    alone = run_pytest(ROOT, project.environment, *words, "--data=synthetic").assert_code(0)
-    assert synthetic <= set(collected(alone))
-
-
 def suite(project: Project, *words: str) -> Outcome:
     """List cases of the suite itself."""
     return run_pytest(ROOT, project.environment, "--collect-only", "-q", *words)
