@@ -16,6 +16,8 @@ import pytest
 
 #: Folders of what is installed.
 INSTALLED = ("site-packages", "dist-packages")
+#: pytest's option for a setting of pytest.ini.
+SETTING = ("-o", "--override-ini")
 #: Packages with options of their own, which may be checkouts.
 KNOWN = ("_pytest", "ipubench", "pytest_benchmark", "xdist")
 
@@ -42,21 +44,23 @@ class _Declared:
         """Settings of pytest.ini are there for every process."""
 
 
-def own_arguments(config: pytest.Config, words: Sequence[str]) -> List[str]:
-    """Return those of the ``words`` that give the project's own options, and settings by ``-o``."""
-    options = _declared(config)
+def own_arguments(config: pytest.Config, words: Sequence[str], addopts: bool = False) -> List[str]:
+    """Return those of the ``words`` that give the project's own options, and settings by ``-o``.
+
+    ``addopts``: with the setting of that name, which is for this run.
+    """
+    options = {**_declared(config), **{key: {} for key in SETTING}}
     found: List[str] = []
     for place, word in enumerate(words):
         name, attached = _split(word, options)
         if name not in options:
             continue
-        found.append(word)
+        given = [word]
         if not attached:
             following = itertools.takewhile(lambda one: not one.startswith("-"), words[place + 1 :])
-            found += itertools.islice(following, _most_values(options[name]))
-    for setting in config.getoption("override_ini") or ():
-        if setting.partition("=")[0] != "addopts":  # which are for this run
-            found += ["-o", setting]
+            given += itertools.islice(following, _most_values(options[name]))
+        if addopts or name not in SETTING or "addopts=" not in given[-1]:
+            found += given
     return found
 
 

@@ -63,7 +63,7 @@ def commands(item: pytest.Item) -> List[str]:
     alone = instances_of(case.config) == 1
     given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]
     words += test_paths(item)
-    given += [*benchmark_arguments(item.config), *own_arguments(item.config, typed)]
+    given += [*benchmark_arguments(item.config), *own_arguments(item.config, typed, addopts=True)]
     words += mask_words(given)
     lines = ["", *wrapped(words + ["--sweep"] * (case.tier in (SWEEP, RARE)))]
     if case.config.shown_batch:

@@ -55,6 +55,8 @@ HOOKS = [
         (["--fast", "x.py", "--of-class", "a b"], ["--fast", "--of-class", "a b"]),
         (["--parts", "1", "2", "--maybe", "-q"], ["--parts", "1", "2", "--maybe"]),
         (["--maybe", "1", "x.py"], ["--maybe", "1"]),
+        (["-o", "speed=9", "-ospeed=8", "-o", "addopts=-q"], ["-o", "speed=9", "-ospeed=8"]),
+        (["--override-ini=addopts=-q", "--override-ini=a=b"], ["--override-ini=a=b"]),
         (["--maxfail=1", "--budget", "3", "--cov", "--wrapped=1"], []),
     ],
 )
@@ -63,5 +65,6 @@ def test_options_of_the_project_and_settings_of_the_run_are_passed_on(
 ) -> None:
     hook = SimpleNamespace(pytest_addoption=SimpleNamespace(get_hookimpls=lambda: HOOKS))
     config: Any = SimpleNamespace(pluginmanager=SimpleNamespace(hook=hook))
-    config.getoption = {"override_ini": ["speed=9", "addopts=-q"]}.get
-    assert own_arguments(config, words) == [*own, "-o", "speed=9"]
+    assert own_arguments(config, words) == own
+    if not own:
+        assert own_arguments(config, ["-o", "addopts=-q"], addopts=True) == ["-o", "addopts=-q"]

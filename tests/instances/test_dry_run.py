@@ -115,7 +115,7 @@ def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Proje
     answer = project.run("--dry-run", *words, *finding).assert_code(0)
     (typed,) = commands(answer.text)
     case = "bench_fake.py::bench_fake[alpha-bs4-synthetic]"
-    given = "--size=5 -o log_level=ERROR -o addopts=--tb=no"
+    given = "--size 5 -o log_level=ERROR -o addopts=--tb=no"
     leading = "-p no:faulthandler --rootdir=."
     assert "-m pytest -p " in typed
     assert typed.endswith(f" {leading} '{case}' --device=fake --profile=traces {given} --sweep")
@@ -156,7 +156,7 @@ def lines_of(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, tier: str
     planned = Plan(Launcher("processes", ("start",)), 4, ((0,), (1,)), 2, one_job=False)
     monkeypatch.setattr(dry_run, "plan", lambda *_: planned)
     for function, answer in (("python", "py"), ("launched", None), ("own_arguments", [])):
-        monkeypatch.setattr(dry_run, function, lambda *_, answer=answer: answer)
+        monkeypatch.setattr(dry_run, function, lambda *_, answer=answer, **__: answer)
     monkeypatch.setattr(dry_run, "instance_command", lambda *words: ["one", words[2]])
     case = SimpleNamespace(
         config=SimpleNamespace(instances=4, shown_batch=""), error="", id="x", tier=tier
