@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pytest
 
 MODULES = (
-    "plugins.run.masked",
     "plugins.command_line.options",
     "plugins.command_line.refusals",
     "plugins.run.time_spent",
@@ -32,9 +31,7 @@ MODULES = (
     "plugins.processes.worker",
     "plugins.processes.controller",
     "plugins.fleet.plugin",
-    "plugins.run.subtests",
     "plugins.run.journal",
-    "plugins.measure.found",
     "plugins.compare.policy",
     "plugins.compare.baseline_plugin",
     "plugins.compare.against_plugin",

@@ -88,12 +88,6 @@ def test_collecting_loads_no_module_under_two_names_and_no_framework() -> None:
     assert {line for line in lines if line.startswith("TWICE")} <= allowed
 
 
-def test_the_links_lead_to_the_folders_of_the_top_level() -> None:
-    for name in TOP_LEVEL:
-        link = ROOT / "ipubench" / name
-        assert link.is_symlink() and link.resolve() == ROOT / name
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
@@ -287,11 +281,7 @@ def test_uv_installs_and_pip_only_fetches_it(
 @pytest.mark.parametrize(
     ("failing", "by_pip"),
     [
-        (
-            "pip install .*uv.txt",
-            ["cpu.txt", "py311.txt", "py311.txt", "."],
-        ),
-        ("uv", ["cpu.txt", "py311.txt", "py311.txt", "."]),
+        ("pip install .*uv.txt", ["cpu.txt", "py311.txt", "py311.txt", "."]),
         ("uv .*py311.txt", ["py311.txt", "py311.txt", "."]),
         ("uv .*editable", ["."]),
     ],
@@ -312,48 +302,6 @@ def test_pip_installs_from_the_first_failure_of_uv_on_and_one_line_says_why(
     assert line.startswith("pip installs") and line.endswith("error: no such host")
 
 
-def test_without_builds_for_cpus_those_of_the_index_are_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    programs = FakePrograms(".*cpu.txt")
-    set_up(monkeypatch, programs, {"torch"})
-    files = [line for line in programs.installed() if line.startswith("uv")]
-    assert files[1:] == [*2 * ["uv py311.txt"], "uv cuda.txt", "uv ."]
-
-
-def test_on_an_older_python_nothing_is_installed_before_it_is_said_that_no_hash_is_checked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said: List[str] = []
-    asked: List[Tuple[str, ...]] = []
-
-    def pip(*words: str) -> None:
-        said.append(capsys.readouterr().out)
-        asked.append(words)
-
-    monkeypatch.setattr(install, "pip", pip)
-    monkeypatch.setattr(sys, "argv", ["install.py", "constraints/py311.txt"])
-    monkeypatch.setattr(sys, "version_info", (3, 10, 1))
-    install.main()
-    assert "NO HASH IS CHECKED" in said[0]
-    assert asked[0][-2:] == ("setuptools", "wheel") and asked[1][-2] == "--editable"
-    assert all("--no-build-isolation" in words for words in asked)
-
-
-def test_pip_failing_too_ends_the_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit):
-        set_up(monkeypatch, FakePrograms("(uv|pip install) .*py311.txt"), set())
-
-
-def test_builds_for_cpus_replace_those_of_an_earlier_set_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    programs = FakePrograms()
-    set_up(monkeypatch, programs, {"tensorflow"})
-    assert "pip uninstall --yes tensorflow tensorflow-cpu" in programs.asked
-    assert programs.installed().count("uv cpu.txt") == 2
-
-
 def test_uv_is_told_what_pip_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     configuration = (
         "global.find-links='/elsewhere'\n"
@@ -369,24 +317,6 @@ def test_uv_is_told_what_pip_knows(monkeypatch: pytest.MonkeyPatch) -> None:
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "SSL_CERT_FILE": "/certificates.pem",
     }
-
-
-def test_constraints_without_the_builds_for_cuda_lack_these_two_and_nothing_else() -> None:
-    text = (ROOT / "constraints" / "py311.txt").read_text(encoding="utf-8")
-    kept = install.without_cuda(text)
-    names = re.findall("^([A-Za-z0-9_.-]+==)", text, re.MULTILINE)
-    left = re.findall("^([A-Za-z0-9_.-]+==)", kept, re.MULTILINE)
-    assert [name for name in names if name not in left] == ["tensorflow==", "torch=="]
-    assert set(kept.splitlines()) <= set(text.splitlines())
-
-
-def test_both_builds_of_tensorflow_have_one_version() -> None:
-    def version(file: str, name: str) -> List[str]:
-        text = (ROOT / "constraints" / file).read_text(encoding="utf-8")
-        return re.findall(f"^{name}==(\\S+)", text, re.M)
-
-    pinned = version("py311.txt", "tensorflow")
-    assert len(pinned) == 1 and pinned == version("cpu.txt", "tensorflow-cpu")
 
 
 def test_the_version_of_a_package_is_that_of_its_build(

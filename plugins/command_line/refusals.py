@@ -33,7 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
         value = config.getoption(name)
         if value is not None and not value:
             raise pytest.UsageError(f"{flag}= names nothing; give a value")
-    _check_listings(config)
+    if config.option.describe and config.option.dry_run:
+        raise pytest.UsageError("--describe and --dry-run each list something else; give one")
     _check_comparison(config)
     _check_hosts(config)
     kept = [flag for flag in ("--baseline", "--baseline-save") if config.getoption(flag)]
@@ -57,15 +58,6 @@ def _check_comparison(config: pytest.Config) -> None:
             f"{given[0]} needs something to compare with: add --baseline=NAME, --against=PYTHON or "
             "--against=git:REV"
         )
-
-
-def _check_listings(config: pytest.Config) -> None:
-    """Refuse two listings in place of the run, and one that has nowhere to go."""
-    given = [flag for flag in ("--describe", "--dry-run") if config.getoption(flag)]
-    if len(given) > 1:
-        raise pytest.UsageError("--describe and --dry-run each list something else; give one")
-    if given and not config.pluginmanager.hasplugin("terminal"):
-        raise pytest.UsageError(f"{given[0]} writes to the terminal; leave out -p no:terminal")
 
 
 def _check_folders(config: pytest.Config) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
-from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.machine.files import IMPORT_ROOT, user_path
 
 # Options that take a path: pytest mistakes `--option PATH` for a test path (see refusals.py).
@@ -68,17 +67,8 @@ above_key = pytest.StashKey[Dict[str, str]]()
 
 
 def typed_words(config: pytest.Config) -> List[str]:
-    """Return the words of the command line; of ``@FILE``, which pytest 8.2 reads, its lines."""
-    return list(_read(map(str, config.invocation_params.args), config))
-
-
-def _read(words: Iterable[str], config: pytest.Config) -> Iterator[str]:
-    for word in words:
-        if word.startswith("@") and pytest.version_tuple >= (8, 2):
-            file = Path(config.invocation_params.dir) / word[1:]
-            yield from _read(file.read_text().splitlines(), config)
-        else:
-            yield word
+    """Return the words of the command line."""
+    return list(map(str, config.invocation_params.args))
 
 
 def options_among(
@@ -167,26 +157,15 @@ def arguments_of(config: pytest.Config, nodeid: str, root: Optional[Path] = None
     """Return the words by which another pytest runs the case with this node id.
 
     ``root`` is the project's folder, where it is not this run's. A file outside the project does
-    not lead to the project's conftest.py, which is named as well. Raises CaseError for a case that
-    no word names.
+    not lead to the project's conftest.py, which is named as well.
     """
     root = config.rootpath if root is None else root
     name, separator, rest = nodeid.partition("::")
     path = config.stash.get(files_key, {}).get(name)
     if path is not None and config.rootpath not in path.parents:
-        return [str(root / "conftest.py"), f"{_nameable(path)}{separator}{rest}"]
+        return [str(root / "conftest.py"), f"{path}{separator}{rest}"]
     # Of a path as a whole, `http://` in a parameter's identifier would become `http:/`.
-    return [f"{_nameable(root / name)}{separator}{rest}"]
-
-
-def _nameable(path: Path) -> str:
-    """Return the word for a path. Raises CaseError where pytest would read another one."""
-    if "[" in str(path):
-        raise CaseError(
-            f"{path}: no other process can be told to run a case of this file, because pytest "
-            "takes brackets in a path for those of an identifier; rename the folder or the file"
-        )
-    return str(path)
+    return [f"{root / name}{separator}{rest}"]
 
 
 def given_arguments(config: pytest.Config) -> List[str]:
@@ -197,8 +176,8 @@ def given_arguments(config: pytest.Config) -> List[str]:
 
 def all_words(config: pytest.Config) -> List[str]:
     """Return the words of the settings, of the environment and of the command line."""
-    added = [*config.getini("addopts"), *shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))]
-    return [*_read(added, config), *typed_words(config)]
+    added = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+    return [*config.getini("addopts"), *added, *typed_words(config)]
 
 
 def benchmark_arguments(config: pytest.Config) -> List[str]:

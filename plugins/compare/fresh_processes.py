@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Generator, Iterator, List, Optional
 
 import pytest
 
-from ipubench.fixtures.case.errors import CaseError, counted
+from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.plugins.command_line.words import arguments_of, worker_count
+from ipubench.plugins.command_line.words import worker_count
 from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
@@ -112,21 +112,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     config = session.config
     waiting = [item for item in session.items if case_of(item) is not None]
-    if config.option.against is not None or processes_wanted(config) > 1:
-        _refuse_nameless(config, waiting)
     cases = math.ceil(len(waiting) / worker_count(config))
     given = config.option.gate_time
     seconds = None if given is None else given / workers_in_turns(config)
     config.stash[gate_time_key] = GateTime(seconds, cases)
-
-
-def _refuse_nameless(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Refuse cases that no other process can run, before the first is measured."""
-    try:
-        for item in items:
-            arguments_of(config, item.nodeid)
-    except CaseError as error:
-        raise pytest.UsageError(str(error)) from None
 
 
 @pytest.hookimpl(tryfirst=True)

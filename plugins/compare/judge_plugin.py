@@ -21,7 +21,6 @@ from ipubench.plugins.record.verdict import INCONCLUSIVE, REGRESSED, message, un
 from ipubench.plugins.run.bounds import run_once, unbounded
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.subtests import why_failed
 from ipubench.plugins.run.time_spent import spent_key
 
 
@@ -30,13 +29,10 @@ def pytest_runtest_call(item: pytest.Item) -> None:
     """Judge what a case has measured, once its own call has returned.
 
     pytest calls the bench function in a hook of the same name, which comes before this one; where
-    it raises, or a subtest of it fails, nothing is judged. What is printed and raised here belongs
-    to the call of the test.
+    it raises, nothing is judged. What is printed and raised here belongs to the call of the test.
     """
     measured = item.stash.get(measured_key, [])
     item.stash[measured_key] = []  # they hold the step
-    if why_failed(item) is not None:
-        return
     for case_run in item.stash.get(recorded_key, ()):
         case_run.add_extra()  # a test may write extra_info after its measurement
     failures: List[str] = []

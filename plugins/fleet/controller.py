@@ -31,7 +31,6 @@ from ipubench.plugins.record import host_process
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
 from ipubench.plugins.run.resume import machines_key
-from ipubench.plugins.run.subtests import is_of_one
 from ipubench.plugins.run.time_spent import spent_key
 
 USAGE_ERROR = pytest.ExitCode.USAGE_ERROR
@@ -149,7 +148,7 @@ class Fleet:
             self.intake.line(name, values["line"])
         elif what == "report":
             report = self.intake.report(name, values["data"])
-            if not is_of_one(report) and (report.when == "call" or not report.passed):
+            if report.when == "call" or not report.passed:
                 self._called.add(report.nodeid)
         elif what == "done":
             self._fruitless[name] = 0

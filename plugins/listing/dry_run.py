@@ -62,11 +62,8 @@ def commands(item: pytest.Item) -> List[str]:
     words = [python(), "-m", "pytest", *where_from(typed)]
     alone = instances_of(case.config) == 1
     given = [w for w in given_arguments(item.config) if not alone or not w.startswith(OPTION)]
-    try:
-        words += test_paths(item)
-        given += [*benchmark_arguments(item.config), *own_arguments(item.config, typed)]
-    except CaseError as error:
-        return ["", case.id, f"  cannot run: {error}"]
+    words += test_paths(item)
+    given += [*benchmark_arguments(item.config), *own_arguments(item.config, typed, addopts=True)]
     words += mask_words(given)
     lines = ["", *wrapped(words + ["--sweep"] * (case.tier in (SWEEP, RARE)))]
     if case.config.shown_batch:

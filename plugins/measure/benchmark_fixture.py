@@ -16,16 +16,31 @@ import pytest
 from ipubench.fixtures.case.cases import case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.call import CallStep
-from ipubench.plugins.command_line.words import benchmark_arguments, only_tests
+from ipubench.plugins.command_line.words import benchmark_arguments, measures, only_tests
 from ipubench.plugins.measure.alternating import AlternatingMeter
-from ipubench.plugins.measure.base import CaseRun, StepMeter
+from ipubench.plugins.measure.base import CaseRun, StepMeter, recorded_key
 from ipubench.plugins.measure.by_pytest_benchmark import AS_THE_TEST_SAYS, UNIT, Watched
 from ipubench.plugins.measure.fixture import meter_of
-from ipubench.plugins.measure.found import become_case
 from ipubench.plugins.measure.meter import Meter
 from ipubench.plugins.record.pytest_benchmark_adapter import Recorded, awaiting, becoming
-from ipubench.plugins.selection.functions import asks_for
+from ipubench.plugins.run.journal import run_of
+from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.selection.functions import asks_for, claim, make_case
 from ipubench.plugins.selection.selected import case_of
+
+
+def become_case(item: pytest.Item) -> None:
+    """Make a case of a test that has asked for the fixture while it runs."""
+    config = item.config
+    claim(item)
+    made = make_case(item)
+    if measures(config):
+        run_of(config)
+        config.stash[spent_key].begin_case()
+        config.stash[progress_key].add(item.nodeid, made.id)
+    if made.error:
+        raise CaseError(made.error)
 
 
 @pytest.fixture
@@ -34,6 +49,7 @@ def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
     item = request.node
     if case_of(item) is None and not (benchmark.disabled or only_tests(item.config)):
         become_case(item)
+    request.addfinalizer(partial(_add_extra, item))
     if case_key not in item.stash or asks_for(item, "meter") or benchmark.disabled:
         yield benchmark
         return
@@ -50,6 +66,13 @@ def benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
     finally:
         meter.close()
         del item.stash[measuring_key]
+
+
+def _add_extra(item: pytest.Item) -> None:
+    """Record what the test and its fixtures have put into ``extra_info`` after the measurement."""
+    for case_run in item.stash.get(recorded_key, ()):
+        case_run.add_extra()
+    item.stash[recorded_key] = []  # which hold what the test has measured
 
 
 @dataclass

@@ -65,10 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def instance_command(
     config: pytest.Config, nodeid: str, address: str, cache_dir: Path
 ) -> List[str]:
-    """Return the command that runs one case as an instance of the run at an address.
-
-    Errors are those of :func:`fresh_command`.
-    """
+    """Return the command that runs one case as an instance of the run at an address."""
     results = str(Path(config.option.results_dir).absolute())
     words = fresh_command(config, nodeid, results, cache_dir)
     # Nothing is captured: all output belongs into the instance's log.

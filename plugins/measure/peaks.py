@@ -1,7 +1,7 @@
 """The device's measured ceilings, and what a case computes against them.
 
 A ceiling is the rate of a matrix product or of a copy. It is measured once per machine and kept on
-disk; later sessions run the work once, to confirm or to raise it.
+disk, and once more where a case seems to exceed it.
 """
 
 from __future__ import annotations
@@ -14,26 +14,22 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ipubench.fixtures.case.untrusted import read_json
 from ipubench.fixtures.runtimes.step import Step, Work
 from ipubench.plugins.measure.disturbance import Disturbance
-from ipubench.plugins.measure.rounds import best_rate, timed
+from ipubench.plugins.measure.rounds import best_rate
 from ipubench.plugins.record.files import write_json
 from ipubench.plugins.record.record import Compute
 
 Clock = Callable[[], float]
 #: Beside other programs a ceiling is measured so many times before a case is called implausible.
 TRIES = 4
-#: A kept ceiling may be so many times what a busy machine reaches now; one beyond is damaged.
-MOST_ABOVE = 20.0
 #: What a network reaches of a matrix product's rate, as a rule.
 USUAL_SHARE_OF_PEAK = 0.3
-#: Units per second: no device multiplies or copies as fast.
-FASTEST = 1e18
 
 
 class Peaks:
     """Rates in units per second by name, the best ever seen on devices of one fingerprint.
 
-    A ceiling is what the device can do, so a session on a busy machine may raise a value that is
-    kept on disk but never lowers it. Only what others left alone shows that a kept one is damaged.
+    A ceiling is what the device can do: a later measurement may raise it and never lowers it. What
+    is kept on disk was measured while other programs left the machine alone.
     """
 
     def __init__(
@@ -49,58 +45,43 @@ class Peaks:
         self._watch = watch
         self._session: Dict[str, float] = {}
 
-    def get(
-        self, name: str, make_work: Callable[[], Optional[Work]], again: bool = False
-    ) -> Optional[float]:
-        """Return the ceiling, measured on first use in a session and once more with ``again``.
-
-        None where the device offers no such work.
-        """
-        if name not in self._session or again:
-            self._measure(name, make_work, again)
+    def get(self, name: str, make_work: Callable[[], Optional[Work]]) -> Optional[float]:
+        """Return the ceiling, measured where none is kept; None if the device has no such work."""
+        if name not in self._session:
+            kept = self._read().get(self.fingerprint, {}).get(name)
+            if kept is None:
+                self._measure(name, make_work)
+            else:
+                self._session[name] = kept
         return self._session.get(name)
 
-    def _measure(self, name: str, make_work: Callable[[], Optional[Work]], again: bool) -> bool:
+    def _measure(self, name: str, make_work: Callable[[], Optional[Work]]) -> bool:
         """Measure a ceiling; tell whether other programs left that alone."""
         work = make_work()
         watching = self._watch()
         watching.read()
-        rate = self._measured(name, work, again) if work is not None else math.inf
+        rate = best_rate(work, self.clock) if work is not None else math.inf
         watching.read()
         alone = bool(watching.clean([0.0]))
         if math.isfinite(rate):
-            self._session[name] = self._store(name, rate, alone)
+            self._session[name] = max(rate, self._session.get(name, 0.0))
+            if alone:
+                self._keep(name)
         return alone
-
-    def _measured(self, name: str, work: Work, again: bool) -> float:
-        """Return a rate of the work: of one run where that confirms what is kept of this machine.
-
-        One that is far below it says that the kept one is damaged, or that this run was the first.
-        """
-        kept = self._read().get(self.fingerprint, {}).get(name)
-        if kept is not None and not again:
-            seconds = timed(work.run, self.clock)
-            if seconds > 0 and kept <= MOST_ABOVE * work.amount / seconds:
-                return work.amount / seconds
-        return best_rate(work, self.clock)
 
     def undisturbed(self, name: str, make_work: Callable[[], Optional[Work]]) -> bool:
         """Measure a ceiling again until others leave it alone; tell whether they did."""
-        return any(self._measure(name, make_work, again=True) for _ in range(TRIES))
+        return any(self._measure(name, make_work) for _ in range(TRIES))
 
-    def _store(self, name: str, rate: float, alone: bool) -> float:
+    def _keep(self, name: str) -> None:
         known = self._read()
         device = known.setdefault(self.fingerprint, {})
-        # A folder that cannot be written keeps nothing; this session has seen what it has seen.
-        kept = max(device.get(name, 0.0), self._session.get(name, 0.0))
-        # What a device is said to do many times faster than it does would excuse any result.
-        best = rate if alone and kept > MOST_ABOVE * rate else max(rate, kept)
-        if self.path is not None and best != device.get(name):
-            device[name] = best
+        rate = self._session[name] = max(self._session[name], device.get(name, 0.0))
+        if self.path is not None and rate != device.get(name):
+            device[name] = rate
             # A value that cannot be kept still serves this session.
             with contextlib.suppress(OSError):
                 write_json(self.path, known)
-        return best
 
     def _read(self) -> Dict[str, Dict[str, float]]:
         if self.path is None:
@@ -110,15 +91,14 @@ class Peaks:
         except OSError:
             return {}
         return {
-            device: {name: float(rate) for name, rate in rates.items() if _is_rate(rate)}
+            device: {name: rate for name, rate in rates.items() if _is_rate(rate)}
             for device, rates in (known.items() if isinstance(known, dict) else ())
             if isinstance(rates, dict)
         }
 
 
 def _is_rate(value: object) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and 0 < value <= FASTEST  # type: ignore[operator]
+    return isinstance(value, float) and value > 0
 
 
 def ceilings(peaks: Peaks, step: Step) -> Tuple[Optional[float], Optional[float]]:

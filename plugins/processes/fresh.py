@@ -26,6 +26,7 @@ from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import (
+    all_words,
     arguments_of,
     benchmark_arguments,
     measuring_arguments,
@@ -270,8 +271,7 @@ def fresh_command(
     """Return the command that measures one case and records it in ``results_dir``.
 
     ``cache_dir`` is for pytest's cache, which must be none of this run's, where --lf looks, nor of
-    a process with other code. Raises CaseError for an option of the project's own, and for a case,
-    that no word can stand for.
+    a process with other code.
     """
     root, ini, measuring = config.rootpath, config.inipath, measuring_arguments(config)
     if elsewhere is not None and elsewhere.revision is not None:
@@ -295,7 +295,7 @@ def fresh_command(
         *measuring,
         *(["--zero-values"] if config.option.zero_values else []),
         *benchmark_arguments(config),
-        *own_arguments(config),
+        *own_arguments(config, all_words(config)),
         # Without the plugin the setting would be an unknown one.
         *(["-o", f"cache_dir={cache_dir}"] if config.pluginmanager.hasplugin(CACHE) else []),
         f"--import-mode={config.option.importmode}",

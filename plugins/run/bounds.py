@@ -10,38 +10,20 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-import time
-from dataclasses import dataclass
-from typing import Any, Generator, Iterator, Optional
+from typing import Any, Generator, Iterator, Optional, Tuple
 
 import pytest
 
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.plugins.command_line.words import is_worker
-from ipubench.plugins.record.text import duration_text
-from ipubench.plugins.run.results import run_key
 
-#: Rounds get this share of the time that is left to a test, less what a case takes beside them:
-#: other programs may stretch them three times (plugins/measure/disturbance.py), after a warm-up.
-SHARE, BESIDE_SECONDS = 0.25, 1.0
-#: No case gets less.
-LEAST_BUDGET = 0.1
 #: pytest-rerunfailures, as a plugin and as a marker.
 RERUNS, MARKER = "rerunfailures", "flaky"
 #: The fixture that waits for a device which another run has.
 DEVICE = "ipubench_device"
 
-
-@dataclass(frozen=True)
-class Timer:
-    """A timer of pytest-timeout."""
-
-    item: pytest.Item
-    settings: Any
-    started: float
-
-
-timer_key = pytest.StashKey[Timer]()
+#: The timer of pytest-timeout that runs: its test and its settings.
+timer_key = pytest.StashKey[Tuple[pytest.Item, Any]]()
 #: Whether a run has started this process.
 started_key = pytest.StashKey[bool]()
 
@@ -58,7 +40,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Optional[bool]
     """Note the timer; in a process that a run has started, set none."""
     if item.config.stash[started_key]:
         return True
-    item.config.stash[timer_key] = Timer(item, settings, time.monotonic())
+    item.config.stash[timer_key] = (item, settings)
     return None
 
 
@@ -82,44 +64,10 @@ def pytest_fixture_setup(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """In a process that a run has started, also have no test run a second time where it fails."""
-    if item.config.stash[started_key]:
-        run_once(item)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """In a process that a run has started, take back what pytest has begun by now."""
+    """In a process that a run has started, lift pytest's own bound, and run no test twice."""
     if item.config.stash[started_key]:
         faulthandler.cancel_dump_traceback_later()
-
-
-@pytest.hookimpl(hookwrapper=True, trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Give a case rounds that fit into the time which is left to its test."""
-    option = item.config.option
-    given = option.budget
-    timer = item.config.stash.get(timer_key, None)
-    if timer is not None:
-        left = timer.settings.timeout - (time.monotonic() - timer.started)
-        fitting = round(SHARE * (left - BESIDE_SECONDS), 1)
-        option.budget = min(given, max(LEAST_BUDGET, fitting))
-        if option.budget < given:
-            _say_shorter(item, timer.settings.timeout, given)
-    yield
-    option.budget = given
-
-
-def _say_shorter(item: pytest.Item, timeout: float, given: float) -> None:
-    """Say below the table, once for all cases of one kind, that rounds are fewer than asked for."""
-    run = item.config.stash.get(run_key, None)
-    line = (
-        f"tests with a timeout of {duration_text(timeout)} were given "
-        f"{duration_text(item.config.option.budget)} of rounds instead of {duration_text(given)}: "
-        "other programs may stretch rounds three times"
-    )
-    if run is not None and line not in run.closing:
-        run.closing.append(line)
+        run_once(item)
 
 
 @contextlib.contextmanager
@@ -130,11 +78,12 @@ def unbounded(config: pytest.Config) -> Iterator[None]:
     if timer is None:
         yield
         return
-    config.hook.pytest_timeout_cancel_timer(item=timer.item)
+    item, settings = timer
+    config.hook.pytest_timeout_cancel_timer(item=item)
     try:
         yield
     finally:
-        config.hook.pytest_timeout_set_timer(item=timer.item, settings=timer.settings)
+        config.hook.pytest_timeout_set_timer(item=item, settings=settings)
 
 
 def run_once(item: pytest.Item) -> None:

@@ -44,8 +44,8 @@ from ipubench.fixtures.machine.files import FILE, kind_of, numbered, user_path
 from ipubench.plugins.command_line.words import is_worker, measures, typed_words
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
-from ipubench.plugins.run import resume, subtests
-from ipubench.plugins.run.results import Run, SessionResults, names_key, run_key
+from ipubench.plugins.run import resume
+from ipubench.plugins.run.results import Run, SessionResults, run_key
 from ipubench.plugins.selection.selected import case_of
 
 FORMAT = 2
@@ -140,24 +140,6 @@ def _is_this_run(config: pytest.Config, path: Path) -> bool:
     return known and bool(lines[0].get("command") == command_line(config))
 
 
-#: What a run writes into below its results, by names that a repository can foresee.
-WRITTEN = ("apart", "instances", "loadgen", "servers", "specs")
-
-
-def _refuse_links(folder: Path) -> None:
-    """Raise OSError if a link leads what is written to another place."""
-    tops = [folder / name for name in WRITTEN]
-    found = (
-        Path(where, name)
-        for top in tops
-        for where, folders, files in os.walk(str(top))
-        for name in (*folders, *files)
-    )
-    for path in itertools.chain(tops, found):
-        if path.is_symlink():
-            raise OSError(f"{path} is a link, which is not followed")
-
-
 def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     """Open the run's journal; return the items that a resumed run has already done."""
     folder = Path(config.option.results_dir)
@@ -165,7 +147,6 @@ def start(config: pytest.Config, items: List[pytest.Item]) -> List[pytest.Item]:
     try:
         folder = user_path(config.option.results_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        _refuse_links(folder)
         if config.option.resume:
             run = _resumed_run(config, folder, items)
         else:
@@ -258,25 +239,14 @@ def pytest_runtest_makereport(
     mendable = isinstance(error, CaseError)
     if mendable:
         report.longrepr = mask_text(str(error))
-    if subtests.is_called(item):
-        report.ipubench_subtest = True
-        if report.outcome == "failed":
-            item.stash[subtests.failed_key].append(_why(report))
-        return
     message = {"message": report.longrepr} if mendable else {}
     run = item.config.stash.get(run_key, None)
     if run is None or case is None:
         return
-    failed = subtests.why_failed(item)
-    if failed is not None and report.when == "call" and report.outcome == "passed":
-        # As pytest itself does, but later and not for unittest's.
-        report.outcome, report.longrepr = "failed", failed
     if report.when == "call" or report.outcome != "passed":
         why = {} if report.outcome == "passed" else {"why": _why(report)}
-        names = item.stash.get(names_key, [])
-        for name in names if names and item.nodeid not in run.order else [item.nodeid, *names]:
-            outcome = {"type": "outcome", "case": name, "outcome": report.outcome}
-            run.add({**outcome, **why, **message})
+        outcome = {"type": "outcome", "case": item.nodeid, "outcome": report.outcome}
+        run.add({**outcome, **why, **message})
 
 
 def _why(report: pytest.TestReport) -> str:

@@ -14,11 +14,9 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key
-from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.output import uncaptured
 from ipubench.plugins.command_line.words import is_worker
 from ipubench.plugins.gate.shown_throughput import shown_throughput
-from ipubench.plugins.record.record import of_test
 from ipubench.plugins.record.text import (
     cut_middle,
     name_of_test,
@@ -27,7 +25,6 @@ from ipubench.plugins.record.text import (
     told_apart,
 )
 from ipubench.plugins.run.results import run_key
-from ipubench.plugins.run.subtests import is_of_one
 from ipubench.plugins.run.time_spent import spent_key
 from ipubench.plugins.selection.selected import case_of
 
@@ -140,8 +137,6 @@ class Progress:
 
     def reported(self, report: pytest.TestReport, where: str = "", once: float = 0.0) -> None:
         """Write the line of a case whose end this report is; ``where`` it was, if not here."""
-        if is_of_one(report):  # the case goes on
-            return
         if (report.when != "setup" and report.when != "teardown") or report.outcome != "passed":
             text, markup = _result(self.config, report)
             self.end(report.nodeid, text + where, once, **markup)
@@ -225,8 +220,7 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
     run = config.stash.get(run_key, None)
     benchmarks = {} if run is None else run.results.benchmarks
     if run is None or report.nodeid not in benchmarks:
-        found = sum(of_test(one) == report.nodeid for one in benchmarks.values())
-        return counted(found, "result") if found else "ran, not measured", {}
+        return "ran, not measured", {}
     verdict = run.results.verdicts.get(report.nodeid)
     throughput = shown_throughput(run.results.whole(report.nodeid), verdict)
     rate = f"{short_number(throughput['median'])} {throughput['unit']}"
@@ -294,15 +288,14 @@ class Remaining:
         known = [seconds for times in self._finished.values() for seconds in times]
         if not known or not self._functions or self._first is None:
             return None
-        spent = {case: now - start for case, start in self._running.items()}
-        work = 0.0
-        for case, function in self._functions.items():
-            times = self._finished.get(function, known)
-            work += max(0.0, statistics.fmean(times) - spent.get(case, 0.0))
+        means = {name: statistics.fmean(times) for name, times in self._finished.items()}
+        work = math.fsum(
+            means.get(one, statistics.fmean(known)) for one in self._functions.values()
+        )
+        spent = math.fsum(now - start for start in self._running.values())
         # How many cases ran at a time so far; with workers more than one.
-        wall = now - self._first
-        busy = math.fsum(known) + math.fsum(spent.values())
-        return work * wall / busy if busy > 0 else None
+        busy = math.fsum(known) + spent
+        return max(0.0, work - spent) * (now - self._first) / busy if busy > 0 else None
 
 
 def in_words(seconds: float) -> str:

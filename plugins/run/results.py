@@ -194,8 +194,6 @@ class Run:
 
 
 run_key = pytest.StashKey[Run]()
-#: What a test has recorded so far, beside the case that is named as it is.
-names_key = pytest.StashKey[List[str]]()
 
 
 def selected(config: pytest.Config) -> List[str]:

@@ -94,35 +94,18 @@ class Machine:
 machines_key = pytest.StashKey[Sequence[Machine]]()
 
 
-@dataclass(frozen=True)
-class Since:
-    """What has changed since a run was interrupted."""
+def other_files(config: pytest.Config, before: Dict[str, Any]) -> List[str]:
+    """Return the names of what verdicts depend on that was another ``before``."""
+    now = circumstances(config)
+    return [name for name in sorted({*before, *now} - {GIT}) if before.get(name) != now.get(name)]
 
-    files: List[str]
-    note: str
-    machines: Sequence[Machine]
 
-    @classmethod
-    def of(cls, config: pytest.Config, before: Any) -> Since:
-        """Compare the circumstances ``before`` with those of now; UsageError without the device."""
-        before = before if isinstance(before, dict) else {}
-        now = circumstances(config)
-        names = sorted({*before, *now} - {GIT})
-        files = [name for name in names if before.get(name) != now.get(name)]
-        note = ""
-        if before.get(GIT) != now[GIT]:
-            note = f"the project's revision changed ({before.get(GIT)} -> {now[GIT]})"
-        machines = config.stash.get(machines_key, []) or [Machine.here(config)]
-        return cls(files, note, machines)
-
-    def changed(self, benchmark: Dict[str, Any]) -> str:
-        """Return why a finished case is to be measured anew, or ''."""
-        if self.files:
-            return f"{' and '.join(self.files)} changed"
-        record = record_of(benchmark)
-        fingerprint = record["device"]["fingerprint"]
-        found = [one.changed(record) for one in self.machines if one.fingerprint == fingerprint]
-        return min(found, default="this is another device")
+def why_elsewhere(machines: Sequence[Machine], benchmark: Dict[str, Any]) -> str:
+    """Return why a finished case is to be measured anew on these machines, or ''."""
+    record = record_of(benchmark)
+    fingerprint = record["device"]["fingerprint"]
+    found = [one.changed(record) for one in machines if one.fingerprint == fingerprint]
+    return min(found, default="this is another device")
 
 
 def same_case(config: pytest.Config, item: pytest.Item, benchmark: Dict[str, Any]) -> bool:
@@ -142,10 +125,13 @@ def go_on(
     results = run.results
     before = [line for line in lines if line["type"] in ("run", "resume")][-1]
 
+    before = before.get("circumstances") or {}
+    files = other_files(config, before)
+
     @functools.lru_cache(maxsize=None)
-    def since() -> Since:
+    def machines() -> Sequence[Machine]:
         """The device is only looked at where something depends on it."""
-        return Since.of(config, before.get("circumstances"))
+        return config.stash.get(machines_key, []) or [Machine.here(config)]
 
     def why_anew(item: pytest.Item) -> str:
         """Return why a case that has passed is to be measured anew, or ''."""
@@ -159,7 +145,9 @@ def go_on(
             return "their results in the journal are damaged"
         if not same_case(config, item, benchmark):
             return "its configuration changed"
-        return since().changed(benchmark)
+        if files:
+            return f"{' and '.join(files)} changed"
+        return why_elsewhere(machines(), benchmark)
 
     passed = [item for item in items if results.outcomes.get(item.nodeid) == "passed"]
     changed = {item.nodeid: why_anew(item) for item in passed}
@@ -171,8 +159,9 @@ def go_on(
     if reasons:
         anew = sum(map(bool, changed.values()))
         run.note += f"; {anew} measured anew, since {', '.join(reasons)}"
-    if results.resumed and since().note:
-        run.note += f"; {since().note}"
+    git = circumstances(config)[GIT]
+    if results.resumed and before.get(GIT) != git:
+        run.note += f"; the project's revision changed ({before.get(GIT)} -> {git})"
     run.journal.drop_half_line()
     run.journal.append(
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import Any, Generator, List, Sequence, Set
+from typing import Any, List, Sequence, Set
 
 import pytest
 
@@ -14,7 +14,6 @@ from ipubench.fixtures.case.cases import NAMED, RARE, SWEEP, Case
 from ipubench.fixtures.case.errors import some_of
 from ipubench.fixtures.machine.processor import read_topology
 from ipubench.plugins.command_line.set_option import unknown_key_message
-from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.selection.order import SERVERS
 from ipubench.plugins.selection.selected import (
     FRAMEWORKS,
@@ -27,28 +26,6 @@ from ipubench.plugins.selection.selected import (
 
 #: Names that an empty selection shows at most.
 NEAR = 8
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, Any, None]:
-    """Say what a case is called that the command line names as it is without overrides."""
-    outcome = yield
-    if outcome.excinfo is None or not issubclass(outcome.excinfo[0], pytest.UsageError):
-        return
-    selection = session.config.stash[selection_key]
-    for word in session.config.args:
-        name = "::" + word.partition("::")[2]
-        if any(nodeid.endswith(name) for nodeid in selection.base_ids):
-            continue  # it was found, so the error is about something else
-        found = [
-            nodeid
-            for nodeid, before in selection.base_ids.items()
-            if any(f"{without_identifier(nodeid)}[{one}]".endswith(name) for one in before)
-        ]
-        if found:
-            problem = f"{word}: with the options that are set this case is {some_of(found)}"
-            wrong = next((selection.errors[one] for one in found if one in selection.errors), "")
-            outcome.force_exception(pytest.UsageError(wrong or problem))
 
 
 @pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")

@@ -94,8 +94,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 selection.nodeids |= {before, now}
                 # A swept option that is set makes one case of several.
                 selection.base_ids.setdefault(now, set()).add(case.base_id)
-                if case.error:
-                    selection.errors.setdefault(now, case.error)
                 if case.tier == USUAL:
                     here = tier if everything else _tier_on_cpu(case, mark.kwargs, named) or tier
                     case = dataclasses.replace(case, tier=here)

@@ -15,7 +15,7 @@ from typing import Any, Dict, Generator, List, Optional
 import pytest
 
 from ipubench.fixtures.case.cases import Case, Family, case_key
-from ipubench.fixtures.case.errors import CaseError, some_of
+from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import CaseConfig, option
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.instances.plan import instances_of
@@ -39,8 +39,6 @@ ROUNDS = ("rounds", "max_rounds")
 #: That number of a marked test whose call is measured; None where it is not given.
 rounds_key = pytest.StashKey[Optional[int]]()
 _files_key = pytest.StashKey[Dict[str, Path]]()
-#: What to say of such options where no test has measured by the end of the run.
-unmeasured_key = pytest.StashKey[str]()
 
 
 @dataclass(frozen=True)
@@ -105,22 +103,6 @@ def _is_marked(item: pytest.Item) -> bool:
 def _is_of_unittest(item: pytest.Function) -> bool:
     classes = item.cls.__mro__ if item.cls is not None else ()
     return any(cls.__module__ == "unittest.case" for cls in classes)
-
-
-def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
-    """Name marked tests whose call cannot be measured."""
-    found = [
-        item.name
-        for item in items
-        if isinstance(item, pytest.Function) and item.get_closest_marker("benchmark") is not None
-        if case_of(item) is None and _is_of_unittest(item) and not only_tests(config)
-    ]
-    if not found:
-        return []
-    return [
-        f"{some_of(found)}: @pytest.mark.benchmark measures no method of a unittest.TestCase; have "
-        "a fixture of the class ask for benchmark"
-    ]
 
 
 def _measure_call(item: pytest.Function) -> None:
@@ -189,14 +171,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
         if config.getoption(flag, None) and (flag not in STANDING or flag in written)
     ]
     given += given_arguments(config)
-    if given:
-        message = (
+    if given and not any(map(_may_measure, items)):
+        raise pytest.UsageError(
             f"{given[0]}: no selected test measures anything; a test measures with the fixture "
             "benchmark or meter (docs/how-to/own-repository.md)"
         )
-        if not any(map(_may_measure, items)):
-            raise pytest.UsageError(message)
-        config.stash[unmeasured_key] = message
 
 
 def claim(item: pytest.Item) -> None:

@@ -35,7 +35,6 @@ class Selection:
     collected: Set[str] = dataclasses.field(default_factory=set)
     #: Node id -> the identifiers that its case would have without overrides.
     base_ids: Dict[str, Set[str]] = dataclasses.field(default_factory=dict)
-    errors: Dict[str, str] = dataclasses.field(default_factory=dict)  # node id -> its case's
     #: The names of this device's cases, before ``-k``.
     names: List[str] = dataclasses.field(default_factory=list)
     functions: List[str] = dataclasses.field(default_factory=list)  # those of all cases

@@ -10,7 +10,7 @@ import pytest
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.fixtures.case.presets import Presets, load_presets
-from ipubench.fixtures.case.yaml_reader import YamlError, parse
+from ipubench.fixtures.case.yaml_reader import parse
 from tests.support.harness import ROOT
 
 
@@ -39,15 +39,10 @@ def test_a_preset_has_its_name_and_its_options(path: Path) -> None:
     [
         ("microbatch: 4", "mine has unknown options: microbatch; did you mean micro_batch_size"),
         ('micro_batch_size: "4"', "micro_batch_size: '4' is not of type int"),
-        ("micro_batch_size: true", "micro_batch_size: True is not of type int"),
-        ("micro_batch_size: 0", "micro_batch_size: '0' is below the smallest value, 1"),
         ("model: resnet5", "model: 'resnet5' is not one of .*; did you mean resnet50"),
         ("eight_bit_io: 1", "eight_bit_io: 1 is not of type bool"),
-        ("batchsizes: [4]", "mine has unknown options: batchsizes; did you mean batch_sizes"),
         ("batch_sizes: 4", r"mine: batch_sizes: write a list of batch sizes, as in \[1, 16\]"),
-        ("batch_sizes: []", "mine: batch_sizes: write a list of batch sizes"),
         ("batch_sizes: [1, 0]", "mine: batch_sizes: '0' is below the smallest value, 1"),
-        ("batch_sizes: [a]", "mine: batch_sizes: 'a' is not of type int"),
         ("sweep_batch_sizes: [2]", "sweep_batch_sizes: needs batch_sizes, which always run"),
         (
             "micro_batch_size: 4, batch_sizes: [1]",
@@ -109,12 +104,3 @@ def test_libyaml_reads_of_our_files_what_pyyaml_does(path: Path) -> None:
     pytest.importorskip("yaml._yaml", reason="PyYAML was built without libyaml")
     text = path.read_text(encoding="utf-8")
     assert parse(text, "x", ours=True) == parse(text, "x")
-
-
-def test_what_libyaml_takes_alone_is_read_in_files_of_ours_only() -> None:
-    pytest.importorskip("yaml._yaml", reason="PyYAML was built without libyaml")
-    assert parse("[la?tency]", "x", ours=True).plain() == ["la?tency"]
-    with pytest.raises(YamlError, match="line 1: this is not valid YAML: expected ',' or ']'"):
-        parse("[la?tency]", "x")
-    with pytest.raises(YamlError, match="line 2: this is not valid YAML: "):
-        parse("[latency", "x", ours=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, List
 
@@ -38,29 +37,22 @@ def test_json_stays_whole() -> None:
     assert split_values('{"a": "},{"},"b,c"') == ['{"a": "},{"}', '"b,c"']
 
 
-@given(st.recursive(st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))
-def test_any_json_object_is_one_value(value: Any) -> None:
-    text = json.dumps({"key": value})
-    if "\\" not in text and not set("{}[]()") & set(json.dumps(value).replace("[", "", 99)):
-        assert split_values(text) == [text]
-
-
 @given(st.lists(st.text(st.characters(blacklist_characters=',"{}[]()')), min_size=1))
 def test_splitting_undoes_joining(values: List[str]) -> None:
     assert split_values(",".join(values)) == values
 
 
-@pytest.mark.parametrize("word", ["batch_size", "=3", "", "  =1"])
-def test_syntax_errors_say_how_to_write_it(word: str) -> None:
-    with pytest.raises(pytest.UsageError, match="write --set=KEY=VALUE"):
-        parse_assignments([word])
-
-
-def test_a_key_given_twice_is_refused() -> None:
-    with pytest.raises(pytest.UsageError, match="^--set=batch-size=2: batch_size is given twice"):
-        parse_assignments(["batch_size=1", "batch-size=2"])
-    with pytest.raises(pytest.UsageError, match=r"^--set=api_token=\*\*\*: api_token is given"):
-        parse_assignments(["api_token=first-secret", "api_token=second-secret"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        *((["batch_size"], "write --set="), (["  =1"], "write --set=")),
+        (["batch_size=1", "batch-size=2"], "^--set=batch-size=2: batch_size is given twice"),
+        (["api_token=a-secret", "api_token=b"], r"^--set=api_token=\*\*\*: api_token is given"),
+    ],
+)
+def test_syntax_errors_are_usage_errors(words: List[str], message: str) -> None:
+    with pytest.raises(pytest.UsageError, match=message):
+        parse_assignments(words)
 
 
 @pytest.mark.parametrize(
@@ -112,14 +104,6 @@ def test_bad_values_say_what_is_expected(key: str, text: str, message: str) -> N
     assert message in str(caught.value)
 
 
-@given(st.sampled_from(["batch_size", "batch_seconds", "flag", "flavour", "layers"]), st.text())
-def test_any_text_is_a_value_or_a_value_error(key: str, text: str) -> None:
-    try:
-        convert(Fake, key, text)
-    except ValueError as error:
-        assert str(error)
-
-
 def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
     message = unknown_key_message("batchsize", [Other])
     assert "no selected case has an option 'batchsize'; did you mean" in message
@@ -134,24 +118,13 @@ def test_an_unknown_key_lists_the_known_ones_and_the_nearest() -> None:
         ("gc_profile", "--profile=DIR"),
         ("log-dir", "--results-dir=DIR"),
         ("distributed", "--set=instances=N"),
-        ("weight_avg_N", "--set=weight_avg_exp=DECAY"),
-        ("restore_path", "--set=seed=N"),
-        ("hostside-image-mixing", "mixed on the device"),
-        ("sharding_exclude_filter", "pipeline_splits"),
-        ("num_io_tiles", "those in PyTorch"),
         ("use_generated_data", "--data=generated"),
-        ("train", "-k training"),
         ("no-train", "-k inference"),
-        ("report", "--profile=DIR"),
-        ("save_graph", "--save-graph=DIR"),
         ("simulation", "--device=ipu-model"),
-        ("device-id", "--device-id=N"),
     ],
 )
 def test_options_of_the_original_programs_say_what_to_use(key: str, instead: str) -> None:
-    message = unknown_key_message(key, [Other])
-    assert message.startswith(f"--set: no selected case has an option {key!r}; ")
-    assert instead in message
+    assert instead in unknown_key_message(key, [Other])
 
 
 def test_what_messages_name_exists(pytestconfig: pytest.Config) -> None:

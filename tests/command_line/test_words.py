@@ -17,20 +17,12 @@ from ipubench.plugins.command_line.words import (
 )
 
 
-@pytest.mark.skipif(pytest.version_tuple < (8, 2), reason="older versions of pytest read no @FILE")
-def test_words_in_a_file_are_words_of_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "words").write_text("-k\ntwo words\n@more\n")
-    (tmp_path / "more").write_text("--budget=3\n")
-    given = pytest.Config.InvocationParams(
-        args=("-q", "@words", str(tmp_path)), plugins=None, dir=tmp_path
-    )
-    added = ["--benchmark-min-rounds", "9", "@told"]
-    config: Any = SimpleNamespace(invocation_params=given, getini={"addopts": added}.get)
-    found = typed_words(config)
-    assert found == ["-q", "-k", "two words", "--budget=3", str(tmp_path)]
-    (tmp_path / "told").write_text("--benchmark-warmup=on\n")
-    told = ["--benchmark-min-rounds=9", "--benchmark-warmup=on"]
-    assert benchmark_arguments(config) == told
+def test_words_of_settings_and_of_the_command_line_say_how_pytest_benchmark_measures() -> None:
+    added = {"addopts": ["--benchmark-min-rounds", "9"]}
+    given = SimpleNamespace(args=("-q", "--benchmark-warmup=on", Path("x")))
+    config: Any = SimpleNamespace(invocation_params=given, getini=added.get)
+    assert typed_words(config) == ["-q", "--benchmark-warmup=on", "x"]
+    assert benchmark_arguments(config) == ["--benchmark-min-rounds=9", "--benchmark-warmup=on"]
 
 
 @pytest.mark.parametrize(

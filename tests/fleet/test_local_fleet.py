@@ -36,19 +36,6 @@ from tests.support.harness import (
 pytest.importorskip("execnet", reason="execnet is not installed: pip install pytest-xdist")
 
 BETA = "bench_fake.py::bench_fake[beta-synthetic]"
-#: A test that ends its first process after a subtest of it.
-PARTS = """
-import unittest
-
-
-class TestParts(unittest.TestCase):
-    def test_parts(self):
-        with self.subTest():
-            pass
-        if not os.path.exists({mark!r}):
-            open({mark!r}, "w").close()
-            os._exit(1)
-"""
 ONCE = """if "beta-generated" in str(meter.case) and not os.path.exists({mark!r}):
         open({mark!r}, "w").close()
         {what}
@@ -371,11 +358,9 @@ def test_ordinary_tests_run_on_hosts_and_are_no_cases(project: Project) -> None:
     path = project.folder / "bench_fake.py"
     deadly = "import pytest\n\n@pytest.fixture\ndef deadly():\n    os._exit(1)\n"
     tests = "def test_deadly(deadly):\n    pass\n\ndef test_plain():\n    pass\n"
-    parts = PARTS.format(mark=str(project.folder / "died"))
-    path.write_text(f"{path.read_text()}\n\n{deadly}\n{tests}\n{parts}")
+    path.write_text(f"{path.read_text()}\n\n{deadly}\n{tests}")
     outcome = project.run(hosts_file(project, a="", b=""), "-o", "python_functions=bench_* test_*")
-    outcome.assert_code(1).line("1 failed, 9 passed")
-    assert "; it is measured again" in outcome.line("TestParts::test_parts: ")
+    outcome.assert_code(1).line("1 failed, 8 passed")
     # It costs two processes, not all hosts, although it ends them before it is called.
     outcome.line("two processes were lost while they ran it; ")
     assert len([how for how in outcomes(project).values() if how == "passed"]) == 7

@@ -109,7 +109,7 @@ def test_a_dry_run_shows_a_case_of_one_process_and_an_inner_point(project: Proje
     answer = project.run("--dry-run", *words, *finding).assert_code(0)
     (typed,) = commands(answer.text)
     case = "bench_fake.py::bench_fake[alpha-bs4-synthetic]"
-    given = "--size=5 -o log_level=ERROR -o addopts=--tb=no"
+    given = "--size 5 -o log_level=ERROR -o addopts=--tb=no"
     leading = "-p no:faulthandler --rootdir=."
     assert "-m pytest -p " in typed
     assert typed.endswith(f" {leading} '{case}' --device=fake --profile=traces {given} --sweep")

@@ -47,11 +47,6 @@ def test_values_of_disturbed_rounds_do_not_count(step: Reporting) -> None:
     assert described(step, [True] * 3, 4)["samples"] == 12
 
 
-def test_rounds_of_one_batch_are_their_own_latencies(step: Reporting) -> None:
-    found = described(step, [True, False, True], 1)
-    assert (found["source"], found["p99_ms"], found["samples"]) == ("rounds", 40.0, 2)
-
-
 @pytest.mark.parametrize(
     ("change", "from_throughput", "source", "p50_ms", "samples"),
     [

@@ -62,18 +62,6 @@ def test_each_round_is_answered_with_its_seconds_until_the_record_is_ordered() -
     assert (member.answers, rounds.stopped_by) == ([None, 0.5, 0.25], "precision")
 
 
-@pytest.mark.parametrize(
-    ("orders", "why"),
-    [
-        ([], "the run that started this process is gone"),
-        ([("record", "budget")], r"record was ordered and \('ready',\) expected"),
-    ],
-)
-def test_without_its_order_the_process_ends(orders: List[Tuple[str, Any]], why: str) -> None:
-    with pytest.raises(pytest.exit.Exception, match=why):
-        orders_of(Member(*orders)).wait("ready")
-
-
 @pytest.mark.parametrize(("busy", "looks"), [(0, 1), (3, 4), (10**6, 150)])
 def test_threads_that_spin_after_their_work_are_waited_for(
     busy: int, looks: int, monkeypatch: pytest.MonkeyPatch

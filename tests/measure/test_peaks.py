@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -27,12 +26,12 @@ class Bench:
         self.peaks = Peaks(path, fingerprint, self.device.clock)
         self.made: List[float] = []
 
-    def rate(self, seconds: float, again: bool = False) -> Optional[float]:
+    def rate(self, seconds: float) -> Optional[float]:
         def make() -> Work:
             self.made.append(seconds)
             return Work(lambda: self.device.clock.advance(seconds), 10.0)
 
-        return self.peaks.get("matmul", make, again)
+        return self.peaks.get("matmul", make)
 
 
 @pytest.fixture
@@ -40,57 +39,19 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "peaks.json"
 
 
-def test_a_ceiling_is_measured_once_a_session(path: Path) -> None:
+def test_a_ceiling_is_measured_once_on_each_machine(path: Path) -> None:
     bench = Bench(path)
-    assert bench.rate(0.5) == pytest.approx(20)
-    assert bench.rate(0.1) == pytest.approx(20)
+    assert bench.rate(0.5) == bench.rate(0.1) == pytest.approx(20)
     assert bench.made == [0.5]
-
-
-def test_a_kept_ceiling_is_confirmed_by_one_run(path: Path) -> None:
-    first, later = Bench(path), Bench(path)
-    first.rate(0.1)
-    assert first.device.clock.now > 0.5
-    assert later.rate(0.3) == pytest.approx(100)
-    assert later.device.clock.now == pytest.approx(0.3)
-
-
-def test_one_run_far_below_what_is_kept_is_not_believed(path: Path) -> None:
-    Bench(path).rate(0.1)
+    assert json.loads(path.read_text()) == {"cpu/x": {"matmul": pytest.approx(20)}}
     later = Bench(path)
-    seconds = iter([10.0, *[0.2] * 10])  # the first run compiles
-    work = Work(lambda: later.device.clock.advance(next(seconds)), 10.0)
-    assert later.peaks.get("matmul", lambda: work) == pytest.approx(100)
-
-
-def test_again_measures_once_more(path: Path) -> None:
-    bench = Bench(path)
-    bench.rate(0.5)
-    assert bench.rate(0.25, again=True) == pytest.approx(40)
-
-
-def test_a_busy_session_does_not_lower_what_is_kept(path: Path) -> None:
-    Bench(path).rate(0.5)
-    assert Bench(path).rate(1.0) == pytest.approx(20)
-    assert Bench(path).rate(0.25) == pytest.approx(40)
-    assert json.loads(path.read_text()) == {"cpu/x": {"matmul": pytest.approx(40)}}
-
-
-def test_another_device_has_its_own(path: Path) -> None:
-    Bench(path).rate(0.25)
-    assert Bench(path, "cpu/y").rate(0.5) == pytest.approx(20)
+    assert later.rate(0.1) == pytest.approx(20) and later.made == []
+    assert Bench(path, "cpu/y").rate(0.25) == pytest.approx(40)
 
 
 @pytest.mark.parametrize(
     "content",
-    [
-        *("{", "[]", '{"cpu/x": 3}', '{"cpu/x": {"matmul": "fast"}}', "[" * 100_000),
-        '{"cpu/x": {"matmul": 1%s}}' % ("0" * 400),
-        *(f'{{"cpu/x": {{"matmul": {rate}}}}}' for rate in ("1e300", "1e999", "true", "1e17")),
-        '{"cpu/x": {"matmul": -1}}',
-        '{"cpu/x": {"matmul": %s1}}' % ("[" * 2000 + "]" * 2000),
-    ],
-    ids=range(12),
+    ["{", "[]", '{"cpu/x": 3}', '{"cpu/x": {"matmul": "fast"}}', '{"cpu/x": {"matmul": -1}}'],
 )
 def test_a_damaged_cache_is_measured_anew(path: Path, content: str) -> None:
     path.write_text(content)
@@ -103,23 +64,22 @@ def test_without_a_cache_the_value_serves_the_session(tmp_path: Path) -> None:
     for path in (None, tmp_path / "file" / "peaks.json"):
         bench = Bench(path)
         assert bench.rate(0.5) == bench.rate(0.1) == pytest.approx(20)
-        assert bench.rate(1.0, again=True) == pytest.approx(20)  # a busy moment lowers nothing
+    assert Bench(None).peaks.get("matmul", lambda: None) is None
 
 
-def test_a_device_without_such_work_has_no_ceiling(path: Path) -> None:
-    assert Peaks(path, "ipu", FakeDevice(0).clock).get("matmul", lambda: None) is None
+def test_what_others_slowed_down_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TAKEN_VARIABLE, "0.5")
+    device = FakeDevice(0)
+    peaks = Peaks(path, "cpu/x", device.clock, lambda: Disturbance.of(device))
+    assert peaks.get("matmul", lambda: Work(lambda: device.work(0.25), 10.0)) == pytest.approx(20)
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "implausible"),
-    [(TAKEN_VARIABLE, "0", True), (TAKEN_VARIABLE, "0.5", False)],
-)
+@pytest.mark.parametrize(("taken", "implausible"), [("0", True), ("0.5", False)])
 def test_a_ceiling_beside_other_programs_accuses_nobody(
-    variable: str, value: str, implausible: bool, monkeypatch: pytest.MonkeyPatch
+    taken: str, implausible: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Twice what the ceiling is, where every try took twice its time, and not for the code."""
-    monkeypatch.setenv(variable, value)
+    monkeypatch.setenv(TAKEN_VARIABLE, taken)
     device = FakeDevice(0)
     made: List[float] = []
 
@@ -177,27 +137,3 @@ def test_the_work_of_several_hosts_is_not_held_against_the_ceiling_of_one() -> N
         step = InstancesStep(one, plan, Members())  # type: ignore[arg-type]
         facts, implausible = describe_compute(peaks, step, 20.0, 1.0, 1.0)
         assert (facts["peak"], facts["share"], implausible) == expected
-
-
-def test_a_pipe_in_place_of_the_cache_is_replaced(path: Path) -> None:
-    os.mkfifo(path)
-    assert Bench(path).rate(0.5) == pytest.approx(20)
-    assert json.loads(path.read_text())["cpu/x"]["matmul"] == pytest.approx(20)
-
-
-def test_a_kept_ceiling_that_is_far_above_excuses_nothing(path: Path) -> None:
-    path.write_text(json.dumps({"cpu/x": {"matmul": 20 * 20.5}}))
-    assert Bench(path).rate(0.5) == pytest.approx(20)
-    path.write_text(json.dumps({"cpu/x": {"matmul": 20 * 19.5}}))
-    assert Bench(path).rate(0.5) == pytest.approx(20 * 19.5)
-
-
-def test_what_others_slow_down_does_not_lower_a_kept_ceiling_however_far(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path.write_text(json.dumps({"cpu/x": {"matmul": 20 * 50}}))
-    monkeypatch.setenv(TAKEN_VARIABLE, "0.5")
-    device = FakeDevice(0)
-    peaks = Peaks(path, "cpu/x", device.clock, lambda: Disturbance.of(device))
-    assert peaks.get("matmul", lambda: Work(lambda: device.work(0.25), 10.0)) == 20 * 50
-    assert json.loads(path.read_text()) == {"cpu/x": {"matmul": 20 * 50}}

@@ -49,17 +49,7 @@ def test_amounts_that_are_none_and_a_second_call(project: Project) -> None:
     (project.folder / "bench_wrong.py").write_text(FILE)
     words = ("bench_wrong.py", "--device=fake")
     outcome = run_pytest(project.folder, project.environment, *words).assert_code(1)
-    for said in (
-        "items=0)",
-        "items=-1)",
-        "items=nan)",
-        "items='few')",
-        "flops=-1.0)",
-        "unit='')",
-        "unit=1)",
-        "items=1e+21)",
-        "items=1e-21)",
-    ):
+    for said in ("items=0)", "items=nan)", "items='few')", "flops=-1.0)", "unit='')", "unit=1)"):
         outcome.line(f"meter(..., {said}: ")
     outcome.line("bench_wrong.py::bench_twice: meter is called a second time")
     outcome.line("meter(...) was given a value of type int, which cannot be called: give it the")

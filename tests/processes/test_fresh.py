@@ -226,7 +226,7 @@ def run_in(folder: Path, first: Optional[Dict[str, Any]] = None, **options: Any)
 def test_the_command_of_a_fresh_process_measures_as_its_run_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fresh, "own_arguments", lambda _: ["--own=1"])
+    monkeypatch.setattr(fresh, "own_arguments", lambda *_: ["--own=1"])
     here, there = tmp_path / "here", tmp_path / "there"
     words: Dict[str, Any] = {"zero_values": True, "importmode": "importlib", "has": fresh.CACHE}
     config = run_in(here, plugins=["no:terminal", "extra", "no:unraisableexception"], **words)
@@ -285,7 +285,7 @@ def test_a_fresh_process_has_the_cpus_with_which_its_run_began(
     before = os.sched_getaffinity(0)
     config = run_in(tmp_path)
     config.stash[fresh.cpus_key] = frozenset([min(before)])
-    monkeypatch.setattr(fresh, "own_arguments", lambda _: [])
+    monkeypatch.setattr(fresh, "own_arguments", lambda *_: [])
     monkeypatch.setattr(fresh, "run_bounded", lambda *_: (0, str(os.sched_getaffinity(0))))
     assert fresh.run_case(config, "a.py::a", tmp_path, None) == (0, str({min(before)}))
     assert os.sched_getaffinity(0) == before

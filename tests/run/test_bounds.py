@@ -6,12 +6,10 @@ marker and their names, and notes what happens.
 
 from __future__ import annotations
 
-import math
 from typing import List
 
 import pytest
 
-from ipubench.plugins.record.record import record_of, rounds_of
 from tests.compare.test_against import interpreter
 from tests.support.harness import Project
 
@@ -87,40 +85,28 @@ def events(project: Project) -> List[str]:
     return found
 
 
-def test_fresh_processes_run_while_no_timer_does_and_have_none(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("words", "fresh", "timers"),
+    [(["--baseline-save=main", "--processes=3"], 2, 3), (["--gate-cap=3"], 6, 3)],
+    ids=["fresh", "against"],
+)
+def test_what_a_run_does_beside_its_tests_has_no_timer(
+    project: Project, words: List[str], fresh: int, timers: int
+) -> None:
     project.add_to_conftest(TIMEOUT)
-    project.run(*CASE, "--baseline-save=main", "--processes=3").assert_code(0)
-    device = ["cancel", "set 3"]
-    fresh = ["cancel", "process", "cancel", "process", "cancel", "set 3"]
-    # A process of its own cancels at its end what it has not set.
-    assert events(project) == ["set 3", *device, *fresh, "cancel"]
-
-
-def test_both_sides_of_a_comparison_have_no_timer(project: Project) -> None:
-    project.add_to_conftest(TIMEOUT)
-    project.run(*CASE, interpreter(project), "--gate-cap=3").assert_code(0)
+    other = [interpreter(project)] if "--gate-cap=3" in words else []
+    project.run(*CASE, *words, *other).assert_code(0)
     found = events(project)
-    assert found.count("process") == 6 and found.count("set 3") == 3
+    assert (found.count("process"), found.count("set 3")) == (fresh, timers)
+    # The first test waits for the device, and the last one has its timer again.
+    assert found[:3] == ["set 3", "cancel", "set 3"] and found[-2:] == ["set 3", "cancel"]
 
 
-def test_rounds_fit_into_a_timeout(project: Project) -> None:
-    project.add_to_conftest(TIMEOUT)
-    words = ("--set=noise=0.5", "--target-precision=0.1%")
-    outcome = project.run(*CASE, *words).assert_code(0)
-    (benchmark,) = [line["benchmark"] for line in project.journal() if line["type"] == "case"]
-    assert record_of(benchmark)["rounds"]["stopped_by"] == "budget"
-    assert math.fsum(rounds_of(benchmark)) < 1
-    assert "timeout" in outcome.text
-
-
-@pytest.mark.parametrize("slow", [False, True])
-def test_only_a_regression_is_not_run_again(project: Project, slow: bool) -> None:
+def test_only_a_regression_is_not_run_again(project: Project) -> None:
     project.add_to_conftest(RERUNS)
     project.run(*CASE, "--baseline-save=main", "--processes=3").assert_code(0)
     # Fresh processes measure once, whatever happens to them.
     assert events(project) == [NEVER, NEVER, "None"]
-    env = {"IPUBENCH_FAKE_SLOWDOWN": "1.5"} if slow else {}
-    project.run(*CASE, "--baseline=main", "--gate=5%", env=env).assert_code(int(slow))
-    found = events(project)
-    assert found[-1] == (NEVER if slow else "None")
-    assert all(one == NEVER for one in found[:-1])
+    slow = {"IPUBENCH_FAKE_SLOWDOWN": "1.5"}
+    project.run(*CASE, "--baseline=main", "--gate=5%", env=slow).assert_code(1)
+    assert set(events(project)) == {NEVER}

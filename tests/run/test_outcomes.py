@@ -11,7 +11,7 @@ import pytest
 from ipubench.fixtures.case.cases import Case, case_key
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
-from ipubench.plugins.run import journal, subtests
+from ipubench.plugins.run import journal
 from ipubench.plugins.run.results import Run, SessionResults, run_key
 from tests.support.fake_cases import Fake
 
@@ -47,31 +47,17 @@ def lines_of(item: Any) -> List[Any]:
     return [tuple(map(line.get, ("outcome", "why", "message"))) for line in lines]
 
 
-@pytest.mark.parametrize(
-    ("is_case", "worker", "begun"), [(True, False, 1), (False, False, 0), (True, True, 0)]
-)
-def test_a_case_that_starts_is_noted_once(
-    item: Any, is_case: bool, worker: bool, begun: int
-) -> None:
-    """Of a worker's its controller does."""
-    if not is_case:
-        item.stash.clear()
-    if worker:
-        item.config.workerinput = {}
-    journal.pytest_runtest_protocol(item)
-    lines = read_lines(item.config.stash[run_key].journal.path)
-    assert lines == begun * [{"type": "begin", "case": CASE}]
-
-
 def test_a_case_has_passed_after_its_call_and_anything_else_counts_whenever(item: Any) -> None:
     for when in ("setup", "call", "teardown"):
         reported(item, "passed", when=when)
     assert lines_of(item) == [("passed", None, None)]
     reported(item, "skipped", ("bench.py", 7, "Skipped: not today"), when="setup")
     reported(item, "failed", "the server did not end\nmore", when="teardown")
+    reported(item, "failed", "\n \nno memory")
     assert lines_of(item)[1:] == [
         ("skipped", "Skipped: not today", None),
         ("failed", "the server did not end", None),
+        ("failed", "no memory", None),
     ]
 
 
@@ -79,29 +65,6 @@ def test_an_error_that_the_user_can_mend_is_its_whole_message(item: Any) -> None
     error = CaseError("there is no memory\ntake a smaller batch")
     assert reported(item, "failed", "a traceback", error=error).longrepr == str(error)
     assert lines_of(item) == [("failed", "there is no memory", str(error))]
-
-
-@pytest.mark.parametrize(("said", "why"), [("\n \nno memory\nmore", "no memory"), ("", "")])
-def test_why_a_case_failed_is_the_first_line_with_words(item: Any, said: str, why: str) -> None:
-    """As of ``pytest.fail(pytrace=False)`` with a message that begins on a line of its own."""
-    reported(item, "failed", said)
-    assert lines_of(item) == [("failed", why, None)]
-
-
-def test_a_case_of_which_subtests_failed_fails_when_its_call_has_ended(item: Any) -> None:
-    called: Any = subtests.pytest_runtest_call(item)
-    next(called)
-    for outcome, said in (("passed", None), ("skipped", "no"), ("failed", "one"), ("failed", "2")):
-        assert subtests.is_of_one(reported(item, outcome, said))
-    assert list(called) == [] and lines_of(item) == []
-    report = reported(item, "passed")
-    why = "2 subtests have failed: one"
-    assert (report.outcome, report.longrepr) == ("failed", why) and not subtests.is_of_one(report)
-    assert reported(item, "passed", when="teardown").outcome == "passed"
-    assert lines_of(item) == [("failed", why, None)]
-    # --count, or a plugin that runs a test again.
-    assert list(subtests.pytest_runtest_call(item)) == [None]
-    assert reported(item, "passed").outcome == "passed"
 
 
 def test_what_is_no_case_is_recorded_nowhere(item: Any) -> None:

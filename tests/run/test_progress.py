@@ -1,4 +1,4 @@
-"""The line of each case, and what the rest of a run will take."""
+"""The line of each case, on a terminal and in a file, and what the rest of a run will take."""
 
 from __future__ import annotations
 
@@ -6,102 +6,65 @@ import os
 import pty
 import re
 import subprocess
-from typing import List
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.run.progress import NARROWEST_NAME, Remaining, fitting, in_words
+from ipubench.plugins.run import progress
+from ipubench.plugins.run.progress import NARROWEST_NAME, Progress, Remaining, fitting, in_words
+from ipubench.plugins.run.results import SessionResults, run_key
 from tests.support.harness import QUIETLY, Project, SuiteServer
 
-
-def test_before_a_case_has_ended_nothing_is_known() -> None:
-    remaining = Remaining({"a": "f", "b": "f"})
-    remaining.begin("a", 0.0)
-    assert remaining.left(5.0) is None
+#: Case, the seconds when it begins and ends, and those of it that no other case needs.
+Span = Tuple[str, float, float, float]
 
 
-def test_the_rest_takes_what_the_functions_cases_took() -> None:
-    remaining = Remaining({"a1": "a", "a2": "a", "b1": "b", "b2": "b", "b3": "b", "c1": "c"})
-    remaining.begin("a1", 100.0)
-    assert remaining.finish("a1", 110.0) == 10.0
-    # Nothing is known of b and c, so a stands for all: five times 10 s.
-    assert remaining.left(110.0) == pytest.approx(50.0)
-    remaining.begin("b1", 110.0)
-    remaining.finish("b1", 140.0)
-    # a2 like a1, b2 and b3 like b1, and c1 like the mean of all.
-    assert remaining.left(140.0) == pytest.approx(10.0 + 2 * 30.0 + 20.0)
-
-
-def test_what_only_the_first_case_needs_is_not_expected_of_the_others() -> None:
-    remaining = Remaining(dict.fromkeys("abc", "f"))
-    remaining.begin("a", 100.0)
-    # 340 s for a device that another run held, and for an import.
-    assert remaining.finish("a", 446.0, once=340.0) == 346.0
-    assert remaining.left(446.0) == pytest.approx(2 * 6.0)
-    remaining.begin("b", 446.0)
-    remaining.finish("b", 450.0)
-    assert remaining.left(450.0) == pytest.approx(5.0)
-
-
-def test_a_running_case_counts_what_it_has_done() -> None:
-    remaining = Remaining({"a": "f", "b": "f"})
-    remaining.begin("a", 0.0)
-    remaining.finish("a", 10.0)
-    remaining.begin("b", 10.0)
-    assert remaining.left(14.0) == pytest.approx(6.0)
-    assert remaining.left(50.0) == 0.0
-
-
-def test_cases_at_the_same_time_share_the_rest() -> None:
-    remaining = Remaining(dict.fromkeys("abcdef", "f"))
-    for pair in ("ab", "cd"):
-        start = 0.0 if pair == "ab" else 10.0
-        for case in pair:
-            remaining.begin(case, start)
-        for case in pair:
-            remaining.finish(case, start + 10.0)
-    assert remaining.left(20.0) == pytest.approx(10.0)
-
-
-def test_the_end_has_no_rest_and_a_case_ends_once() -> None:
-    remaining = Remaining({"a": "f"})
-    remaining.begin("a", 0.0)
-    remaining.finish("a", 10.0)
-    remaining.finish("a", 30.0)
-    assert remaining.left(30.0) is None
-
-
-@given(st.lists(st.floats(0.1, 1e4), min_size=2, max_size=20), st.floats(1.5, 10.0))
-def test_an_estimate_scales_with_the_times(times: List[float], factor: float) -> None:
-    def left(scale: float) -> float:
-        remaining = Remaining({str(n): "f" for n in range(len(times))})
-        now = 0.0
-        for number, seconds in enumerate(times[:-1]):
-            remaining.begin(str(number), now)
-            now += seconds * scale
-            remaining.finish(str(number), now)
-        found = remaining.left(now)
-        assert found is not None
-        return found
-
-    assert left(factor) == pytest.approx(factor * left(1.0))
+@pytest.mark.parametrize(
+    ("cases", "ended", "running", "now", "left"),
+    [
+        ("a1 a2", [], [("a1", 0.0)], 5.0, None),
+        # a stands for all of which nothing is known
+        ("a1 a2 b1 b2 b3 c1", [("a1", 100.0, 110.0, 0.0)], [], 110.0, 50.0),
+        (
+            "a1 a2 b1 b2 b3 c1",
+            [("a1", 100.0, 110.0, 0.0), ("b1", 110.0, 140.0, 0.0)],
+            [],
+            140.0,
+            10.0 + 2 * 30.0 + 20.0,
+        ),
+        ("a1 a2 a3", [("a1", 100.0, 446.0, 340.0)], [], 446.0, 2 * 6.0),
+        ("a1 a2", [("a1", 0.0, 10.0, 0.0)], [("a2", 10.0)], 14.0, 6.0),
+        ("a1 a2", [("a1", 0.0, 10.0, 0.0)], [("a2", 10.0)], 50.0, 0.0),
+        # two at a time
+        (
+            "a1 a2 a3 a4 a5 a6",
+            [(f"a{n}", 10.0 * (n > 2), 10.0 + 10.0 * (n > 2), 0.0) for n in (1, 2, 3, 4)],
+            [],
+            20.0,
+            10.0,
+        ),
+        ("a1", [("a1", 0.0, 10.0, 0.0)], [], 30.0, None),
+    ],
+)
+def test_the_rest_takes_what_the_functions_cases_took(
+    cases: str, ended: List[Span], running: List[Any], now: float, left: Optional[float]
+) -> None:
+    remaining = Remaining({name: name[0] for name in cases.split()})
+    for name, begin, _, _ in ended:
+        remaining.begin(name, begin)
+    for name, begin, end, once in ended:
+        assert remaining.finish(name, end, once) == end - begin
+    for name, begin in running:
+        remaining.begin(name, begin)
+    assert remaining.left(now) == (left if left is None else pytest.approx(left))
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [
-        (0, "a few seconds"),
-        (9.9, "a few seconds"),
-        (10, "about 10 s"),
-        (14, "about 10 s"),
-        (94, "about 90 s"),
-        (95, "about 2 min"),
-        (240, "about 4 min"),
-        (5300, "about 88 min"),
-        (5400, "about 1.5 h"),
-    ],
+    [(9.9, "a few seconds"), (94, "about 90 s"), (95, "about 2 min"), (5400, "about 1.5 h")],
 )
 def test_an_estimate_has_few_digits(seconds: float, text: str) -> None:
     assert in_words(seconds) == text
@@ -121,32 +84,147 @@ def test_the_name_is_cut_and_the_figures_never(name: str, width: int) -> None:
         assert line == f"[3/23] {name}{TAILS[0]}"
 
 
-def test_the_estimate_goes_before_the_name_becomes_unreadable() -> None:
-    assert fitting("[3/23] ", "a" * 60, TAILS, 60).endswith("(26 s)")
+NAMES = {f"bench.py::bench_a[{name}]": f"bench_a[{name}]" for name in ("one", "two", "three")}
+ONE, TWO, THREE = NAMES
 
 
-def test_a_file_gets_whole_lines_with_what_is_left(project: Project) -> None:
-    outcome = project.run("-k", "bs8", env={"COLUMNS": "50"}).assert_code(0)
-    first = outcome.line("[1/2] bench_fake[alpha-bs8-synthetic] 800.0 items/s ±0.0% (")
-    assert first.endswith("(0 s, a few seconds left)")
-    assert outcome.line("[2/2] ").endswith("(0 s)")
-    assert "\x1b" not in outcome.text
+class Terminal:
+    """Pytest's terminal, 60 columns wide, or a file."""
+
+    def __init__(self, is_one: bool) -> None:
+        self.isatty = self.hasmarkup = is_one
+        self._tw = SimpleNamespace(fullwidth=60, width_of_current_line=0)
+        self.written: List[str] = []
+
+    def rewrite(self, text: str, erase: bool, **markup: bool) -> None:
+        self.written.append(f"~{text}")
+
+    def write_line(self, text: str, **markup: bool) -> None:
+        self.written.append(text)
+
+    def ensure_newline(self) -> None:
+        pass
+
+    def taken(self) -> List[str]:
+        """Return what was written, and forget it; what is rewritten has a tilde."""
+        written, self.written = self.written, []
+        return written
+
+
+def started(is_terminal: bool, verbose: int = 0, **attributes: Any) -> Any:
+    """Return the progress of a run of three cases, on a clock that stands still."""
+    plugins = {"terminalreporter": Terminal(is_terminal)}
+    config: Any = SimpleNamespace(
+        pluginmanager=SimpleNamespace(getplugin=plugins.get),
+        getoption=lambda name, default=None: verbose,
+        stash={run_key: SimpleNamespace(results=SessionResults())},
+        **attributes,
+    )
+    made = Progress(config)
+    made.expect(NAMES)
+    made._clock = lambda: 100.0
+    return made
+
+
+def test_a_terminal_shows_what_a_case_does_until_its_line_stays() -> None:
+    made = started(is_terminal=True)
+    made.begin(ONE)
+    made.phase("compiling")
+    made.line("x" * 100)
+    made.end(ONE, "5 items/s")
+    assert made.terminal.taken() == [
+        "~[1/3] bench_a[one] starting",
+        "~[1/3] bench_a[one] compiling",
+        *("~" + "x" * 59, ""),
+        *("~[1/3] bench_a[one] 5 items/s (0 s)", ""),
+    ]
+    made.begin(TWO)
+    made.begin(THREE)
+    assert made.terminal.taken()[-1] == "~[2/3] bench_a[two], bench_a[three] 2 at a time"
+    made.forget(THREE)
+    made.phase("measuring")
+    assert made.terminal.taken() == ["~[2/3] bench_a[two] measuring"]
+
+
+def test_a_file_has_a_whole_line_of_each_case() -> None:
+    made = started(is_terminal=False)
+    made.begin(ONE)
+    made.phase("compiling")
+    made.end(ONE, "y" * 100)
+    made.end(ONE, "ERROR in teardown")
+    made.end(TWO, "5 items/s")
+    first, second, third = made.terminal.taken()
+    assert first == f"[1/3] bench_a[one] {'y' * 100} (0 s)"
+    assert second.startswith("[1/3]") and third.startswith("[2/3]")
+
+
+@pytest.mark.parametrize("attributes", [{"verbose": -1}, {"workerinput": {}}])
+def test_quietly_or_in_a_worker_nothing_is_written(attributes: Dict[str, Any]) -> None:
+    made = started(is_terminal=True, **attributes)
+    made.begin(ONE)
+    made.line("a line")
+    made.end(ONE, "5 items/s")
+    assert made.terminal.taken() == [] and made.positions == {ONE: 1}
+
+
+@pytest.mark.parametrize(
+    ("when", "outcome", "said"),
+    [
+        ("setup", "passed", None),
+        ("setup", "skipped", "skipped"),
+        ("setup", "failed", "ERROR in setup"),
+        ("call", "passed", "ran, not measured"),
+        ("call", "failed", "FAILED"),
+        ("call", "xfailed", "failed as expected"),
+        ("teardown", "passed", None),
+        ("???", "failed", "CRASHED"),  # of a worker of pytest-xdist
+    ],
+)
+def test_a_case_has_its_line_once_it_is_known_how_it_ended(
+    when: str, outcome: str, said: Any
+) -> None:
+    made = started(is_terminal=False)
+    report = SimpleNamespace(nodeid=ONE, when=when, outcome=outcome)
+    if outcome == "xfailed":
+        report.outcome, report.wasxfail = "skipped", "slow"
+    made.reported(report, " there")
+    assert made.terminal.taken() == (
+        [] if said is None else [f"[1/3] bench_a[one] {said} there (0 s)"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("over", "failed", "word"), [(False, False, ""), (False, True, "WORD"), (True, False, "WORD")]
+)
+def test_the_word_for_a_case_is_for_failures_and_the_summary(
+    over: bool, failed: bool, word: str
+) -> None:
+    made = started(is_terminal=False)
+    made.config.stash[progress.progress_key] = made
+    made.over = over
+    forced: List[Any] = []
+    status = SimpleNamespace(get_result=lambda: ("passed", ".", "WORD"), force_result=forced.append)
+    around = progress.pytest_report_teststatus(
+        SimpleNamespace(ipubench_case=True, failed=failed), made.config
+    )
+    next(around)
+    with pytest.raises(StopIteration):
+        around.send(status)
+    assert forced == [("passed", "", word)]
 
 
 ORDINARY = "def test_bs8_one(): pass\ndef test_bs8_two(): pass\n"
 
 
-def test_ordinary_tests_have_their_line_and_each_case_its_own(project: Project) -> None:
+def test_a_file_gets_whole_lines_and_ordinary_tests_their_own(project: Project) -> None:
     (project.folder / "test_ordinary.py").write_text(ORDINARY, encoding="ascii")
-    outcome = project.run("-k", "bs8", "test_ordinary.py").assert_code(0)
-    lines = outcome.text.splitlines()
-    case = next(number for number, line in enumerate(lines) if line.startswith("[1/2] "))
-    assert lines[case + 1].startswith("[2/2] ")
-    assert "test_ordinary.py .." in lines
-    assert "bench_fake.py" not in "".join(line for line in lines if "::" not in line)
-
-
-OPTIONS = (*QUIETLY, "-k", "bs8")
+    outcome = project.run("-k", "bs8", "test_ordinary.py", env={"COLUMNS": "50"}).assert_code(0)
+    first = outcome.line("[1/2] bench_fake[alpha-bs8-synthetic] 800.0 items/s ±0.0% (")
+    assert first.endswith("(0 s, a few seconds left)")
+    assert outcome.lines[outcome.lines.index(first) + 1].startswith("[2/2] ")
+    assert "test_ordinary.py .." in outcome.lines
+    assert "bench_fake.py" not in "".join(line for line in outcome.lines if "::" not in line)
+    assert "\x1b" not in outcome.text
 
 
 def on_a_terminal(project: Project, columns: int, *words: str) -> str:
@@ -154,8 +232,9 @@ def on_a_terminal(project: Project, columns: int, *words: str) -> str:
     master, slave = pty.openpty()
     python = project.folder / "python"
     SuiteServer.python(python)
+    options = (*QUIETLY, "-k", "bs8", "bench_fake.py", "--device=fake", *words)
     process = subprocess.Popen(
-        [str(python), "-m", "pytest", *OPTIONS, "bench_fake.py", "--device=fake", *words],
+        [str(python), "-m", "pytest", *options],
         cwd=str(project.folder),
         env={**project.environment, "COLUMNS": str(columns), "TERM": "xterm"},
         stdin=slave,
@@ -177,35 +256,17 @@ def on_a_terminal(project: Project, columns: int, *words: str) -> str:
     return written.decode()
 
 
-@pytest.mark.parametrize("words", [(), ("-n", "2")])
-def test_a_narrow_terminal_stays_readable(project: Project, words: List[str]) -> None:
-    if words:
-        pytest.importorskip("xdist", reason="pytest-xdist is not installed")
-    written = on_a_terminal(project, 60, *words)
-    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", written)
-    progress = [line for line in re.split(r"[\r\n]+", plain) if re.match(r"\[\d/2\] ", line)]
-    assert any("items/s ±0.0% (0 s" in line for line in progress)
-    assert all(len(line.rstrip()) < 60 for line in progress)
-    assert any(".." in line for line in progress)
-
-
 @pytest.mark.entry_point
-def test_a_terminal_shows_what_a_case_is_doing(project: Project) -> None:
-    written = on_a_terminal(project, 100)
-    assert "] starting" in written and "] measuring (5 s at most)" in written
-
-
-def test_a_terminal_keeps_the_line_of_ordinary_tests(project: Project) -> None:
+def test_a_narrow_terminal_stays_readable(project: Project) -> None:
     (project.folder / "test_ordinary.py").write_text(ORDINARY, encoding="ascii")
-    written = on_a_terminal(project, 100, "test_ordinary.py")
+    written = on_a_terminal(project, 60, "test_ordinary.py")
     plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", written)
+    lines = [line for line in re.split(r"[\r\n]+", plain) if re.match(r"\[\d/2\] ", line)]
+    assert any("items/s ±0.0% (0 s" in line for line in lines)
+    assert all(len(line.rstrip()) < 60 for line in lines)
+    assert any(".." in line for line in lines)
+    assert "] starting" in plain and " measuring (5 s at most)" in plain
     # Only a carriage return begins a line anew: what it follows is lost.
     kept = [line.rstrip("\r").split("\r")[-1].strip() for line in plain.split("\n")]
     assert "test_ordinary.py .." in kept
     assert not any(line.endswith("starting") for line in kept)
-
-
-def test_one_round_has_no_interval(project: Project) -> None:
-    outcome = project.run("-k", "alpha-bs8-synthetic", "--steps=1").assert_code(0)
-    outcome.line("[1/1] bench_fake[alpha-bs8-synthetic] 800.0 items/s (")
-    assert "±" not in outcome.text

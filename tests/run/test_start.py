@@ -7,13 +7,10 @@ import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List
-from unittest.mock import Mock
 
 import pytest
 
 from ipubench.fixtures.case.cases import Case, case_key, config_hash
-from ipubench.fixtures.devices.base import DeviceError
-from ipubench.fixtures.devices.fake import FakeDevice
 from ipubench.fixtures.machine import scratch
 from ipubench.plugins.record import host_process, pytest_benchmark_adapter
 from ipubench.plugins.record.files import read_lines
@@ -84,16 +81,13 @@ def test_a_command_is_shown_as_a_shell_takes_it() -> None:
     assert journal.shown_command(["-q", "DATASETS_DIR=/data"]) == "pytest -q DATASETS_DIR=/data"
 
 
-@pytest.mark.parametrize("below", ["", "/results", "/of/mine"])
+@pytest.mark.parametrize("below", ["", "/of/mine"])
 def test_a_file_in_the_way_of_results_is_named(tmp_path: Path, below: str) -> None:
     (tmp_path / "a file").touch()
     config = config_in(tmp_path, f"a file{below}")
     with pytest.raises(pytest.UsageError) as caught:
         journal.start(config, items_of(config))
-    assert str(caught.value) == (
-        f"--results-dir={tmp_path}/a file{below}: results cannot be written there: "
-        f"{tmp_path}/a file is a file; name another folder with --results-dir=PATH"
-    )
+    assert f"{tmp_path}/a file is a file" in str(caught.value)
 
 
 def test_the_latest_run_that_can_be_read_and_has_this_command_line_goes_on(
@@ -162,16 +156,6 @@ def test_what_is_done_is_judged_by_what_held_when_it_was_kept_last(
         assert last["kept"] == config.stash[run_key].results.resumed
 
 
-def test_a_file_that_cannot_be_read_is_another_than_one_that_is_empty(tmp_path: Path) -> None:
-    path = tmp_path / "gate.yml"
-    gone, folder = resume.digest(path), resume.digest(tmp_path)
-    path.touch()
-    assert len({gone, folder, resume.digest(path)}) == 3 and gone == "No such file or directory"
-    empty = resume.digest(path)
-    path.write_text("default: {}")
-    assert resume.digest(path) not in (gone, empty)
-
-
 def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
     """As of a fleet: what is said otherwise is what changed on such a machine."""
     record: Dict[str, Any] = {"device": {"fingerprint": "a"}, "conditions": {"threads": 2}}
@@ -180,11 +164,13 @@ def test_of_several_machines_one_that_is_as_it_was_is_enough() -> None:
     elsewhere = resume.Machine("b", "", [], {"threads": 2}, {})
 
     def why(*machines: resume.Machine) -> str:
-        return resume.Since([], "", machines).changed(benchmark)
+        return resume.why_elsewhere(machines, benchmark)
 
     assert why(other, same) == why(same, other) == why(same, elsewhere) == ""
     assert why(elsewhere, other) == "threads changed (2 -> 4)"
     assert why(elsewhere) == "this is another device"
+    newer = resume.Machine("a", "", [], {"threads": 2}, {"torch": "2"})
+    assert why(newer) == "version of torch changed (None -> 2)"
 
 
 def test_a_result_is_that_of_the_case_as_it_is_now_on_this_kind_of_device(tmp_path: Path) -> None:
@@ -198,49 +184,3 @@ def test_a_result_is_that_of_the_case_as_it_is_now_on_this_kind_of_device(tmp_pa
 
     assert same(case) and not same(plain)
     assert not same(case, config_hash="another") and not same(case, device={"kind": "cuda"})
-
-
-@pytest.mark.parametrize("before", [None, [], "x", 3])
-def test_damaged_circumstances_are_others(
-    tmp_path: Path, before: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(host_process, "git_revision", lambda _: "now")
-    here = resume.Machine("here", "", [], {}, {})
-    config = config_in(tmp_path)
-    config.stash.update({resume.depends_key: {"the policy": "p"}, resume.machines_key: [here]})
-    since = resume.Since.of(config, before)
-    assert since.files == ["the policy"] and list(since.machines) == [here]
-    assert since.note == "the project's revision changed (None -> now)"
-
-
-def test_a_machine_is_looked_at_and_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    released: List[int] = []
-    monkeypatch.setattr(FakeDevice, "release", lambda _: released.append(1))
-    config = config_in(tmp_path, device_id=None, affinity="cores", allocator="system")
-    config.stash[selection_key] = Selection({}, "fake")
-    machine = resume.Machine.here(config)
-    assert released == [1] and machine.fingerprint.startswith("fake/")
-    assert machine.leases == ["fake-0"]
-    monkeypatch.setattr(FakeDevice, "attach", Mock(side_effect=DeviceError("there is none")))
-    with pytest.raises(pytest.UsageError, match="^there is none$"):
-        resume.Machine.here(config)
-
-
-@pytest.mark.parametrize("place", ["specs", "servers/triton.log", "loadgen/case/gone"])
-def test_a_link_that_leads_what_is_written_elsewhere_is_refused(tmp_path: Path, place: str) -> None:
-    """A repository can have one, and the names below the results are no secret."""
-    link = tmp_path / "results" / place
-    link.parent.mkdir(parents=True)
-    link.symlink_to(tmp_path / "elsewhere")
-    config = config_in(tmp_path, "results")
-    with pytest.raises(pytest.UsageError, match=place):
-        journal.start(config, items_of(config))
-    link.unlink()
-    # Of the results themselves, or of what a user keeps beside them, it is the user's.
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "results" / "mine").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "linked").symlink_to(tmp_path / "results")
-    config = config_in(tmp_path, "linked")
-    journal.start(config, items_of(config))

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence
 
-import pluggy
 import pytest
 
 from ipubench.fixtures.case.cases import NAMED, Case
 from ipubench.fixtures.case.options import CaseConfig
-from ipubench.plugins.listing.describe import describe
 from ipubench.plugins.selection import deselect
 from ipubench.plugins.selection.selected import Selection, selection_key
-from tests.support.fake_cases import Fake, Other
 from tests.support.harness import ROOT, Outcome, Project, run_pytest
 
 
@@ -50,9 +46,7 @@ def test_sweep_runs_the_inner_points(project: Project) -> None:
 @pytest.mark.parametrize(
     ("keyword", "names"),
     [
-        ("alpha-bs4-generated", ["alpha-bs4-generated"]),
         ("Alpha-BS4", ["alpha-bs4-synthetic", "alpha-bs4-generated"]),
-        ("alpha-bs4 and synthetic", ["alpha-bs4-synthetic"]),
         ("alpha-bs and synthetic", ["alpha-bs1-synthetic", "alpha-bs8-synthetic"]),
     ],
 )
@@ -86,20 +80,13 @@ def test_a_named_configuration_runs_where_its_own_name_is_given(
 
 
 @pytest.mark.entry_point
-@pytest.mark.parametrize("device", ["ipu", "ipu-model"])
-def test_the_cases_of_an_ipu_are_listed_without_the_sdk(project: Project, device: str) -> None:
-    outcome = project.run("--collect-only", "-q", f"--device={device}").assert_code(0)
+def test_the_cases_of_an_ipu_are_listed_without_the_sdk(project: Project) -> None:
+    outcome = project.run("--collect-only", "-q", "--device=ipu-model").assert_code(0)
     assert collected(outcome) == [
         "gamma-pod4-inference-synthetic",
         "gamma-pod4-training-synthetic",
     ]
     outcome.line("for a host: --device=cpu or --device=cuda")
-
-
-def test_running_on_an_ipu_without_the_sdk_is_one_message(project: Project) -> None:
-    outcome = project.run("--device=ipu").assert_code(4)
-    assert "--device=ipu needs the Poplar SDK" in outcome.text
-    assert "Traceback" not in outcome.text
 
 
 @pytest.mark.entry_point
@@ -131,34 +118,26 @@ def test_a_key_that_some_cases_lack_leaves_those_out(project: Project) -> None:
     [
         (["--set=flavor=sweet"], "no selected case has an option 'flavor'; did you mean flavour?"),
         (["--set=flavour=sweet", "-k", "delta"], "no selected case has an option 'flavour'"),
+        (["--set=config=resnet50"], "no selected case has an option 'config'; each"),
         (["--set=batch_size=zero"], "--set=batch_size=zero: 'zero' is not a whole number"),
-        (["--set=batch_size=8,zero"], "--set=batch_size=zero: 'zero' is not a whole number"),
-        (["--set=batch_size"], "write --set=KEY=VALUE[,VALUE...]"),
-        (
-            ["--set=flavour=sour", "--set=flag=yes"],
-            "alpha: flavour sour and flag exclude each other",
-        ),
-        (["--gate=5"], "'5' is not a percentage above 0% and up to 1000%, such as 3%"),
-        (["--gate=150%"], "--gate needs something to compare with: add --baseline=NAME"),
-        (["--budget=0"], "'0' is not a duration; write it as 30s, 10min or 1.5h"),
+        (["--set=batch_size=0,-1", "-k", "beta"], "'0' is below the smallest value"),
+        (["--set=flavour=sour", "--set=flag=yes"], "flavour sour and flag exclude each other"),
+        (["--set=replicas=2", "-k", "beta-synthetic"], "replicas=2 needs an IPU"),
+        (["--gate=5"], "'5' is not a percentage"),
+        (["--gate=150%"], "--gate needs something to compare with"),
+        (["--budget=0"], "'0' is not a duration"),
         (["--steps=0"], "'0' is not a whole number from 1 up"),
-        (["--device=tpu"], "'tpu' is none of auto, cpu, cuda"),
-        (["--data=fake"], "'fake' is none of synthetic, generated, real"),
-        (
-            ["--set=batch_size=8", "--set=micro_batch_size=4"],
-            "--set=micro_batch_size=4: micro_batch_size is given twice, also as batch_size",
-        ),
         (["--steps=3", "--set=repeat=5"], "--steps=3: steps is given twice, also as repeat"),
         (["--set=steps=4,5"], "--set=steps: cases do not differ by steps; give one value"),
+        (["--zero-values"], "--zero-values: kernels have it, and no selected case does"),
+        (["--data=fake"], "'fake' is none of synthetic, generated, real"),
+        (["--device=ipu"], "--device=ipu needs the Poplar SDK"),
+        (["--device=cpu", "--device-id=1"], "--device-id: a CPU has no number"),
         (["--baseline="], "--baseline= names nothing; give a value"),
-        (["--against=git:main", "--against-python="], "--against-python= names nothing; give a"),
         (["--against=git:main", "--against-setup="], "--against-setup= names nothing; give a"),
+        (["--profile=reports", "--baseline-save=x"], "--profile times nothing; leave one of them"),
         (["--describe", "--dry-run"], "--describe and --dry-run each list something else"),
-        (["--describe", "-p", "no:terminal"], "--describe writes to the terminal; leave out"),
-        (
-            ["-p", "no:benchmark"],
-            "builds on pytest-benchmark, which is not loaded: leave out -p no",
-        ),
+        (["-p", "no:benchmark"], "builds on pytest-benchmark, which is not loaded"),
     ],
 )
 def test_a_usage_error_is_one_message_and_exit_4(
@@ -169,44 +148,9 @@ def test_a_usage_error_is_one_message_and_exit_4(
     assert "Traceback" not in outcome.text
 
 
-def test_a_node_id_without_overrides_is_answered_with_the_one_that_has_them(
-    project: Project,
-) -> None:
-    word = "bench_fake.py::bench_fake[beta-synthetic]"
-    words = (word, "--device=fake", "--set=batch_size=2")
-    outcome = run_pytest(project.folder, project.environment, *words).assert_code(4)
-    line = outcome.line(f"ERROR: {word}: with the options that are set this case is ")
-    assert line.endswith(" bench_fake.py::bench_fake[beta-synthetic-bs2]")
-
-
-@pytest.mark.parametrize(
-    ("word", "message"),
-    [
-        ("f.py::bench[a]", "no case has an option 'precison'"),
-        ("f.py::bench[b]", "--set=batch_size=x: 'x' is not a whole number"),
-        ("f.py", "no case has an option 'precison'"),
-    ],
-)
-def test_an_error_that_is_not_about_a_node_id_stays(word: str, message: str) -> None:
-    selection = Selection({}, "fake")
-    selection.base_ids = {"f.py::bench[a]": {"a"}, "f.py::bench[b-bs1-invalid]": {"b"}}
-    selection.errors = {"f.py::bench[b-bs1-invalid]": message}
-    config = SimpleNamespace(stash={selection_key: selection}, args=[word])
-    session: Any = SimpleNamespace(config=config)
-    hook = deselect.pytest_collection(session)
-    next(hook)
-
-    def collect() -> None:
-        raise pytest.UsageError("no case has an option 'precison'")
-
-    outcome = pluggy.Result.from_call(collect)
-    with pytest.raises(StopIteration):
-        hook.send(outcome)
-    assert str(outcome.exception) == message
-
-
 def test_a_bad_value_matters_only_where_it_is_selected(project: Project) -> None:
-    project.run("--set=batch_size=x", "-k", "gamma", "--collect-only").assert_code(5)
+    outcome = project.run("--set=batch_size=x", "-k", "gamma", "--collect-only").assert_code(5)
+    outcome.line("2 cases need 4 IPUs: --device=ipu")
     project.run("--set=batch_size=x", "-k", "beta", "--collect-only").assert_code(4)
 
 
@@ -219,15 +163,6 @@ def test_data_narrows_a_case_with_several_modes_and_overrides_one(project: Proje
         "delta-generated",
     ]
     outcome.line("cases left out by --data=generated")
-
-
-def test_precision_is_shown_where_it_was_changed(project: Project) -> None:
-    outcome = project.run("--precision=32.32", "--collect-only", "-q", "-k", "bs8 or delta")
-    assert collected(outcome) == [
-        "alpha-bs8-synthetic-32.32",
-        "alpha-bs8-generated-32.32",
-        "delta-synthetic",
-    ]
 
 
 def test_markers_select_cases(project: Project) -> None:
@@ -255,41 +190,6 @@ def test_describe_lists_options_and_runs_nothing(project: Project) -> None:
     assert "[1/" not in outcome.text
 
 
-def test_a_function_in_a_folder_with_brackets_is_described_by_its_name() -> None:
-    """With the options of each class that its configurations have."""
-    items: Any = [
-        SimpleNamespace(
-            nodeid=f"b[1]/bench_x.py::bench_x[{config.name}]",
-            callspec=SimpleNamespace(params={"ipubench_case": Case(config, config.name)}),
-        )
-        for config in (CaseConfig(name="a"), Fake(name="b", steps=7), Other(name="c"))
-    ]
-    lines = describe(items)
-    assert lines[1] == "b[1]/bench_x.py::bench_x: 3 cases"
-    for option in ("steps=5|7 (int)", "flag=False (bool)", "micro_batch_size=1 (int)"):
-        assert len([line for line in lines if line.startswith(f"  {option}: ")]) == 1
-
-
-def test_a_reason_for_one_case_is_in_the_singular_and_its_own_words_stay() -> None:
-    reasons = {"need 4 IPUs: --device=ipu": 1, "cannot have --set=a=1: they need b": 1}
-    warnings = {"slow": ["a", "b", "c"], "slower": ["d"]}
-    selection = Selection({}, "cpu", left_out=Counter(reasons), warnings=warnings)
-    option = SimpleNamespace(keyword="", markexpr="")
-    config: Any = SimpleNamespace(stash={selection_key: selection}, option=option)
-    assert deselect.pytest_report_collectionfinish(config, []) == [
-        "1 case cannot have --set=a=1: they need b", "1 case needs 4 IPUs: --device=ipu",
-        "a and 2 more: slow", "d: slower",
-    ]  # fmt: skip
-
-
-def test_where_k_and_m_together_select_nothing_both_are_named() -> None:
-    selection = Selection({}, "cpu", empty=True, names=["alpha"])
-    option = SimpleNamespace(keyword="alpha", markexpr="training")
-    config: Any = SimpleNamespace(stash={selection_key: selection}, option=option)
-    (line,) = deselect.pytest_report_collectionfinish(config, [])
-    assert line.startswith("no case is selected by -k 'alpha' with -m 'training'; the nearest")
-
-
 def test_an_option_that_only_an_ipu_uses_is_recorded_and_the_header_says_so(
     project: Project,
 ) -> None:
@@ -309,82 +209,15 @@ def test_batches_per_step_given_is_kept(project: Project) -> None:
     assert record["effective_options"]["batches_per_step"] == 7
 
 
-def test_selecting_nothing_says_why(project: Project) -> None:
-    outcome = project.run("-k", "gamma").assert_code(5)
-    outcome.line("2 cases need 4 IPUs: --device=ipu")
-    assert not project.journals()
-
-
-def test_what_a_host_has_one_of_has_no_number(project: Project) -> None:
-    outcome = project.run("--device=cpu", "--device-id=1").assert_code(4)
-    outcome.line("--device-id: a CPU has no number")
-    outcome = project.run("--device=ipu-model", "--device-id=0").assert_code(4)
-    outcome.line("--device-id: the software model of an IPU has no number")
-
-
-def test_zero_values_are_for_cases_that_have_them(project: Project) -> None:
-    outcome = project.run("--zero-values").assert_code(4)
-    outcome.line("--zero-values: kernels have it, and no selected case does")
-
-
-def test_options_that_need_an_ipu_are_refused_on_a_host(project: Project) -> None:
-    outcome = project.run("--set=replicas=2", "-k", "beta-synthetic").assert_code(4)
-    outcome.line("replicas=2 needs an IPU, which a host configuration has none of")
-
-
-def test_tensorflow_on_an_ipu_has_all_data_modes_in_one_run(project: Project) -> None:
-    words = ("--device=ipu", "-m", "tensorflow", "--collect-only", "-q")
-    mixed = run_pytest(ROOT, project.environment, *words).assert_code(0)
-    names = collected(mixed)
-    synthetic = {name for name in names if "-synthetic" in name}
-    assert 0 < len(synthetic) < len(names) / 2
-    apart = f"{len(synthetic)} cases are measured in processes of their own"
-    mixed.line(f"{apart}, because TensorFlow reads once")
-    assert "run of their own" not in mixed.text
-    # Nothing but the device and the tiers narrows what was collected.
-    reasons = re.findall(r"^\d+ cases? (.*)", mixed.text, re.MULTILINE)
-    assert [reason for reason in reasons if reason.startswith(("need", "left out"))] == []
-    alone = run_pytest(ROOT, project.environment, *words, "--data=synthetic").assert_code(0)
-    assert synthetic <= set(collected(alone))
-
-
-@pytest.mark.parametrize(
-    ("key", "hint"),
-    [("config", "each configuration is a case"), ("profile", "--profile=DIR leaves reports")],
-)
-def test_an_option_that_is_something_else_here_says_what(
-    project: Project, key: str, hint: str
-) -> None:
-    outcome = project.run(f"--set={key}=resnet50").assert_code(4)
-    outcome.line(f"--set: no selected case has an option '{key}'; {hint}")
-
-
 def suite(project: Project, *words: str) -> Outcome:
     """List cases of the suite itself."""
     return run_pytest(ROOT, project.environment, "--collect-only", "-q", *words)
-
-
-def test_cases_that_cannot_have_an_option_are_left_out_and_counted(project: Project) -> None:
-    words = ("bench_inference", "--device=ipu", "-k", "resnet50", "--set=batch_size=4")
-    outcome = suite(project, *words).assert_code(0)
-    outcome.line("2 cases cannot have --set=batch_size=4: request_batch_size=4: a request has at")
-    assert all("bs4" in name for name in collected(outcome))
-    none = suite(project, *words[:3], "resnet50_infer_bs1-latency", words[-1]).assert_code(4)
-    none.line("ERROR: resnet50_infer_bs1-latency: request_batch_size=4: a request has at most")
 
 
 def test_a_case_is_also_found_by_its_name_before_overrides(project: Project) -> None:
     words = ("-k", "resnet18-bs16-synthetic", "--set=micro-batch-size=3")
     outcome = suite(project, "bench_inference", "--device=cpu", *words).assert_code(0)
     assert collected(outcome) == ["resnet18-bs3-synthetic"]
-
-
-def test_every_network_has_cases_of_its_name_on_an_ipu(project: Project) -> None:
-    networks = ("resnet18", "resnet34", "resnet101", "mobilenet")
-    words = " or ".join(f"{network}-ipu" for network in networks)
-    outcome = suite(project, "--device=ipu", "-k", words, "--data=real").assert_code(0)
-    expected = [f"{network}-ipu-bs{size}-real" for network in networks for size in (1, 16)]
-    assert sorted(collected(outcome)) == sorted(expected)
 
 
 def test_an_empty_selection_says_what_would_match(project: Project) -> None:
@@ -457,25 +290,13 @@ def run_near(project: Project, *words: str) -> Outcome:
 GATED = ("--baseline=main", "--gate=50%")
 
 
-@pytest.mark.parametrize(
-    "words", [[ONE], ["bench_near.py::TestMore"], [THREE], [ONE, THREE], [ONE, "-n1"]]
-)
+@pytest.mark.parametrize("words", [[ONE], ["bench_near.py::TestMore"], [ONE, THREE, "-n1"]])
 def test_what_is_beside_a_named_case_is_not_missing(near: Project, words: List[str]) -> None:
     if "-n1" in words:
         pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     outcome = run_near(near, *words, *GATED).assert_code(0)
     outcome.line("of the baseline were not selected in this run")
     assert "missing" not in outcome.text
-
-
-def test_what_last_failed_leaves_out_is_not_missing(near: Project) -> None:
-    words = ("-p", "cacheprovider", *GATED)
-    path = near.folder / "bench_near.py"
-    path.write_text(NEIGHBOURS.replace("two(device, meter):", "two(device, meter):\n    1 / 0"))
-    run_near(near, *words, "bench_near.py").assert_code(1)
-    path.write_text(NEIGHBOURS)
-    outcome = run_near(near, *words, "--lf", ".").assert_code(0)
-    outcome.line("3 cases of the baseline were not selected in this run")
 
 
 @pytest.mark.parametrize(("gone", "name"), [(TWO, "bench_two"), (THREE, "bench_three")])
@@ -503,15 +324,3 @@ def test_an_invalid_point_of_a_sweep_does_not_stop_the_valid_ones(
     line = outcome.line("not measured: beta cannot have --set=batch_size=0: ")
     assert "'0' is below the smallest value" in line
     assert len(project.baseline("main")["benchmarks"]) == 2
-
-
-def test_a_sweep_without_a_valid_point_measures_nothing(project: Project) -> None:
-    outcome = project.run("-k", "beta-synthetic", "--set=batch_size=0,-1").assert_code(4)
-    outcome.line("'0' is below the smallest value")
-    assert not outcome.text.count("passed")
-
-
-def test_listings_of_a_sweep_have_its_valid_points(project: Project) -> None:
-    words = ("-k", "beta-synthetic", "--set=batch_size=4,0", "--collect-only", "-q")
-    outcome = project.run(*words).assert_code(0)
-    assert collected(outcome) == ["beta-synthetic-bs4"]

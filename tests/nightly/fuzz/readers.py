@@ -328,7 +328,6 @@ TRUSTED: Dict[str, str] = {
     "plugins/benchmarks_yml/command.py": "what the user's own command printed",
     "plugins/benchmarks_yml/metrics.py": "what the user's own command printed",
     "plugins/command_line/set_option.py": "our own table",
-    "plugins/command_line/words.py": "words of the user's own command line",
     "plugins/compare/operations.py": "traces that this run wrote",
     "plugins/fleet/checkout.py": "the lock of a folder of this user alone",
     "plugins/fleet/connection.py": "what a member that we started says; ssh has let us in there",
