@@ -70,16 +70,6 @@ def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     _machine_readable(diff)
 
-    export = add("export", "write a baseline in another tool's format", commands.export)
-    export.add_argument("name", type=given, metavar="NAME")
-    export.add_argument(
-        "--format",
-        required=True,
-        metavar="FORMAT",
-        help="pytest-benchmark, github-action-benchmark, bencher or csv",
-    )
-    export.add_argument("-o", "--output", type=given, metavar="FILE", help="instead of printing it")
-
     trend = add("history", "the trend of each case over the runs kept", history)
     trend.add_argument("case", metavar="CASE", nargs="?", help="a part of the case's name")
     _of_history(trend)
@@ -141,9 +131,6 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="also cases that regressed, are inconclusive, were disturbed or no longer exist; the "
         "reason of the first two is kept; "
         "repeatable",
-    )
-    promotion.add_argument(
-        "--accept-regressed", action="store_true", help="also where cases of the run regressed"
     )
     promotion.add_argument(
         "--history",

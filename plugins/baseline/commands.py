@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import re
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Sequence
 
 from ipubench.fixtures.case.errors import counted
-from ipubench.fixtures.case.untrusted import read_bytes
-from ipubench.fixtures.machine.files import kind_of, user_path, write_atomically
+from ipubench.fixtures.machine.files import kind_of, user_path
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.entries import (
@@ -32,7 +29,7 @@ from ipubench.plugins.baseline.entries import (
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.run_facts import KINDS, RunFacts, in_time, superseded, worst_run
 from ipubench.plugins.baseline.runs import StoredRun, read_run, runs_of
-from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
+from ipubench.plugins.baseline.store import baseline_path, load_all
 from ipubench.plugins.record.record import NAMESPACE, record_of, unnamed
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
@@ -44,47 +41,20 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
 
-#: Where pytest looks for its settings, and the line that these begin with where a file has others.
-SETTINGS: Dict[str, str] = {
-    "pytest.toml": "",
-    ".pytest.toml": "",
-    "pytest.ini": "",
-    ".pytest.ini": "",
-    "pyproject.toml": r"\[tool\.pytest(\.ini_options)?\]",
-    "tox.ini": r"\[pytest\]",
-    "setup.cfg": r"\[tool:pytest\]",
-}
+#: What the folder of a project has, and other folders seldom.
+OF_A_ROOT = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py")
 
 
 def suite_root() -> Path:
-    """Return the suite's folder from here upwards, which pytest calls the root.
+    """Return the project's folder from here upwards: the nearest one with baselines.
 
-    The nearest one with settings of pytest, else with a pyproject.toml or a setup.py; where there
-    is none, the nearest one with baselines, or this one.
+    Where there is none, the nearest one with a file that a project's folder has, or this one.
     """
     here = Path.cwd()
-    rules: Sequence[Callable[[Path], bool]] = (
-        _has_settings,
-        lambda folder: os.path.isfile(folder / "pyproject.toml"),
-        lambda folder: os.path.isfile(folder / "setup.py"),
-        lambda folder: os.path.isdir(folder / "baselines"),
-    )
-    found = (folder for rule in rules for folder in (here, *here.parents) if rule(folder))
-    return next(found, here)
-
-
-def _has_settings(folder: Path) -> bool:
-    return any(_holds_settings(folder / name, line) for name, line in SETTINGS.items())
-
-
-def _holds_settings(path: Path, line: str) -> bool:
-    if not os.path.isfile(path):
-        return False
-    try:
-        text = read_bytes(path).decode(errors="replace")
-    except OSError:
-        return not line
-    return not line or re.search(rf"^\s*{line}\s*(#.*)?$", text, re.MULTILINE) is not None
+    folders = (here, *here.parents)
+    found = [folder for folder in folders if (folder / "baselines").is_dir()]
+    found += [folder for folder in folders if any((folder / n).is_file() for n in OF_A_ROOT)]
+    return [*found, here][0]
 
 
 def path_of(name: str) -> Path:
@@ -297,25 +267,6 @@ def diff(args: Namespace) -> int:
     if code == EXIT_NOTHING_COMPARED:
         print("  nothing was compared, so the gate says nothing (exit code 6)")
     return code
-
-
-def export(args: Namespace) -> int:
-    """Write a baseline in the format of another tool."""
-    from ipubench.plugins.baseline.exports import EXPORTS
-
-    if args.format not in EXPORTS:
-        raise BaselineError(
-            f"--format={args.format} is unknown; there are: {', '.join(sorted(EXPORTS))}"
-        )
-    text = EXPORTS[args.format](load_document(path_of(args.name)))
-    if args.output is None:
-        sys.stdout.write(text)
-        return 0
-    try:
-        write_atomically(user_path(args.output), text)
-    except OSError as error:
-        raise BaselineError(f"{args.output} cannot be written: {error}") from error
-    return 0
 
 
 def print_json(value: Any) -> None:

@@ -67,8 +67,6 @@ class Acceptance:
         return cls(pattern, reason)
 
 
-ALL = Acceptance("*", "--accept-regressed")
-
 
 @dataclass
 class Decision:
@@ -159,8 +157,7 @@ def promote(args: Namespace) -> int:
         raise BaselineError(f"the run {path} measured no case")
     refuse_each_host(path, stored)
     target = path_of(args.name)
-    accepted = [*([ALL] if args.accept_regressed else []), *args.accept]
-    found = decide(stored, accepted, store.sound_places(target))
+    found = decide(stored, args.accept, store.sound_places(target))
     if args.history is not None:
         # Where one case may not be promoted, none is.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
@@ -171,8 +168,8 @@ def promote(args: Namespace) -> int:
         some = some_of(found.refused, MOST_NAMES)
         raise BaselineError(
             f"nothing was promoted: {counted(len(found.refused), 'case')} of {path} regressed "
-            f"({some}); --accept 'PATTERN=REASON' makes the slower speed of "
-            "the cases that it names the baseline, --accept-regressed that of all"
+            f"({some}); --accept 'PATTERN=REASON' makes the slower speed of the cases that it "
+            "names the baseline"
         )
     if found.promoted:
         store.save(target, {**stored.document, "benchmarks": found.promoted})
@@ -182,7 +179,7 @@ def promote(args: Namespace) -> int:
         print(f"no case of {path} was promoted to the baseline {target}")
     if found.gone and store.exists(target):
         store.change(target, lambda old: [b for b in old if b["fullname"] not in found.gone])
-    return _say_the_rest(stored, found, accepted)
+    return _say_the_rest(stored, found, args.accept)
 
 
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:
@@ -193,7 +190,7 @@ def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acce
     lines += [f"  {line}" for line in (*stay, *disturbed)]
     known = {b["fullname"] for b in stored.benchmarks}.union(*(run.cases() for run in stored.runs))
     for one in acceptances:
-        if one is not ALL and not any(matches(one.pattern, nodeid) for nodeid in known):
+        if not any(matches(one.pattern, nodeid) for nodeid in known):
             lines.append(f"  --accept: no case of the run matches {one.pattern}")
     troubles = [f"  {run.name}: {run.trouble()}" for run in stored.runs if run.trouble()]
     print_lines([*lines, *troubles])

@@ -18,7 +18,6 @@ from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.baseline import format as form
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.entries import by_case, differences, find, key_of, why_disturbed
-from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import RunFacts
@@ -35,6 +34,7 @@ from ipubench.plugins.report.terminal import summary
 from ipubench.plugins.run.results import Run, SessionResults
 from ipubench.plugins.web.templates import plotly_is_there
 from tests.support.baselines import A, document, entry, load
+from tests.support.reports import EXPORTS
 
 
 def test_the_schema_is_a_schema_and_describes_the_newest_format() -> None:

@@ -97,8 +97,6 @@ def test_no_output_made_of_results_has_a_secret(shell: Shell) -> None:
     shell.run("-k", "works_gen", "--set=secret=c4n4ry-option").assert_code(0)
     journal = str(shell.project.journals()[-1])
     shell.command("baseline", "promote", journal, "main", "--history")
-    for form in ("pytest-benchmark", "github-action-benchmark", "bencher", "csv"):
-        shell.command("baseline", "export", "main", f"--format={form}", "-o", f"export-{form}")
     shell.command("baseline", "show", "main", "works")
     shell.command("baseline", "show", "main", "works", "--json")
     shell.command("baseline", "history", "--json")

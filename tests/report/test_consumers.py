@@ -11,11 +11,10 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.record.record import record_of
 from ipubench.plugins.report.files import write
 from tests.support.harness import ROOT, Project
-from tests.support.reports import large_report
+from tests.support.reports import EXPORTS, large_report
 
 pytestmark = pytest.mark.slow
 
