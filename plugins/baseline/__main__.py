@@ -101,19 +101,6 @@ def _of_history(command: argparse.ArgumentParser) -> None:
 
 def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Declare the commands that write baselines."""
-    merge = add("merge", "join the results of CI shards", commands.merge)
-    merge.add_argument("out", type=given, metavar="OUT", help="if it exists, its cases take part")
-    merge.add_argument(
-        "inputs",
-        type=given,
-        metavar="IN",
-        nargs="+",
-        help="baselines, reports' baseline.json, or journals",
-    )
-    merge.add_argument(
-        "--newest", action="store_true", help="take the newer of two results of one case"
-    )
-
     promotion = add("promote", "make a run's results the baseline", promote)
     promotion.add_argument(
         "run",
@@ -128,9 +115,8 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
         action="append",
         default=[],
         metavar="PATTERN=REASON",
-        help="also cases that regressed, are inconclusive, were disturbed or no longer exist; the "
-        "reason of the first two is kept; "
-        "repeatable",
+        help="also cases that regressed, are inconclusive or were disturbed; the reason of the "
+        "first two is kept; repeatable",
     )
     promotion.add_argument(
         "--history",

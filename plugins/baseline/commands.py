@@ -7,7 +7,7 @@ import math
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Sequence
+from typing import Any, Dict, Iterable, List
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.files import kind_of, user_path
@@ -15,9 +15,7 @@ from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.entries import (
     Benchmark,
-    accepting,
     by_case,
-    complete,
     configurations_of,
     differences,
     exit_code,
@@ -27,10 +25,9 @@ from ipubench.plugins.baseline.entries import (
     software_since,
 )
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.run_facts import KINDS, RunFacts, in_time, superseded, worst_run
-from ipubench.plugins.baseline.runs import StoredRun, read_run, runs_of
+from ipubench.plugins.baseline.runs import StoredRun
 from ipubench.plugins.baseline.store import baseline_path, load_all
-from ipubench.plugins.record.record import NAMESPACE, record_of, unnamed
+from ipubench.plugins.record.record import record_of, unnamed
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
     percent,
@@ -113,55 +110,6 @@ def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchma
     return found
 
 
-def merge(args: Namespace) -> int:
-    """Join files and journals into one file, which takes part if it exists."""
-    out = path_of(args.out)
-    # A name of a journal is one of a run, any other a baseline's.
-    paths = [run_path(one) if one.endswith(".jsonl") else path_of(one) for one in args.inputs]
-    stored = list(map(read_run, paths))
-    for path, one in zip(paths, stored):
-        refuse_each_host(path, one)
-    newest = max(stored, key=lambda one: str(one.document.get("datetime", ""))).document
-    runs: List[RunFacts] = []
-    count = twice = 0
-
-    def join(old: List[Benchmark]) -> List[Benchmark]:
-        nonlocal count, twice
-        found = {key_of(benchmark): benchmark for benchmark in old}
-        for benchmark in (complete(b) for one in stored for b in one.benchmarks):
-            known = found.setdefault(key_of(benchmark), benchmark)
-            # What was accepted is said of the case, and makes no other result of one.
-            two = (
-                accepting(known, record_of(benchmark).get("accepted", ())),
-                accepting(benchmark, record_of(known).get("accepted", ())),
-            )
-            if two[0] != two[1]:
-                if not args.newest:
-                    raise BaselineError(
-                        f"nothing was merged: {benchmark['fullname']} was measured twice on "
-                        f"{key_of(benchmark).fingerprint} ({record_of(known)['time']} and "
-                        f"{record_of(benchmark)['time']}); --newest takes the newer of two"
-                    )
-                twice += 1
-            found[key_of(benchmark)] = max(two, key=lambda one: str(record_of(one)["time"]))
-        if not found:
-            raise BaselineError(f"nothing was merged: no result is in {', '.join(args.inputs)}")
-        count = len(found)
-        return list(found.values())
-
-    def around(old: Dict[str, Any]) -> Dict[str, Any]:
-        # What a newer run measured again says the newer run alone.
-        kept = superseded if args.newest else in_time
-        runs.extend(kept([*runs_of(old), *(run for one in stored for run in one.runs)]))
-        return {**newest, NAMESPACE: {"runs": [run.as_dict() for run in runs]}}
-
-    store.change(out, join, around)
-    note = f", {twice} measured twice: the newer kept" if twice else ""
-    print(f"{out} has {counted(count, 'entry', 'entries')} now{note}")
-    print_lines(words_of(runs))
-    return 0
-
-
 def refuse_each_host(path: Path, stored: StoredRun) -> None:
     """Raise BaselineError for a run that has cases on each host, called by the host's name too."""
     for benchmark in stored.benchmarks:
@@ -171,17 +119,6 @@ def refuse_each_host(path: Path, stored: StoredRun) -> None:
                 f"the run {path} has a result of a case for each host, and a baseline has room for "
                 "one: give a run without --each-host"
             )
-
-
-def words_of(runs: Sequence[RunFacts]) -> Iterator[str]:
-    """Yield how the cases of some runs ended, and what is wrong with the runs themselves."""
-    kinds = [run.kind_of(nodeid) for nodeid, run in worst_run(runs).items()]
-    counts = [f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds]
-    if counts:
-        yield f"its runs: {', '.join(counts)}"
-    for run in runs:
-        if run.trouble():
-            yield f"  {run.name}: {run.trouble()}"
 
 
 def run_path(given: str) -> Path:

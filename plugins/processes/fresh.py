@@ -22,7 +22,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.sources import for_other_folders
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
+from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import (
@@ -96,10 +96,6 @@ def all_measured_again(
             config, nodeid, folder, most_seconds(config, nodeid), elsewhere=elsewhere
         )
         results = SessionResults.of(lines_in(folder))
-        full = "" if name in results.benchmarks else _why_full(folder)
-    if full:  # of which the process itself could say nothing, for its output is there too
-        message = f"{name} could not be measured again in a fresh process: {full}"
-        raise FreshError(message, full, elsewhere is not None)
     refused = code == only_from.USAGE_ERROR and elsewhere is not None
     # One that failed after its measurement may have measured a wrong result.
     passed = results.outcomes.get(name) == "passed"
@@ -114,18 +110,6 @@ def all_measured_again(
             elsewhere is not None,
         )
     return results.benchmarks
-
-
-def _why_full(folder: Path) -> str:
-    """Return why nothing can be written in a temporary folder, and what to do, or ''."""
-    try:
-        check_files_can_be_made(folder)
-    except OSError as error:
-        return (
-            f"nothing can be written in {folder.parent}: {error.strerror}; make room there, or set "
-            "TMPDIR to another folder"
-        )
-    return ""
 
 
 def known_reason(lines: Sequence[str]) -> str:

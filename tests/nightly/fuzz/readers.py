@@ -215,7 +215,7 @@ def _checksums(folder: Path) -> bytes:
 READERS: Dict[str, Reader] = {
     "baseline": Reader(
         "plugins/baseline/store.py",
-        f"{baseline_format.MOST_BYTES >> 20} MiB, {baseline_format.MOST_VALUES:,} values, "
+        f"{baseline_format.MOST_BYTES >> 20} MiB, "
         f"{untrusted.MOST_LEVELS} levels, the first {baseline_format.MOST_PROBLEMS} problems",
         _baseline,
         _file("main.json", load_all),
