@@ -106,6 +106,7 @@ LONG = "x" * 300
         (["history", f"--folder={LONG}"], LONG),
         (["site", "out", "--commits=javascript:{}"], "--commits"),
         (["site", "out", "--commits=https://example.org/"], "--commits"),
+        (["site", "out", "--folder=empty"], "--history"),
     ],
 )
 def test_a_command_line_that_cannot_be_used_is_one_message(

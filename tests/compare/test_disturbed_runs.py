@@ -20,7 +20,6 @@ SAVE = [*CASE, "--baseline-save=main", "--processes=4"]
 SLOW = {"IPUBENCH_FAKE_SLOWDOWN": "1.5"}
 BUSY = {"IPUBENCH_FAKE_TAKEN": "0.6"}
 BESIDE = {"IPUBENCH_FAKE_BESIDE": "2"}
-ON_OFF = {"IPUBENCH_FAKE_TAKEN": "0,0,0.6"}
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +57,7 @@ def test_a_run_beside_other_machines_is_not_compared_with_one_that_was_not(
     outcome = stored.run(*GATE, "--baseline-save=beside", "--processes=4", env=BESIDE)
     assert "stay as they were" not in outcome.assert_code(0).text
     again = [*CASE, "--baseline=beside", "--gate=5%"]
-    stored.run(*again, env=BESIDE).assert_code(0).line("1 pass")
     stored.run(*again, env={**BESIDE, **SLOW}).assert_code(1).line("has become slower")
-    stored.run(*again).assert_code(0).line("1 inconclusive")
 
 
 CHANGING = """
@@ -83,14 +80,6 @@ def test_a_machine_that_changes_its_state_is_no_other_programs_doing(stored: Pro
     said = " ".join(outcome.text.split())
     assert "other machines of its host changed the machine's state during 4 of 4 processes" in said
     assert "other programs" not in said
-
-
-def test_rounds_between_the_neighbours_turns_are_judged(stored: Project) -> None:
-    stored.run(*GATE, env=ON_OFF).assert_code(0).line("1 pass")
-    (record,) = stored.records().values()
-    assert record["throughput"]["median"] == pytest.approx(4000, rel=0.01)
-    assert record["contention"]["clean"] < record["rounds"]["count"]
-    stored.run(*GATE, env={**ON_OFF, **SLOW}).assert_code(1).line("has become slower")
 
 
 def test_a_disturbed_baseline_is_refused_and_kept_only_on_demand(project: Project) -> None:
@@ -141,9 +130,8 @@ def test_gate_time_makes_no_baseline_of_one_process(project: Project) -> None:
     outcome.line("2 cases are not in the baseline, because --gate-time was over before")
     outcome.line("no baseline was written: no case was left")
     assert not (project.folder / "baselines").exists()
-    # One process is what was asked for, or there is time for as many as the gate needs.
+    # One process is what was asked for.
     project.run(*words, "--processes=1").assert_code(0).line("baseline with 2 cases written")
-    project.run(*SAVE, "--gate-time=5min").assert_code(0)
 
 
 class Config:
@@ -172,7 +160,3 @@ def test_workers_in_turns_have_one_gate_time_together(
     time = config.stash[fresh_processes.gate_time_key]
     time.begin()
     assert time.allows(share - 0.01) and not time.allows(share + 0.01)
-
-
-def test_gate_time_that_is_enough_changes_nothing(stored: Project) -> None:
-    stored.run(*GATE, "--gate-time=5min", env=SLOW).assert_code(1).line("has become slower")
