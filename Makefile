@@ -127,7 +127,7 @@ gate-study: setup
 		$(BIN)/python -m scripts.gate_study.collect_pairs --pool=$(PAIRS) --load=$$load \
 			$(if $(QUICK),--cases=4 --passes=6 --seconds=240,--passes=40) || exit 1; \
 	done
-	for more in "" --together --order; do \
+	for more in "" --together; do \
 		$(BIN)/python -m scripts.gate_study.pairs --pool=$(PAIRS) $(if $(QUICK),--cap=4,) $$more || exit 1; \
 	done
 
