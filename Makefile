@@ -132,9 +132,9 @@ gate-study: setup
 	done
 
 # Nearly sound files and messages for every reader of them; runs that are ended at random moments.
-SECONDS ?= 120
+EXAMPLES ?= 1000
 fuzz: setup
-	$(BIN)/python -m tests.nightly.fuzz --seconds=$(SECONDS)
+	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/nightly/fuzz $(WORKERS)
 
 TRIALS ?= 60
 chaos: setup

@@ -155,14 +155,6 @@ def test_both_start_on_the_cpus_that_the_run_had_and_not_on_those_it_is_pinned_t
     assert orders[1:6] == ["launch", "launch", "meet", "meet", "off"] and "launch" not in orders[6:]
 
 
-def test_the_folder_of_a_pair_is_there_while_it_is_used() -> None:
-    pair, asked = alternating({})
-    with pair:
-        folder = pair._folder
-        assert folder.is_dir()
-    assert not folder.exists() and [order for _, order, _ in asked] == ["stop"] * 2
-
-
 def test_both_record_what_ended_the_rounds_in_the_order_of_the_pair() -> None:
     pair, asked = alternating({})
     rounds = AdjacentRounds(stopped_by="precision")
