@@ -19,8 +19,6 @@ from ipubench.plugins.processes.beside import busy_programs
 from ipubench.plugins.processes.fresh import all_measured_again
 from ipubench.plugins.processes.worker import workers_in_turns
 from ipubench.plugins.record.record import (
-    in_changing_states,
-    mean_lost,
     record_of,
     was_disturbed,
 )
@@ -240,9 +238,7 @@ class FreshProcesses:
         rate = f"{short_number(throughput['median'])} {throughput['unit']}"
         note = self._beside
         if not note and was_disturbed(record_of(found)):
-            note = ", disturbed by other programs"
-            if in_changing_states(mean_lost(record_of(found))):
-                note = ", on a machine that changed its state"
+            note = ", disturbed"
         name = record_of(found)["name"]
         took = f"{self._expected:.0f} s"
         self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({took})")

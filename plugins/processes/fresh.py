@@ -34,7 +34,7 @@ from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.host_process import end_with_parent
-from ipubench.plugins.record.record import record_of, rounds_of
+from ipubench.plugins.record.record import spent_of
 from ipubench.plugins.run.results import SessionResults, run_key
 
 LAST_LINES = 15
@@ -142,13 +142,8 @@ def most_seconds(config: pytest.Config, nodeid: str) -> float:
     wait = float(config.option.wait_for_quiet or 0.0)
     if first is None:
         return LEAST_SECONDS + wait + TIMES_THE_FIRST * float(config.option.budget)
-    record = record_of(first)
-    parts = [record[name] for name in ("build_seconds", "compile_seconds", "first_step_seconds")]
-    # A command of a benchmarks.yml does more than its rounds.
-    parts.append(record.get("spec", {}).get("seconds", 0.0))
-    parts += [*rounds_of(first), *record["canary"]["seconds"], *record["rounds"]["dropped_seconds"]]
-    measuring = TIMES_THE_FIRST * math.fsum([config.option.budget, *parts])
-    return LEAST_SECONDS + wait + measuring
+    measuring = math.fsum([config.option.budget, *spent_of(first).values()])
+    return LEAST_SECONDS + wait + TIMES_THE_FIRST * measuring
 
 
 def run_case(

@@ -309,13 +309,10 @@ def test_whole_processes_in_two_states_are_not_compared() -> None:
         benchmark(0.1, contention={**QUIET, "copy_ms": copy}) for copy in (2.0, 1.0)
     )
     assert Sides(usual, usual).usable
-    # Of the last one too few rounds are in one state, or others took a part of them.
+    assert not Sides(slow_copy, usual).usable
     for lost in (0.0, 0.3):
         unclear = benchmark(0.1, contention={**QUIET, "lost": [lost] * 20, "enough": False})
-        sides = Sides(unclear, usual)
-        assert (sides.usable, sides.in_two_states) == (False, lost == 0.0)
-    sides = Sides(slow_copy, usual)
-    assert (sides.usable, sides.in_two_states) == (False, True)
+        assert not Sides(unclear, usual).usable
 
 
 def test_the_canary_of_another_framework_changes_nothing() -> None:

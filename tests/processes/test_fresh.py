@@ -197,18 +197,12 @@ def test_the_command_of_a_fresh_process_measures_as_its_run_does(
 
 
 def test_a_fresh_process_may_take_long_but_not_for_ever() -> None:
-    record = {"build_seconds": 1, "compile_seconds": 2, "first_step_seconds": 4}
-    parts = {"canary": {"seconds": [8, 16]}, "rounds": {"dropped_seconds": [32]}}
-    benchmark = {
-        "stats": {"data": [64, 128], "iterations": 2},
-        "extra_info": {"ipubench": {**record, **parts, "spec": {"seconds": 512}}},
-    }
+    spent = {"build": 1.0, "compile": 2.0, "rounds": 64.0}
+    benchmark = {"extra_info": {"ipubench": {"spent": spent}}}
     folder = Path("/")
     assert fresh.most_seconds(run_in(folder), "a.py::a") == 600 + 10 * 5
     assert fresh.most_seconds(run_in(folder, wait_for_quiet=120.0), "a.py::a") == 770
-    assert fresh.most_seconds(run_in(folder, benchmark), "a.py::a") == 600 + 10 * (5 + 959)
-    waiting = run_in(folder, benchmark, wait_for_quiet=120.0)
-    assert fresh.most_seconds(waiting, "a.py::a") == 720 + 10 * (5 + 959)
+    assert fresh.most_seconds(run_in(folder, benchmark), "a.py::a") == 600 + 10 * (5 + 67)
 
 
 def test_a_fresh_process_does_not_outlive_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
