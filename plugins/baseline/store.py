@@ -143,8 +143,8 @@ def load_document(
     problems = faults_of(document)
     if problems:
         raise BaselineError(
-            f"the baseline {path} is damaged: {_several(problems)}; restore it, or write another "
-            "one with --baseline-save"
+            f"the baseline {path} is damaged: {some_of(problems, SHOWN_PROBLEMS)}; restore it, or "
+            "write another one with --baseline-save"
         )
     return document
 
@@ -158,12 +158,6 @@ def _others(path: Path) -> str:
     return f"; there are: {some_of(names, MOST_NAMES)}" if names else ""
 
 
-def _several(problems: List[str]) -> str:
-    more = len(problems) - SHOWN_PROBLEMS
-    shown = "; ".join(problems[:SHOWN_PROBLEMS])
-    return f"{shown}; and {more} more" if more > 0 else shown
-
-
 def save(path: Path, document: Dict[str, Any]) -> None:
     """Put what a run measured into a baseline; raises BaselineError where that cannot be done.
 
@@ -172,26 +166,25 @@ def save(path: Path, document: Dict[str, Any]) -> None:
     """
     new = document["benchmarks"]
     around = {key: value for key, value in document.items() if key != NAMESPACE}
-    change(path, lambda old: replaced(old, [complete(one) for one in new]), lambda old: around)
+    change(path, lambda old: replaced(old, [complete(one) for one in new]), around)
 
 
 def change(
     path: Path,
     rule: Callable[[List[Benchmark]], List[Benchmark]],
-    around: Optional[Callable[[Dict[str, Any]], Dict[str, Any]]] = None,
+    around: Optional[Dict[str, Any]] = None,
 ) -> None:
     """Replace a file's entries by ``rule(entries)`` while no other process changes it.
 
-    What surrounds the entries (machine_info and the like) is the file's own, or what ``around``
-    makes of the whole document where it is given; the file then need not exist. Numbers that JSON
-    has not become null. Raises BaselineError, also for entries that could not be read again.
+    What surrounds the entries (machine_info and the like) is the file's own, or ``around``, with
+    which the file need not exist. Numbers that JSON has not become null. Raises BaselineError, also
+    for entries that could not be read again.
     """
     path = _target(path)
     with _locked(path):
         there = around is None or exists(path)
-        old = load_document(path) if there else {NAMESPACE: {}, "benchmarks": []}
-        entries = rule(old["benchmarks"])
-        write(path, {**(old if around is None else around(old)), "benchmarks": entries})
+        old = load_document(path) if there else {"benchmarks": []}
+        write(path, {**(old if around is None else around), "benchmarks": rule(old["benchmarks"])})
 
 
 def write(path: Path, document: Dict[str, Any]) -> None:
@@ -203,9 +196,7 @@ def write(path: Path, document: Dict[str, Any]) -> None:
         whole = storable({**document, NAMESPACE: ours})
         problems = faults_of(whole)
         if problems:
-            raise BaselineError(
-                f"{path} was not written, it could not be read again: {_several(problems)}"
-            )
+            raise BaselineError(f"{path} was not written: {some_of(problems, SHOWN_PROBLEMS)}")
         text = json_text({**whole, "benchmarks": in_order(whole["benchmarks"])})
         if len(text) > MOST_BYTES:  # a character has a byte at least
             raise BaselineError(

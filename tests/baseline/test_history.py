@@ -65,12 +65,6 @@ def test_one_bad_run_is_no_change(position: int) -> None:
     assert change_points(values) == []
 
 
-@pytest.mark.parametrize("count", range(6))
-def test_a_level_needs_three_runs(count: int) -> None:
-    needs_ruptures()
-    assert change_points([0.0, 1.0, 2.0, 3.0, 4.0, 5.0][:count]) == []
-
-
 @pytest.mark.parametrize(("slow_runs", "found"), [(1, []), (2, [19]), (3, [20]), (4, [20])])
 def test_a_change_shows_with_its_second_run_and_is_in_place_with_its_third(
     slow_runs: int, found: List[int]

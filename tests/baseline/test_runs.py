@@ -291,28 +291,6 @@ def test_how_a_case_ended_is_its_verdict_unless_its_test_failed_for_another_reas
     assert worst_run([run]) == {"a": run}
 
 
-@pytest.mark.parametrize(
-    ("exit_code", "selected", "trouble"),
-    [
-        (0, "ab", ""),
-        (6, "ab", ""),
-        (1, "ab", ""),  # b was not run
-        (1, "a", "the run ended with exit code 1; 1 of 1 cases had ended"),
-        (3, "ab", "the run ended with exit code 3; 1 of 2 cases had ended"),
-        (2, "ab", "the run was interrupted; 1 of 2 cases had ended"),
-        (None, "ab", "the run has no end: its process was killed; 1 of 2 cases had ended"),
-        (None, "", "the run has no end: its process was killed; 0 of 0 cases had ended"),
-    ],
-)
-def test_what_is_wrong_with_a_run_itself_is_said_with_how_far_it_came(
-    exit_code: Optional[int], selected: str, trouble: str
-) -> None:
-    run = facts(selected=list(selected), outcomes={"a": "passed"}, exit_code=exit_code)
-    assert run.trouble() == trouble
-    gone = lost("shard", "it is gone")
-    assert (gone.name, gone.trouble()) == ("shard", "it is gone")
-
-
 def test_a_run_that_is_read_twice_is_one(shards: Path) -> None:
     one = read_run(shards / "one" / "baseline.json")
     whole = joined([one, one])

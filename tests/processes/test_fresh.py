@@ -54,11 +54,6 @@ def test_a_data_set_is_that_of_this_folder_for_processes_in_another(
         assert name not in fresh.fresh_environment()
 
 
-def test_options_of_the_environment_do_not_apply_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--baseline=main")
-    assert "PYTEST_ADDOPTS" not in fresh.fresh_environment()
-
-
 @pytest.mark.parametrize(("end", "seconds", "code"), [("", 60, 0), ("time.sleep(300)", 2, None)])
 def test_the_children_of_a_process_end_with_it(
     end: str, seconds: float, code: Optional[int]
@@ -72,14 +67,6 @@ def test_the_children_of_a_process_end_with_it(
     while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_running(pid)
-
-
-def test_what_a_process_says_and_how_it_ends() -> None:
-    program = "import os, sys; print('out'); print('err', file=sys.stderr)"
-    program += "; os.write(2, bytes([255, 10])); sys.exit(7)"  # no UTF-8
-    code, output = fresh.run_bounded([sys.executable, "-c", program], ".", os.environ, seconds=60)
-    assert code == 7
-    assert sorted(output.split()) == ["err", "out", "\ufffd"]
 
 
 @pytest.mark.parametrize(("end", "seconds", "code"), [("", 60, 0), ("signal.pause()", 2, None)])
