@@ -120,14 +120,14 @@ gate-study: setup
 		$(BIN)/python -m scripts.gate_study.collect_pairs --pool=$(PAIRS) --load=$$load \
 			$(if $(QUICK),--cases=4 --passes=6 --seconds=240,--passes=40) || exit 1; \
 	done
-	for more in "" --together --order; do \
+	for more in "" --together; do \
 		$(BIN)/python -m scripts.gate_study.pairs --pool=$(PAIRS) $(if $(QUICK),--cap=4,) $$more || exit 1; \
 	done
 
 # Nearly sound files and messages for every reader of them; runs that are ended at random moments.
-SECONDS ?= 120
+EXAMPLES ?= 1000
 fuzz: setup
-	$(BIN)/python -m tests.nightly.fuzz --seconds=$(SECONDS)
+	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/nightly/fuzz $(WORKERS)
 
 TRIALS ?= 60
 chaos: setup

@@ -70,16 +70,6 @@ def _add_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     _machine_readable(diff)
 
-    export = add("export", "write a baseline in another tool's format", commands.export)
-    export.add_argument("name", type=given, metavar="NAME")
-    export.add_argument(
-        "--format",
-        required=True,
-        metavar="FORMAT",
-        help="pytest-benchmark, github-action-benchmark, bencher or csv",
-    )
-    export.add_argument("-o", "--output", type=given, metavar="FILE", help="instead of printing it")
-
     trend = add("history", "the trend of each case over the runs kept", history)
     trend.add_argument("case", metavar="CASE", nargs="?", help="a part of the case's name")
     _of_history(trend)
@@ -111,19 +101,6 @@ def _of_history(command: argparse.ArgumentParser) -> None:
 
 def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Declare the commands that write baselines."""
-    merge = add("merge", "join the results of CI shards", commands.merge)
-    merge.add_argument("out", type=given, metavar="OUT", help="if it exists, its cases take part")
-    merge.add_argument(
-        "inputs",
-        type=given,
-        metavar="IN",
-        nargs="+",
-        help="baselines, reports' baseline.json, or journals",
-    )
-    merge.add_argument(
-        "--newest", action="store_true", help="take the newer of two results of one case"
-    )
-
     promotion = add("promote", "make a run's results the baseline", promote)
     promotion.add_argument(
         "run",
@@ -138,12 +115,8 @@ def _add_changing(add: Callable[..., argparse.ArgumentParser]) -> None:
         action="append",
         default=[],
         metavar="PATTERN=REASON",
-        help="also cases that regressed, are inconclusive, were disturbed or no longer exist; the "
-        "reason of the first two is kept; "
-        "repeatable",
-    )
-    promotion.add_argument(
-        "--accept-regressed", action="store_true", help="also where cases of the run regressed"
+        help="also cases that regressed, are inconclusive or were disturbed; the reason of the "
+        "first two is kept; repeatable",
     )
     promotion.add_argument(
         "--history",

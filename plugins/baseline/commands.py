@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import re
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
+from typing import Any, Dict, Iterable, List
 
 from ipubench.fixtures.case.errors import counted
-from ipubench.fixtures.case.untrusted import read_bytes
-from ipubench.fixtures.machine.files import kind_of, user_path, write_atomically
+from ipubench.fixtures.machine.files import kind_of, user_path
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.collected import all_cases
 from ipubench.plugins.baseline.entries import (
     Benchmark,
-    accepting,
     by_case,
-    complete,
     configurations_of,
     differences,
     exit_code,
@@ -30,10 +25,9 @@ from ipubench.plugins.baseline.entries import (
     software_since,
 )
 from ipubench.plugins.baseline.format import BaselineError
-from ipubench.plugins.baseline.run_facts import KINDS, RunFacts, in_time, superseded, worst_run
-from ipubench.plugins.baseline.runs import StoredRun, read_run, runs_of
-from ipubench.plugins.baseline.store import baseline_path, load_all, load_document
-from ipubench.plugins.record.record import NAMESPACE, record_of, unnamed
+from ipubench.plugins.baseline.runs import StoredRun
+from ipubench.plugins.baseline.store import baseline_path, load_all
+from ipubench.plugins.record.record import record_of, unnamed
 from ipubench.plugins.record.text import (
     EXIT_USAGE,
     percent,
@@ -44,47 +38,20 @@ from ipubench.plugins.record.text import (
 )
 from ipubench.plugins.record.verdict import EXIT_NOTHING_COMPARED
 
-#: Where pytest looks for its settings, and the line that these begin with where a file has others.
-SETTINGS: Dict[str, str] = {
-    "pytest.toml": "",
-    ".pytest.toml": "",
-    "pytest.ini": "",
-    ".pytest.ini": "",
-    "pyproject.toml": r"\[tool\.pytest(\.ini_options)?\]",
-    "tox.ini": r"\[pytest\]",
-    "setup.cfg": r"\[tool:pytest\]",
-}
+#: What the folder of a project has, and other folders seldom.
+OF_A_ROOT = ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "setup.py")
 
 
 def suite_root() -> Path:
-    """Return the suite's folder from here upwards, which pytest calls the root.
+    """Return the project's folder from here upwards: the nearest one with baselines.
 
-    The nearest one with settings of pytest, else with a pyproject.toml or a setup.py; where there
-    is none, the nearest one with baselines, or this one.
+    Where there is none, the nearest one with a file that a project's folder has, or this one.
     """
     here = Path.cwd()
-    rules: Sequence[Callable[[Path], bool]] = (
-        _has_settings,
-        lambda folder: os.path.isfile(folder / "pyproject.toml"),
-        lambda folder: os.path.isfile(folder / "setup.py"),
-        lambda folder: os.path.isdir(folder / "baselines"),
-    )
-    found = (folder for rule in rules for folder in (here, *here.parents) if rule(folder))
-    return next(found, here)
-
-
-def _has_settings(folder: Path) -> bool:
-    return any(_holds_settings(folder / name, line) for name, line in SETTINGS.items())
-
-
-def _holds_settings(path: Path, line: str) -> bool:
-    if not os.path.isfile(path):
-        return False
-    try:
-        text = read_bytes(path).decode(errors="replace")
-    except OSError:
-        return not line
-    return not line or re.search(rf"^\s*{line}\s*(#.*)?$", text, re.MULTILINE) is not None
+    folders = (here, *here.parents)
+    found = [folder for folder in folders if (folder / "baselines").is_dir()]
+    found += [folder for folder in folders if any((folder / n).is_file() for n in OF_A_ROOT)]
+    return [*found, here][0]
 
 
 def path_of(name: str) -> Path:
@@ -143,55 +110,6 @@ def matching(benchmarks: List[Benchmark], part: str, where: str) -> List[Benchma
     return found
 
 
-def merge(args: Namespace) -> int:
-    """Join files and journals into one file, which takes part if it exists."""
-    out = path_of(args.out)
-    # A name of a journal is one of a run, any other a baseline's.
-    paths = [run_path(one) if one.endswith(".jsonl") else path_of(one) for one in args.inputs]
-    stored = list(map(read_run, paths))
-    for path, one in zip(paths, stored):
-        refuse_each_host(path, one)
-    newest = max(stored, key=lambda one: str(one.document.get("datetime", ""))).document
-    runs: List[RunFacts] = []
-    count = twice = 0
-
-    def join(old: List[Benchmark]) -> List[Benchmark]:
-        nonlocal count, twice
-        found = {key_of(benchmark): benchmark for benchmark in old}
-        for benchmark in (complete(b) for one in stored for b in one.benchmarks):
-            known = found.setdefault(key_of(benchmark), benchmark)
-            # What was accepted is said of the case, and makes no other result of one.
-            two = (
-                accepting(known, record_of(benchmark).get("accepted", ())),
-                accepting(benchmark, record_of(known).get("accepted", ())),
-            )
-            if two[0] != two[1]:
-                if not args.newest:
-                    raise BaselineError(
-                        f"nothing was merged: {benchmark['fullname']} was measured twice on "
-                        f"{key_of(benchmark).fingerprint} ({record_of(known)['time']} and "
-                        f"{record_of(benchmark)['time']}); --newest takes the newer of two"
-                    )
-                twice += 1
-            found[key_of(benchmark)] = max(two, key=lambda one: str(record_of(one)["time"]))
-        if not found:
-            raise BaselineError(f"nothing was merged: no result is in {', '.join(args.inputs)}")
-        count = len(found)
-        return list(found.values())
-
-    def around(old: Dict[str, Any]) -> Dict[str, Any]:
-        # What a newer run measured again says the newer run alone.
-        kept = superseded if args.newest else in_time
-        runs.extend(kept([*runs_of(old), *(run for one in stored for run in one.runs)]))
-        return {**newest, NAMESPACE: {"runs": [run.as_dict() for run in runs]}}
-
-    store.change(out, join, around)
-    note = f", {twice} measured twice: the newer kept" if twice else ""
-    print(f"{out} has {counted(count, 'entry', 'entries')} now{note}")
-    print_lines(words_of(runs))
-    return 0
-
-
 def refuse_each_host(path: Path, stored: StoredRun) -> None:
     """Raise BaselineError for a run that has cases on each host, called by the host's name too."""
     for benchmark in stored.benchmarks:
@@ -201,17 +119,6 @@ def refuse_each_host(path: Path, stored: StoredRun) -> None:
                 f"the run {path} has a result of a case for each host, and a baseline has room for "
                 "one: give a run without --each-host"
             )
-
-
-def words_of(runs: Sequence[RunFacts]) -> Iterator[str]:
-    """Yield how the cases of some runs ended, and what is wrong with the runs themselves."""
-    kinds = [run.kind_of(nodeid) for nodeid, run in worst_run(runs).items()]
-    counts = [f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds]
-    if counts:
-        yield f"its runs: {', '.join(counts)}"
-    for run in runs:
-        if run.trouble():
-            yield f"  {run.name}: {run.trouble()}"
 
 
 def run_path(given: str) -> Path:
@@ -297,25 +204,6 @@ def diff(args: Namespace) -> int:
     if code == EXIT_NOTHING_COMPARED:
         print("  nothing was compared, so the gate says nothing (exit code 6)")
     return code
-
-
-def export(args: Namespace) -> int:
-    """Write a baseline in the format of another tool."""
-    from ipubench.plugins.baseline.exports import EXPORTS
-
-    if args.format not in EXPORTS:
-        raise BaselineError(
-            f"--format={args.format} is unknown; there are: {', '.join(sorted(EXPORTS))}"
-        )
-    text = EXPORTS[args.format](load_document(path_of(args.name)))
-    if args.output is None:
-        sys.stdout.write(text)
-        return 0
-    try:
-        write_atomically(user_path(args.output), text)
-    except OSError as error:
-        raise BaselineError(f"{args.output} cannot be written: {error}") from error
-    return 0
 
 
 def print_json(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""The formats of other tools, each made of a whole document.
+"""The formats of other tools, in which a report is written too.
 
 - pytest-benchmark: its own JSON; other readers of it (Bencher's adapter ``python_pytest``,
   github-action-benchmark's tool ``pytest``) show seconds per batch only.
@@ -10,15 +10,13 @@
 
 from __future__ import annotations
 
-import collections
 import csv
 import io
 import json
-from typing import Any, Callable, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, Tuple
 
 from ipubench.fixtures.case.untrusted import printable
-from ipubench.plugins.baseline.case_row import COLUMNS, row_of
-from ipubench.plugins.baseline.entries import names_of, place_of
+from ipubench.plugins.baseline.case_row import COLUMNS
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of, with_record
 from ipubench.plugins.record.text import percent, short_number
@@ -44,13 +42,8 @@ Row = Dict[str, Any]
 FORMULA = ("=", "+", "-", "@")
 
 
-def csv_text(document: Dict[str, Any]) -> str:
-    """Return one row per case with all key figures."""
-    return csv_table(CASE_COLUMNS, [row_of(benchmark) for benchmark in document["benchmarks"]])
-
-
 def csv_with_verdicts(report: Report) -> str:
-    """Return the same, and what the gate said of each case."""
+    """Return one row per case with all key figures, and what the gate said of it."""
     return csv_table((*CASE_COLUMNS, *VERDICT_COLUMNS), report.rows())
 
 
@@ -89,18 +82,6 @@ def pytest_benchmark(document: Dict[str, Any]) -> str:
 def _one_process(benchmark: Dict[str, Any]) -> Dict[str, Any]:
     record = {key: value for key, value in record_of(benchmark).items() if key != "processes"}
     return with_record(benchmark, record)
-
-
-def _named(document: Dict[str, Any]) -> List[Row]:
-    """Return a row per case with an id of its own: of several machines with their names."""
-    benchmarks = document["benchmarks"]
-    names = names_of(map(place_of, benchmarks))
-    called = [names[place_of(benchmark)] for benchmark in benchmarks]
-    twice = {name for name, count in collections.Counter(called).items() if count > 1}
-    return [
-        {**row, "id": f"{name} {row['config_hash']}" if name in twice else name}
-        for name, row in zip(called, map(row_of, benchmarks))
-    ]
 
 
 def github_action_benchmark(rows: Iterable[Row]) -> str:
@@ -151,11 +132,3 @@ def bencher(rows: Iterable[Row]) -> str:
             measures["host-memory"] = {"value": row["host_memory_bytes"]}
         metrics[row["id"]] = measures
     return json.dumps(metrics, indent=1, sort_keys=True) + "\n"
-
-
-EXPORTS: Dict[str, Callable[[Dict[str, Any]], str]] = {
-    "pytest-benchmark": pytest_benchmark,
-    "github-action-benchmark": lambda document: github_action_benchmark(_named(document)),
-    "bencher": lambda document: bencher(_named(document)),
-    "csv": csv_text,
-}

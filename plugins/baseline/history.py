@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 from statistics import median
-from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import pytest
 
@@ -20,7 +20,6 @@ from ipubench.plugins.baseline.commands import print_json, print_lines, suite_ro
 from ipubench.plugins.baseline.entries import (
     HASH_LENGTH,
     Benchmark,
-    Key,
     by_machine,
     configurations_of,
     grouped,
@@ -57,10 +56,6 @@ FOLDER = Path("baselines", "history")
 UNFINISHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
 
 
-#: What was measured, and when (UTC, ISO 8601).
-Moment = Tuple[Key, str]
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write a file for each machine; a disk that fails is reported and makes the exit code 4."""
@@ -83,7 +78,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     for ours in by_machine(benchmarks).values():
         path = path_of(config.rootpath / FOLDER, ours, now, str(os.getpid()))
         try:
-            path = store.add(path, pytest_benchmark_adapter.document(config, ours))
+            store.write(path, pytest_benchmark_adapter.document(config, ours))
         except BaselineError as error:
             run.closing.append(f"{error}{run.where}")
             if session.exitstatus == pytest.ExitCode.OK:
@@ -95,41 +90,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str) -> Path:
     """Return the file that keeps a run: MACHINE/TIME-REVISION-RUN.json in the history's folder.
 
-    ``moment`` is UTC, ISO 8601. ``run`` keeps most runs within one second apart.
+    ``moment`` is UTC, ISO 8601. ``run`` keeps runs within one second apart.
     """
     record = record_of(benchmarks[0])
     revision = short_revision(record.get("git")) or "unversioned"
-    name = f"{_stamp(moment)}-{revision}-{run}.json"
+    name = f"{moment.replace('-', '').replace(':', '')}-{revision}-{run}.json"
     return folder / slug(record["device"]["fingerprint"]) / name
-
-
-def _stamp(moment: str) -> str:
-    return moment.replace("-", "").replace(":", "")
-
-
-def moment_of(benchmark: Benchmark) -> Moment:
-    """Return what tells one measurement from all others."""
-    return key_of(benchmark), str(record_of(benchmark)["time"])
-
-
-def files_of(folder: Path, benchmarks: Sequence[Benchmark]) -> Dict[Moment, Path]:
-    """Return in which file of a machine's folder each measurement is; without those in none.
-
-    A run's file is named after a time at which all of it was measured, so older ones are not read.
-    """
-    wanted = set(map(moment_of, benchmarks))
-    oldest = _stamp(min(time for _, time in wanted))
-    cases = {key.nodeid for key, _ in wanted}
-    found: Dict[Moment, Path] = {}
-    for path in store.baselines_in(folder):
-        if path.name < oldest:
-            continue
-        try:
-            entries = store.load_document(path, lambda nodeid: nodeid in cases)["benchmarks"]
-        except BaselineError:
-            continue  # the commands that show the history name it
-        found.update((moment, path) for moment in map(moment_of, entries) if moment in wanted)
-    return found
 
 
 def slug(fingerprint: str) -> str:
@@ -166,7 +132,10 @@ def read(root: Path, wanted: Callable[[str], bool], last: int) -> Kept:
             continue
         benchmarks += found
         runs += bool(found)
-    return Kept(benchmarks, runs, notes)
+    # A run that was kept as it ended, and again as it was promoted, is one point.
+    benchmarks.sort(key=lambda one: "promoted" in record_of(one))
+    points = {(key_of(one), str(record_of(one)["time"])): one for one in benchmarks}
+    return Kept(list(points.values()), runs, notes)
 
 
 def history(args: Namespace) -> int:
@@ -181,12 +150,7 @@ def history(args: Namespace) -> int:
         print(note, file=sys.stderr)
     found = trends_of(kept.benchmarks)
     if not found:
-        if part:
-            raise BaselineError(
-                f"{folder} holds no case with {part!r} in its name in the last {args.last} runs of "
-                "each machine; --last=N looks at more"
-            )
-        raise nothing_in(folder, kept, args.last)
+        raise nothing_in(folder, part, args.last)
     marked = with_changes(found)
     if args.json:
         print_json([as_dict(trend, changes) for trend, changes in marked])
@@ -197,14 +161,13 @@ def history(args: Namespace) -> int:
     return 0
 
 
-def nothing_in(folder: Path, kept: Kept, last: int) -> BaselineError:
-    """Return the error of a history of which nothing was read, where every case is wanted."""
-    if kept.notes:
-        return BaselineError(
-            f"of {folder} nothing in the last {last} runs of each machine can be read; --last=N "
-            "looks at more"
-        )
-    return BaselineError(f"{folder} holds nothing; runs with --history are kept there")
+def nothing_in(folder: Path, part: str, last: int) -> BaselineError:
+    """Return the error of a history of which nothing was read."""
+    named = f" with {part!r} in its name" if part else ""
+    return BaselineError(
+        f"{folder} holds no case{named} in the last {last} runs of each machine; --last=N looks at "
+        "more, and runs with --history are kept there"
+    )
 
 
 def with_changes(found: Sequence[Trend]) -> List[Tuple[Trend, List[int]]]:

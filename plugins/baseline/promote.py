@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 from argparse import Namespace
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Dict, List, Sequence, Set
 
 from ipubench.fixtures.case.errors import counted, some_of
@@ -45,8 +44,6 @@ from ipubench.plugins.record.verdict import INCONCLUSIVE, MISSING, REGRESSED
 #: The exit code where the good cases were promoted and others were not measured well.
 EXIT_INCOMPLETE = 1
 DISTURBED = "not promoted: measure on a quiet machine, or take as measured with --accept"
-#: What a verdict says of the change, in the words of the entry that keeps it.
-KEPT = ("kind", "change", "low", "high", "before", "now", "unit", "metric")
 
 
 @dataclass(frozen=True)
@@ -67,9 +64,6 @@ class Acceptance:
         return cls(pattern, reason)
 
 
-ALL = Acceptance("*", "--accept-regressed")
-
-
 @dataclass
 class Decision:
     """What becomes of the cases of a run; of several machines a case is called by its own too."""
@@ -81,8 +75,6 @@ class Decision:
     refused: List[str] = field(default_factory=list)
     #: Case -> why its old entry stays.
     left: Dict[str, str] = field(default_factory=dict)
-    #: Node ids of cases that no longer exist, which a person accepts.
-    gone: List[str] = field(default_factory=list)
     #: Cases of which too few processes were left alone: a gate could judge nothing by them.
     disturbed: List[str] = field(default_factory=list)
     #: Missing, failed or not run: something is wrong with the run.
@@ -120,17 +112,9 @@ def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place
             found.disturbed.append(name)
         else:
             found.promoted.append(benchmark)
-    # A case that ran without being measured is missing as well, but it exists.
-    existing = {case for run in stored.runs for case in (*run.selected, *run.outcomes)}
-    nodeids = {name: nodeid for (nodeid, _), name in names.items()}
     for name, run in runs.items():
-        kind, nodeid = run.kind_of(name), nodeids[name]
-        if kind not in (FAILED, NOT_RUN, MISSING):
-            continue
-        no_more = kind == MISSING and nodeid not in existing
-        if no_more and any(matches(one.pattern, nodeid) for one in accepted):
-            found.gone.append(nodeid)
-        else:
+        kind = run.kind_of(name)
+        if kind in (FAILED, NOT_RUN, MISSING):
             found.bad.append(name)
             found.left[name] = kind
     return found
@@ -138,13 +122,8 @@ def decide(stored: StoredRun, accepted: Sequence[Acceptance], entries: Set[Place
 
 def _kept(acceptance: Acceptance, run: RunFacts, name: str) -> Dict[str, Any]:
     """Return what the entry of an accepted case says for ever."""
-    verdict = run.verdicts.get(name, {})
-    return {
-        "reason": acceptance.reason,
-        "pattern": acceptance.pattern,
-        "time": time_stamp(),
-        **{key: verdict[key] for key in KEPT if verdict.get(key) is not None},
-    }
+    change = run.verdicts.get(name, {}).get("change")
+    return {"reason": acceptance.reason, "time": time_stamp(), "change": change}
 
 
 def promote(args: Namespace) -> int:
@@ -159,8 +138,7 @@ def promote(args: Namespace) -> int:
         raise BaselineError(f"the run {path} measured no case")
     refuse_each_host(path, stored)
     target = path_of(args.name)
-    accepted = [*([ALL] if args.accept_regressed else []), *args.accept]
-    found = decide(stored, accepted, store.sound_places(target))
+    found = decide(stored, args.accept, store.sound_places(target))
     if args.history is not None:
         # Where one case may not be promoted, none is.
         kept = [] if found.refused else [as_promoted(b, target.stem) for b in found.promoted]
@@ -171,8 +149,8 @@ def promote(args: Namespace) -> int:
         some = some_of(found.refused, MOST_NAMES)
         raise BaselineError(
             f"nothing was promoted: {counted(len(found.refused), 'case')} of {path} regressed "
-            f"({some}); --accept 'PATTERN=REASON' makes the slower speed of "
-            "the cases that it names the baseline, --accept-regressed that of all"
+            f"({some}); --accept 'PATTERN=REASON' makes the slower speed of the cases that it "
+            "names the baseline"
         )
     if found.promoted:
         store.save(target, {**stored.document, "benchmarks": found.promoted})
@@ -180,32 +158,28 @@ def promote(args: Namespace) -> int:
         print(f"{subject} the baseline {target} now")
     else:
         print(f"no case of {path} was promoted to the baseline {target}")
-    if found.gone and store.exists(target):
-        store.change(target, lambda old: [b for b in old if b["fullname"] not in found.gone])
-    return _say_the_rest(stored, found, accepted)
+    return _say_the_rest(stored, found, args.accept)
 
 
 def _say_the_rest(stored: StoredRun, found: Decision, acceptances: Sequence[Acceptance]) -> int:
     """Name what was not simply promoted; return the exit code."""
-    lines = [f"  taken out: {nodeid}" for nodeid in found.gone]
     stay = left_out(found.left, "whose entries stay as they were")
     disturbed = left_out(dict.fromkeys(found.disturbed, "disturbed"), DISTURBED)
-    lines += [f"  {line}" for line in (*stay, *disturbed)]
+    lines = [f"  {line}" for line in (*stay, *disturbed)]
     known = {b["fullname"] for b in stored.benchmarks}.union(*(run.cases() for run in stored.runs))
     for one in acceptances:
-        if one is not ALL and not any(matches(one.pattern, nodeid) for nodeid in known):
+        if not any(matches(one.pattern, nodeid) for nodeid in known):
             lines.append(f"  --accept: no case of the run matches {one.pattern}")
     troubles = [f"  {run.name}: {run.trouble()}" for run in stored.runs if run.trouble()]
     print_lines([*lines, *troubles])
-    changed = found.promoted or found.gone
-    return EXIT_INCOMPLETE if found.bad or troubles or not changed else 0
+    return EXIT_INCOMPLETE if found.bad or troubles or not found.promoted else 0
 
 
 def _keep_history(document: Dict[str, Any], known: Dict[Any, Benchmark], folder: str) -> List[str]:
     """Keep what was measured as a run of the history, a file for each machine; say where.
 
-    Also what is not promoted: a trend is of what was measured. What the history has already is
-    changed where it is, so that a run is kept once. ``known``: what is known of those that are.
+    Also what is not promoted: a trend is of what was measured. ``known``: what is known of those
+    that are.
     """
     try:
         root = user_path(folder) if folder else suite_root() / history.FOLDER
@@ -216,12 +190,6 @@ def _keep_history(document: Dict[str, Any], known: Dict[Any, Benchmark], folder:
     for benchmarks in by_machine(kept).values():
         newest = max(str(record_of(benchmark)["time"]) for benchmark in benchmarks)
         path = history.path_of(root, benchmarks, newest, "promoted")
-        there = history.files_of(path.parent, benchmarks)
-        files: Dict[Path, List[Benchmark]] = {}
-        for benchmark in benchmarks:
-            files.setdefault(there.get(history.moment_of(benchmark), path), []).append(benchmark)
-        for file, ours in files.items():
-            around = store.load_document(file) if store.exists(file) else document
-            store.save(file, {**around, "benchmarks": ours})
-            lines.append(f"kept for the history in {file}")
+        store.save(path, {**document, "benchmarks": benchmarks})
+        lines.append(f"kept for the history in {path}")
     return lines

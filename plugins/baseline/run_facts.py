@@ -1,6 +1,6 @@
 """What runs say beside their measurements: how their cases ended, and how they ended themselves.
 
-A journal says it in its lines. A report's ``baseline.json`` and a merged file carry it, so that
+A journal says it in its lines. A report's ``baseline.json`` carries it, so that
 what one shard found is in the report of all: the top-level key ``ipubench`` has it as ``runs``.
 """
 

@@ -27,9 +27,6 @@ from ipubench.plugins.web.templates import plotly_is_there, plotly_script, rende
 
 #: Of what changed lately, on the front page.
 MOST_EVENTS = 50
-#: Width and height of the small picture of a trend, and how many runs it shows.
-PICTURE = (120.0, 24.0)
-MOST_PICTURED = 60
 NO_PLOTLY = "the site's charts need plotly: pip install 'ipubench[report]'"
 COLUMNS = (
     ("case", "name", False),
@@ -57,7 +54,7 @@ def site(args: Namespace) -> int:
         print(note, file=sys.stderr)
     found = trends_of(kept.benchmarks)
     if not found:
-        raise nothing_in(source, kept, args.last)
+        raise nothing_in(source, "", args.last)
     if not plotly_is_there():
         raise BaselineError(NO_PLOTLY)
     files = pages(with_changes(found), kept.runs, args.commits or "")
@@ -149,7 +146,6 @@ def _row(trend: Trend, changes: Sequence[int], names: Mapping[str, str]) -> Dict
         "unit": trend.unit,
         **_told(change),
         "changed": "" if moment is None else f"{moment.revision} {when(moment.time)}".strip(),
-        "picture": _picture([point.throughput for point in trend.points[-MOST_PICTURED:]]),
         "sorted_by": {
             "name": name,
             "machine": trend.key.fingerprint,
@@ -252,17 +248,3 @@ def _commit(revision: str, commits: str) -> str:
     """Return the address of a commit, '' where none is known."""
     number = revision.partition("-")[0]
     return commits.replace("{}", number) if commits and number else ""
-
-
-def _picture(rates: Sequence[float]) -> str:
-    """Return the points of a small line, oldest first: x,y x,y ..."""
-    width, height = PICTURE
-    low, high = min(rates), max(rates)
-    # A trend that moves by less than a tenth looks as steady as it is.
-    middle, span = (low + high) / 2, max(high - low, 0.1 * high)
-    step = width / max(1, len(rates) - 1)
-    spots = [
-        (index * step, height * (0.5 - 0.9 * (rate - middle) / span))
-        for index, rate in enumerate(rates)
-    ]
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)

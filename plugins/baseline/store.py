@@ -12,7 +12,6 @@ from ipubench.fixtures.case.untrusted import BadFile, read_bytes
 from ipubench.fixtures.machine.files import (
     check_files_can_be_made,
     kind_of,
-    numbered,
     user_path,
     write_atomically,
 )
@@ -26,7 +25,7 @@ from ipubench.plugins.baseline.entries import (
     replaced,
     why_disturbed,
 )
-from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode, parse
+from ipubench.plugins.baseline.format import FORMAT, MOST_BYTES, BaselineError, decode
 from ipubench.plugins.baseline.format import problems as faults_of
 from ipubench.plugins.record.files import json_text, storable
 from ipubench.plugins.record.record import NAMESPACE
@@ -134,8 +133,7 @@ def load_document(
         text = read_bytes(path, MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         raise BaselineError(
-            f"there is no baseline {path}; write one with --baseline-save={_given(path)}"
-            f"{_others(path)}"
+            f"there is no baseline {path}; write one with --baseline-save{_others(path)}"
         ) from None
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, BadFile) else error
@@ -145,8 +143,8 @@ def load_document(
     problems = faults_of(document)
     if problems:
         raise BaselineError(
-            f"the baseline {path} is damaged: {_several(problems)}; restore it, or delete it and "
-            "write it again with --baseline-save"
+            f"the baseline {path} is damaged: {some_of(problems, SHOWN_PROBLEMS)}; restore it, or "
+            "write another one with --baseline-save"
         )
     return document
 
@@ -155,28 +153,9 @@ def _name(benchmark: Any) -> str:
     return str(benchmark.get("fullname")) if isinstance(benchmark, dict) else ""
 
 
-def _has_name(path: Path) -> bool:
-    """Tell whether a name alone may have meant this path, see :func:`baseline_path`."""
-    return path.is_absolute() and path.parent.name == FOLDER and path.suffix == SUFFIX
-
-
-def _given(path: Path) -> str:
-    """Return what a command line gives for a path."""
-    if _has_name(path):
-        return path.stem
-    return str(path) if os.sep in str(path) else os.path.join(os.curdir, path)
-
-
 def _others(path: Path) -> str:
-    there = baselines_in(path.parent)
-    names = [other.stem if _has_name(path) else other.name for other in there]
+    names = [other.stem for other in baselines_in(path.parent)]
     return f"; there are: {some_of(names, MOST_NAMES)}" if names else ""
-
-
-def _several(problems: List[str]) -> str:
-    more = len(problems) - SHOWN_PROBLEMS
-    shown = "; ".join(problems[:SHOWN_PROBLEMS])
-    return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def save(path: Path, document: Dict[str, Any]) -> None:
@@ -187,57 +166,43 @@ def save(path: Path, document: Dict[str, Any]) -> None:
     """
     new = document["benchmarks"]
     around = {key: value for key, value in document.items() if key != NAMESPACE}
-    change(path, lambda old: replaced(old, [complete(one) for one in new]), lambda old: around)
+    change(path, lambda old: replaced(old, [complete(one) for one in new]), around)
 
 
 def change(
     path: Path,
     rule: Callable[[List[Benchmark]], List[Benchmark]],
-    around: Optional[Callable[[Dict[str, Any]], Dict[str, Any]]] = None,
+    around: Optional[Dict[str, Any]] = None,
 ) -> None:
     """Replace a file's entries by ``rule(entries)`` while no other process changes it.
 
-    What surrounds the entries (machine_info and the like) is the file's own, or what ``around``
-    makes of the whole document where it is given; the file then need not exist. Numbers that JSON
-    has not become null. Raises BaselineError, also for entries that could not be read again.
+    What surrounds the entries (machine_info and the like) is the file's own, or ``around``, with
+    which the file need not exist. Numbers that JSON has not become null. Raises BaselineError, also
+    for entries that could not be read again.
     """
     path = _target(path)
     with _locked(path):
         there = around is None or exists(path)
-        old = load_document(path) if there else {NAMESPACE: {}, "benchmarks": []}
-        entries = rule(old["benchmarks"])
-        write(path, {**(old if around is None else around(old)), "benchmarks": entries})
-
-
-def add(path: Path, document: Dict[str, Any]) -> Path:
-    """Write a whole file and return its path: another name where there is a file of this one.
-
-    Raises BaselineError as ``change``.
-    """
-    with _locked(path.parent):
-        free = next(one for one in numbered(path) if not exists(one))
-        write(free, document)
-    return free
+        old = load_document(path) if there else {"benchmarks": []}
+        write(path, {**(old if around is None else around), "benchmarks": rule(old["benchmarks"])})
 
 
 def write(path: Path, document: Dict[str, Any]) -> None:
     """Write a whole file of its own, whatever was there; raises BaselineError as ``change``."""
     path = _target(path)
     with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         ours = {**document.get(NAMESPACE, {}), "format": FORMAT}
         whole = storable({**document, NAMESPACE: ours})
         problems = faults_of(whole)
         if problems:
-            raise BaselineError(
-                f"{path} was not written, it could not be read again: {_several(problems)}"
-            )
+            raise BaselineError(f"{path} was not written: {some_of(problems, SHOWN_PROBLEMS)}")
         text = json_text({**whole, "benchmarks": in_order(whole["benchmarks"])})
-        try:
-            parse(text)
-        except ValueError as error:
+        if len(text) > MOST_BYTES:  # a character has a byte at least
             raise BaselineError(
-                f"{path} was not written, it could not be read again: {error}"
-            ) from error
+                f"{path} was not written: it would be larger than {MOST_BYTES >> 20} MiB; keep "
+                "fewer cases in one file, or fewer processes of each"
+            )
         write_atomically(path, text)
 
 

@@ -205,7 +205,7 @@ class Comparison:
             change = percent(math.expm1(-pair.difference), sign=True)
             text += f"{before} {unit} there, {change} here"
         else:
-            text += f"{before} -> {short_number(here['median'])} {unit}, {sides.why_unusable}"
+            text += f"{before} -> {short_number(here['median'])} {unit}, disturbed"
         self.config.stash[progress_key].line(f"{text} ({self._expected:.0f} s)")
 
     def _say(self, what: str) -> None:

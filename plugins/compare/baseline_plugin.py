@@ -161,7 +161,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     cases = {item.nodeid: item for item in items if case_of(item) is not None}
     entries = [] if comparison is None else comparison.entries
     stored = [entry for entry in entries if entry["fullname"] in cases]
-    judged = {one["fullname"]: one for one in stored if thresholds_of(cases[one["fullname"]])}
+    judged = {one["fullname"] for one in stored if thresholds_of(cases[one["fullname"]])}
     # A file may have the entries of several machines; which of them is this one is not known yet.
     noise: Dict[str, Noise] = {}
     for entry in stored:
@@ -170,7 +170,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
         if found is not None:
             noise[name] = min(found, noise.get(name, found))
     said = (
-        most_time(config, len(cases), list(judged.values())),
+        most_time(config, len(cases), len(judged)),
         too_noisy(list(noise.values())),
     )
     return [line for line in said if line]

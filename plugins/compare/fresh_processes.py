@@ -19,11 +19,7 @@ from ipubench.plugins.processes.beside import busy_programs
 from ipubench.plugins.processes.fresh import all_measured_again
 from ipubench.plugins.processes.worker import workers_in_turns
 from ipubench.plugins.record.record import (
-    in_changing_states,
-    mean_lost,
     record_of,
-    rounds_of,
-    spent_of,
     was_disturbed,
 )
 from ipubench.plugins.record.text import short_number
@@ -231,9 +227,7 @@ class FreshProcesses:
         rate = f"{short_number(throughput['median'])} {throughput['unit']}"
         note = self._beside
         if not note and was_disturbed(record_of(found)):
-            note = ", disturbed by other programs"
-            if in_changing_states(mean_lost(record_of(found))):
-                note = ", on a machine that changed its state"
+            note = ", disturbed"
         name = record_of(found)["name"]
         took = f"{self._expected:.0f} s"
         self._progress.line(f"  {name}: fresh process {number}: {rate}{note} ({took})")
@@ -249,11 +243,10 @@ def too_few(config: pytest.Config, nodeid: str) -> str:
     return f"--gate-time left time for {found} of {processes}"
 
 
-def most_time(config: pytest.Config, cases: int, judged: List[Dict[str, Any]]) -> Optional[str]:
+def most_time(config: pytest.Config, cases: int, judged: int) -> Optional[str]:
     """Say how long saving or gating takes, as far as it is known before it begins.
 
-    ``cases`` are to run, and ``judged`` are the baseline's benchmarks of those that a gate judges.
-    None where neither is asked.
+    ``cases`` are to run, of which a gate judges ``judged``. None where neither is asked.
     """
     option, wanted = config.option, processes_wanted(config)
     if not cases or (wanted == 1 and not judged):
@@ -264,23 +257,8 @@ def most_time(config: pytest.Config, cases: int, judged: List[Dict[str, Any]]) -
         processes = counted(wanted - 1, "fresh process", "fresh processes")
         parts.append(f"{processes} for each of {counted(cases, 'case')}")
     if judged:
-        looking = f"{counted(len(judged), 'case')} that looks slower"
+        looking = f"{counted(judged, 'case')} that looks slower"
         parts.append(f"up to {most} fresh processes for each of {looking}")
     text = " and ".join(parts)
-    if option.gate_time is not None:
-        return f"{text}: {in_words(option.gate_time)} at most"
-    if wanted > 1:
-        return f"{text}: {UNKNOWN_TIME}"
-    seconds = most * math.fsum(map(_seconds_of, judged))
-    return f"{text}: {in_words(seconds)}, if each takes as long as in the baseline"
-
-
-def _seconds_of(benchmark: Dict[str, Any]) -> float:
-    """Return what a fresh process of a stored case took, about."""
-    record = record_of(benchmark)
-    spent = spent_of(benchmark)
-    if spent:
-        seconds = [value for part, value in spent.items() if part not in NOT_OF_A_PROCESS]
-        return math.fsum([*seconds, START_SECONDS])
-    parts = [record.get(name, 0.0) for name in ("build_seconds", "compile_seconds")]
-    return math.fsum([*parts, *rounds_of(benchmark), START_SECONDS])
+    known = option.gate_time is not None
+    return f"{text}: {f'{in_words(option.gate_time)} at most' if known else UNKNOWN_TIME}"

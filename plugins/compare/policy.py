@@ -139,15 +139,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _whole_suite(config: pytest.Config) -> bool:
     """Whether every file and class was collected: a pattern may mean cases of one that was not."""
     selection = config.stash[selection_key]
-    skips_files = config.getoption("lf", False)  # those in which nothing failed
-    if skips_files or any("::" in nodeid for nodeid in selection.unknown):
-        return False
-    folders = [config.rootpath / name for name in config.getini("testpaths")]
-    if not folders:
-        return not config.option.file_or_dir and config.invocation_params.dir == config.rootpath
-    return all(
-        path.relative_to(config.rootpath).as_posix() in selection.collected
-        for folder in folders
-        for pattern in config.getini("python_files")
-        for path in folder.rglob(pattern)
-    )
+    part = config.option.file_or_dir or config.getoption("lf", False) or selection.unknown
+    here = config.getini("testpaths") or config.invocation_params.dir == config.rootpath
+    return bool(here and not part)

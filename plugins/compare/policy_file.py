@@ -153,7 +153,7 @@ class _Reader:
         if given == IGNORE:
             return None
         if isinstance(given, (int, float)) and not isinstance(given, bool):
-            problem = f"{metric}: {shortened(given)} has no unit; {_spell(given)}"
+            problem = f"{metric}: {shortened(given)} has no unit; write a percentage, such as 3%"
         elif not isinstance(given, str):
             problem = f"{metric} needs a percentage, such as 3%, or ignore"
         else:
@@ -162,12 +162,3 @@ class _Reader:
             except ValueError as error:
                 problem = f"{metric}: {error}"
         raise self._fields.error(value.line, problem)
-
-
-def _spell(value: float) -> str:
-    """Say how a bare number is written, in both ways that it may have been meant."""
-    if not 0 < value < 1000:
-        return "write a percentage, such as 3%"
-    if value >= 1:
-        return f"write {value:g}%"
-    return f"write {100 * value:g}% or {value:g}%"

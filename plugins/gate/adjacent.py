@@ -76,27 +76,17 @@ class AdjacentRounds:
 
         Both halves also found the machine in one state.
         """
-        equally = self._equally()
+        lost = zip(self.here.lost, self.there.lost)
+        equally = [equally_disturbed(here, there) for here, there in lost]
         if not self.here.copies_ms:
             return equally
         same = map(same_state, self.here.copies_ms, self.there.copies_ms)
         return [one and state for one, state in zip(equally, same)]
 
-    def _equally(self) -> List[bool]:
-        lost = zip(self.here.lost, self.there.lost)
-        return [equally_disturbed(here, there) for here, there in lost]
-
     @property
     def enough(self) -> bool:
         """Whether enough pairs of rounds, of both orders, are comparable to say anything."""
-        return self._enough(self.comparable())
-
-    @property
-    def in_two_states(self) -> bool:
-        """Whether there would be enough, had all halves found the machine in one state."""
-        return not self.enough and self._enough(self._equally())
-
-    def _enough(self, kept: Sequence[bool]) -> bool:
+        kept = self.comparable()
         orders = {first for first, compared in zip(self.here_first, kept) if compared}
         return sum(kept) >= max(LEAST_COMPARABLE, LEAST_SHARE * len(kept)) and len(orders) == 2
 

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any, Dict, List, Optional, Sequence
 
 from ipubench.fixtures.machine.state import same_state, usual
-from ipubench.plugins.record.record import in_changing_states, processes_of
+from ipubench.plugins.record.record import processes_of
 from ipubench.plugins.record.text import percent
 
 #: So many disturbed processes one after the other: the machine is not ours, and no more follow.
@@ -63,21 +63,11 @@ def is_clean(sample: Dict[str, Any]) -> bool:
 def lost_words(processes: Sequence[Dict[str, Any]]) -> str:
     """Say how much others took from the disturbed ones of some processes."""
     disturbed = [sample for sample in processes if not is_clean(sample)]
-    share = _share_lost(processes)
-    which = f"{len(disturbed)} of {len(processes)} processes"
-    if in_changing_states(share):
-        return f"other machines of its host changed the machine's state during {which}"
-    return f"other programs disturbed {which}, which lost {percent(share, 0)} of a CPU's time"
-
-
-def what_helps(processes: Sequence[Dict[str, Any]]) -> str:
-    """Say what to do about what :func:`lost_words` says."""
-    return LATER if in_changing_states(_share_lost(processes)) else WAYS_OUT
-
-
-def _share_lost(processes: Sequence[Dict[str, Any]]) -> float:
-    lost: List[float] = [sample["lost"] for sample in processes if not is_clean(sample)]
-    return median(lost)
+    share = percent(median(sample["lost"] for sample in disturbed), 0)
+    return (
+        f"other programs, or other machines of its host, disturbed {len(disturbed)} of "
+        f"{len(processes)} processes, which lost {share} of a CPU's time"
+    )
 
 
 def given_up(clean: Sequence[bool]) -> bool:

@@ -34,7 +34,6 @@ from ipubench.plugins.record.record import (
     changed_extra_info,
     changed_settings,
     differences,
-    in_changing_states,
     other_items,
     record_of,
     same_latency,
@@ -53,8 +52,6 @@ FALSE_ALARMS = 0.025
 MOST_DISTURBED = 4
 #: From this share of the rounds' time on, what other programs took is said with the change.
 SAID_SHARE = 0.10
-#: What is said of rounds whose copies in memory took very different times.
-TWO_STATES = "the two sides found the machine in two states"
 #: Without a threshold pairs are added until the interval is this narrow (each way).
 SHOWN_PRECISION = 0.02
 Benchmark = Dict[str, Any]
@@ -73,27 +70,11 @@ class Sides(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether other programs left enough of the pair to compare."""
+        """Whether other programs, and the state of the machine, left enough to compare."""
         if self.rounds is not None:
             return self.rounds.enough
         here, there = _sample(self.here), _sample(self.there)
-        return self._clean and same_copy(here, there.get("copy_ms"))
-
-    @property
-    def _clean(self) -> bool:
-        return all(is_clean(_sample(one)) for one in (self.here, self.there))
-
-    @property
-    def in_two_states(self) -> bool:
-        """Whether it is the state of the machine that leaves too little to compare."""
-        if self.rounds is not None:
-            return self.rounds.in_two_states
-        return not self.usable and (self._clean or in_changing_states(self.lost))
-
-    @property
-    def why_unusable(self) -> str:
-        """Why there is too little to compare, in words."""
-        return TWO_STATES if self.in_two_states else "disturbed by other programs"
+        return is_clean(here) and is_clean(there) and same_copy(here, there.get("copy_ms"))
 
     @property
     def lost(self) -> float:
@@ -290,13 +271,12 @@ def undecided(measured: Sequence[Sides], reasons: Sequence[str]) -> Verdict:
 
 
 def _why_too_few(disturbed: Sequence[Sides], count: int) -> str:
-    share = statistics.median(sides.lost for sides in disturbed)
-    why = f"other programs took {_share_text(share)} of the rounds' time"
-    do = "run it again while they rest, or add --wait-for-quiet=2min"
-    if 2 * sum(sides.in_two_states for sides in disturbed) > len(disturbed):
-        why, do = TWO_STATES, "other machines of its host do that: try again later"
-    pairs = f"{len(disturbed)} of {count} pairs have too few rounds that can be compared"
-    return f"{why}, so {pairs}: {do}"
+    share = _share_text(statistics.median(sides.lost for sides in disturbed))
+    return (
+        f"{len(disturbed)} of {count} pairs have too few rounds that can be compared: other "
+        f"programs took {share} of their time, or other machines of its host changed its speed; "
+        "run it again while they rest, or add --wait-for-quiet=2min"
+    )
 
 
 def not_judged(found: Sequence[MetricVerdict], thresholds: Mapping[str, float]) -> List[str]:

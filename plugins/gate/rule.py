@@ -26,6 +26,7 @@ from ipubench.plugins.gate.countable import (
     LATER,
     LEAST_FRESH,
     SAVE_AGAIN,
+    WAYS_OUT,
     comparable,
     deciding,
     decisive,
@@ -34,7 +35,6 @@ from ipubench.plugins.gate.countable import (
     lost_words,
     same_copy,
     usual_copy,
-    what_helps,
 )
 from ipubench.plugins.gate.cpu_time import Growth, growth
 from ipubench.plugins.gate.inference import (
@@ -248,7 +248,7 @@ class _Comparison:
         everyone = [self.own, *self.fresh]
         reasons = []
         if not all(map(is_clean, everyone)):
-            reasons.append(f"{lost_words(everyone)}; {what_helps(everyone)}")
+            reasons.append(f"{lost_words(everyone)}; {WAYS_OUT}")
         others = [one for one in everyone if is_clean(one) and not self._counts(one)]
         if others:
             reasons.append(

@@ -22,7 +22,7 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.data.sources import for_other_folders
 from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.machine.files import check_files_can_be_made, user_path
+from ipubench.fixtures.machine.files import user_path
 from ipubench.fixtures.machine.processor import allowed_cpus
 from ipubench.plugins.command_line.own_options import own_arguments
 from ipubench.plugins.command_line.words import (
@@ -35,7 +35,7 @@ from ipubench.plugins.processes import only_from
 from ipubench.plugins.processes.other_python import Environment
 from ipubench.plugins.record.files import lines_in
 from ipubench.plugins.record.host_process import end_with_parent
-from ipubench.plugins.record.record import record_of, rounds_of
+from ipubench.plugins.record.record import spent_of
 from ipubench.plugins.run.results import SessionResults, run_key
 
 LAST_LINES = 15
@@ -97,10 +97,6 @@ def all_measured_again(
             config, nodeid, folder, most_seconds(config, nodeid), elsewhere=elsewhere
         )
         results = SessionResults.of(lines_in(folder))
-        full = "" if name in results.benchmarks else _why_full(folder)
-    if full:  # of which the process itself could say nothing, for its output is there too
-        message = f"{name} could not be measured again in a fresh process: {full}"
-        raise FreshError(message, full, elsewhere is not None)
     refused = code == only_from.USAGE_ERROR and elsewhere is not None
     # One that failed after its measurement may have measured a wrong result.
     passed = results.outcomes.get(name) == "passed"
@@ -115,18 +111,6 @@ def all_measured_again(
             elsewhere is not None,
         )
     return results.benchmarks
-
-
-def _why_full(folder: Path) -> str:
-    """Return why nothing can be written in a temporary folder, and what to do, or ''."""
-    try:
-        check_files_can_be_made(folder)
-    except OSError as error:
-        return (
-            f"nothing can be written in {folder.parent}: {error.strerror}; make room there, or set "
-            "TMPDIR to another folder"
-        )
-    return ""
 
 
 def known_reason(lines: Sequence[str]) -> str:
@@ -159,13 +143,8 @@ def most_seconds(config: pytest.Config, nodeid: str) -> float:
     wait = float(config.option.wait_for_quiet or 0.0)
     if first is None:
         return LEAST_SECONDS + wait + TIMES_THE_FIRST * float(config.option.budget)
-    record = record_of(first)
-    parts = [record[name] for name in ("build_seconds", "compile_seconds", "first_step_seconds")]
-    # A command of a benchmarks.yml does more than its rounds.
-    parts.append(record.get("spec", {}).get("seconds", 0.0))
-    parts += [*rounds_of(first), *record["canary"]["seconds"], *record["rounds"]["dropped_seconds"]]
-    measuring = TIMES_THE_FIRST * math.fsum([config.option.budget, *parts])
-    return LEAST_SECONDS + wait + measuring
+    measuring = math.fsum([config.option.budget, *spent_of(first).values()])
+    return LEAST_SECONDS + wait + TIMES_THE_FIRST * measuring
 
 
 def run_case(

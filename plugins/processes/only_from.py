@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from typing import Dict, List, Optional, Tuple
 
 #: Folders of the project, by the names that their modules have with and without the package.
@@ -68,10 +67,9 @@ def of_checkout(here: str) -> Dict[str, str]:
 
 
 def _of_environment(inside: str) -> Tuple[str, ...]:
-    """Return the folders of this interpreter that lie in a checkout and are not the checkout."""
-    library = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
-    folders = {_within(folder) for folder in (sys.prefix, sys.base_prefix, *library)}
-    return tuple(folder for folder in folders if folder.startswith(inside) and folder != inside)
+    """Return the folders of this interpreter that lie in a checkout."""
+    folders = map(_within, (sys.prefix, sys.base_prefix))
+    return tuple(folder for folder in folders if folder.startswith(inside))
 
 
 def _worktree(folder: str) -> str:

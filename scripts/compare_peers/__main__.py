@@ -2,7 +2,7 @@
 
     python -m scripts.compare_peers
     python -m scripts.compare_peers --families=torch,training --cases=resnet50 --level=native
-    python -m scripts.compare_peers --families=torch --cases=all --seconds=20s --markdown=FILE
+    python -m scripts.compare_peers --families=torch --cases=all --seconds=20s > peers.md
     python -m scripts.compare_peers --device=cuda
 
 Each family runs in a process of its own at each level: on this machine as it is, and as on a CPU
@@ -20,11 +20,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
 
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.machine.files import IMPORT_ROOT, write_atomically
+from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.record.text import Parser, duration
 from scripts.compare_peers import levels, tables
 from scripts.compare_peers.case import PRECISIONS, Row, named
@@ -35,7 +34,7 @@ WORKER = [sys.executable, "-m", "scripts.compare_peers.worker"]
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Measure, print the tables, and write them where the command line says."""
+    """Measure and print the tables in Markdown."""
     parser = _parser()
     options = parser.parse_args(arguments)
     cases = _cases(parser, _families(parser, options.families, options.device), options.cases)
@@ -56,11 +55,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
                 options.device,
             )
             sections.append(section(job))
-    packages = tables.versions()
-    print("\n".join(tables.terminal(sections, packages)))
-    if options.markdown is not None:
-        day = time.strftime("%Y-%m-%d", time.gmtime())
-        write_atomically(options.markdown, tables.markdown(sections, packages, day))
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    print(tables.markdown(sections, tables.versions(), day))
     return 0
 
 
@@ -97,7 +93,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--own", action="store_true", help="the suite's other engines and forms beside the peers"
     )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there too")
     return parser
 
 

@@ -1,18 +1,15 @@
-"""The rows of a comparison as a table for a terminal and for a page in Markdown."""
+"""The rows of a comparison as tables in Markdown."""
 
 from __future__ import annotations
 
-import itertools
-import textwrap
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Sequence
+from typing import Dict, List, Sequence
 
 from ipubench.fixtures.machine.packages import version_of
-from ipubench.plugins.record.text import aligned, cut_middle, short_number
+from ipubench.plugins.record.text import short_number
 from scripts.compare_peers.case import Row
 from scripts.markdown_table import markdown_table
 
-WIDTH = 80
 #: Packages whose versions can change a row.
 PACKAGES = (
     *("torch", "torchvision", "timm", "openvino", "onnxruntime", "tensorflow", "keras"),
@@ -22,9 +19,6 @@ MEANING = (
     "ratio: our rate over the peer's in the same round, the median of all rounds and its 95 % "
     "interval. Above 1 ours is faster. All programs of a case take turns in one process."
 )
-COLUMNS = (40, 10, 6, 13, 6)
-GAP = " "
-SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
 MARKDOWN = ("case", "type", "against", "ours", "theirs", "ratio", "95 % interval", "rounds")
 
 
@@ -47,49 +41,6 @@ def versions() -> Dict[str, str]:
 def ratio_text(value: float) -> str:
     """Return a ratio with three digits, where it has so many before the point or after it."""
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
-
-
-def terminal(sections: Sequence[Section], packages: Dict[str, str]) -> List[str]:
-    """Return the lines of all tables, at most WIDTH columns each."""
-    lines = _wrapped(_versions_text(packages)) + _wrapped(MEANING)
-    for section in sections:
-        lines += ["", *_wrapped(f"{section.title}: {section.machine}")]
-        if any(row.ratio is not None for row in section.rows):
-            headings = ("", section.unit, "ratio", "95 % interval", "rounds")
-            lines.append(aligned(headings, COLUMNS, GAP))
-        for case, rows in itertools.groupby(section.rows, key=lambda row: row.case):
-            lines += _case(case, list(rows))
-    return [*lines, "", *_wrapped(summary(sections))]
-
-
-def _case(case: str, rows: List[Row]) -> Iterator[str]:
-    rates = [row.ours for row in rows if row.ours is not None]
-    if case:
-        label = ", ".join(filter(None, (case, SHORT.get(rows[0].dtype, rows[0].dtype))))
-        shown = cut_middle(label, COLUMNS[0])
-        if rates:
-            yield f"{shown:{COLUMNS[0]}} {short_number(rates[0]):>{COLUMNS[1]}}"
-        else:
-            yield shown
-    for row in rows:
-        name = "  " + cut_middle(row.peer, COLUMNS[0] - 2) if row.peer else ""
-        if row.ratio is None or row.theirs is None or row.low is None or row.high is None:
-            yield from _wrapped(f"{name.strip()} {_reason(row)}".strip(), "  ")
-        else:
-            interval = f"{ratio_text(row.low)} to {ratio_text(row.high)}"
-            yield aligned(
-                (name, short_number(row.theirs), ratio_text(row.ratio), interval, str(row.rounds)),
-                COLUMNS,
-                GAP,
-            )
-
-
-def _reason(row: Row) -> str:
-    return f"not measured: {row.reason}"
-
-
-def _wrapped(text: str, indent: str = "") -> List[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
 
 
 def _versions_text(packages: Dict[str, str]) -> str:
@@ -122,7 +73,7 @@ def markdown(sections: Sequence[Section], packages: Dict[str, str], day: str) ->
 def _cells(row: Row) -> List[str]:
     names = [row.case or "all", row.dtype, row.peer]
     if row.ratio is None or row.ours is None or row.theirs is None:
-        return [*names, "", "", _reason(row), "", ""]
+        return [*names, "", "", f"not measured: {row.reason}", "", ""]
     assert row.low is not None and row.high is not None
     return [
         *names,

@@ -6,9 +6,6 @@ Every level of extra work is measured as the suite measures a case: rounds calib
 length, canaries before each, nothing else in the process. The levels follow each other in random
 order. What was measured is one line of type ``pool`` in the run's journal.
 
-Two canaries are timed before each round, so that the study can tell which one follows the cases
-better: the suite's own, which is arithmetic in the cache, and a copy in memory.
-
 In a process of a pair (collect_pairs.py) the cases are measured by pair_meter.py instead.
 """
 
@@ -19,7 +16,6 @@ import statistics
 import time
 from typing import Any, Callable, Dict, Iterator, List
 
-import numpy as np
 import pytest
 
 from ipubench.bench_inference.bench_cnn_tensorflow import bench_cnn_tensorflow
@@ -62,19 +58,6 @@ __all__ = [
 ROUNDS = 8
 
 
-def memory_canary() -> Callable[[], None]:
-    """Return copies of four megabytes on one thread, about a millisecond."""
-    source = np.ones(1 << 20, dtype=np.float32)
-    target = np.empty_like(source)
-
-    def memory() -> None:
-        for _ in range(2):
-            np.copyto(target, source)
-            np.copyto(source, target)
-
-    return memory
-
-
 class PoolMeter(StepMeter):
     """Stands in for the suite's meter: measures one step at every level of extra work."""
 
@@ -86,18 +69,16 @@ class PoolMeter(StepMeter):
         step()
         rounds.calibrate(step, clock)
         rounds.warm_up(step, clock)
-        suites = step.canary()
-        assert suites is not None
-        canaries = {self.device.canary_kind: suites, "memory": memory_canary()}
-        for canary in canaries.values():
-            rounds.canary_times(canary, clock, 3)
+        canary = step.canary()
+        assert canary is not None
+        rounds.canary_times(canary, clock, 3)
         extra = ExtraWork(clock)
         usual = statistics.median(timed(step, clock) for _ in range(5))
         levels: Dict[str, Any] = {}
         for share in random.sample(LEVELS, len(LEVELS)):
             slowed = extra.after(step, extra.calls(usual, share))
             slowed()
-            levels[str(share)] = _rounds(slowed, canaries, self.device)
+            levels[str(share)] = _rounds(slowed, canary, self.device)
         self.close()
         pytest_benchmark_adapter.leave_out(self.benchmark)
         self.config.stash[run_key].add(
@@ -112,28 +93,25 @@ class PoolMeter(StepMeter):
         )
 
 
-def _rounds(
-    step: Callable[[], None], canaries: Dict[str, Callable[[], None]], device: Device
-) -> Dict[str, Any]:
-    """Return the seconds of the rounds, of each canary before each of them, and what others took.
+def _rounds(step: Callable[[], None], canary: Callable[[], None], device: Device) -> Dict[str, Any]:
+    """Return the seconds of the rounds, of the canary before each of them, and what others took.
 
     As the suite's meter does, it makes up for disturbed rounds, three times as many at most.
     """
     others = Disturbance.of(device)
     seconds: List[float] = []
-    times: Dict[str, List[float]] = {name: [] for name in canaries}
+    canaries: List[float] = []
     others.read()
     while len(seconds) < ROUNDS or (
         len(seconds) < STRETCH * ROUNDS and len(others.clean(seconds)) < ROUNDS / 2
     ):
-        for name, canary in canaries.items():
-            times[name].append(timed(canary, device.clock))
+        canaries.append(timed(canary, device.clock))
         seconds.append(timed(step, device.clock))
         others.read()
     enough = is_enough(others.clean(seconds), len(seconds), ROUNDS * rounds.TARGET_ROUND_SECONDS)
     return {
         "seconds": seconds,
-        "canaries": times,
+        "canaries": {device.canary_kind: canaries},
         "contention": others.describe(seconds, enough),
     }
 

@@ -23,7 +23,7 @@ def studies_of(pools: Dict[str, Pool], setting: Setting) -> Dict[str, Dict[str, 
     """Return load -> case -> its trials, of the quiet machine's cases with enough processes."""
     return {
         load: {
-            case: Study(lines, setting, "arithmetic")
+            case: Study(lines, setting)
             for case, lines in pool.items()
             if len(lines) >= setting.least and case in pools["quiet"]
         }

@@ -4,9 +4,8 @@
 
 Both sides of `--against` are imitated by the suite's own classes: the orders in blocks, what others
 took from each round, the rule that ends them. In each pass one pair of processes measures all cases
-one after another, because starting takes longer than measuring; a line of the pool says what ran
-before it in the same processes. Within a case the levels of extra work, all on the side here,
-follow each other in random order. A pool that exists is continued.
+one after another, because starting takes longer than measuring. Within a case the levels of extra
+work, all on the side here, follow each other in random order. A pool that exists is continued.
 """
 
 from __future__ import annotations
@@ -111,32 +110,20 @@ def measure_pair(
     cases: Sequence[str], here_first: bool, budget: float, folder: Path
 ) -> Iterator[Dict[str, Any]]:
     """Yield a line of the pool for each case. Raises InstanceError where a side fails."""
-    before: List[str] = []
     with PoolPair("cpu", lambda text: None, cases, folder) as pair:
         pair.launch(here_first)
         for _ in cases:
-            begun = time.monotonic()
             case = pair.next_case()
             pair.build()
             pair.prepare(here_first)
-            facts, prepared = pair.level_facts(), time.monotonic()
+            facts = pair.level_facts()
             levels = {
                 str(share): pair.measure_level(share, budget).as_dict()
                 for share in random.sample(LEVELS, len(LEVELS))
             }
             pair.close_case()
-            yield {
-                "type": "pair",
-                "case": case,
-                **facts,
-                "time": time.time(),
-                "prepare_seconds": prepared - begun,
-                "seconds": time.monotonic() - begun,
-                "here_first": here_first,
-                "ran_before": list(before),
-                "levels": levels,
-            }
-            before.append(case)
+            line: Dict[str, Any] = {"type": "pair", "case": case, **facts, "time": time.time()}
+            yield {**line, "here_first": here_first, "levels": levels}
 
 
 def in_some_order(cases: Sequence[str]) -> List[str]:

@@ -1,37 +1,26 @@
 """How often does `--against` call equal code slower, and how often does it find what is slower?
 
-    python -m scripts.gate_study.pairs --pool=FILE [--order]
+    python -m scripts.gate_study.pairs --pool=FILE [--together]
 
-The pool is of pairs that took turns (collect_pairs.py). Beside the time of a round, the CPU time
-that it used is tried as a witness: alone, either of the two, or both together.
+The pool is of pairs that took turns (collect_pairs.py). A trial takes pairs that followed each
+other, in turns of both orders, and judges them at the looks and levels of the suite's own gate
+(plugins/gate/paired.py): by the time of a round, and by the CPU time that it used.
 """
 
 from __future__ import annotations
 
-import argparse
-import math
+import random
 import statistics
-from typing import List, Mapping, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ipubench.plugins.gate import paired
+from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.record.text import Parser
+from ipubench.plugins.record.verdict import INCONCLUSIVE
 from scripts.gate_study.neighbours import LOADS
-from scripts.gate_study.pair_trials import (
-    CPU,
-    JUDGES,
-    TIME,
-    Setting,
-    Studies,
-    Tallies,
-    change,
-    figures_of,
-    spread,
-    studies_of,
-    tallies_of,
-    together,
-)
 from scripts.gate_study.pool import (
     EQUAL,
-    MUCH_SLOWER,
     SHOWN,
     SLOWDOWNS,
     Pool,
@@ -39,25 +28,127 @@ from scripts.gate_study.pool import (
     pools_given,
     short_name,
 )
-from scripts.gate_study.tally import WRONG_ANSWERS, Tally, sum_of, wrong_answers
+from scripts.gate_study.tally import Tally, sum_of
 from scripts.markdown_table import markdown_table
 
-
-def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table in Markdown, and an empty line."""
-    print(markdown_table(head, rows) + "\n")
+TIME, CPU = "time", "CPU time"
 
 
-def case_rows(studies: Studies, tallies: Tallies) -> List[List[str]]:
-    """Return a row for each case: how it varies, and how often it was judged slower."""
-    rows = []
-    for case, levels in studies.items():
-        found = tallies[case]
-        spreads = [spread(levels[EQUAL], witness) for witness in (TIME, CPU)]
-        shown = ["-" if value is None else f"{value:.1%}" for value in spreads]
-        cells = [tally.slower_share for tally in found.values()]
-        rows.append([short_name(case), *shown, *cells, cost(found[EQUAL])])
-    return rows
+@dataclass(frozen=True)
+class Setting:
+    """What the user asks of ``--against``."""
+
+    threshold: float  # --gate
+    cap: int  # --gate-cap, pairs
+    cases: int  # compared in a run
+
+    def kind_of(self, pairs: Sequence[paired.Pair]) -> str:
+        """Return what one look says of the pairs so far."""
+        if not paired.can_compare([pair.here_first for pair in pairs]):
+            return INCONCLUSIVE
+        level = paired.level_of_a_look(self.cap, self.cases)
+        return paired.kind_of(paired.paired_effect(pairs), self.threshold, level)
+
+    def __str__(self) -> str:
+        return (
+            f"--against --gate={100 * self.threshold:g}% --gate-cap={self.cap}, "
+            f"{self.cases} cases compared"
+        )
+
+
+class Measured(NamedTuple):
+    """One pair: which side was first, and how much more it cost here; None if it says too little.
+
+    Costs are logarithms.
+    """
+
+    here_first: bool
+    change: Optional[float]
+
+
+def measured(line: Dict[str, Any], level: str, figure: str) -> Measured:
+    """Return what a line of the pool says of one figure at one level of extra work."""
+    rounds = AdjacentRounds.of(line["levels"][level])
+    effect = rounds.cpu_effect() if figure == CPU else rounds.effect() if rounds.enough else None
+    return Measured(bool(line["here_first"]), None if effect is None else effect.change)
+
+
+def together(line: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a line of the pool whose levels all have the rounds of all its levels.
+
+    The extra work is divided out of the rounds here by its nominal share, and the share of each
+    level multiplied in. So a pair has as many rounds as one of a comparison, for the time that the
+    pool took; slow-downs are not real any more.
+    """
+    parts = [(float(level), AdjacentRounds.of(one)) for level, one in line["levels"].items()]
+    levels = {}
+    for level in line["levels"]:
+        joined = AdjacentRounds(items_here=parts[0][1].items_here)
+        joined.items_there = parts[0][1].items_there
+        for share, rounds in parts:
+            slower = (1 + float(level)) / (1 + share)
+            joined.here_first += rounds.here_first
+            for side, more, factor in (
+                (joined.here, rounds.here, slower),
+                (joined.there, rounds.there, 1.0),
+            ):
+                side.seconds += [factor * value for value in more.seconds]
+                side.cpu_seconds += [v and factor * v for v in more.cpu_seconds]
+                side.lost += more.lost
+                side.copies_ms += more.copies_ms
+        levels[level] = joined.as_dict()
+    return {**line, "levels": levels}
+
+
+def once(pool: Sequence[Measured], setting: Setting, start: int) -> Tuple[str, int]:
+    """Return the verdict on the pairs from one on, round the pool, and how many it took."""
+    left = [*pool[start:], *pool[:start]]
+    looks = paired.looks(setting.cap)
+    usable: List[paired.Pair] = []
+    firsts: List[bool] = []
+    while left and len(firsts) < setting.cap and not paired.given_up(len(usable), len(firsts)):
+        wanted = paired.here_is_next([pair.here_first for pair in usable], firsts)
+        number = next((k for k, pair in enumerate(left) if pair.here_first == wanted), 0)
+        here_first, change = left.pop(number)
+        firsts.append(here_first)
+        if change is None:
+            continue
+        usable.append(paired.Pair(change, here_first))
+        if len(usable) in looks and setting.kind_of(usable) != INCONCLUSIVE:
+            break
+    return setting.kind_of(usable), len(firsts)
+
+
+def trials_of(pool: Sequence[Measured], setting: Setting, trials: int) -> Tally:
+    """Return the tally of so many trials; its processes are pairs."""
+    generator = random.Random(0)  # noqa: S311  draws
+    tally = Tally()
+    for _ in range(trials):
+        tally.count(*once(pool, setting, generator.randrange(len(pool))))
+    tally.independent = len(pool) / tally.each
+    return tally
+
+
+#: Case -> level -> what its trials came to.
+Tallies = Dict[str, Dict[str, Tally]]
+
+
+def tallies_of(pool: Pool, figure: str, setting: Setting, trials: int) -> Tallies:
+    """Return what one figure says of every case at every level."""
+    return {
+        case: {
+            level: trials_of([measured(line, level, figure) for line in lines], setting, trials)
+            for level in SLOWDOWNS
+        }
+        for case, lines in pool.items()
+    }
+
+
+def spread(lines: Sequence[Dict[str, Any]], figure: str) -> str:
+    """Return the standard deviation between pairs of equal code, as a text."""
+    changes = [measured(line, EQUAL, figure).change for line in lines]
+    known = [change for change in changes if change is not None]
+    return f"{statistics.stdev(known):.1%}" if len(known) > 1 else "-"
 
 
 def cost(tally: Tally) -> str:
@@ -65,83 +156,33 @@ def cost(tally: Tally) -> str:
     return f"{tally.open_share} open, {tally.each:.1f} pairs"
 
 
-def judge_rows(found: Mapping[str, Tallies]) -> List[List[str]]:
-    """Return a row for each judge, over all cases."""
-    rows = []
-    for name, tallies in found.items():
-        totals = [sum_of(levels[level] for levels in tallies.values()) for level in SLOWDOWNS]
-        rows.append([name, *(total.slower_share for total in totals), cost(totals[0])])
-    return rows
+def case_rows(pool: Pool, tallies: Tallies) -> List[List[str]]:
+    """Return a row for each case: how it varies, and how often its time was judged slower."""
+    return [
+        [
+            short_name(case),
+            *(spread(pool[case], figure) for figure in (TIME, CPU)),
+            *(tally.slower_share for tally in found.values()),
+            cost(found[EQUAL]),
+        ]
+        for case, found in tallies.items()
+    ]
 
 
-def cost_rows(studies: Studies) -> List[List[str]]:
-    """Return what the extra work cost within the same pairs, in time and in CPU time."""
-    rows = []
-    for witness in (TIME, CPU):
-        cells = []
-        for level in SLOWDOWNS:
-            found = []
-            for levels in studies.values():
-                for (_, after), (_, before) in zip(levels[level].pairs, levels[EQUAL].pairs):
-                    slower, equal = change(after, witness), change(before, witness)
-                    if slower is not None and equal is not None:
-                        found.append(slower - equal)
-            cells.append(f"{math.expm1(statistics.median(found)):.1%}" if found else "-")
-        rows.append([f"what the extra work cost in {witness}", *cells, ""])
-    return rows
-
-
-def load_rows(pools: Mapping[str, Pool], setting: Setting, trials: int) -> List[List[str]]:
-    """Return the two wrong answers beside each load and by each judge."""
-    rows = []
-    for load, pool in pools.items():
-        studies = studies_of(pool, setting)
-        for judge in JUDGES:
-            tallies = tallies_of(studies, judge, trials)
-            totals = [
-                sum_of(levels[level] for levels in tallies.values())
-                for level in (EQUAL, MUCH_SLOWER)
-            ]
-            rows.append([load, judge.name, *wrong_answers(*totals)])
-    return rows
-
-
-def order_rows(pool: Pool) -> List[List[str]]:
-    """Return for each case whether its figures depend on what ran before it in its processes."""
-    rows = []
-    for case, lines in pool.items():
-        places = [len(line["ran_before"]) for line in lines]
-        middle = statistics.median_low(places)
-        halves: List[List[Tuple[float, float]]] = [[], []]
-        for place, line in zip(places, lines):
-            difference = change(figures_of(line, EQUAL)[1], TIME)
-            seconds = statistics.median(line["levels"][EQUAL]["there"]["seconds"])
-            if difference is not None:
-                item = math.log(seconds / line["items_per_round"])
-                halves[place > middle].append((item, difference))
-        if min(map(len, halves)) < 2:
-            rows.append([short_name(case), f"{len(lines)}", "-", "-", "-"])
-            continue
-        early, late = ([item for item, _ in half] for half in halves)
-        error = math.sqrt(sum(statistics.variance(half) / len(half) for half in (early, late)))
-        longer = statistics.fmean(late) - statistics.fmean(early)
-        spreads = [f"{statistics.stdev(value for _, value in half):.1%}" for half in halves]
-        rows.append([short_name(case), f"{len(lines)}", f"{longer:+.1%} ± {error:.1%}", *spreads])
-    return rows
+def row_of_all(figure: str, load: str, tallies: Tallies) -> List[str]:
+    """Return the row of all cases beside a load, judged by one figure."""
+    totals = [sum_of(levels[level] for levels in tallies.values()) for level in SLOWDOWNS]
+    return [figure, load, *(total.slower_share for total in totals), cost(totals[0])]
 
 
 def main() -> None:
     """Read the command line, make the trials, print the tables in Markdown."""
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_trial_options(parser, "collect_pairs.py", "pairs")
-    parser.add_argument("--load", choices=LOADS, default="quiet", help="of the tables (quiet)")
-    parser.add_argument(
-        "--witness", choices=[judge.name for judge in JUDGES], default=TIME, help="of each case"
-    )
+    parser.add_argument("--load", choices=LOADS, default="quiet", help="of each case (quiet)")
     parser.add_argument(
         "--together", action="store_true", help="all levels' rounds of a pair as one comparison's"
     )
-    parser.add_argument("--order", action="store_true", help="what ran before in a process")
     options = parser.parse_args()
     setting = Setting(options.gate / 100, options.cap, options.cases)
     pools = pools_given(parser, options.pool, options.load, setting.cap)
@@ -150,30 +191,17 @@ def main() -> None:
             load: {case: list(map(together, lines)) for case, lines in pool.items()}
             for load, pool in pools.items()
         }
-    pool = pools[options.load]
-    if options.order:
-        later = "an item takes longer in later places"
-        head = ["case", "pairs", later, "spread in earlier places", "in later ones"]
-        print_table(head, order_rows(pool))
-    else:
-        report(pool, setting, options)
-        if set(pools) != {"quiet"}:
-            rows = load_rows(pools, setting, options.trials)
-            print_table(["load", "judge", *WRONG_ANSWERS], rows)
-
-
-def report(pool: Pool, setting: Setting, options: argparse.Namespace) -> None:
-    """Print what was found of each case by one judge, and of all cases by each."""
-    studies = studies_of(pool, setting)
-    found = {judge.name: tallies_of(studies, judge, options.trials) for judge in JUDGES}
-    sizes = sorted(len(lines) for lines in pool.values())
-    print(f"{setting}; judged by {options.witness}; {sizes[0]} to {sizes[-1]} pairs a case,")
-    print(f"{options.trials} trials each, load: {options.load}\n")
-    slower = [f"{text} slower" for text in SHOWN]
-    head = ["case", "spread", "of CPU time", *slower, "of equal code"]
-    print_table(head, case_rows(studies, found[options.witness]))
-    head = ["judged slower, all cases", *SHOWN, "of equal code"]
-    print_table(head, [*judge_rows(found), *cost_rows(studies)])
+    found = {
+        (figure, load): tallies_of(pool, figure, setting, options.trials)
+        for load, pool in pools.items()
+        for figure in (TIME, CPU)
+    }
+    print(f"{setting}, {options.trials} trials each; cases beside the load {options.load}\n")
+    head = ["case", "spread", "of CPU time", *(f"{text} slower" for text in SHOWN)]
+    rows = case_rows(pools[options.load], found[TIME, options.load])
+    print(markdown_table([*head, "of equal code"], rows) + "\n")
+    head = ["judged slower, all cases", "load", *SHOWN, "of equal code"]
+    print(markdown_table(head, [row_of_all(*key, tallies) for key, tallies in found.items()]))
 
 
 if __name__ == "__main__":

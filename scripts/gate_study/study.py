@@ -40,6 +40,8 @@ COMPARE_FAIL: Dict[str, Callable[[Sequence[float]], float]] = {
     "min": min,
 }
 COMPARE_FAIL_THRESHOLD = 0.05
+#: Of the processors that the study ran on.
+CANARY = "arithmetic"
 #: Baselines of a case, of which the median is shown.
 STATED = 50
 
@@ -65,7 +67,7 @@ class Setting:
         )
 
 
-def benchmark_of(line: Dict[str, Any], level: str, canary: str) -> Dict[str, Any]:
+def benchmark_of(line: Dict[str, Any], level: str) -> Dict[str, Any]:
     """Return a process of the pool as the journal has a measured case."""
     measured = line["levels"][level]
     record = {
@@ -77,7 +79,7 @@ def benchmark_of(line: Dict[str, Any], level: str, canary: str) -> Dict[str, Any
         "data": {},
         "items_per_round": line["items_per_round"],
         "throughput": {"unit": line["unit"]},
-        "canary": {"kind": canary, "seconds": measured["canaries"].get(canary, [])},
+        "canary": {"kind": CANARY, "seconds": measured["canaries"].get(CANARY, [])},
         "time": "",
         "compile": "fresh",
         "compile_seconds": 0.0,
@@ -110,11 +112,11 @@ def draw_others(
 class Study:
     """Trials over the pool of one case."""
 
-    def __init__(self, lines: List[Dict[str, Any]], setting: Setting, canary: str) -> None:
+    def __init__(self, lines: List[Dict[str, Any]], setting: Setting) -> None:
         self.setting = setting
         self.count = len(lines)
         self.benchmarks = {
-            level: [benchmark_of(line, level, canary) for line in lines] for level in SLOWDOWNS
+            level: [benchmark_of(line, level) for line in lines] for level in SLOWDOWNS
         }
         self.rule = gate.Rule({THROUGHPUT: setting.threshold}, setting.cases, setting.cap)
 
@@ -172,19 +174,19 @@ def _seconds(benchmark: Dict[str, Any]) -> List[float]:
     return [value / items for value in benchmark["stats"]["data"]]
 
 
-def spread(lines: List[Dict[str, Any]], level: str, canary: str) -> float:
+def spread(lines: List[Dict[str, Any]], level: str) -> float:
     """Return the standard deviation between processes of the gate's statistic."""
-    return statistics.stdev(_costs(lines, level, canary))
+    return statistics.stdev(_costs(lines, level))
 
 
-def slowdown(lines: List[Dict[str, Any]], level: str, canary: str) -> float:
+def slowdown(lines: List[Dict[str, Any]], level: str) -> float:
     """Return the median slow-down within a process: what the extra work really cost."""
-    pairs = zip(_costs(lines, level, canary), _costs(lines, EQUAL, canary))
+    pairs = zip(_costs(lines, level), _costs(lines, EQUAL))
     return math.expm1(statistics.median(now - before for now, before in pairs))
 
 
-def _costs(lines: List[Dict[str, Any]], level: str, canary: str) -> List[float]:
-    samples = [sample_of(benchmark_of(line, level, canary), fresh=True) for line in lines]
+def _costs(lines: List[Dict[str, Any]], level: str) -> List[float]:
+    samples = [sample_of(benchmark_of(line, level), fresh=True) for line in lines]
     costs = [log_cost(sample, THROUGHPUT) for sample in samples]
     return [cost for cost in costs if cost is not None]
 
@@ -194,19 +196,17 @@ def main() -> None:
     parser = Parser(description=(__doc__ or "").splitlines()[0])
     add_trial_options(parser, "collect.py", "fresh processes")
     parser.add_argument("--processes", type=int, default=9, help="of the baseline (9)")
-    canaries = ("arithmetic", "memory", "none")
-    parser.add_argument("--canary", choices=canaries, default="arithmetic", help="(arithmetic)")
     options = parser.parse_args()
     setting = Setting(options.gate / 100, options.processes, options.cap, options.cases)
     pools = pools_given(parser, options.pool, "quiet", setting.least)
-    report(pools["quiet"], setting, options.trials, options.canary)
+    report(pools["quiet"], setting, options.trials)
 
 
-def report(pool: Pool, setting: Setting, trials: int, canary: str) -> None:
+def report(pool: Pool, setting: Setting, trials: int) -> None:
     """Print what the gate found, and what compare-fail would have said."""
     generator = random.Random(0)  # noqa: S311  draws
     found: Dict[str, Dict[str, Dict[str, Tally]]] = {}
-    studies = {case: Study(lines, setting, canary) for case, lines in pool.items()}
+    studies = {case: Study(lines, setting) for case, lines in pool.items()}
     for case, study in studies.items():
         found[case] = {level: study.run(level, trials, generator) for level in SLOWDOWNS}
     sizes = sorted(study.count for study in studies.values())
@@ -217,7 +217,7 @@ def report(pool: Pool, setting: Setting, trials: int, canary: str) -> None:
         tallies = [found[case][level]["gate"] for level in SLOWDOWNS]
         equal = tallies[0]
         cost = f"{equal.open_share} open, {equal.each:.1f} fresh"
-        varies = f"{spread(pool[case], EQUAL, canary):.1%}"
+        varies = f"{spread(pool[case], EQUAL):.1%}"
         stated = f"{study.stated(generator):.1%}"
         cells = [tally.slower_share for tally in tallies]
         print(markdown_row([short_name(case), varies, stated, *cells, cost]))
@@ -228,8 +228,7 @@ def report(pool: Pool, setting: Setting, trials: int, canary: str) -> None:
         together = [sum_of(found[case][level][name] for case in studies) for level in SLOWDOWNS]
         print(markdown_row([label, *(tally.slower_share for tally in together)]))
     real = [
-        statistics.median(slowdown(lines, level, canary) for lines in pool.values())
-        for level in SLOWDOWNS
+        statistics.median(slowdown(lines, level) for lines in pool.values()) for level in SLOWDOWNS
     ]
     print(markdown_row(["what the extra work cost", *(f"{value:.1%}" for value in real)]))
 

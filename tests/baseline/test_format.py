@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import re
-import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Dict, List
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,7 +18,6 @@ from ipubench.fixtures.machine.files import write_atomically
 from ipubench.plugins.baseline import format as form
 from ipubench.plugins.baseline import show, store
 from ipubench.plugins.baseline.entries import by_case, differences, find, key_of, why_disturbed
-from ipubench.plugins.baseline.exports import EXPORTS
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.run_facts import RunFacts
@@ -35,9 +34,10 @@ from ipubench.plugins.report.terminal import summary
 from ipubench.plugins.run.results import Run, SessionResults
 from ipubench.plugins.web.templates import plotly_is_there
 from tests.support.baselines import A, document, entry, load
+from tests.support.reports import EXPORTS
 
 
-def test_the_schema_is_a_schema_and_describes_the_newest_format() -> None:
+def test_the_schema_describes_the_newest_format() -> None:
     schema = json.loads(form.SCHEMA.read_text())
     form._validator().check_schema(schema)
     assert schema["properties"]["ipubench"]["properties"]["format"]["const"] == form.FORMAT
@@ -63,139 +63,62 @@ def test_the_quick_check_of_numbers_says_what_the_library_says() -> None:
             holder[key] = sound
 
 
-def test_a_missing_baseline_names_the_others_and_how_to_write_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its name, or by its path where a name would mean another file."""
-    ending = "there is no baseline .*other.json; .*--baseline-save=other; there are: main$"
-    with pytest.raises(BaselineError, match=ending):
-        load(path.with_name("other.json"))
-    monkeypatch.chdir(path.parent)
-    for other in (Path("../baselines/other"), Path("other.json")):
-        said = str(other) if "/" in str(other) else f"./{other}"
-        with pytest.raises(BaselineError, match=f"save={said}; there are: main.json$"):
-            load(other)
-
-
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "said"),
     [
-        ("{", "is not valid JSON"),
-        ("", "is not valid JSON"),
-        pytest.param("[" * 100000, "is not valid JSON", id="nested"),
-        ('{"ipubench": {"format": 2}, "benchmarks": [NaN]}', "NaN is no finite number"),
-        ("[]", "is not a baseline of this suite"),
-        ('{"benchmarks": []}', "is not a baseline of this suite"),
-        ('{"ipubench": {"format": true}, "benchmarks": []}', "is not a baseline of this suite"),
-        ('{"ipubench": {"format": 99}, "benchmarks": []}', "has format 99, this version reads 2"),
-        ('{"ipubench": {"format": 1}, "benchmarks": [{}]}', "has format 1, this version reads 2"),
-        ('{"ipubench": {"format": 2}, "benchmarks": [{}]}', "case number 1: 'fullname' is a req"),
+        (None, "there are: other"),
+        (b"{", "JSON"),
+        (b"", "JSON"),
+        pytest.param(b"[" * 100000, "JSON", id="nested"),
+        (b'{"type": "run", "format": 1}\n{"type": "end"}\n', "JSON"),  # a journal
+        (b"\xff\xfe\x00", "utf-8"),
+        (b'{"ipubench": {"format": 2}, "benchmarks": [NaN]}', "NaN"),
+        (b"[]", "no baseline|not a baseline"),
+        (b'{"benchmarks": []}', "not a baseline"),
+        (b'{"ipubench": {"format": true}, "benchmarks": []}', "not a baseline"),
+        (b'{"ipubench": {"format": 99}, "benchmarks": []}', "format 99"),
+        (b'{"ipubench": {"format": 1}, "benchmarks": [{}]}', "format 1"),
+        (b'{"ipubench": {"format": 2}, "benchmarks": [{}]}', "case number 1: 'fullname'"),
     ],
 )
-def test_a_file_that_is_no_baseline_is_one_message(path: Path, content: str, message: str) -> None:
-    path.write_text(content)
-    with pytest.raises(BaselineError, match=message):
+def test_a_file_that_is_no_baseline_is_one_message(path: Path, content: Any, said: str) -> None:
+    save(path.with_name("other.json"), document(entry()))
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(BaselineError, match=said) as caught:
         load(path)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_journal_in_place_of_a_baseline_is_not_to_be_deleted(path: Path) -> None:
-    journal = path.with_name("run-1.jsonl")
-    journal.write_text('{"type": "run", "format": 1}\n{"type": "end"}\n')
-    with pytest.raises(BaselineError, match="run-1.jsonl is no baseline, but the journal of a run"):
-        load(journal)
-
-
-def test_a_file_in_which_all_is_wrong_is_refused_at_once(path: Path) -> None:
-    """Naming each of its 200,000 rounds took 20 seconds."""
+def test_a_file_in_which_all_is_wrong_is_refused_with_the_first_problems(path: Path) -> None:
     stored = json.loads(path.read_text())
     record_of(stored["benchmarks"][0])["processes"][0]["seconds"] = [-1] * 200_000
-    path.write_text(json.dumps(stored))
-    started = time.process_time()
-    with pytest.raises(BaselineError, match="seconds.0: -1 is less"):
-        load(path)
-    assert time.process_time() - started < 10
+    assert len(form.problems(stored)) == form.MOST_PROBLEMS
 
 
-def test_a_file_of_too_many_values_is_one_message(path: Path) -> None:
-    path.write_text("[" + "[]," * form.MOST_VALUES + "[]]")
-    with pytest.raises(BaselineError, match="cannot be read: it has more than 2,500,000 values"):
-        load(path)
-
-
-@pytest.mark.parametrize(
-    ("bound", "said"),
-    [("MOST_VALUES", "has more than 1,000 values"), ("MOST_BYTES", "is larger than 0 MiB")],
-)
 def test_what_no_reader_would_take_is_not_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, said: str
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = path.read_text()
-    assert len(before) > 1000 > before.count(",")
-    monkeypatch.setattr(form, bound, 1000)
-    large = entry("b")
-    large["stats"]["data"] *= 200
-    with pytest.raises(BaselineError, match=f"main.json was not written, .*it {said}; keep fewer"):
-        store.write(path, document(large))
+    nothing = entry("b")
+    nothing["stats"]["data"] = []
+    no_figure = entry("b")
+    record_of(no_figure)["throughput"]["median"] = math.nan
+    for damaged, said in ((nothing, "stats.data"), (no_figure, "throughput.median")):
+        with pytest.raises(BaselineError, match=said):
+            save(path, document(damaged))
+    monkeypatch.setattr(store, "MOST_BYTES", 1000)
+    with pytest.raises(BaselineError, match="larger than"):
+        store.write(path, document(entry("b")))
     assert path.read_text() == before
-
-
-def test_what_is_nested_too_deeply_to_be_read_is_not_written(path: Path) -> None:
-    before = path.read_text()
-    deep = entry("b")
-    nested: Any = {}
-    for _ in range(70):
-        nested = {"x": nested}
-    for value in (nested, 10**200):
-        record_of(deep)["counters"] = {"value": value}
-        with pytest.raises(BaselineError, match="could not be read again: it .* more than"):
-            save(path, document(deep))
-        assert path.read_text() == before
 
 
 def test_a_pipe_is_no_baseline(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(BaselineError, match="main.json cannot be read: it is no regular file"):
-        load(path)
-
-
-def test_a_file_of_other_bytes_is_one_message(path: Path) -> None:
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BaselineError, match="cannot be read"):
-        load(path)
-
-
-def _drop_unit(record: Dict[str, Any]) -> None:
-    del record["throughput"]["unit"]
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (_drop_unit, "throughput: 'unit' is a required property"),
-        (lambda r: r.update(items_per_round=0), "items_per_round: 0 is less than the min"),
-        (lambda r: r.update(time="today"), "time: 'today' does not match"),
-        (lambda r: r.update(processes=[]), "processes: \\[\\]"),
-        (lambda r: r["processes"][0].update(seconds=[1, -1]), "processes.0.seconds.1: -1 is less"),
-        (lambda r: r.update(device="x" * 999), "device: \\.\\.\\.x+' is not of type 'object'"),
-    ],
-)
-def test_damage_is_named_with_its_case_and_place(
-    path: Path, damage: Callable[[Dict[str, Any]], None], message: str
-) -> None:
-    stored = json.loads(path.read_text())
-    damage(record_of(stored["benchmarks"][0]))
-    path.write_text(json.dumps(stored))
-    where = r"main.json is damaged: bench_x.py::bench_x\[a\]: extra_info.ipubench."
-    with pytest.raises(BaselineError, match=where + message + ".*restore it") as error:
-        load(path)
-    assert len(str(error.value)) < 600
-
-
-def test_a_case_that_is_stored_twice_is_damage(path: Path) -> None:
-    stored = {**document(entry(), entry()), "ipubench": {"format": 2}}
-    path.write_text(json.dumps(stored))
-    with pytest.raises(BaselineError, match="stored twice for cpu/x"):
+    with pytest.raises(BaselineError, match="no regular file"):
         load(path)
 
 
@@ -261,6 +184,12 @@ RESNET: Dict[str, Any] = {"model": "resnet50", "mode": "inference", "system": "p
         ({"device": IPU, "config": {**RESNET, "system": None, "mode": "training"}}, ""),
         ({"device": IPU, "config": {"model": []}, "framework": None}, ""),
         ({"device": IPU, "config": None}, "config: None is not of type 'object'"),
+        ({"throughput": {}}, "throughput: 'unit' is a required property"),
+        ({"items_per_round": 0}, "items_per_round: 0 is less"),
+        ({"time": "today"}, "time: 'today' does not match"),
+        ({"git": "../../evil"}, "git: '../../evil' does not match"),
+        ({"processes": []}, "processes: []"),
+        ({"device": "x" * 999}, "device: ..."),
     ],
 )
 def test_what_a_reader_needs_is_there_or_is_said(
@@ -269,25 +198,25 @@ def test_what_a_reader_needs_is_there_or_is_said(
     stored = json.loads(path.read_text())
     record = record_of(stored["benchmarks"][0])
     record["throughput"]["unit"] = "images/s"
-    record.update(changes)
+    record.update(copy.deepcopy(changes))
     path.write_text(json.dumps(stored))
     if said:
-        with pytest.raises(BaselineError, match=re.escape(said)):
+        with pytest.raises(BaselineError, match=re.escape(said)) as caught:
             load(path)
+        assert A in str(caught.value) and len(str(caught.value)) < 600
     check_that_it_is_refused_or_serves(path)
 
 
-@pytest.mark.parametrize("field", ["started", "ended"])
-@pytest.mark.parametrize("moment", [1e30, -1, "1", 1e12])
-def test_a_time_of_no_calendar_is_damage(path: Path, field: str, moment: Any) -> None:
-    stored = json.loads(path.read_text())
-    stored["ipubench"]["runs"] = [{field: moment}]
-    path.write_text(json.dumps(stored))
-    with pytest.raises(BaselineError, match=f"ipubench.runs.0.{field}: "):
-        load(path)
-    stored["ipubench"]["runs"] = [{field: 1e11}]
-    path.write_text(json.dumps(stored))
-    check_that_it_is_refused_or_serves(path)
+def test_what_is_twice_or_of_no_calendar_is_damage(path: Path) -> None:
+    good = {**document(entry()), "ipubench": {"format": 2}}
+    damaged: Dict[str, Any]
+    for damaged in (
+        {**good, "benchmarks": 2 * good["benchmarks"]},
+        *({**good, "ipubench": {"format": 2, "runs": [{"started": t}]}} for t in (-1, "1", 1e12)),
+    ):
+        path.write_text(json.dumps(damaged))
+        with pytest.raises(BaselineError, match="is damaged"):
+            load(path)
 
 
 @in_the_same_file

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import json
 import math
-import os
 import random
 import shutil
 from pathlib import Path
@@ -14,19 +12,14 @@ from typing import Any, List
 import pytest
 
 from ipubench.plugins.baseline import history, trends
-from ipubench.plugins.baseline.entries import Key
-from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.history import slug
-from ipubench.plugins.baseline.store import load_document, save
+from ipubench.plugins.baseline.store import save
 from ipubench.plugins.baseline.trends import (
-    ChangesUnavailable,
-    Trend,
     change_points,
     noise,
 )
 from ipubench.plugins.gate.shown_throughput import throughput_of
 from ipubench.plugins.record.host_process import short_revision
-from ipubench.plugins.record.text import name_of_test
 from tests.support.baselines import A, Shell, document, entry
 from tests.support.harness import Project
 
@@ -48,19 +41,13 @@ def needs_ruptures() -> None:
     pytest.importorskip("ruptures", reason="pip install 'ipubench[report]' brings ruptures")
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("step", [0.9, 1.1])
 def test_a_step_is_found_where_it_is(step: float, seed: int) -> None:
     """10% at 1% noise, the fifteenth run of thirty being the first of the new level."""
     needs_ruptures()
     (found,) = change_points(series([100, 100 * step], 15, 0.01, seed))
     assert abs(found - 15) <= 1
-
-
-def test_each_of_several_steps_is_found() -> None:
-    needs_ruptures()
-    values = series([100, 90, 110], 12, 0.01)
-    assert change_points(values) == pytest.approx([12, 24], abs=1)
 
 
 def test_equal_runs_have_none() -> None:
@@ -76,17 +63,6 @@ def test_one_bad_run_is_no_change(position: int) -> None:
     values = series([100], 30, 0.01, seed=3)
     values[position] -= 0.5
     assert change_points(values) == []
-
-
-def test_runs_that_agree_to_the_last_digit_have_none() -> None:
-    needs_ruptures()
-    assert change_points([math.log(100 + 1e-9 * number) for number in range(20)]) == []
-
-
-@pytest.mark.parametrize("count", range(6))
-def test_a_level_needs_three_runs(count: int) -> None:
-    needs_ruptures()
-    assert change_points([0.0, 1.0, 2.0, 3.0, 4.0, 5.0][:count]) == []
 
 
 @pytest.mark.parametrize(("slow_runs", "found"), [(1, []), (2, [19]), (3, [20]), (4, [20])])
@@ -115,12 +91,6 @@ def without_ruptures(monkeypatch: pytest.MonkeyPatch) -> None:
         return really_import(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-
-
-def test_without_the_library_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    without_ruptures(monkeypatch)
-    with pytest.raises(ChangesUnavailable, match=r"pip install 'ipubench\[report\]'"):
-        change_points([0.0] * 10)
 
 
 # Trends.
@@ -156,23 +126,6 @@ def test_a_run_counts_with_the_processes_that_decide() -> None:
     assert (point.low, point.high) == pytest.approx((80 / 0.12, 80 / 0.1))
 
 
-def test_the_change_of_a_level_is_that_of_medians() -> None:
-    rates = [100.0, 101.0, 50.0, 80.0, 81.0, 82.0]
-    points = tuple(trends.Point("t", "r", rate, 1) for rate in rates)
-    trend = Trend(Key(A, "h", "m"), "items/s", points)
-    assert trends.level_changes(trend, [3]) == {3: pytest.approx(-0.19)}
-    (change,) = trends.as_dict(trend, [3])["changes"]
-    assert change["run"] == 3 and change["change"] == pytest.approx(-0.19)
-
-
-def test_changes_of_a_trend_are_relative_whatever_its_unit() -> None:
-    needs_ruptures()
-    for unit in (1e-6, 1.0, 1e12):
-        rates = [unit * math.exp(value) for value in series([100, 90], 8, 0.01)]
-        points = tuple(trends.Point("t", "r", rate, 1) for rate in rates)
-        assert Trend(Key(A, "h", "m"), "items/s", points).changes() == [8]
-
-
 def test_names_are_fit_for_files_and_distinct() -> None:
     assert slug("cpu/Intel(R) Xeon(R)/amx/2 threads").startswith(
         "cpu-intel-r-xeon-r-amx-2-threads-"
@@ -181,14 +134,6 @@ def test_names_are_fit_for_files_and_distinct() -> None:
     assert len(slug("x" * 500)) < 80 and "/" not in slug("../../etc\ud800")
     assert short_revision("0123456789abcdef-dirty") == "0123456-dirty"
     assert short_revision(None) == short_revision("abc-/../../evil") == short_revision("../x") == ""
-
-
-@pytest.mark.parametrize("revision", ["abc-/../../../../evil/x", "../../evil", "abc\n/x", "v1.0"])
-def test_a_revision_leads_to_no_other_folder(tmp_path: Path, revision: str) -> None:
-    kept = history.path_of(tmp_path, [entry(git=revision)], "2026-01-02T03:04:05Z", "1")
-    assert kept == tmp_path / slug("cpu/x") / "20260102T030405Z-unversioned-1.json"
-    with pytest.raises(BaselineError, match="was not written.*extra_info.ipubench.git: .*match"):
-        save(tmp_path / "main.json", document(entry(git=revision)))
 
 
 # Whole runs.
@@ -213,11 +158,6 @@ def test_a_run_is_kept_and_shown(project: Project) -> None:
     shell("list").assert_code(0).line("no baselines in")
     # It is a baseline like any other.
     shell("show", f"./baselines/{name}").assert_code(0)
-
-
-def test_a_run_without_the_option_keeps_nothing(project: Project) -> None:
-    project.run("-k", "beta", "--budget=0.3").assert_code(0)
-    assert all_close(project.folder / "baselines") == []
 
 
 def test_an_interrupted_run_is_no_point_of_a_trend(project: Project) -> None:
@@ -272,16 +212,9 @@ def test_the_trend_of_a_case_has_its_change_marked(kept: Shell) -> None:
     (change,) = trend["changes"]
     assert change["run"] == 6 and change["change"] == pytest.approx(-0.09, abs=0.02)
     assert len(trend["runs"]) == 12
-
-
-def test_all_trends_are_shown_with_their_last_change(kept: Shell) -> None:
-    needs_ruptures()
-    outcome = kept("history").assert_code(0)
-    assert outcome.line("bench_x[a]").split()[-1] == "0000006"
-    assert outcome.line("bench_x[b]").split()[1:] == [
-        "12", outcome.line("bench_x[b]").split()[2], "items/s", "-",
-    ]  # fmt: skip
+    assert kept("history").assert_code(0).line("bench_x[a]").split()[-1] == "0000006"
     assert len(kept.json("history", "--last=5")[0]["runs"]) == 5
+    kept("history", "zzz").assert_code(4).line("'zzz'")
 
 
 def test_trends_are_called_by_whole_names_and_their_configurations(kept: Shell) -> None:
@@ -298,19 +231,6 @@ def test_trends_are_called_by_whole_names_and_their_configurations(kept: Shell) 
     ]
 
 
-@pytest.mark.parametrize(
-    ("nodeid", "name"),
-    [
-        ("bench_x.py::bench_x[std::sort]", "bench_x[std::sort]"),
-        ("bench_x.py::TestX::bench_x[a[b]]", "bench_x[a[b]]"),
-        ("a[1]/bench_x.py::bench_x", "bench_x"),
-        ("bench_x", "bench_x"),
-    ],
-)
-def test_a_tests_name_is_what_follows_its_file_and_class(nodeid: str, name: str) -> None:
-    assert name_of_test(nodeid) == name
-
-
 def test_a_damaged_run_is_left_out_and_named(kept: Shell) -> None:
     broken = kept.folder / history.FOLDER / "machine" / "20260201T000000Z-x.json"
     broken.write_text("{")
@@ -321,40 +241,7 @@ def test_a_damaged_run_is_left_out_and_named(kept: Shell) -> None:
     broken.rename(broken.with_name("20260213T000000Z-x.json"))
     for words in (["history"], ["site", "out"]):
         outcome = kept(*words, "--last=1").assert_code(4)
-        outcome.line("nothing in the last 1 runs of each machine can be read; --last=N")
-
-
-def test_a_folder_of_the_history_that_cannot_be_read_is_named(
-    kept: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = kept.folder / history.FOLDER
-    (root / "no folder.txt").write_text("of no matter")
-    (root / "other").mkdir()
-    really_list = os.listdir
-
-    def denied(folder: str) -> List[str]:
-        if folder in refused:
-            raise PermissionError(13, "Permission denied", folder)
-        return really_list(folder)
-
-    refused = [str(root / "other")]
-    monkeypatch.setattr(os, "listdir", denied)
-    found, _, notes = history.read(root, lambda nodeid: True, 3)
-    assert len(found) == 6
-    assert notes == [f"left out: {root / 'other'} cannot be read: Permission denied"]
-    refused = [str(root)]
-    with pytest.raises(BaselineError, match="history cannot be read: Permission denied"):
-        history.read(root, lambda nodeid: True, 3)
-
-
-def test_a_history_without_the_case_is_one_message(kept: Shell) -> None:
-    kept("history", "zzz").assert_code(4).line("holds no case with 'zzz' in its name")
-    # One that older runs have is not said to be in none.
-    old = entry("old", time="2026-01-01T00:00:00Z")
-    save(kept.folder / history.FOLDER / "machine" / "20260101T000000Z-x.json", document(old))
-    none = kept("history", "x[old]", "--last=2").assert_code(4)
-    none.line("in the last 2 runs of each machine; --last=N looks at more")
-    kept("history", "--last=0").assert_code(4).line("'0' is not a whole number from 1 up")
+        outcome.line("in the last 1 runs of each machine")
 
 
 def test_trends_are_shown_without_the_library_too(
@@ -368,17 +255,3 @@ def test_trends_are_shown_without_the_library_too(
     printed = capsys.readouterr()
     assert printed.err.count("no change points are marked: ") == 1
     assert "2026-02-12" in printed.out and "<--" not in printed.out
-
-
-def test_only_the_wanted_cases_of_a_file_are_read(kept: Shell) -> None:
-    path = kept.folder / history.FOLDER / "machine" / "20260201T000000Z-x.json"
-    stored = json.loads(path.read_text())
-    stored["benchmarks"][0]["stats"] = None  # of case a
-    path.write_text(json.dumps(stored))
-    folder = kept.folder / history.FOLDER
-    found, runs, notes = history.read(folder, lambda nodeid: "[b]" in nodeid, 1)
-    assert len(found) == runs == 1 and not notes
-    found, runs, notes = history.read(folder, lambda nodeid: True, 12)
-    assert (len(found), runs) == (22, 11) and len(notes) == 1
-    with pytest.raises(BaselineError, match="is damaged"):
-        load_document(path)

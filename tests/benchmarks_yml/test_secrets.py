@@ -88,7 +88,6 @@ def test_no_output_of_a_run_has_a_secret(shell: Shell) -> None:
     assert "https://me:***@host/x" in record["spec"]["command"]
     said = Path(record["spec"]["stderr"]).read_text()
     assert said == "given --token *** --from https://me:***@host/x --secret *** ***\n"
-    shell.command("baseline", "export", "main", "--format=bencher", "-o", "exported")
     shell.command("baseline", "show", "main", "works", "--json")
     shell.command("report", str(shell.project.journals()[-1]), "--out=later")
     shell.run("-k", "works", "--dry-run").assert_code(0).line("--token '$GITHUB_TOKEN'")

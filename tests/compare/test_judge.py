@@ -69,13 +69,6 @@ def test_an_open_case_passes_or_fails_as_asked(
     assert verdict["kind"] == "inconclusive"
 
 
-def test_the_verdict_waits_for_the_end_of_the_bench_function(stored: Project) -> None:
-    at_the_end(stored, "print('the function has ended')")
-    outcome = stored.run(*GATE, env=SLOW).assert_code(1)
-    outcome.line("the function has ended")
-    assert kinds(stored)[-3:] == ["verdict", "outcome", "end"]
-
-
 def test_a_case_that_fails_after_its_measurement_is_not_judged(stored: Project) -> None:
     at_the_end(stored, "raise RuntimeError('wrong result')")
     outcome = stored.run(*GATE, env=SLOW).assert_code(1)
@@ -133,39 +126,3 @@ def test_nothing_holds_the_step_of_a_judged_case(stored: Project) -> None:
     )
     stored.run(*GATE, "-p", "watch").assert_code(0)
     assert (stored.folder / "steps").read_text() == "0"
-
-
-# Writes for each case that passed how many cases its share of 0.8 s says are still to come.
-SHARES = """
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call(item):
-    outcome = yield
-    if outcome.excinfo is None:
-        from ipubench.plugins.compare.fresh_processes import gate_time_key
-
-        time = item.config.stash[gate_time_key]
-        found = next(cases for cases in range(1, 9) if time.allows(0.8 / cases))
-        with open("shares", "a") as shares:
-            shares.write(f"{found} ")
-"""
-
-
-def test_the_cases_that_are_still_to_come_share_the_gates_time(project: Project) -> None:
-    """A case that failed leaves its share to the others; what a resumed run has done has none."""
-    project.add_to_conftest(SHARES)
-    path = project.folder / "bench_fake.py"
-    source = path.read_text()
-    broken = 'config.name == "alpha" and config.data == "generated"'
-    path.write_text(source.replace('config.trouble == "raise"', broken))
-    # Too short for any fresh process.
-    words = ("-k", "beta or bs8", "--gate-time=0.8s", "--processes=2")
-    project.run(*words).assert_code(1)
-    shares = project.folder / "shares"
-    assert shares.read_text().split() == ["4", "2", "1"]
-    shares.unlink()
-    path.write_text(source)
-    outcome = project.run(*words, "--resume").assert_code(0)
-    outcome.line("3 cases are done")
-    outcome.line("1 fresh process for each of 1 case: ")
-    assert shares.read_text().split() == ["1"]

@@ -68,9 +68,6 @@ def test_nodes_of_onnx_runtime_count_by_their_type(tmp_path: Path) -> None:
     assert operations_in(tmp_path)[0]["seconds"] == pytest.approx(80e-6)
 
 
-# TensorFlow's: messages in protocol buffers' wire format.
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[1]", b'{"traceEvents": 3}', b'{"x": []}', b"\xff" * 40]
 )

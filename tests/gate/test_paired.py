@@ -16,7 +16,6 @@ from ipubench.plugins.gate.paired import (
     FALSE_ALARMS,
     Pair,
     Sides,
-    can_compare,
     compare,
     given_up,
     incomparable,
@@ -26,7 +25,6 @@ from ipubench.plugins.gate.paired import (
     looks,
     not_judged,
     paired_effect,
-    precise,
     verdict_on_pairs,
 )
 from ipubench.plugins.gate.rule import DETECTABLE_CHANGE
@@ -130,10 +128,6 @@ def test_the_level_is_corrected_for_looks_and_tests() -> None:
 NARROW, WIDE = Effect(0.1, 0.0089, 10), Effect(0.1, 0.0091, 10)  # 2.0 and 2.03% each way
 
 
-def test_precise_means_narrow() -> None:
-    assert precise(NARROW) and not precise(WIDE)
-
-
 @pytest.mark.parametrize(
     ("kind", "effect", "threshold", "clear"),
     [
@@ -172,12 +166,6 @@ def test_a_case_is_given_up_after_four_disturbed_pairs_and_more_of_them_than_oth
     usable: int, measured: int, given: bool
 ) -> None:
     assert given_up(usable, measured) is given
-
-
-def test_three_pairs_of_both_orders_say_something() -> None:
-    made = in_order([(benchmark(0.1), benchmark(0.1))] * 5)
-    firsts = [sides.here_first for sides in made]
-    assert can_compare(firsts[:3]) and not can_compare(firsts[:2]) and not can_compare(firsts[::2])
 
 
 THRESHOLD, NOISE, CAP = 0.02, 0.02, 16
@@ -283,12 +271,6 @@ def test_another_metric_can_decide() -> None:
     assert (latency["low"], latency["high"]) == (pytest.approx(1), pytest.approx(1))
 
 
-def test_a_faster_case_has_improved_where_another_metric_only_passes() -> None:
-    sides = [(benchmark(0.08), benchmark(0.1))] * 4
-    found = judged(sides, {"throughput": 0.05, "latency_p99": 0.1})
-    assert (found.kind, found.metric, found.also[0]["kind"]) == ("improved", "throughput", "pass")
-
-
 def test_a_metric_that_a_side_does_not_have_is_not_judged() -> None:
     sides = [(benchmark(0.1), benchmark(0.1, compile="cached"))] * 4
     thresholds = {"throughput": 0.05, "compile_time": 0.1}
@@ -309,13 +291,10 @@ def test_whole_processes_in_two_states_are_not_compared() -> None:
         benchmark(0.1, contention={**QUIET, "copy_ms": copy}) for copy in (2.0, 1.0)
     )
     assert Sides(usual, usual).usable
-    # Of the last one too few rounds are in one state, or others took a part of them.
+    assert not Sides(slow_copy, usual).usable
     for lost in (0.0, 0.3):
         unclear = benchmark(0.1, contention={**QUIET, "lost": [lost] * 20, "enough": False})
-        sides = Sides(unclear, usual)
-        assert (sides.usable, sides.in_two_states) == (False, lost == 0.0)
-    sides = Sides(slow_copy, usual)
-    assert (sides.usable, sides.in_two_states) == (False, True)
+        assert not Sides(unclear, usual).usable
 
 
 def test_the_canary_of_another_framework_changes_nothing() -> None:

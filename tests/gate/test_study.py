@@ -11,13 +11,11 @@ import pytest
 
 from ipubench.plugins.record.text import Parser
 from scripts.gate_study import beside_others
-from scripts.gate_study.collect import CASES
 from scripts.gate_study.neighbours import LOADS, Load, neighbours
 from scripts.gate_study.pool import SLOWDOWNS, pools_given, pools_of
 from scripts.gate_study.study import Setting
 from scripts.gate_study.tally import wilson
 from tests.machine.test_process import wait_until_gone
-from tests.support.harness import ROOT, Project, run_pytest
 
 SETTING = Setting(threshold=0.02, processes=5, cap=4, cases=1)
 CASE = "bench_x[x-synthetic]"
@@ -60,32 +58,10 @@ def test_only_wrong_answers_are_counted_as_wrong(pool: Path) -> None:
         assert (equal, slower) == (("100%", "100%") if name == "quiet, quiet" else ("0%", "0%"))
 
 
-@pytest.mark.parametrize(
-    ("load", "least", "message"),
-    [
-        ("two", 1, "has no measurements beside the load two; it has those beside quiet, one"),
-        ("one", 13, "needs 13 measurements of each case beside the load one; it has fewer of x"),
-    ],
-)
-def test_what_a_pool_lacks_is_said(
-    pool: Path, load: str, least: int, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(("load", "least"), [("two", 1), ("one", 13)])
+def test_what_a_pool_lacks_is_a_usage_error(pool: Path, load: str, least: int) -> None:
     with pytest.raises(SystemExit):
         pools_given(Parser(), pool, load, least)
-    assert message in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        pools_given(Parser(), pool.with_name("none"), load, least)
-    assert "cannot be read: No such file" in capsys.readouterr().err
-
-
-def test_each_case_of_the_study_gets_the_fixtures_that_its_meter_asks_for(project: Project) -> None:
-    """So do those of the other script that pytest runs."""
-    cases = [f"scripts/gate_study/bench_pool.py::{case}" for case in CASES]
-    results = f"--results-dir={project.folder / 'results'}"
-    outcome = run_pytest(
-        ROOT, project.environment, "--setup-plan", results, *cases, "scripts/bench_scaling.py"
-    )
-    assert outcome.assert_code(0).text.count("SETUP    F meter") == len(CASES)
 
 
 def test_the_interval_of_a_share_is_wilsons() -> None:

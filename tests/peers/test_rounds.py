@@ -63,11 +63,6 @@ def test_too_few_rounds_have_no_interval(rounds: int) -> None:
         paired_ratio([1.0] * rounds, [1.0] * rounds)
 
 
-def test_rounds_without_a_partner_are_refused() -> None:
-    with pytest.raises(ValueError, match="7 and 6 rounds"):
-        paired_ratio([1.0] * 7, [1.0] * 6)
-
-
 @given(
     st.lists(st.floats(min_value=1e-3, max_value=5), min_size=2, max_size=4),
     st.floats(min_value=0.01, max_value=1),  # at most 500 rounds

@@ -15,7 +15,6 @@ from ipubench.fixtures.machine.contention import Contention, Reading
 from ipubench.fixtures.runtimes.fake import FakeStep
 from ipubench.plugins.gate.adjacent import AdjacentRounds
 from ipubench.plugins.measure.alternating import why_unfit
-from ipubench.plugins.processes import alternating
 from ipubench.plugins.processes.alternating import Contended, why_not_alternating
 from ipubench.plugins.processes.other_python import Environment
 
@@ -63,22 +62,6 @@ def test_a_fake_devices_time_is_not_the_machines() -> None:
     assert rounds.here.lost == rounds.there.cpu_seconds == [None, None]
 
 
-@pytest.mark.skipif(
-    not Contention().available, reason="this system does not count how long threads wait"
-)
-def test_the_cpus_of_this_process_are_watched_where_the_system_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(alternating, "allowed_cpus", lambda: {0})
-    watched = Contended.of("cpu")
-    assert watched.contention is not None and watched.look is not None
-    watched.read()
-    assert watched.contention.cpu_count == 1
-    assert Contended.of("cuda").look is None
-    monkeypatch.setattr(Contention, "available", False)
-    assert Contended.of("cpu").contention is None
-
-
 @pytest.mark.parametrize(
     ("device", "version", "instances", "marker", "fixture", "why"),
     [
@@ -100,13 +83,6 @@ def test_what_cannot_take_turns_says_why(
     there = Environment("python", [], {}, alternating=version)
     found = why_not_alternating(item, device, there)
     assert found.startswith(why) and bool(found) == bool(why)
-
-
-def test_elsewhere_than_on_linux_nothing_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alternating, "sys", SimpleNamespace(platform="darwin"))
-    item: Any = SimpleNamespace(stash={})
-    there = Environment("python", [], {}, alternating=ALTERNATING)
-    assert why_not_alternating(item, "cpu", there).endswith("needs Linux")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Dict, List
@@ -35,16 +34,6 @@ def test_an_interpreter_in_the_checkout_is_none_of_its_code(
     assert set(of_checkout(str(checkout))) == {"own_module", "own_library", "own_start"}
     monkeypatch.setattr(sys, prefix, str(checkout / "env"))
     assert set(of_checkout(str(checkout))) == {"own_module"}
-
-
-@pytest.mark.parametrize("library", ["stdlib", "platstdlib"])
-def test_the_checkout_may_be_the_environment_itself(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, library: str
-) -> None:
-    monkeypatch.setattr(sys, "prefix", str(checkout))
-    paths = {"stdlib": "/usr", "platstdlib": "/usr", library: str(checkout / "env/lib/python3")}
-    monkeypatch.setattr(sysconfig, "get_path", paths.__getitem__)
-    assert set(of_checkout(str(checkout))) == {"own_module", "own_start"}
 
 
 @pytest.mark.parametrize("when", ["pytest_collection_finish", "pytest_sessionfinish"])

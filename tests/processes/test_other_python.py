@@ -43,19 +43,14 @@ def test_a_revision_has_our_interpreters_packages_after_its_own_and_no_repositor
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        ("exit 1", "does not answer as a Python interpreter does: it says nothing; name one"),
-        ("echo '[]'", r"it cannot run the suite: \[\]; install what"),
-        ("echo '{}'", r"it cannot run the suite: \{\}; install what"),
-        ("echo well", "it cannot run the suite: well; install what"),
-    ],
+    ("answer", "said"),
+    [("exit 1", "it says nothing"), ("echo '[]'", r"\[\]"), ("echo '{}'", r"\{\}")],
 )
 def test_what_is_no_interpreter_of_the_suite_is_refused(
-    answer: str, message: str, tmp_path: Path
+    answer: str, said: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\n{answer}\n")
     program.chmod(0o755)
-    with pytest.raises(pytest.UsageError, match=message):
+    with pytest.raises(pytest.UsageError, match=said):
         find(str(program), ROOT)

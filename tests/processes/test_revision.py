@@ -75,21 +75,6 @@ def test_a_worktree_has_the_submodules_of_its_revision(
     assert (there / "vendor" / "inner" / "inner.py").read_text() == "inner"
 
 
-def test_a_commit_does_not_wait_for_the_setup_of_another(
-    own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other: List[Path] = []
-    monkeypatch.setattr(
-        revision, "_run_setup", lambda *_: other.append(check_out("git:HEAD~1", own).root)
-    )
-    tree = check_out("git:HEAD", own, setup="make").root
-    assert tree.is_dir()
-    assert other[0].is_dir()
-    assert other[0] != tree
-    # What a setup has made is for those alone that ask for it.
-    assert check_out("git:HEAD", own).root != tree
-
-
 def test_each_project_of_a_repository_is_set_up_in_its_own_folder(own: Path) -> None:
     for name in ("pkg-a", "pkg-b"):
         (own / name).mkdir()
@@ -172,22 +157,3 @@ def test_an_environment_that_cannot_be_made_shows_the_last_lines(tmp_path: Path)
 def test_what_is_no_command_makes_no_environment(setup: str, tmp_path: Path) -> None:
     with pytest.raises(pytest.UsageError, match="--against-setup=.*: it cannot be run: "):
         revision._run_setup(setup, tmp_path)
-
-
-def test_git_asks_nobody_answers_in_english_and_is_in_no_other_repository(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("LC_ALL", "GIT_TERMINAL_PROMPT", "GIT_DIR"):
-        monkeypatch.setenv(name, "1")
-    said = revision._run(["env"], tmp_path).stdout.decode().splitlines()
-    assert {"LC_ALL=C", "GIT_TERMINAL_PROMPT=0"} < set(said) and "GIT_DIR=1" not in said
-
-
-def test_a_folder_that_others_may_write_into_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("IPUBENCH_CACHE_DIR", str(tmp_path))
-    (tmp_path / "worktrees").mkdir()
-    (tmp_path / "worktrees").chmod(0o777)
-    with pytest.raises(pytest.UsageError, match="^asked: .*worktrees.*IPUBENCH_CACHE_DIR"):
-        revision._worktree("asked", tmp_path, 40 * "0", Path(), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from types import SimpleNamespace
-from typing import Any, ContextManager, Dict, FrozenSet, Iterator, List, Optional, Tuple
+from typing import Any, ContextManager, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -20,7 +20,7 @@ from ipubench.plugins.processes.alternating import (
     UnfitError,
     steps_of,
 )
-from ipubench.plugins.processes.fresh import FreshError, cpus_key
+from ipubench.plugins.processes.fresh import FreshError
 from ipubench.plugins.processes.only_from import USAGE_ERROR
 
 #: What each side of a test answers, and in which order they were asked.
@@ -132,35 +132,6 @@ def alternating(codes: Dict[str, int]) -> Tuple[AlternatingProcesses, Asked]:
         record = {"extra_info": {"ipubench": {"items_per_round": items}}}
         pair._sides[name] = Side(name, asked, {"record": record}, codes.get(name, 0))  # type: ignore[assignment]
     return pair, asked
-
-
-def test_both_start_on_the_cpus_that_the_run_had_and_not_on_those_it_is_pinned_to(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pair, asked = alternating({})
-    pair.config.stash[cpus_key] = frozenset({0, 1})
-    ready = {"prepare": {"batches": 1, "unfit": ""}}
-
-    @contextlib.contextmanager
-    def running_on(cpus: FrozenSet[int]) -> Iterator[None]:
-        asked.append(("", "on", cpus))
-        yield
-        asked.append(("", "off", None))
-
-    monkeypatch.setattr(processes, "running_on", running_on)
-    monkeypatch.setattr(pair, "_process", lambda name: Side(name, asked, ready))
-    pair.start(here_first=True)
-    assert asked[0] == ("", "on", frozenset({0, 1}))
-    orders = [order for _, order, _ in asked]
-    assert orders[1:6] == ["launch", "launch", "meet", "meet", "off"] and "launch" not in orders[6:]
-
-
-def test_the_folder_of_a_pair_is_there_while_it_is_used() -> None:
-    pair, asked = alternating({})
-    with pair:
-        folder = pair._folder
-        assert folder.is_dir()
-    assert not folder.exists() and [order for _, order, _ in asked] == ["stop"] * 2
 
 
 def test_both_record_what_ended_the_rounds_in_the_order_of_the_pair() -> None:

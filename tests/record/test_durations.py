@@ -63,12 +63,6 @@ def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, seconds: int
     assert duration(str(whole)) == whole
 
 
-@given(st.integers(1, 10**6) | st.floats(0.01, 1e5).map(lambda value: round(value, 1) or 0.1))
-def test_a_duration_is_read_as_it_is_written(seconds: float) -> None:
-    text = duration_text(seconds)
-    assert duration(text) == pytest.approx(seconds, rel=1e-4)
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

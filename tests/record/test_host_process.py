@@ -113,12 +113,6 @@ def test_the_software_of_two_results_differs_in_some_or_all_cases() -> None:
     )
 
 
-def test_what_a_file_says_of_versions_is_no_command_to_a_terminal() -> None:
-    record = {"versions": {"torch\x1b[2J": 5}}
-    changes = host_process.software_changes([(record, {"versions": {"torch\x1b[2J": "2\n"}})])
-    assert changes == r"torch\x1b[2J 5 -> 2\n"
-
-
 def test_a_folder_without_git_has_no_revision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

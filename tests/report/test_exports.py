@@ -12,7 +12,7 @@ import pytest
 
 from ipubench.plugins.baseline.case_row import process_rows, row_of
 from ipubench.plugins.baseline.entries import differences
-from ipubench.plugins.baseline.exports import EXPORTS, bencher, csv_with_verdicts
+from ipubench.plugins.baseline.exports import bencher, csv_with_verdicts
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.baseline.show import details, overview
 from ipubench.plugins.gate.shown_throughput import throughput_of
@@ -20,7 +20,7 @@ from ipubench.plugins.record.record import record_of, with_processes
 from ipubench.plugins.record.text import percent
 from ipubench.plugins.report.files import write
 from ipubench.plugins.report.table import table_rows
-from tests.support.reports import benchmark, document, verdict
+from tests.support.reports import EXPORTS, benchmark, document, verdict
 
 
 def test_the_csv_holds_the_records(report: Report) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
+from ipubench.plugins.baseline import exports
 from ipubench.plugins.baseline.rows import Report
 from ipubench.plugins.record.record import NAMESPACE, record_of
 from ipubench.plugins.record.statistics import Throughput, latency
@@ -22,6 +23,13 @@ FILES = {
     "pytest-benchmark.json",
     "github-action-benchmark.json",
     "bencher.json",
+}
+#: The texts of other tools' files of a report, by what they are for.
+EXPORTS: Dict[str, Callable[[Dict[str, Any]], str]] = {
+    "pytest-benchmark": exports.pytest_benchmark,
+    "github-action-benchmark": lambda plain: exports.github_action_benchmark(Report(plain).rows()),
+    "bencher": lambda plain: exports.bencher(Report(plain).rows()),
+    "csv": lambda plain: exports.csv_with_verdicts(Report(plain)),
 }
 #: The name of a case that is text, whatever shows it.
 NASTY = "<script>alert(1)</script>|`*@someone*`\n</td>"

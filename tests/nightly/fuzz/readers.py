@@ -1,7 +1,6 @@
-"""The readers of what others may have written: their bounds, and a sound input of each.
+"""The readers of what others may have written, and a sound input of each.
 
-A reader takes any bytes and ends in a value or in one of its own errors, within seconds and 500 MB.
-test_readers.py finds readers that are not in this table.
+A reader takes any bytes and ends in a value or in its own error.
 """
 
 from __future__ import annotations
@@ -13,16 +12,14 @@ import json
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, Type
 
 import numpy as np
 from PIL import Image
 
-from ipubench.fixtures.case import untrusted
 from ipubench.fixtures.case.errors import CaseError
-from ipubench.fixtures.case.yaml_reader import LARGEST, YamlError
+from ipubench.fixtures.case.yaml_reader import YamlError
 from ipubench.fixtures.data.build_tfrecords import writer
-from ipubench.fixtures.data.feeds import MAX_PIXELS, MOST_IMAGE_BYTES
 from ipubench.fixtures.data.imagenet.shards import fault_of_file
 from ipubench.fixtures.data.images.preprocess import load_image
 from ipubench.fixtures.data.tfds import find
@@ -30,14 +27,12 @@ from ipubench.fixtures.devices import lease
 from ipubench.fixtures.runtimes.model_cache import ModelCache
 from ipubench.fixtures.runtimes.step import Work
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
-from ipubench.plugins.baseline import format as baseline_format
 from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.runs import read_run
 from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.benchmarks_yml.reader import read_entries
 from ipubench.plugins.compare.policy_file import Policy, PolicyError
 from ipubench.plugins.measure.peaks import Peaks
-from ipubench.plugins.record import files
 from ipubench.plugins.record.files import write_json
 from tests.support.baselines import document, entry
 
@@ -45,15 +40,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+class NeverRaised(Exception):
+    """The error of a reader that takes anything."""
+
+
 @dataclass(frozen=True)
 class Reader:
     """One reader: ``read(folder, content)`` puts the content where the product looks for it."""
 
-    module: str  # of the product, whose function reads
-    bound: str  # in words, for people
     sound: Callable[[Path], bytes]  # made in a folder
     read: Callable[[Path, bytes], Any]
-    errors: Tuple[Type[Exception], ...] = ()
+    error: Type[Exception] = NeverRaised
 
 
 def _file(name: str, read: Callable[[Path], Any]) -> Callable[[Path, bytes], Any]:
@@ -205,137 +202,26 @@ def _checksums(folder: Path) -> bytes:
 
 
 READERS: Dict[str, Reader] = {
-    "baseline": Reader(
-        "plugins/baseline/store.py",
-        f"{baseline_format.MOST_BYTES >> 20} MiB, {baseline_format.MOST_VALUES:,} values, "
-        f"{untrusted.MOST_LEVELS} levels, the first {baseline_format.MOST_PROBLEMS} problems",
-        _baseline,
-        _file("main.json", load_all),
-        (BaselineError,),
-    ),
-    "journal": Reader(
-        "plugins/record/files.py",
-        f"{files.MOST_JOURNAL >> 30} GiB, {files.MOST_LINE >> 20} MiB a line, "
-        f"{untrusted.MOST_LEVELS} levels; a damaged line is left out",
-        _journal,
-        _file("run-20260101T000000-1.jsonl", read_run),
-        (BaselineError,),
-    ),
+    "baseline": Reader(_baseline, _file("main.json", load_all), BaselineError),
+    "journal": Reader(_journal, _file("run-20260101T000000-1.jsonl", read_run), BaselineError),
     "benchmarks.yml": Reader(
-        "fixtures/case/yaml_reader.py",
-        f"{LARGEST >> 10} KiB, 200,000 merged names, 10,000 variants",
-        _spec,
-        _file("benchmarks.yml", lambda path: read_entries(path, "benchmarks.yml")),
-        (YamlError,),
+        _spec, _file("benchmarks.yml", lambda path: read_entries(path, "benchmarks.yml")), YamlError
     ),
-    "gate.yml": Reader(
-        "plugins/compare/policy_file.py",
-        "as benchmarks.yml",
-        _policy,
-        _file("gate.yml", Policy.load),
-        (PolicyError,),
-    ),
-    "peaks.json": Reader(
-        "plugins/measure/peaks.py",
-        f"{untrusted.MOST_BYTES >> 20} MiB, {untrusted.MOST_LEVELS} levels, rates below 1e18",
-        _peaks,
-        _file("peaks.json", _read_peaks),
-    ),
-    "holder of a lock": Reader(
-        "fixtures/devices/lease.py",
-        f"{lease.MOST_HOLDER >> 10} KiB, no link, {lease.MOST_COMMAND} characters shown",
-        _holder,
-        _read_holder,
-    ),
+    "gate.yml": Reader(_policy, _file("gate.yml", Policy.load), PolicyError),
+    "peaks.json": Reader(_peaks, _file("peaks.json", _read_peaks)),
+    "holder of a lock": Reader(_holder, _read_holder),
     "checkpoint": Reader(
-        "fixtures/runtimes/tensorflow/application/checkpoints.py",
-        "no larger in memory than on disk, facts of 1 MiB, numbers only",
-        _checkpoint,
-        _file("checkpoint-00000003.npz", _read_checkpoint),
-        (CaseError,),
+        _checkpoint, _file("checkpoint-00000003.npz", _read_checkpoint), CaseError
     ),
-    "facts of a kept model": Reader(
-        "fixtures/runtimes/model_cache.py",
-        f"{untrusted.MOST_BYTES >> 20} MiB, names without folders",
-        _model_facts,
-        _read_model_facts,
-        (CaseError,),
-    ),
+    "facts of a kept model": Reader(_model_facts, _read_model_facts, CaseError),
     "dataset_info.json": Reader(
-        "fixtures/data/tfds/find.py",
-        f"{find.MOST_INFO >> 20} MiB, names without folders, counts of 12 digits",
-        _dataset_info,
-        _file("dataset_info.json", _read_dataset_info),
-        (CaseError,),
+        _dataset_info, _file("dataset_info.json", _read_dataset_info), CaseError
     ),
     "TFRecord": Reader(
-        "fixtures/data/imagenet/shards.py",
-        "reads lengths only, and seeks; no record is empty",
-        _records,
-        _file("train-00000-of-00001", lambda path: fault_of_file(str(path))),
+        _records, _file("train-00000-of-00001", lambda path: fault_of_file(str(path)))
     ),
-    "image": Reader(
-        "fixtures/data/images/preprocess.py",
-        f"{MOST_IMAGE_BYTES >> 20} MiB, {MAX_PIXELS:,} pixels, before and after resizing",
-        _picture,
-        _file("image.jpeg", lambda path: load_image(path, 32)),
-        (CaseError,),
-    ),
+    "image": Reader(_picture, _file("image.jpeg", lambda path: load_image(path, 32)), CaseError),
     "checksums.json": Reader(
-        "fixtures/data/build_tfrecords/writer.py",
-        f"{writer.MOST_CHECKSUMS >> 20} MiB",
-        _checksums,
-        _file(writer.CHECKSUMS, lambda path: writer.Target(path.parent)),
-        (CaseError,),
+        _checksums, _file(writer.CHECKSUMS, lambda path: writer.Target(path.parent)), CaseError
     ),
-}
-
-#: Product modules that read what nobody else writes: why each may read it as it is.
-TRUSTED: Dict[str, str] = {
-    "fixtures/case/untrusted.py": "the bounded reader itself",
-    "fixtures/case/values.py": "the value of --set, on the user's own command line",
-    "fixtures/data/build_tfrecords/source.py": "lines of a file that was read within bounds",
-    "fixtures/devices/__init__.py": "a file of the installed PyTorch",
-    "fixtures/instances/protocol.py": "messages of instances, which have the key",
-    "fixtures/machine/cgroup.py": "files of the kernel",
-    "fixtures/machine/contention.py": "files of the kernel",
-    "fixtures/machine/files.py": "what this user keeps or has built, for its digest",
-    "fixtures/machine/memory.py": "files of the kernel",
-    "fixtures/machine/packages.py": "what an installed package says of itself",
-    "fixtures/machine/process.py": "lines of our own supervisor, logs of what it started",
-    "fixtures/machine/processor.py": "files of the kernel",
-    "fixtures/machine/supervisor.py": "the order of our own parent",
-    "fixtures/poplar/options.py": "the user's own --set, or our own YAML",
-    "fixtures/runtimes/data_parallel.py": "a variable of our own parent",
-    "fixtures/runtimes/model_cache.py": "our own code, for its digest",
-    "fixtures/runtimes/torch/engines.py": "kept models: code, in a private folder",
-    "fixtures/runtimes/torch/inductor_cache.py": "the name of a kept folder, in a private folder",
-    "fixtures/runtimes/torch/openvino_guard.py": "words of our own parent",
-    "fixtures/servers/arrivals.py": "the summary that LoadGen has just written for us",
-    "fixtures/servers/client.py": "orders of our own parent",
-    "fixtures/servers/clients.py": "lines of our own clients",
-    "fixtures/servers/tensorflow_serving/client.py": "requests that our own parent wrote",
-    "fixtures/servers/tensorflow_serving/prediction_service.py": "a file that our own parent wrote",
-    "fixtures/servers/tensorflow_serving/saved_model.py": "a network that this run exported",
-    "fixtures/servers/triton/classifiers.py": "facts that this run wrote",
-    "fixtures/servers/triton/client.py": "images that our own parent wrote",
-    "fixtures/servers/triton/network.py": "words of our own parent",
-    "fixtures/servers/triton/python_model.py": "the configuration that this run wrote",
-    "fixtures/servers/triton/repository.py": "the configuration that this run wrote",
-    "models/torch/classification.py": "weights of the user, read without pickle",
-    "plugins/baseline/collected.py": "the list that our own child wrote",
-    "plugins/baseline/format.py": "our own schema",
-    "plugins/benchmarks_yml/command.py": "what the user's own command printed",
-    "plugins/benchmarks_yml/metrics.py": "what the user's own command printed",
-    "plugins/command_line/set_option.py": "our own table",
-    "plugins/compare/operations.py": "traces that this run wrote",
-    "plugins/fleet/checkout.py": "the lock of a folder of this user alone",
-    "plugins/fleet/connection.py": "what a member that we started says; ssh has let us in there",
-    "plugins/fleet/facts.py": "a file of the kernel",
-    "plugins/fleet/member.py": "the orders of our own controller",
-    "plugins/processes/other_python.py": "what the user's own interpreter says",
-    "plugins/processes/worker.py": "the order of our own controller",
-    "plugins/record/pytest_benchmark_adapter.py": "a value of this process",
-    "plugins/run/time_spent.py": "a file of the kernel",
-    "plugins/web/templates.py": "our own templates, scripts and styles",
 }
