@@ -257,7 +257,7 @@ READERS: Dict[str, Reader] = {
     ),
     "checkpoint": Reader(
         "fixtures/runtimes/tensorflow/application/checkpoints.py",
-        "no larger in memory than on disk, facts of 1 MiB, numbers only",
+        "a regular file, no pickle",
         _checkpoint,
         _file("checkpoint-00000003.npz", _read_checkpoint),
         (CaseError,),
