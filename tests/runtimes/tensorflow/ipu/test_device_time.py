@@ -18,10 +18,10 @@ from ipubench.plugins.measure.rounds import timed_call
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
 from tests.doubles.tensorflow_ipu.record import RUN_SECONDS
-from tests.runtimes.tensorflow.application import test_on_ipu as application
 from tests.runtimes.tensorflow.ipu import test_loop as loop
 from tests.runtimes.tensorflow.ipu import test_training as training
 from tests.runtimes.tensorflow.ipu import test_validation as validation
+from tests.support import application_ipu as application
 from tests.support.tensorflow_ipu import SYNTHETIC, install
 
 pytestmark = pytest.mark.framework

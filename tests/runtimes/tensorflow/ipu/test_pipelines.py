@@ -15,9 +15,9 @@ from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.runtimes.tensorflow.pipelines import at_once, check_training
 from tests.doubles.tensorflow_ipu import recorder
 from tests.doubles.tensorflow_ipu.pipelining import PipelineSchedule, check_count
-from tests.runtimes.tensorflow.application import test_on_ipu as application
 from tests.runtimes.tensorflow.ipu import test_training as training
 from tests.runtimes.tensorflow.ipu import test_validation as validation
+from tests.support import application_ipu as application
 from tests.support.tensorflow_ipu import install
 
 pytestmark = pytest.mark.framework
