@@ -391,7 +391,7 @@ def test_an_image_of_one_colour_is_zero_and_normalised_images_stay(tf: Any) -> N
 def test_a_hosts_updates_are_numpys(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients of each micro batch from a tape, their mean and the optimiser from NumPy."""
     small.use_batches(monkeypatch)
-    made = recipe(
+    made: Any = recipe(
         momentum=0.9,
         weight_decay=1e-2,
         label_smoothing=0.1,

@@ -85,7 +85,7 @@ NUMPY: Dict[str, Callable[..., Any]] = {
     "RMSprop": numpy_rmsprop,
     "LARS": numpy_lars,
 }
-MOMENTUM = {"momentum": 0.8}
+MOMENTUM: Dict[str, Any] = {"momentum": 0.8}
 OPTIONS: Dict[str, Dict[str, Any]] = {
     "SGD": {},
     "momentum": MOMENTUM,
@@ -101,7 +101,7 @@ def test_an_optimiser_is_numpys(
 ) -> None:
     """With loss scaling, which changes nothing."""
     monkeypatch.setattr(optimisers, "FUSED_FROM", 100)  # only the kernel is large
-    shared = {"weight_decay": DECAY, "loss_scaling": 128.0, "fuse": fuse}
+    shared: Dict[str, Any] = {"weight_decay": DECAY, "loss_scaling": 128.0, "fuse": fuse}
     variables, _ = trained(tf, OPTIMISERS[name](tf, **OPTIONS[name], **shared), scaling=128.0)
     weights, gradients = values()
     for index, (key, variable) in enumerate(zip(NAMED, variables)):

@@ -367,7 +367,7 @@ def test_the_record_says_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         },
     }
     assert (made.calibrated, made.dropped) == (False, 1)
-    assert made.canary() is made.peak_work() is made.latencies() is None
+    assert [made.canary(), made.peak_work(), made.latencies()] == [None] * 3
     made.build()
     assert made.compile() is False
     assert made.not_compiled == "fresh or cached"
