@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
@@ -284,25 +285,6 @@ class Exchange:
 
         return mean
 
-    def run(self, work: Callable[[int], Any]) -> List[Any]:
-        """Return what ``work`` returns in each replica."""
-        results: List[Any] = [None] * len(self._values)
-
-        def thread(replica: int) -> None:
-            try:
-                results[replica] = work(replica)
-            except BaseException:
-                self._barrier.abort()
-                raise
-
-        threads = [threading.Thread(target=thread, args=(n,)) for n in range(len(results))]
-        for one in threads:
-            one.start()
-        for one in threads:
-            one.join()
-        assert all(result is not None for result in results)
-        return results
-
 
 @pytest.mark.parametrize("far", [0.0, 300.0], ids=["near", "far"])
 def test_a_distributed_group_equals_one_big_batch(tf: Any, far: float) -> None:
@@ -327,7 +309,8 @@ def test_a_distributed_group_equals_one_big_batch(tf: Any, far: float) -> None:
         own = tf.constant(images[part])
         return with_gradients(tf, lambda: classifier(own, runs[replica]), variables, slopes[part])
 
-    results = exchange.run(work)
+    with ThreadPoolExecutor(replicas) as pool:
+        results = list(pool.map(work, range(replicas)))
     tolerance = 1e-5
     assert error(np.concatenate([result[0] for result in results]), logits) < tolerance
     means = [sum(parts) / replicas for parts in zip(*(result[1] for result in results))]

@@ -182,11 +182,11 @@ def torch_resnet(torchvision: Any, network: Network, **options: Any) -> Any:
 
 
 # How many blocks the published ones have is known by their parameters and their splits.
-TWO_BLOCKS_A_STAGE = [RESNET18, Network("resnet", "26"), Network("resnext", "26")]
+TWO_BLOCKS_A_STAGE = [Network("resnet", "26"), Network("resnext", "26")]
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("network", TWO_BLOCKS_A_STAGE, ids=["18", "26", "x26"])
+@pytest.mark.parametrize("network", TWO_BLOCKS_A_STAGE, ids=["26", "x26"])
 def test_resnet_equals_torchvision(tf: Any, torch: Any, torchvision: Any, network: Network) -> None:
     # An odd feature map shows where the padding is: "SAME" would differ.
     against_torch(tf, torch, network, partial(torch_resnet, torchvision, network), size=40)
@@ -304,7 +304,7 @@ def test_initial_weights_stay_finite_in_float16(tf: Any, network: Network) -> No
     classifier = build_classifier(tf, network, dtype=tf.float16)
     assert {variable.dtype for variable in classifier.variables} == {tf.float16}
     # As large as pixels are whose mean is subtracted and nothing else.
-    pixels = tf.cast(np.clip(60 * images(), -124, 151), tf.float16)
+    pixels = tf.cast(np.clip(60 * images(32), -124, 151), tf.float16)
     logits = fold(tf, classifier, tf.float16)(pixels)
     assert logits.dtype == tf.float16
     assert np.isfinite(logits).all()
