@@ -19,6 +19,8 @@ from ipubench.models.tensorflow.training.application import ApplicationRecipe
 from ipubench.models.tensorflow.training.application_schedules import LearningRate
 from ipubench.models.tensorflow.training.inputs import preprocess
 from ipubench.models.tensorflow.training.recipe import Targets
+from tests.models.test_training_mathematics import NAMED, RATES, trained
+from tests.models.test_training_mathematics import values as gradients_of_updates
 from tests.support import sdk_api
 from tests.support import tensorflow_ipu as small
 from tests.support.tensorflow_cnn import CLASSES, network
@@ -27,8 +29,6 @@ pytestmark = pytest.mark.framework
 
 PER_EPOCH, EPOCHS, BATCH = 7, 6, 64
 DECAY, L2 = 0.05, 0.02
-NAMED = {"net/conv/kernel": (3, 40), "net/norm/gamma": (40,), "net/fc/bias": (7,)}
-RATES = (0.0, 0.1, 0.05, 0.2, 0.01)
 
 
 def recipe(**options: Any) -> ApplicationRecipe:
@@ -122,35 +122,6 @@ def test_a_value_without_meaning_is_refused(options: Dict[str, Any], name: str) 
 # --- optimisers ------------------------------------------------------------------------------
 
 
-def drawn() -> Tuple[List[Any], List[List[Any]]]:
-    """Return weights, and for each of RATES gradients; float32."""
-    generator = np.random.RandomState(0)
-
-    def one() -> List[Any]:
-        return [generator.normal(size=shape).astype(np.float32) for shape in NAMED.values()]
-
-    return one(), [one() for _ in RATES]
-
-
-def updated(
-    tf: Any, made: ApplicationRecipe, fuse: bool = True, dtype: str = "float32"
-) -> Tuple[List[Any], List[List[Any]]]:
-    """Return variables and slots after one update for each of RATES."""
-    weights, gradients = drawn()
-    variables = [tf.Variable(tf.cast(w, dtype), name=name) for name, w in zip(NAMED, weights)]
-    optimiser = made.optimiser_for(tf, fuse=fuse)
-    slots = optimiser.slots(variables)
-
-    @tf.function(autograph=False)
-    def update(rate: Any, *slopes: Any) -> None:
-        optimiser.update(variables, slopes, slots, rate)
-
-    for rate, slopes in zip(RATES, gradients):
-        scaled = [tf.cast(made.loss_scaling * slope, dtype) for slope in slopes]
-        update(tf.constant(rate), *scaled)
-    return variables, slots
-
-
 Numbers = Tuple[float, float, bool]  # learning rate, momentum, whether it is a norm or a bias
 
 
@@ -197,9 +168,9 @@ def test_an_optimiser_is_numpys(
     reference, options = OPTIMISERS[name]
     made = recipe(momentum=momentum, l2_regularization=l2, loss_scaling=128.0, **options)
     made.check()
-    variables, slots = updated(tf, made, fuse)
+    variables, slots = trained(tf, made.optimiser_for(tf, fuse), scaling=128.0)
     assert {len(own) for own in slots} == {(name == "rmsprop") + (momentum > 0)}
-    weights, gradients = drawn()
+    weights, gradients = gradients_of_updates()
     for index, (key, variable) in enumerate(zip(NAMED, variables)):
         state: Dict[str, Any] = {}
         w = weights[index].astype(np.float64)
@@ -222,8 +193,8 @@ def test_lars_with_a_weight_or_a_gradient_of_zeros_is_finite(tf: Any) -> None:
 
 def test_sixteen_bits_are_rounded_once_an_update(tf: Any) -> None:
     made = recipe(momentum=0.8, weight_decay=DECAY, l2_regularization=L2)
-    variables, slots = updated(tf, made, dtype="bfloat16")
-    exact, _ = updated(tf, made)
+    variables, slots = trained(tf, made.optimiser_for(tf), "bfloat16")
+    exact, _ = trained(tf, made.optimiser_for(tf))
     for variable, own, other in zip(variables, slots, exact):
         assert {variable.dtype.name, *(slot.dtype.name for slot in own)} == {"bfloat16"}
         found, wanted = tf.cast(variable, tf.float32).numpy(), other.numpy()

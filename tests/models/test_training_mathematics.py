@@ -52,7 +52,7 @@ def trained(
         optimiser.update(variables, slopes, slots, rate)
 
     for rate, slopes in zip(RATES, gradients):
-        update(tf.constant(rate), *(tf.constant(scaling * slope) for slope in slopes))
+        update(tf.constant(rate), *(tf.cast(scaling * slope, dtype) for slope in slopes))
     return variables, slots
 
 
