@@ -1,14 +1,11 @@
-"""The application's recipe: rates, optimisers, regularisation, loss scaling, pixels, whole updates.
-
-Against formulas written again in NumPy, and against Keras where it has the same.
-"""
+"""The application's recipe against formulas in NumPy: rates, optimisers, loss, pixels, updates."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import fields, replace
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from dataclasses import fields
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -16,12 +13,14 @@ import pytest
 from ipubench.bench_training.training import Training
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
-from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from ipubench.models.tensorflow.cnn.run import ForwardPass
 from ipubench.models.tensorflow.training import auto_scaling, optimisers
 from ipubench.models.tensorflow.training.application import ApplicationRecipe
 from ipubench.models.tensorflow.training.application_schedules import LearningRate
 from ipubench.models.tensorflow.training.inputs import preprocess
 from ipubench.models.tensorflow.training.recipe import Targets
+from tests.models.test_training_mathematics import NAMED, RATES, trained
+from tests.models.test_training_mathematics import values as gradients_of_updates
 from tests.support import sdk_api
 from tests.support import tensorflow_ipu as small
 from tests.support.tensorflow_cnn import CLASSES, network
@@ -30,8 +29,6 @@ pytestmark = pytest.mark.framework
 
 PER_EPOCH, EPOCHS, BATCH = 7, 6, 64
 DECAY, L2 = 0.05, 0.02
-NAMED = {"net/conv/kernel": (3, 40), "net/norm/gamma": (40,), "net/fc/bias": (7,)}
-RATES = (0.0, 0.1, 0.05, 0.2, 0.01)
 
 
 def recipe(**options: Any) -> ApplicationRecipe:
@@ -45,14 +42,6 @@ def recipe(**options: Any) -> ApplicationRecipe:
 @pytest.fixture(scope="module")
 def tf() -> Any:
     return pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-
-@pytest.fixture(scope="module")
-def keras(tf: Any) -> Any:
-    """Keras 2, whose optimisers the original's are; in TensorFlow 2.6 it is TensorFlow's own."""
-    if tf.keras.__version__.startswith("2."):
-        return tf.keras
-    return pytest.importorskip("tf_keras", reason="pip install tf-keras adds Keras 2")
 
 
 # --- rates -----------------------------------------------------------------------------------
@@ -106,114 +95,58 @@ def test_a_rate_is_its_formula(schedule: str, warmup: str, stairs: bool) -> None
     assert [made.rate(int(t)) for t in SPAN] == pytest.approx(wanted, rel=1e-12)
 
 
-def test_rates_are_those_of_keras(keras: Any) -> None:
-    """Of its piecewise constant, polynomial and cosine schedules."""
-    schedules = keras.optimizers.schedules
-    cosine = getattr(schedules, "CosineDecay", None) or keras.experimental.CosineDecay
-    theirs = {
-        "stepped": schedules.PiecewiseConstantDecay([7, 17, 28], [0.4, 0.2, 0.3, 0.1]),
-        "polynomial": schedules.PolynomialDecay(FIRST, 35, 0.01 * FIRST, power=2.0),
-        "cosine": cosine(FIRST, 31),
-    }
-    for name, reference in theirs.items():
-        ours = recipe(schedule=name, initial_learning_rate=0.01, **SCHEDULES[name])
-        wanted = [float(reference(float(t))) for t in SPAN]
-        assert [ours.rate(int(t)) for t in SPAN] == pytest.approx(wanted, rel=1e-5, abs=1e-7)
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "name"),
     [
-        ({"warmup_epochs": 2.0}, "warmup_mode, shift or mask"),
-        ({"schedule": "cosine"}, "epochs_to_total_decay of at least one weight update, not 0"),
-        ({"schedule": "stepped", "values": (1.0,), "boundaries": (1.0,)}, "1 values for 1 bound"),
-        (
-            {"schedule": "stepped", "values": (1.0, 2.0, 3.0), "boundaries": (2.0, 1.0)},
-            "do not rise",
-        ),
-        ({"momentum": 1.0}, "momentum=1 is not in"),
-        ({"optimizer": "lars", "weight_decay": 1e-4}, "a weight_decay of its own"),
-        ({"optimizer": "rmsprop", "weight_decay": 1e-4}, "set l2_regularization"),
-        (
-            {"optimizer": "rmsprop", "rmsprop_base_decay_exponent": -6},
-            r"1 - 2\^-6 \* 64, is not in \(0, 1\): choose another base_decay_exponent",
-        ),
-        ({"optimizer": "rmsprop", "rmsprop_base_decay_exponent": -60}, r"1 - 2\^-60 \* 64"),
-        ({"loss_scaling": 1e39}, r"loss_scaling=1e\+39 is not a float32 above 0"),
-        ({"label_smoothing": 1.0}, "label_smoothing=1 is not"),
-        ({"auto_loss_scaling": True, "optimizer": "lars"}, "leave out the optimizer lars"),
-        (
-            {"auto_loss_scaling": True, "momentum": 0.9, "loss_scaling": 128.0},
-            "momentum 0.9, loss_scaling=128",
-        ),
-        (
-            {"auto_loss_scaling": True, "warmup_mode": "mask", **SCHEDULES["cosine"]},
-            "the warm-up mask",
-        ),
+        ({"warmup_epochs": 2.0}, "warmup_mode"),
+        ({"schedule": "cosine"}, "epochs_to_total_decay"),
+        ({"schedule": "stepped", "values": (1.0,), "boundaries": (1.0,)}, "values"),
+        ({"schedule": "stepped", "values": (1, 2, 3), "boundaries": (2.0, 1.0)}, "do not rise"),
+        ({"momentum": 1.0}, "momentum"),
+        ({"optimizer": "lars", "weight_decay": 1e-4}, "weight_decay"),
+        ({"optimizer": "rmsprop", "weight_decay": 1e-4}, "l2_regularization"),
+        ({"optimizer": "rmsprop", "rmsprop_base_decay_exponent": -6}, "base_decay_exponent"),
+        ({"loss_scaling": 1e39}, "loss_scaling"),
+        ({"label_smoothing": 1.0}, "label_smoothing"),
+        ({"auto_loss_scaling": True, "optimizer": "lars"}, "lars"),
+        ({"auto_loss_scaling": True, "momentum": 0.9}, "momentum"),
+        ({"auto_loss_scaling": True, "loss_scaling": 128.0}, "loss_scaling"),
+        ({"auto_loss_scaling": True, "warmup_mode": "mask", **SCHEDULES["cosine"]}, "mask"),
     ],
 )
-def test_a_value_without_meaning_is_refused(options: Dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_a_value_without_meaning_is_refused(options: Dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
         recipe(**options).check()
 
 
 # --- optimisers ------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["plain", "fused"])
-def fuse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Both forms of an update; only the kernel is large, so that both are mixed."""
-    monkeypatch.setattr(optimisers, "FUSED_FROM", 100)
-    return bool(request.param == "fused")
+Numbers = Tuple[float, float, bool]  # learning rate, momentum, whether it is a norm or a bias
 
 
-def drawn() -> Tuple[List[Any], List[List[Any]]]:
-    """Return weights, and for each of RATES gradients; float32."""
-    generator = np.random.RandomState(0)
-
-    def one() -> List[Any]:
-        return [generator.normal(size=shape).astype(np.float32) for shape in NAMED.values()]
-
-    return one(), [one() for _ in RATES]
-
-
-def updated(
-    tf: Any, made: ApplicationRecipe, fuse: bool = True, dtype: str = "float32"
-) -> Tuple[List[Any], List[List[Any]]]:
-    """Return variables and slots after one update for each of RATES."""
-    weights, gradients = drawn()
-    variables = [tf.Variable(tf.cast(w, dtype), name=name) for name, w in zip(NAMED, weights)]
-    optimiser = made.optimiser_for(tf, fuse=fuse)
-    slots = optimiser.slots(variables)
-
-    @tf.function(autograph=False)
-    def update(rate: Any, *slopes: Any) -> None:
-        optimiser.update(variables, slopes, slots, rate)
-
-    for rate, slopes in zip(RATES, gradients):
-        scaled = [tf.cast(made.loss_scaling * slope, dtype) for slope in slopes]
-        update(tf.constant(rate), *scaled)
-    return variables, slots
-
-
-def numpy_sgd(w: Any, g: Any, s: Dict[str, Any], rate: float, norm_or_bias: bool) -> Any:
-    s["v"] = 0.8 * s.get("v", 0) - rate * g
+def numpy_sgd(w: Any, g: Any, s: Dict[str, Any], given: Numbers) -> Any:
+    rate, momentum, _ = given
+    s["v"] = momentum * s.get("v", 0) - rate * g
     return w + s["v"] - rate * DECAY * w
 
 
-def numpy_lars(w: Any, g: Any, s: Dict[str, Any], rate: float, norm_or_bias: bool) -> Any:
+def numpy_lars(w: Any, g: Any, s: Dict[str, Any], given: Numbers) -> Any:
+    rate, momentum, norm_or_bias = given
     if not norm_or_bias:
         length = np.sqrt((w * w).sum())
         trust = 0.001 * length / (np.sqrt((g * g).sum()) + DECAY * length + 1e-7)
         g = trust * (g + DECAY * w)
-    s["v"] = 0.8 * s.get("v", 0) + rate * g
+    s["v"] = momentum * s.get("v", 0) + rate * g
     return w - s["v"]
 
 
-def numpy_rmsprop(w: Any, g: Any, s: Dict[str, Any], rate: float, norm_or_bias: bool) -> Any:
+def numpy_rmsprop(w: Any, g: Any, s: Dict[str, Any], given: Numbers) -> Any:
+    rate, momentum, _ = given
     rho = 1 - 2.0**-9 * BATCH
     s["s"] = rho * s.get("s", 0) + (1 - rho) * g * g
-    s["v"] = 0.8 * s.get("v", 0) + rate * g / np.sqrt(s["s"] + 0.01)
+    root = np.sqrt(s["s"] + 0.01) if momentum else np.sqrt(s["s"]) + 0.01  # as Keras has it
+    s["v"] = momentum * s.get("v", 0) + rate * g / root
     return w - s["v"]
 
 
@@ -225,68 +158,27 @@ OPTIMISERS: Dict[str, Tuple[Callable[..., Any], Dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("l2", [0.0, L2])
+@pytest.mark.parametrize(("momentum", "l2", "fuse"), [(0.8, L2, True), (0.0, 0.0, False)])
 @pytest.mark.parametrize("name", OPTIMISERS)
-def test_an_optimiser_is_numpys(tf: Any, name: str, l2: float, fuse: bool) -> None:
+def test_an_optimiser_is_numpys(
+    tf: Any, name: str, momentum: float, l2: float, fuse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With loss scaling, which changes nothing; L2 is in every gradient, also of norms."""
+    monkeypatch.setattr(optimisers, "FUSED_FROM", 100)  # only the kernel is large
     reference, options = OPTIMISERS[name]
-    made = recipe(momentum=0.8, l2_regularization=l2, loss_scaling=128.0, **options)
+    made = recipe(momentum=momentum, l2_regularization=l2, loss_scaling=128.0, **options)
     made.check()
-    variables, _ = updated(tf, made, fuse)
-    weights, gradients = drawn()
+    variables, slots = trained(tf, made.optimiser_for(tf, fuse), scaling=128.0)
+    assert {len(own) for own in slots} == {(name == "rmsprop") + (momentum > 0)}
+    weights, gradients = gradients_of_updates()
     for index, (key, variable) in enumerate(zip(NAMED, variables)):
         state: Dict[str, Any] = {}
         w = weights[index].astype(np.float64)
         for rate, slopes in zip(RATES, gradients):
             g = slopes[index].astype(np.float64) + l2 * w
-            w = reference(w, g, state, rate, "kernel" not in key)
+            w = reference(w, g, state, (rate, momentum, "kernel" not in key))
         np.testing.assert_allclose(variable.numpy(), w, rtol=2e-5, atol=2e-6)
         assert np.abs(w - weights[index]).max() > 1e-4
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.8])
-@pytest.mark.parametrize("name", ["sgd", "rmsprop"])
-def test_an_optimiser_is_that_of_keras(tf: Any, keras: Any, name: str, momentum: float) -> None:
-    optimizers = getattr(keras.optimizers, "legacy", keras.optimizers)
-    rate = tf.Variable(0.0)
-    if name == "sgd":
-        reference, options = optimizers.SGD(rate, momentum=momentum), {}
-    else:
-        reference = optimizers.RMSprop(rate, rho=0.875, momentum=momentum, epsilon=0.01)
-        options = RMSPROP
-    weights, gradients = drawn()
-    wanted = [tf.Variable(weight) for weight in weights]
-    for now, slopes in zip(RATES, gradients):
-        rate.assign(now)
-        reference.apply_gradients(zip([tf.constant(slope) for slope in slopes], wanted))
-    variables, slots = updated(tf, recipe(momentum=momentum, **options))
-    for variable, other in zip(variables, wanted):
-        np.testing.assert_allclose(variable.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
-    # Nothing is kept that is not needed.
-    assert {len(own) for own in slots} == {(name == "rmsprop") + (momentum > 0)}
-
-
-def test_weight_decay_and_l2_agree_without_momentum_only(tf: Any) -> None:
-    def difference(momentum: float) -> float:
-        decayed, _ = updated(tf, recipe(momentum=momentum, weight_decay=DECAY))
-        regularised, _ = updated(tf, recipe(momentum=momentum, l2_regularization=DECAY))
-        plain, _ = updated(tf, recipe(momentum=momentum))
-        for one, other in zip(decayed, plain):  # on every variable, also of norms and biases
-            assert np.abs(one.numpy() - other.numpy()).max() > 1e-3
-        pairs = zip(decayed, regularised)
-        return float(max(np.abs(a.numpy() - b.numpy()).max() for a, b in pairs))
-
-    assert difference(0.0) < 1e-6
-    assert difference(0.8) > 1e-3
-
-
-def test_lars_leaves_the_rate_of_norms_and_biases(tf: Any) -> None:
-    """They are updated as by SGD with momentum, without LARS' weight decay."""
-    lars, _ = updated(tf, recipe(optimizer="lars", momentum=0.8, lars_weight_decay=DECAY))
-    sgd, _ = updated(tf, recipe(momentum=0.8))
-    apart = [np.abs(one.numpy() - other.numpy()).max() for one, other in zip(lars, sgd)]
-    assert apart[0] > 0.1
-    assert max(apart[1:]) < 1e-6
 
 
 def test_lars_with_a_weight_or_a_gradient_of_zeros_is_finite(tf: Any) -> None:
@@ -299,18 +191,14 @@ def test_lars_with_a_weight_or_a_gradient_of_zeros_is_finite(tf: Any) -> None:
     assert variables[1].numpy().tolist() == [1.0, 2.0]
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_sixteen_bits_are_rounded_once_an_update(tf: Any, dtype: str, fuse: bool) -> None:
-    """Weights and slots have the dtype; the first update that moves is exact but for rounding."""
+def test_sixteen_bits_are_rounded_once_an_update(tf: Any) -> None:
     made = recipe(momentum=0.8, weight_decay=DECAY, l2_regularization=L2)
-    variables, slots = updated(tf, made, fuse, dtype)
-    exact, _ = updated(tf, made, fuse)
-    epsilon = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[dtype]
+    variables, slots = trained(tf, made.optimiser_for(tf), "bfloat16")
+    exact, _ = trained(tf, made.optimiser_for(tf))
     for variable, own, other in zip(variables, slots, exact):
-        assert {variable.dtype.name, *(slot.dtype.name for slot in own)} == {dtype}
+        assert {variable.dtype.name, *(slot.dtype.name for slot in own)} == {"bfloat16"}
         found, wanted = tf.cast(variable, tf.float32).numpy(), other.numpy()
-        scale = np.abs(wanted).max()
-        assert 0 < np.abs(found - wanted).max() < 4 * epsilon * scale
+        assert 0 < np.abs(found - wanted).max() < 4 * 2.0**-8 * np.abs(wanted).max()
 
 
 # --- the loss --------------------------------------------------------------------------------
@@ -325,13 +213,6 @@ def test_the_loss_spreads_smoothing_over_all_classes(tf: Any, smoothing: float) 
     made = recipe(label_smoothing=smoothing)
     found = made.loss(tf, tf.constant(logits, tf.float32), Targets(tf.constant(labels)))
     assert float(found) == pytest.approx(-(target * logs).sum(axis=1).mean(), rel=1e-5)
-
-
-def test_loss_scaling_off_is_one() -> None:
-    """Runtimes multiply by it."""
-    assert recipe().loss_scaling == recipe(loss_scaling=1.0).loss_scaling == 1.0
-    assert replace(recipe(), momentum=0.5).loss_scaling == 1.0
-    assert recipe(loss_scaling=128.0).loss_scaling == 128.0
 
 
 # --- automatic loss scaling ------------------------------------------------------------------
@@ -462,9 +343,11 @@ def test_cifar_images_are_mirrored_one_by_one_and_again_with_the_seed(tf: Any) -
     assert chosen[0] == chosen[2] != chosen[1]
 
 
+# --- whole updates ---------------------------------------------------------------------------
+
+
 def test_an_image_of_one_colour_is_zero_and_normalised_images_stay(tf: Any) -> None:
-    grey = tf.fill([2, 4, 4, 3], 7.0)
-    labels = tf.constant([1, 2])
+    grey, labels = tf.fill([2, 4, 4, 3], 7.0), tf.constant([1, 2])
     made = recipe(preprocess="cifar10")
     images, targets = made.prepare(tf, grey, labels, None, None, tf.float32)
     assert not images.numpy().any()
@@ -475,73 +358,54 @@ def test_an_image_of_one_colour_is_zero_and_normalised_images_stay(tf: Any) -> N
 
 # --- whole updates ---------------------------------------------------------------------------
 
-UPDATES: Dict[str, Dict[str, Any]] = {
-    "momentum": {"momentum": 0.9, "weight_decay": 1e-2, "label_smoothing": 0.1},
-    "lars": {"optimizer": "lars", "momentum": 0.9, "lars_weight_decay": 1e-2},
-}
-COMMON: Dict[str, Any] = {
-    "initial_learning_rate": 1e-3,
-    "warmup_mode": "mask",
-    "warmup_epochs": 1.0,
-    "l2_regularization": 1e-3,
-    "loss_scaling": 64.0,
-    "gradient_accumulation": 3,
-    "preprocess": "imagenet",
-    "fused": True,
-}
-
-
-def config(**changes: Any) -> Training:
-    """Return the options of the runtimes; the recipe is given apart."""
-    options = {"name": "small", "precision": "32.32", "micro_batch_size": small.BATCH}
-    return Training(**{**options, "data": "generated", "batches_per_step": 2, **changes})
-
-
-def on_host(made: Any, updates: int) -> Any:
-    """Return a host's step after some updates, and the weights before them."""
-    feed = small.feed(training=True)
-    host = TensorFlowHost(CpuDevice(pin=False)).training(network(), made, config(), feed)
-    host.build()
-    start = small.values(host.classifier.trainable_variables)
-    host._run = host._compiled(host._input.source())
-    for _ in range(updates):
-        host.run(1)
-    return host, start
-
 
 def test_a_hosts_updates_are_numpys(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients of each micro batch from a tape, their mean and the optimiser from NumPy."""
     small.use_batches(monkeypatch)
-    made = recipe(**UPDATES["momentum"], **COMMON)
-    host, start = on_host(made, 4)
+    made: Any = recipe(
+        momentum=0.9,
+        weight_decay=1e-2,
+        label_smoothing=0.1,
+        initial_learning_rate=1e-3,
+        warmup_mode="mask",
+        warmup_epochs=1.0,
+        l2_regularization=1e-3,
+        loss_scaling=64.0,
+        gradient_accumulation=3,
+        preprocess="imagenet",
+        fused=True,
+    )
+    options = Training(
+        name="small", precision="32.32", micro_batch_size=small.BATCH, data="generated"
+    )
+    feed = small.feed(training=True)
+    host = TensorFlowHost(CpuDevice(pin=False)).training(network(), made, options, feed)
+    host.build()
+    start = small.values(host.classifier.trainable_variables)
+    host._run = host._compiled(host._input.source())
+    host.run(2)
     classifier = network()(tf, dtype=tf.float32)
     variables = classifier.trainable_variables
     for variable, first in zip(variables, start):
         variable.assign(first)
     pixels, labels = small.batches()
     images = (pixels / 255.0 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
-    from ipubench.models.tensorflow.cnn.run import ForwardPass
-
     velocity: List[Any] = [0.0] * len(variables)
-    for update in range(4):
-        sums: Optional[List[Any]] = None
-        for micro in range(3):
-            number = 3 * update + micro
+    for update in range(2):
+        gradients = []
+        for number in range(3 * update, 3 * update + 3):
             target = np.eye(CLASSES)[labels[number]] * 0.9 + 0.1 / CLASSES
             with tf.GradientTape() as tape:
-                logits = classifier(
-                    tf.constant(images[number], tf.float32), ForwardPass(training=True)
-                )
-                loss = -tf.reduce_mean(
-                    tf.reduce_sum(target.astype(np.float32) * tf.nn.log_softmax(logits), axis=1)
-                )
-            found = [g.numpy() for g in tape.gradient(loss, variables)]
-            sums = found if sums is None else [a + b for a, b in zip(sums, found)]
-        assert sums is not None
+                image = tf.constant(images[number], tf.float32)
+                logits = classifier(image, ForwardPass(training=True))
+                logs = target.astype(np.float32) * tf.nn.log_softmax(logits)
+                loss = -tf.reduce_mean(tf.reduce_sum(logs, axis=1))
+            gradients.append([g.numpy() for g in tape.gradient(loss, variables)])
         rate = 1e-3 * BATCH * min(1.0, (update + 1) / (PER_EPOCH + 1))
         for index, variable in enumerate(variables):
             w = variable.numpy()
-            velocity[index] = 0.9 * velocity[index] - rate * (sums[index] / 3 + 1e-3 * w)
+            mean = sum(found[index] for found in gradients) / 3
+            velocity[index] = 0.9 * velocity[index] - rate * (mean + 1e-3 * w)
             variable.assign(w + velocity[index] - rate * 1e-2 * w)
     for mine, other, first in zip(
         small.values(host.classifier.trainable_variables), variables, start
@@ -549,62 +413,3 @@ def test_a_hosts_updates_are_numpys(tf: Any, monkeypatch: pytest.MonkeyPatch) ->
         np.testing.assert_allclose(mine, other.numpy(), rtol=1e-3, atol=2e-5)
         assert np.abs(mine - first).max() > 1e-4
     host.close()
-
-
-def test_automatic_scaling_changes_no_update_of_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine updates, so that the last is at another scale than the first."""
-    small.use_batches(monkeypatch)
-    options = {"initial_learning_rate": 1e-3, "preprocess": "imagenet"}
-    plain, start = on_host(recipe(**options), 9)
-    scaled, _ = on_host(recipe(auto_loss_scaling=True, **options), 9)
-    assert float(scaled._update.optimiser.scale.numpy()) == 2.0
-    assert scaled.loss == pytest.approx(plain.loss, rel=1e-5)
-    for one, other, first in zip(
-        small.values(scaled.classifier.trainable_variables),
-        plain.classifier.trainable_variables,
-        start,
-    ):
-        np.testing.assert_allclose(one, other.numpy(), rtol=1e-4, atol=1e-6)
-        assert np.abs(one - first).max() > 1e-4
-    for step in (plain, scaled):
-        step.close()
-
-
-@pytest.mark.parametrize(("shards", "name"), [(2, "momentum"), (1, "lars")])
-def test_an_ipus_updates_are_a_hosts(
-    monkeypatch: pytest.MonkeyPatch, shards: int, name: str
-) -> None:
-    """The pipeline and the loop; the rate is constant in a call, so calls have one update."""
-    small.install(monkeypatch)
-    small.use_batches(monkeypatch)
-    # A pipeline takes whole turns of its stages.
-    made: Any = recipe(**UPDATES[name], **{**COMMON, "gradient_accumulation": 4})
-    options = config(
-        system="ipu",
-        shards=shards,
-        pipeline=shards > 1,
-        pipeline_splits=small.SPLITS[shards],
-        gradient_accumulation_count=4,
-        batches_per_step=1,
-    )
-    runtime = TensorFlowIpu(small.HARDWARE)
-    program = runtime.training(network(), made, options, small.feed(training=True))
-    program.build()
-    program.compile()  # the first update
-    program()
-    host, start = on_host(made, 2)
-    assert program.updates == host.updates == 2
-    assert program.loss == pytest.approx(host.loss, rel=1e-4)
-    assert {len(own) for own in program._update.slots} == {1}
-    ours, theirs = program.classifier.trainable_variables, host.classifier.trainable_variables
-    for mine, other, first in zip(small.values(ours), small.values(theirs), start):
-        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
-        assert np.abs(mine - first).max() > 1e-6
-    program.close()
-    host.close()
-
-
-def test_there_are_no_slots_without_momentum(tf: Any) -> None:
-    for options in ({}, {"auto_loss_scaling": True}):
-        optimiser = recipe(**options).optimiser_for(tf, fuse=False)
-        assert optimiser.slots([tf.Variable(1.0)]) == [[]]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterator
+from functools import partial
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from ipubench.bench_kernels import bench_rnn
 from ipubench.bench_kernels.bench_rnn import Rnn
 from scripts import ipu_lint
 from scripts.hlo_loops import Module
-from scripts.ipu_lint import CHECKS, Program, operations
+from scripts.ipu_lint import CHECKS, Program
 from tests.doubles.tensorflow_ipu.batch_norms import batch_norms_of_half
 from tests.doubles.tensorflow_ipu.record import STAND_IN
 from tests.support.tensorflow_ipu import SYNTHETIC
@@ -58,69 +59,84 @@ def normalised(tf: Any, dtype: Any) -> Callable[[Any], Any]:
     return body
 
 
-def test_a_program_in_one_type_has_nothing(tf: Any) -> None:
-    made = program(tf, normalised(tf, tf.float16), IMAGES)
-    assert found(made) == {}
-    assert ipu_lint.batch_norms(made) == {"float16/float16": 1}
+def wide_relu(tf: Any, images: Any) -> Any:
+    return tf.cast(tf.nn.relu(tf.cast(images, tf.float32)), tf.float16)
 
 
-def test_an_operation_that_is_not_registered(tf: Any) -> None:
-    made = program(tf, tf.math.bessel_i0e, [3])
-    assert found(made) == {"operations": 1}
+def host_function(tf: Any, x: Any) -> Any:
+    value = tf.numpy_function(lambda x: x, [x], tf.float16)
+    value.set_shape(x.shape)
+    return value
+
+
+def random_integers(tf: Any, x: Any) -> Any:
+    whole = tf.random.stateless_uniform([3], [1, 2], None, None, tf.int32)
+    return x + tf.cast(whole, tf.float16)
+
+
+def of_stand_in(tf: Any, x: Any) -> Any:
+    with tf.name_scope(STAND_IN):
+        return tf.cast(tf.math.bessel_i0e(tf.cast(x, tf.float32)), tf.float16)
+
+
+def while_loop(tf: Any, x: Any, first: int, most: Any) -> Any:
+    """A loop of five steps within one of three."""
+
+    def one(count: Any, value: Any) -> Any:
+        return count + 1, tf.tanh(value)
+
+    def inner(number: Any, value: Any) -> Any:
+        start = (tf.constant(first), value)
+        ended = tf.while_loop(lambda c, _: c < 5, one, start, maximum_iterations=most)
+        return number + 1, ended[1]
+
+    return tf.while_loop(lambda number, _: number < 3, inner, (tf.constant(0), x))[1]
+
+
+#: What a program does, the shape or (shape, type) of its input, further options, what is found.
+CASES: Dict[str, Tuple[Callable[[Any, Any], Any], Any, Dict[str, Any], Dict[str, int]]] = {
+    "one type": (lambda tf, x: normalised(tf, tf.float16)(x), IMAGES, {}, {}),
+    "unregistered": (lambda tf, x: tf.math.bessel_i0e(x), [3], {}, {"operations": 1}),
+    "bytes": (lambda tf, x: tf.cast(x, tf.float16), (IMAGES, "uint8"), {}, {}),
+    "norm": (lambda tf, x: normalised(tf, tf.float32)(x), IMAGES, {}, {"norms": 1}),
+    "wide norm": (lambda tf, x: normalised(tf, tf.float32)(x), IMAGES, {"wide": True}, {}),
+    "cast": (wide_relu, IMAGES, {}, {"casts": 1, "largest": 1}),
+    "cast of bytes": (wide_relu, (IMAGES, "uint8"), {}, {"casts": 1, "largest": 1}),
+    "float32": (wide_relu, IMAGES, {"compute": "float32"}, {}),
+    "larger": (
+        lambda tf, x: tf.cast(tf.cast(x, tf.float32), tf.float16),
+        [8, 8],
+        {},
+        {"largest": 1},
+    ),
+    "random": (random_integers, [3], {}, {"random": 1, "operations": 1}),
+    "constant": (
+        lambda tf, x: x * tf.constant(np.zeros([1 << 18, 3], np.float16)),
+        [3],
+        {},
+        {"constants": 1},
+    ),
+    "host": (host_function, [3], {}, {"host": 1, "operations": 1}),
+    "stand-in": (of_stand_in, [3], {}, {}),
+    "repeats": (lambda tf, x: while_loop(tf, x, 0, None), [3], {}, {}),
+    "from 1": (lambda tf, x: while_loop(tf, x, 1, None), [3], {}, {}),
+    "at most 5": (lambda tf, x: while_loop(tf, x, 0, 5), [3], {}, {}),
+    "while": (lambda tf, x: while_loop(tf, x, 1, 4), [3], {}, {"loops": 1}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_check_finds_what_it_is_about(tf: Any, name: str) -> None:
+    body, shape, options, wanted = CASES[name]
+    if isinstance(shape, tuple):
+        shape = tf.TensorSpec(shape[0], tf.as_dtype(shape[1]))
+    assert found(program(tf, partial(body, tf), shape, **options)) == wanted
 
 
 @pytest.mark.parametrize("name", ["float64", "bfloat16", "uint8"])
 def test_a_type_that_ipus_lack(tf: Any, name: str) -> None:
     spec = tf.TensorSpec([3], tf.as_dtype(name))
-    made = program(tf, lambda x: tf.cast(x + x, tf.float16), spec)
-    assert set(found(made)) <= {"operations", "largest"} and found(made)["operations"] >= 1
-
-
-def test_bytes_may_be_cast(tf: Any) -> None:
-    spec = tf.TensorSpec(IMAGES, tf.uint8)
-    assert found(program(tf, lambda x: tf.cast(x, tf.float16), spec)) == {}
-
-
-def test_a_batch_norm_that_casts_its_images(tf: Any) -> None:
-    body = normalised(tf, tf.float32)
-    assert found(program(tf, body, IMAGES)) == {"norms": 1}
-    assert found(program(tf, body, IMAGES, wide=True)) == {}
-
-
-def test_a_cast_of_whole_images(tf: Any) -> None:
-    def body(images: Any) -> Any:
-        return tf.cast(tf.nn.relu(tf.cast(images, tf.float32)), tf.float16)
-
-    assert found(program(tf, body, IMAGES)) == {"casts": 1, "largest": 1}
-    assert found(program(tf, body, IMAGES, compute="float32")) == {}
-    bytes_of = tf.TensorSpec(IMAGES, tf.uint8)
-    assert found(program(tf, body, bytes_of)) == {"casts": 1, "largest": 1}
-
-
-def test_a_larger_tensor_than_the_originals(tf: Any) -> None:
-    made = program(tf, lambda x: tf.cast(tf.cast(x, tf.float32), tf.float16), [8, 8])
-    assert made.largest() == {"": (256, 128)}
-    assert found(made) == {"largest": 1}
-
-
-@pytest.mark.parametrize(
-    ("first", "most", "stays"), [(0, None, 0), (1, None, 0), (0, 5, 0), (1, 4, 1)]
-)
-def test_a_loop_that_stays_a_while(tf: Any, first: int, most: Any, stays: int) -> None:
-    def body(x: Any) -> Any:
-        def one(count: Any, value: Any) -> Any:
-            return count + 1, tf.tanh(value)
-
-        def inner(number: Any, value: Any) -> Any:
-            start = (tf.constant(first), value)
-            ended = tf.while_loop(lambda c, _: c < 5, one, start, maximum_iterations=most)
-            return number + 1, ended[1]
-
-        return tf.while_loop(lambda number, _: number < 3, inner, (tf.constant(0), x))[1]
-
-    made = program(tf, body, [3])
-    assert ipu_lint.time_loops(made) == 1
-    assert found(made) == ({"loops": stays} if stays else {})
+    assert found(program(tf, lambda x: tf.cast(x + x, tf.float16), spec))["operations"] >= 1
 
 
 def test_a_loop_until_a_value_is_reached(tf: Any) -> None:
@@ -131,52 +147,14 @@ def test_a_loop_until_a_value_is_reached(tf: Any) -> None:
     assert loop[1]
 
 
-def test_random_numbers_that_the_sdk_does_not_draw(tf: Any) -> None:
-    def body(x: Any) -> Any:
-        whole = tf.random.stateless_uniform([3], [1, 2], None, None, tf.int32)
-        return x + tf.cast(whole, tf.float16)
-
-    assert found(program(tf, body, [3]))["random"] == 1
-    drawn = program(tf, lambda x: x + tf.random.stateless_normal([3], [1, 2], dtype=x.dtype), [3])
-    assert "random" not in found(drawn)
-
-
 def test_a_shape_that_nobody_knows(tf: Any) -> None:
     assert found(program(tf, tf.nn.relu, [None, 3]))["shapes"] >= 1
 
 
-def test_a_large_constant(tf: Any) -> None:
-    values = np.zeros([1 << 18, 3], np.float16)
-    made = program(tf, lambda x: x * tf.constant(values), [3])
-    assert found(made) == {"constants": 1}
-
-
-def test_what_the_host_does_meanwhile(tf: Any) -> None:
-    def body(x: Any) -> Any:
-        value = tf.numpy_function(lambda x: x, [x], tf.float16)
-        value.set_shape(x.shape)
-        return value
-
-    assert found(program(tf, body, [3]))["host"] == 1
-
-
-def test_what_stands_for_the_sdk_is_left_out(tf: Any) -> None:
-    def body(x: Any) -> Any:
-        with tf.name_scope(STAND_IN):
-            return tf.cast(tf.math.bessel_i0e(tf.cast(x, tf.float32)), tf.float16)
-
-    made = program(tf, body, [3])
-    assert {o.node.type for o in operations(made.concrete.graph)} <= {"Placeholder", "Identity"}
-
-
-@pytest.fixture
-def few_timesteps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rnn]:
+def test_a_case_is_traced_as_it_is_run(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_POPLAR_FLAGS", SYNTHETIC)
-    yield Rnn(system="ipu", mode="training", data="synthetic", hidden_size=4, batches_per_step=2)
-
-
-def test_a_case_is_traced_as_it_is_run(tf: Any, few_timesteps: Rnn) -> None:
-    with ipu_lint.traced("rnn", few_timesteps, bench_rnn.bench_rnn) as made:
+    few = Rnn(system="ipu", mode="training", data="synthetic", hidden_size=4, batches_per_step=2)
+    with ipu_lint.traced("rnn", few, bench_rnn.bench_rnn) as made:
         assert made.compute == "float16"
         assert ipu_lint.time_loops(made) == 2
         assert found(made) == {}

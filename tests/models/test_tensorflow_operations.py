@@ -28,39 +28,11 @@ def tf() -> Any:
 
 
 @pytest.mark.numeric
-@pytest.mark.parametrize("training", [False, True])
-def test_group_norm_and_its_gradient(tf: Any, training: bool) -> None:
-    random = np.random.default_rng(5)
-    values, slopes = random.normal(2.0, 3.0, (2, 3, 5, 4, 12)).astype(np.float32)
-    gamma, beta = random.normal(size=(2, 12)).astype(np.float32)
-    parts: List[Any] = [tf.constant(part) for part in (values, gamma, beta)]
-    with tf.GradientTape() as tape:
-        tape.watch(parts)
-        found = group_norm(tf, parts[0], parts[1], parts[2], 3, 1e-5, training)
-        total = tf.reduce_sum(found * slopes)
-    assert error(found, numpy_group_norm(values, gamma, beta, 3, 1e-5)) < 1e-6
-
-    def loss(values: Any, gamma: Any, beta: Any) -> float:
-        return float((numpy_group_norm(values, gamma, beta, 3, 1e-5) * slopes).sum())
-
-    numbers = [part.astype(np.float64) for part in (values, gamma, beta)]
-    for index, gradient in enumerate(tape.gradient(total, parts)):
-        direction = random.normal(size=numbers[index].shape)
-        ends = []
-        for step in (1e-4, -1e-4):
-            moved = list(numbers)
-            moved[index] = moved[index] + step * direction
-            ends.append(loss(*moved))
-        expected = (ends[0] - ends[1]) / 2e-4
-        assert float((gradient.numpy() * direction).sum()) == pytest.approx(expected, rel=1e-3)
-
-
-@pytest.mark.numeric
 @pytest.mark.parametrize("mean", [0.0, 1000.0])
 @pytest.mark.parametrize("size", [7, 56])
-def test_group_norm_of_images_far_from_zero(tf: Any, mean: float, size: int) -> None:
+def test_a_group_norm_and_its_gradient(tf: Any, mean: float, size: int) -> None:
     random = np.random.default_rng(5)
-    values = random.normal(mean, 1.0, (2, size, size, 16)).astype(np.float32)
+    values = random.normal(mean, 1.0, (2, size, size - 2, 16)).astype(np.float32)
     values[1] = -2 * values[1]
     slopes = random.normal(0.5, 1.0, values.shape).astype(np.float32)
     gamma, beta = random.normal(1.0, 0.3, (2, 16)).astype(np.float32)

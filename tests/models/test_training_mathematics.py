@@ -1,7 +1,8 @@
-"""Optimisers, mixed images, losses, inputs and averages against NumPy and TensorFlow's own."""
+"""Optimisers, mixed images, losses, inputs and averages against NumPy."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
@@ -24,13 +25,6 @@ RATES = (0.0, 0.1, 0.05, 0.2)
 @pytest.fixture(scope="module")
 def tf() -> Any:
     return pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-
-
-@pytest.fixture(params=["plain", "fused"])
-def fuse(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Both forms of an update; only the kernel is large, so that both are mixed."""
-    monkeypatch.setattr(optimisers, "FUSED_FROM", 100)
-    return bool(request.param == "fused")
 
 
 def values() -> Tuple[List[Any], List[List[Any]]]:
@@ -58,7 +52,7 @@ def trained(
         optimiser.update(variables, slopes, slots, rate)
 
     for rate, slopes in zip(RATES, gradients):
-        update(tf.constant(rate), *(tf.constant(scaling * slope) for slope in slopes))
+        update(tf.constant(rate), *(tf.cast(scaling * slope, dtype) for slope in slopes))
     return variables, slots
 
 
@@ -91,7 +85,7 @@ NUMPY: Dict[str, Callable[..., Any]] = {
     "RMSprop": numpy_rmsprop,
     "LARS": numpy_lars,
 }
-MOMENTUM = {"momentum": 0.8}
+MOMENTUM: Dict[str, Any] = {"momentum": 0.8}
 OPTIONS: Dict[str, Dict[str, Any]] = {
     "SGD": {},
     "momentum": MOMENTUM,
@@ -100,63 +94,31 @@ OPTIONS: Dict[str, Dict[str, Any]] = {
 }
 
 
-def optimiser_of(tf: Any, name: str, **shared: Any) -> Any:
-    return OPTIMISERS[name](tf, **OPTIONS[name], **shared)
-
-
-def expected(name: str) -> List[Any]:
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_an_optimiser_is_numpys(
+    tf: Any, name: str, fuse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With loss scaling, which changes nothing."""
+    monkeypatch.setattr(optimisers, "FUSED_FROM", 100)  # only the kernel is large
+    shared: Dict[str, Any] = {"weight_decay": DECAY, "loss_scaling": 128.0, "fuse": fuse}
+    variables, _ = trained(tf, OPTIMISERS[name](tf, **OPTIONS[name], **shared), scaling=128.0)
     weights, gradients = values()
-    found = []
-    for index, key in enumerate(NAMED):
+    for index, (key, variable) in enumerate(zip(NAMED, variables)):
         state: Dict[str, Any] = {}
         w = weights[index].astype(np.float64)
         for rate, slopes in zip(RATES, gradients):
             w = NUMPY[name](w, slopes[index].astype(np.float64), state, rate, "kernel" in key)
-        found.append(w)
-    return found
+        np.testing.assert_allclose(variable.numpy(), w, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_an_optimiser_is_numpys(tf: Any, name: str, fuse: bool) -> None:
-    optimiser = optimiser_of(tf, name, weight_decay=DECAY, fuse=fuse)
-    variables, _ = trained(tf, optimiser)
-    for variable, wanted in zip(variables, expected(name)):
-        np.testing.assert_allclose(variable.numpy(), wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["SGD", "momentum", "RMSprop"])
-def test_an_optimiser_is_that_of_tensorflow_1(tf: Any, name: str, fuse: bool) -> None:
-    train = tf.compat.v1.train
+@pytest.mark.parametrize(("dtype", "fuse"), [("bfloat16", True), ("float16", False)])
+def test_an_update_of_16_bit_weights_is_rounded_once(
+    tf: Any, dtype: str, fuse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimisers, "FUSED_FROM", 100)
     weights, gradients = values()
-    rate = tf.Variable(0.0)
-    reference = {
-        "SGD": lambda: train.GradientDescentOptimizer(rate),
-        "momentum": lambda: train.MomentumOptimizer(rate, 0.8),
-        "RMSprop": lambda: train.RMSPropOptimizer(rate, decay=0.95, momentum=0.8, epsilon=1e-3),
-    }[name]()
-    wanted = [tf.Variable(weight) for weight in weights]
-    for now, slopes in zip(RATES, gradients):
-        rate.assign(now)
-        reference.apply_gradients(zip([tf.constant(slope) for slope in slopes], wanted))
-    variables, _ = trained(tf, optimiser_of(tf, name, fuse=fuse))
-    for variable, other in zip(variables, wanted):
-        np.testing.assert_allclose(variable.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", OPTIMISERS)
-def test_loss_scaling_changes_nothing(tf: Any, name: str, fuse: bool) -> None:
-    shared = {"weight_decay": DECAY, "fuse": fuse}
-    plain, _ = trained(tf, optimiser_of(tf, name, **shared))
-    scaled, _ = trained(tf, optimiser_of(tf, name, loss_scaling=128.0, **shared), scaling=128.0)
-    for one, other in zip(plain, scaled):
-        # A power of two is exact, but a product of 1.0 is left out, and what follows fused.
-        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_an_update_of_16_bit_weights_is_rounded_once(tf: Any, dtype: str, fuse: bool) -> None:
-    weights, gradients = values()
-    optimiser = optimiser_of(tf, "momentum", fuse=fuse)
+    optimiser = OPTIMISERS["momentum"](tf, **MOMENTUM, fuse=fuse)
     variables = [tf.Variable(tf.cast(w, dtype), name=n) for n, w in zip(NAMED, weights)]
     before = [tf.cast(v, tf.float32).numpy() for v in variables]
     slots = optimiser.slots(variables)
@@ -166,17 +128,14 @@ def test_an_update_of_16_bit_weights_is_rounded_once(tf: Any, dtype: str, fuse: 
     for variable, old, slope in zip(variables, before, slopes):
         # 0.125 is exact in 16 bits and so is the product; only the sum is rounded.
         wanted = tf.cast(old - 0.125 * tf.cast(slope, tf.float32).numpy(), dtype)
-        np.testing.assert_array_equal(
-            tf.cast(variable, tf.float32).numpy(), tf.cast(wanted, tf.float32).numpy()
-        )
+        np.testing.assert_array_equal(variable.numpy(), wanted.numpy())
 
 
-def test_lars_takes_the_plain_rate_where_a_norm_is_zero(tf: Any, fuse: bool) -> None:
-    optimiser = optimiser_of(tf, "LARS", fuse=fuse)
+def test_lars_takes_the_plain_rate_where_a_norm_is_zero(tf: Any) -> None:
+    optimiser = OPTIMISERS["LARS"](tf, **OPTIONS["LARS"])
     variable = tf.Variable(tf.zeros([10, 20]), name="kernel")
     slots = optimiser.slots([variable])
-    rate, slope = tf.constant(0.5), tf.ones([10, 20])
-    tf.function(lambda: optimiser.update([variable], [slope], slots, rate))()
+    optimiser.update([variable], [tf.ones([10, 20])], slots, tf.constant(0.5))
     np.testing.assert_array_equal(variable.numpy(), -0.5 * np.ones([10, 20]))
 
 
@@ -194,9 +153,13 @@ def images_of(tf: Any, dtype: str = "float32", batch_size: int = 5) -> Any:
     return tf.cast(np.broadcast_to(levels, (batch_size, 20, 30, 3)).astype(np.float32), dtype)
 
 
-@pytest.mark.parametrize("alpha", [0.01, 0.2, 1.0, 8.0])
+@pytest.mark.parametrize("alpha", [0.01, 1.0, 8.0])
 def test_mixup_coefficients_have_the_beta_distribution(tf: Any, alpha: float) -> None:
-    draws = mixing.mixup_coefficients(tf, 20000, alpha, tf.constant([1, 2])).numpy()
+    draws, again, other = (
+        mixing.mixup_coefficients(tf, 20000, alpha, tf.constant([1, seed])).numpy()
+        for seed in (2, 2, 3)
+    )
+    assert (draws == again).all() and (draws != other).any()
     b = np.random.RandomState(0).beta(alpha, alpha, 20000)
     assert draws.min() >= 0.5 and draws.max() <= 1.0
     quantiles = [0.1, 0.25, 0.5, 0.75, 0.9]
@@ -205,48 +168,19 @@ def test_mixup_coefficients_have_the_beta_distribution(tf: Any, alpha: float) ->
     )
 
 
-def test_a_seed_repeats_the_draws(tf: Any) -> None:
-    def draw(*seed: int) -> Tuple[Any, Any]:
-        given = tf.constant(seed, tf.int32)
-        mixed = mixing.cutmix(tf, whole, 0.7, given)
-        return mixing.mixup_coefficients(tf, 5, 0.2, given).numpy(), mixed[0].numpy()
-
-    whole = mixing.mix(tf, images_of(tf), tf.range(5))
-    first, again, other = draw(3, 4), draw(3, 4), draw(3, 5)
-    for one, same, different in zip(first, again, other):
-        np.testing.assert_array_equal(one, same)
-        assert (one != different).any()
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_mixing_off_is_the_identity(tf: Any, dtype: str) -> None:
-    images = images_of(tf, dtype)
-    found, labels, shares = mixing.mix(tf, images, tf.range(5))
-    assert found is images
-    np.testing.assert_array_equal(labels.numpy(), np.arange(5)[:, None])
-    np.testing.assert_array_equal(shares.numpy(), np.ones([5, 1]))
-    kept, _, shares = mixing.mix(tf, images, tf.range(5), coefficients=tf.ones([5]))
-    np.testing.assert_array_equal(
-        tf.cast(kept, tf.float32).numpy(), tf.cast(images, tf.float32).numpy()
-    )
-    np.testing.assert_array_equal(shares.numpy(), [[1, 0]] * 5)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("batch_size", [2, 3, 5])
-@pytest.mark.parametrize("cut", [1.0, 0.85])
-@pytest.mark.parametrize("blend", [False, True])
+@pytest.mark.parametrize("batch_size", [2, 5])
+@pytest.mark.parametrize(("cut", "blend"), [(1.0, False), (1.0, True), (0.85, False), (0.85, True)])
 def test_the_shares_are_what_the_images_show(
     tf: Any, dtype: str, batch_size: int, cut: float, blend: bool
 ) -> None:
     coefficients = None
     if blend:
         coefficients = mixing.mixup_coefficients(tf, batch_size, 0.2, tf.constant([0, 1]))
-    found, labels, shares = mixing.mix(
-        tf, images_of(tf, dtype, batch_size), tf.range(batch_size), coefficients, cut, [5, 6]
-    )
-    assert found.dtype == tf.as_dtype(dtype)
-    assert shares.dtype == tf.float32
+    given = images_of(tf, dtype, batch_size)
+    found, labels, shares = mixing.mix(tf, given, tf.range(batch_size), coefficients, cut, [5, 6])
+    assert (found.dtype, shares.dtype) == (tf.as_dtype(dtype), tf.float32)
+    assert (found is given) == (not blend and cut == 1)
     assert labels.shape == shares.shape == (batch_size, 2 ** (blend + (cut < 1)))
     np.testing.assert_allclose(shares.numpy().sum(1), 1, rtol=1e-6)
     if cut < 1 and not blend:  # of two images, the one that is two places away is itself
@@ -260,18 +194,21 @@ def test_the_shares_are_what_the_images_show(
     )
 
 
-@pytest.mark.parametrize("cut", [0.0, 0.5, 0.85, 0.999])
-@pytest.mark.parametrize("seed", range(4))
-def test_cutmix_pastes_one_box_for_the_whole_batch(tf: Any, cut: float, seed: int) -> None:
+@pytest.mark.parametrize("cut", [0.0, 0.5, 0.999])
+def test_cutmix_pastes_one_box_for_the_whole_batch(tf: Any, cut: float) -> None:
     images = images_of(tf).numpy()
-    found, labels, shares = mixing.mix(tf, images_of(tf), tf.range(5), None, cut, [seed, 0])
-    changed = (found.numpy() != images)[..., 0]
-    assert (changed == changed[0]).all()
-    np.testing.assert_array_equal(labels.numpy()[:, 1], [3, 4, 0, 1, 2])
-    rows, columns = changed[0].any(1).sum(), changed[0].any(0).sum()
-    assert changed[0].sum() == rows * columns
-    np.testing.assert_allclose([rows / 20, columns / 30], np.sqrt(1 - cut), atol=0.026)
-    np.testing.assert_allclose(shares.numpy()[:, 0], 1 - changed.mean((1, 2)), atol=1e-6)
+    found = [mixing.mix(tf, images_of(tf), tf.range(5), None, cut, [seed, 0]) for seed in (1, 2, 1)]
+    for mixed, labels, shares in found:
+        changed = (mixed.numpy() != images)[..., 0]
+        assert (changed == changed[0]).all()
+        np.testing.assert_array_equal(labels.numpy()[:, 1], [3, 4, 0, 1, 2])
+        rows, columns = changed[0].any(1).sum(), changed[0].any(0).sum()
+        assert changed[0].sum() == rows * columns
+        np.testing.assert_allclose([rows / 20, columns / 30], np.sqrt(1 - cut), atol=0.026)
+        np.testing.assert_allclose(shares.numpy()[:, 0], 1 - changed.mean((1, 2)), atol=1e-6)
+    one, other, again = (mixed.numpy() for mixed, *_ in found)
+    np.testing.assert_array_equal(one, again)
+    assert cut == 0 or (one != other).any()
 
 
 def test_mixing_runs_in_a_compiled_step(tf: Any) -> None:
@@ -284,16 +221,15 @@ def test_mixing_runs_in_a_compiled_step(tf: Any) -> None:
     np.testing.assert_array_equal(labels[0], [0, 4, 3, 2])
     np.testing.assert_allclose(shares[:, 0], 0.75 * (1 - 8 * 12 / 600), rtol=1e-6)
     np.testing.assert_allclose(images.mean((1, 2, 3)), (shares * (labels + 1)).sum(1), rtol=1e-5)
-    again = step(tf.fill([5], 0.75), [1, 2])[0].numpy()
-    np.testing.assert_array_equal(images, again)
 
 
 # ---------------------------------------------------------------------- losses, inputs, averages
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "smoothing", "mixed"),
+    [("float32", 0.0, False), ("float16", 0.1, False), ("float32", 0.1, True)],
+)
 def test_the_loss_is_numpys(tf: Any, dtype: str, smoothing: float, mixed: bool) -> None:
     generator = np.random.RandomState(1)
     logits = generator.normal(size=(6, 10)).astype(dtype).astype(np.float64)
@@ -316,9 +252,10 @@ def test_the_loss_is_numpys(tf: Any, dtype: str, smoothing: float, mixed: bool) 
     assert float(found) == pytest.approx(-(targets * logs).sum(1).mean(), rel=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("source", ["uint8", "float16"])
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "source", "full"),
+    [("float32", "uint8", False), ("bfloat16", "float16", True), ("float32", "uint8", True)],
+)
 def test_inputs_are_normalised(tf: Any, dtype: str, source: str, full: bool) -> None:
     pixels = np.random.RandomState(2).randint(0, 256, (2, 4, 5, 3))
     wanted = pixels - np.array([123.68, 116.78, 103.94])
@@ -332,21 +269,24 @@ def test_inputs_are_normalised(tf: Any, dtype: str, source: str, full: bool) -> 
     )
 
 
-def test_averages_are_numpys(tf: Any, fuse: bool) -> None:
+def test_averages_are_numpys(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimisers, "FUSED_FROM", 100)
     first, later = values()
     variables = [tf.Variable(tf.cast(weight, tf.bfloat16)) for weight in first]
 
     def seen() -> List[Any]:
         return [tf.cast(variable, tf.float32).numpy() for variable in variables]
 
-    averages = WeightAverages(tf, variables, 0.97, fuse=fuse)
-    update = tf.function(lambda: averages.update(variables), autograph=False)
+    made = [WeightAverages(tf, variables, 0.97, fuse=fuse) for fuse in (False, True)]
+    updates = [tf.function(partial(one.update, variables), autograph=False) for one in made]
     wanted = seen()
     for weights in later:
         for variable, weight in zip(variables, weights):
             variable.assign(tf.cast(weight, tf.bfloat16))
-        update()
+        for update in updates:
+            update()
         wanted = [0.97 * old + 0.03 * new for old, new in zip(wanted, seen())]
-    for average, value in zip(averages.averages, wanted):
-        assert average.dtype == tf.float32
-        np.testing.assert_allclose(average.numpy(), value, rtol=1e-5, atol=1e-6)
+    for averages in made:
+        for average, value in zip(averages.averages, wanted):
+            assert average.dtype == tf.float32
+            np.testing.assert_allclose(average.numpy(), value, rtol=1e-5, atol=1e-6)

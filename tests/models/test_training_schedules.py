@@ -32,37 +32,24 @@ def rates(schedule: Schedule) -> Any:
     return np.array([schedule.rate(update) for update in range(schedule.total + 1)])
 
 
-@pytest.mark.parametrize(
-    ("global_batch", "updates"), [(16384, 78), (768, 1668), (200, 6405), (800, 1601)]
-)
-def test_updates_are_those_of_the_published_runs(global_batch: int, updates: int) -> None:
-    assert updates_per_epoch(IMAGES, global_batch) == updates
-
-
-def test_a_batch_larger_than_the_images_is_one_update() -> None:
+def test_updates_are_those_of_the_published_runs() -> None:
+    found = [updates_per_epoch(IMAGES, size) for size in (16384, 768, 200, 800)]
+    assert found == [78, 1668, 6405, 1601]
     assert updates_per_epoch(10, 16) == 1
 
 
-@pytest.mark.parametrize(
-    ("exponent", "global_batch", "rate"), [(-11, 16384, 8.0), (-11, 768, 0.375), (-8, 4, 2**-6)]
-)
-def test_the_base_rate_grows_with_the_global_batch(
-    exponent: int, global_batch: int, rate: float
-) -> None:
-    assert base_rate(exponent, global_batch) == rate
-
-
-def test_a_rate_beyond_floating_point_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"2\^2000 \* 16 is too large.*base_learning_rate"):
+def test_the_base_rate_grows_with_the_global_batch() -> None:
+    found = [base_rate(*given) for given in ((-11, 16384), (-11, 768), (-8, 4), (-2000, 16))]
+    assert found == [8.0, 0.375, 2**-6, 0.0]
+    with pytest.raises(ValueError, match="base_learning_rate"):
         base_rate(2000, 16)
-    assert base_rate(-2000, 16) == 0.0
 
 
 def test_default_exponents() -> None:
     assert [default_exponent(name) for name in ("SGD", "momentum")] == [-8, -11]
     named = ("SGD", "momentum", "RMSprop")
     assert [default_exponent(name, efficientnet=True) for name in named] == [-7, -10, -14]
-    with pytest.raises(ValueError, match="RMSprop has no default learning rate.*SGD, momentum"):
+    with pytest.raises(ValueError, match="RMSprop"):
         default_exponent("RMSprop")
 
 
@@ -98,14 +85,6 @@ def test_polynomial_is_numpys() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_warm_up_longer_than_the_run_only_grows_with_the_update(kind: str) -> None:
-    # The published one-epoch runs have five epochs of warm-up.
-    plain, warm = SCHEDULES[kind](8.0, 78), SCHEDULES[kind](8.0, 78, 5 * 78)
-    value = 8.0 if kind == "polynomial_decay_lr" else plain.rate(50)
-    assert warm.rate(50) == pytest.approx(value * 50 / 390)
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @tries(60)
 @given(total=TOTALS, warm=FRACTIONS, at=FRACTIONS)
 def test_rates_are_bounded_and_fall_after_warm_up(
@@ -120,6 +99,10 @@ def test_rates_are_bounded_and_fall_after_warm_up(
         without = SCHEDULES[kind](0.375, total)
         if kind != "polynomial_decay_lr":
             assert schedule.rate(update) == without.rate(update)
+    elif kind != "polynomial_decay_lr":
+        # The published one-epoch runs have five epochs of warm-up.
+        plain = SCHEDULES[kind](0.375, total).rate(update)
+        assert schedule.rate(update) == pytest.approx(plain * update / (warm * total))
     assert schedule.rate(3 * total) == schedule.rate(4 * total)
 
 

@@ -30,7 +30,7 @@ from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes import data_parallel
 from tests.doubles.tensorflow_ipu import recorder
 from tests.nightly.options_act import CHOSEN, RECORDED, others, plain
-from tests.runtimes.tensorflow.application.test_on_ipu import (
+from tests.support.application_ipu import (
     BATCH,
     PAIR,
     SMALL,

@@ -22,7 +22,7 @@ from ipubench.fixtures.data.tfds.find import find_prepared
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from tests.doubles.tensorflow_ipu import recorder
 from tests.nightly.options_act import digest_of, without_effect
-from tests.runtimes.tensorflow.application.test_on_ipu import start
+from tests.support.application_ipu import start
 from tests.support.examples import learnable_cifar
 from tests.support.records import jpeg, labelled, smooth, write_shards
 from tests.support.tensorflow_cnn import network

@@ -46,17 +46,19 @@ def data_of(shards: Path) -> Data:
     return Data(lambda kind, split: find_shards(shards, split))
 
 
-def trained(config: Training, shards: Any = None, own_network: bool = False) -> TrainingStep:
+def trained(
+    config: Training, shards: Any = None, own_network: bool = False, keep: float = 1.0
+) -> TrainingStep:
     """Return a step of a configuration on this machine's CPU, built and not yet compiled.
 
     It trains three convolutions and a dense layer unless the configuration's own network is asked
-    for: TensorFlow takes seconds to trace as much as a ResNet-10.
+    for: TensorFlow takes seconds to trace as much as a ResNet-10. ``keep``: of dropout.
     """
     data = data_of(shards) if shards else Data(nothing)
     runtime = TensorFlowHost(CpuDevice())
     feed = config.feed(data)
     norm = "batch" if config.batch_norm else "group"
-    built = config.classifier() if own_network else network(norm, classes=feed.classes)
+    built = config.classifier() if own_network else network(norm, keep, feed.classes)
     step = runtime.training(built, config.recipe, config, feed)
     step.build()
     return step

@@ -43,33 +43,26 @@ def network(norm: str = "group", keep: float = 1.0, classes: int = CLASSES) -> C
 
 
 class _Undrawn:
-    """One number in place of the weights of a layer."""
+    """Zeros in place of the weights of a layer: all of them, or one number."""
+
+    def __init__(self, whole: bool) -> None:
+        self._whole = whole
 
     def standard_normal(self, shape: Any, dtype: Any) -> Any:
-        return np.zeros(1, dtype)
+        return np.zeros(shape if self._whole else 1, dtype)
 
     def uniform(self, low: float, high: float, shape: Any) -> Any:
-        return np.zeros(1)
+        return np.zeros(shape if self._whole else 1, np.float32)
 
 
 def draw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let networks that are built and do not run have one number in place of each kernel."""
-    monkeypatch.setattr(np.random, "default_rng", lambda seed: _Undrawn())
-
-
-class _Zeros:
-    """Zeros in place of the weights of a layer."""
-
-    def standard_normal(self, shape: Any, dtype: Any) -> Any:
-        return np.zeros(shape, dtype)
-
-    def uniform(self, low: float, high: float, shape: Any) -> Any:
-        return np.zeros(shape, np.float32)
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: _Undrawn(whole=False))
 
 
 def draw_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let networks of which only the shapes count have kernels of zeros, which takes less time."""
-    monkeypatch.setattr(np.random, "default_rng", lambda seed: _Zeros())
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: _Undrawn(whole=True))
 
 
 def vary_norms(classifier: Any, seed: int = 3) -> None:

@@ -1,8 +1,6 @@
 """Learning rates of the TensorFlow 2 CNN application: update number in, rate out.
 
-The schedules and warm-ups are those of Graphcore's TensorFlow 2 CNN program. Each function here
-returns a function of the update, counted from 0; :class:`LearningRate` has them wrap each other in
-the order schedule, warm-up, staircase.
+The schedules and warm-ups are those of Graphcore's TensorFlow 2 CNN program.
 """
 
 from __future__ import annotations
@@ -10,10 +8,7 @@ from __future__ import annotations
 import bisect
 import math
 from dataclasses import dataclass
-from typing import Callable, Sequence, Tuple
-
-#: Update number, counted from 0 -> learning rate.
-Rate = Callable[[int], float]
+from typing import Tuple
 
 
 @dataclass(frozen=True)
@@ -66,80 +61,41 @@ class LearningRate:
             raise ValueError(f"boundaries={list(self.boundaries)} of the schedule do not rise")
 
     def of(self, update: int) -> float:
-        """Return the rate of a weight update, counted from 0."""
-        rate = self._schedule()
-        if self.warmup_mode:
-            warmup = int(self.warmup_epochs * self.updates_per_epoch)
-            rate = warmed(rate, self.warmup_mode, warmup)
-        if self.staircase:
-            rate = staircase(rate, self.updates_per_epoch)
-        return rate(update)
+        """Return the rate of a weight update, counted from 0.
 
-    def _schedule(self) -> Rate:
+        A staircase holds it within an epoch. A warm-up has a factor (t + 1) / (updates + 1) in its
+        updates: with ``shift`` of the schedule's first rate, and the schedule starts after it; with
+        ``mask`` the schedule runs meanwhile.
+        """
+        if self.staircase:
+            update = update // self.updates_per_epoch * self.updates_per_epoch
+        if not self.warmup_mode:
+            return self._scheduled(update)
+        warmup = int(self.warmup_epochs * self.updates_per_epoch)
+        factor = min(1.0, (update + 1) / (warmup + 1))
+        delay = warmup if self.warmup_mode == "shift" else 0
+        return factor * self._scheduled(max(0, update - delay))
+
+    def _scheduled(self, update: int) -> float:
+        """Return the schedule's rate.
+
+        stepped: values[i] after boundaries[i - 1] and up to and with boundaries[i]; cosine:
+        rate / 2 * (1 + cos(pi * t / updates)); polynomial: (rate - end) * (1 - t / updates)^power +
+        end. The last two stay what they are at ``updates``.
+        """
         if self.schedule == "stepped":
             boundaries = [int(epoch * self.updates_per_epoch) for epoch in self.boundaries]
-            return stepped(boundaries, self.values)
+            return self.values[bisect.bisect_left(boundaries, update)]
+        rate = self.initial_learning_rate * self.global_batch_size
         if self.schedule == "cosine":
-            return cosine(self._first_rate, int(self._decay_updates))
+            updates = int(self._decay_updates)
+            return rate / 2.0 * (1.0 + math.cos(math.pi * min(update, updates) / updates))
         if self.schedule == "polynomial":
-            return polynomial(
-                self._first_rate, self._decay_updates, self.end_learning_rate_ratio, self.power
-            )
-        return const(self._first_rate)
-
-    @property
-    def _first_rate(self) -> float:
-        return self.initial_learning_rate * self.global_batch_size
+            left = 1.0 - min(update, self._decay_updates) / self._decay_updates
+            end = self.end_learning_rate_ratio * rate
+            return float((rate - end) * left**self.power + end)
+        return rate
 
     @property
     def _decay_updates(self) -> float:
         return self.epochs_to_total_decay * self.updates_per_epoch
-
-
-def const(rate: float) -> Rate:
-    """Return the schedule that is ``rate`` throughout."""
-    return lambda update: rate
-
-
-def cosine(rate: float, updates: int) -> Rate:
-    """Return rate / 2 * (1 + cos(pi * t / updates)), 0 from ``updates`` on."""
-    return lambda update: rate / 2.0 * (1.0 + math.cos(math.pi * min(update, updates) / updates))
-
-
-def polynomial(rate: float, updates: float, end_ratio: float, power: float) -> Rate:
-    """Return (rate - end) * (1 - t / updates)^power + end, where end = ``end_ratio`` * rate.
-
-    It is ``end`` from ``updates`` on.
-    """
-    end = end_ratio * rate
-
-    def value(update: int) -> float:
-        left = 1.0 - min(update, updates) / updates
-        return float((rate - end) * left**power + end)
-
-    return value
-
-
-def stepped(boundaries: Sequence[int], values: Sequence[float]) -> Rate:
-    """Return values[i] after boundaries[i - 1] and up to and with boundaries[i]."""
-    return lambda update: values[bisect.bisect_left(boundaries, update)]
-
-
-def warmed(rate: Rate, mode: str, updates: int) -> Rate:
-    """Return ``rate`` with a warm-up: a factor (t + 1) / (updates + 1) in the first ``updates``.
-
-    ``shift``: the factor is of the schedule's first rate, and the schedule starts after it.
-    ``mask``: the schedule runs meanwhile.
-    """
-    delay = updates if mode == "shift" else 0
-
-    def value(update: int) -> float:
-        factor = min(1.0, (update + 1) / (updates + 1))
-        return factor * rate(max(0, update - delay))
-
-    return value
-
-
-def staircase(rate: Rate, updates_per_epoch: int) -> Rate:
-    """Return ``rate``, held within an epoch at its value at the epoch's beginning."""
-    return lambda update: rate(update // updates_per_epoch * updates_per_epoch)

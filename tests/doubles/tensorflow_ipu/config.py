@@ -161,7 +161,8 @@ class IPUConfig(_Category):
             stable = changed.get("experimental.enable_prng_stability", False)
             assert stable, "REPLICA_IDENTICAL_ONLY acts with enable_prng_stability only"
         connection = changed.get("device_connection.type", DeviceConnectionType.ALWAYS)
-        offline = connection in (DeviceConnectionType.PRE_COMPILE, DeviceConnectionType.NEVER)
+        assert connection is not DeviceConnectionType.NEVER, "the stand-in runs programs"
+        offline = connection is DeviceConnectionType.PRE_COMPILE
         if offline and "device_connection.version" not in changed:
             raise ValueError("device_connection.version has to be set for this type")
         if recorder.attached and recorder.configured != changed:
@@ -184,25 +185,15 @@ def _check_together(config: Any, changed: Dict[str, Any], ipu_model: bool) -> No
     """Refuse options that contradict each other, or the IPU Model, as ``ipu/config.py`` does."""
     if "auto_select_ipus" in changed and "select_ipus" in changed:
         raise Exception("Only one of `auto_select_ipus` and `select_ipus` can be set.")
-    selected = config.select_ipus
-    if not isinstance(selected, int) and len(set(selected)) < len(selected):
-        raise ValueError("All MultiIPU indices in `select_ipus` must be unique.")
     if "select_ipus" in changed and ipu_model:
         raise Exception("the IPUModel takes `auto_select_ipus` only")
-    if not config.ipu_model.version and ipu_model:
-        raise ValueError("ipu_model.version must be set when using the IPUModel")
     processes = config.experimental.multi_replica_distribution
     if processes.process_count > 0 and ipu_model:
         raise Exception("Multi-replica distribution is not supported on the IPU model.")
     if processes.process_count and not 0 <= processes.process_index < processes.process_count:
         raise ValueError("process_index must be in the range [0, process_count)")
-    tiles, group = config.io_tiles, config.norms.experimental
-    if tiles.place_ops_on_io_tiles and not tiles.num_io_tiles:
-        raise ValueError("Cannot place ops on I/O tiles when io_tiles.num_io_tiles == 0")
-    if group.distributed_batch_norm_replica_group_size < 1:
+    if config.norms.experimental.distributed_batch_norm_replica_group_size < 1:
         raise ValueError("distributed_batch_norm_replica_group_size must be at least 1")
-    if group.distributed_batch_norm_replica_group_size > 1 and tiles.num_io_tiles > 0:
-        raise ValueError("a replica group of norms is not supported with I/O tiles")
 
 
 @recorded

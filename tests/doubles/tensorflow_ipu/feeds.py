@@ -12,15 +12,6 @@ from typing import Any, List, Optional
 from tests.doubles.tensorflow_ipu.record import STAND_IN, recorded, recorder
 
 
-def _check_ordinal(device_ordinal: Any) -> None:
-    if device_ordinal is None:
-        return
-    if not isinstance(device_ordinal, int):
-        raise ValueError("Device ordinal must be an integer")
-    if device_ordinal < 0:
-        raise ValueError("Device ordinal must be >= 0")
-
-
 class IPUInfeedQueue:
     """Batches of a data set for the loops of one program."""
 
@@ -41,18 +32,13 @@ class IPUInfeedQueue:
         depth = prefetch_depth or 3
         if not 0 < depth < 256:
             raise ValueError(f"prefetch_depth must be from 1 to 255, but it is {depth}")
-        _check_ordinal(device_ordinal)
+        assert device_ordinal is None
         assert not kwargs, f"deprecated: {sorted(kwargs)}"
         self._dataset = dataset
         self._iterator: Any = None
-        self._dequeued = False
         # Batches that programs have taken, over all replicas.
         self._taken = tf.Variable(0)
         recorder.queues.append(self)
-
-    @property
-    def dequeued(self) -> bool:
-        return self._dequeued
 
     @property
     def number_of_tuple_elements(self) -> int:
@@ -74,14 +60,10 @@ class IPUInfeedQueue:
         assert self._iterator is not None, "a queue that was never started"
         self._iterator = None
 
-    def get_next(self) -> Any:
-        raise ValueError("`get_next()` is now obsolete: the loop dequeues the IPUInfeedQueue.")
-
     def _dequeue(self) -> Any:
         """Return the first replica's batch; the others take theirs too."""
         import tensorflow as tf
 
-        self._dequeued = True
         if recorder.synthetic:  # no iterator is needed, and none is read
             with tf.name_scope(STAND_IN):
                 return tf.nest.map_structure(
@@ -100,7 +82,7 @@ class IPUOutfeedMode(enum.Enum):
 
 
 class IPUOutfeedQueue:
-    """What a program puts in, the host takes out: all of it, or the last element."""
+    """What a program puts in, the host takes out: all of it."""
 
     @recorded
     def __init__(
@@ -110,18 +92,12 @@ class IPUOutfeedQueue:
         buffer_depth: int = 3,
         optimise_latency: bool = False,
     ) -> None:
-        self._outfeed_mode = outfeed_mode or IPUOutfeedMode.ALL
-        if not isinstance(self._outfeed_mode, IPUOutfeedMode):
-            raise ValueError(f"outfeed_mode is {type(outfeed_mode)}, not IPUOutfeedMode")
-        _check_ordinal(device_ordinal)
-        if buffer_depth < 1:
-            raise ValueError("buffer_depth must be at least 1")
+        assert outfeed_mode in (None, IPUOutfeedMode.ALL), "the stand-in has no other mode"
+        assert device_ordinal is None
         self._graphs: List[Any] = []
         self._specs: List[Any] = []
         self._held: List[Any] = []
         self._thread: Optional[int] = None
-        # Whether the last element has left, of which the SDK's queue still counts one.
-        self._taken = False
 
     @property
     def enqueued(self) -> bool:
@@ -159,14 +135,13 @@ class IPUOutfeedQueue:
         import numpy as np
 
         self._held.append(arrays)
-        self._taken = False
         return np.int32(0)
 
     @recorded
     def dequeue(self, wait_for_completion: bool = False) -> Any:
-        """Return a list of tensors and empty the queue.
+        """Return a list of tensors [enqueued, replicas, ...] and empty the queue.
 
-        ALL: [enqueued, replicas, ...], LAST: [replicas, ...]; one replica adds no dimension.
+        One replica adds no dimension.
         Eagerly, on the thread that traced the program, it waits for the IPUs; on others only where
         asked to (ipu/ipu_outfeed_queue.py).
         """
@@ -183,11 +158,6 @@ class IPUOutfeedQueue:
         if recorder.connection == "PRE_COMPILE":
             # Nothing ran; there is one element, however often the program enqueues.
             held = [[np.zeros(shape, dtype.as_numpy_dtype) for shape, dtype in self._specs]]
-        if self._outfeed_mode is IPUOutfeedMode.LAST:
-            assert not self._taken, "undefined: the last element was dequeued before"
-            if not held:
-                raise tf.errors.FailedPreconditionError(None, None, "nothing was enqueued")
-            self._taken = True
         found = []
         for number, (shape, dtype) in enumerate(self._specs):
             values = np.zeros([len(held), *shape], dtype.as_numpy_dtype)
@@ -195,6 +165,5 @@ class IPUOutfeedQueue:
                 values[place] = arrays[number]
             if recorder.replicas > 1:
                 values = np.stack([values] * recorder.replicas, axis=1)
-            last = self._outfeed_mode is IPUOutfeedMode.LAST
-            found.append(tf.constant(values[-1] if last else values))
+            found.append(tf.constant(values))
         return found

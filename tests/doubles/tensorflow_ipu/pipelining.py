@@ -15,7 +15,6 @@ from tests.doubles.tensorflow_ipu.accumulation import (
     GradientAccumulationReductionMethod,
     accumulation_scales,
 )
-from tests.doubles.tensorflow_ipu.feeds import IPUOutfeedMode
 from tests.doubles.tensorflow_ipu.record import recorded, recorder
 
 
@@ -154,7 +153,6 @@ def pipeline(
     assert not outfeed_loss
     assert outfeed_mask is None or optimizer_function is not None
     assert outfeed_queue is not None
-    assert not accumulate_outfeed or outfeed_queue._outfeed_mode is IPUOutfeedMode.ALL
     training = optimizer_function is not None
     check_count(gradient_accumulation_count, mapping, pipeline_schedule, training)
     recorder.shards = shards

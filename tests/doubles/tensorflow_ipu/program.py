@@ -105,7 +105,7 @@ class IPUStrategyV1:
             raise tf.errors.InternalError(None, None, recorder.attach_error)
         if recorder.run_error:
             raise tf.errors.ResourceExhaustedError(None, None, recorder.run_error)
-        if recorder.connection in ("PRE_COMPILE", "NEVER"):
+        if recorder.connection == "PRE_COMPILE":
             return self._compile(fn, args, kwargs)
         program = self._program(fn, args)
         if self._checks_types:
@@ -141,14 +141,12 @@ class IPUStrategyV1:
         return self._programs[fn]
 
     def _compile(self, fn: Any, args: Any, kwargs: Dict[str, Any]) -> Any:
-        """Compile for IPUs that are not attached: PRE_COMPILE gives zeros, NEVER no run at all.
+        """Compile for IPUs that are not attached, which gives zeros.
 
         graphcore/tensorflow, compiler/plugin/poplar/driver/poplar_executable.cc.
         """
         import tensorflow as tf
 
-        if recorder.connection == "NEVER":
-            raise tf.errors.InvalidArgumentError(None, None, "Trying to run an executable")
         if "--executable_cache_path" not in recorder.flags:
             raise tf.errors.FailedPreconditionError(None, None, "no executable cache path is set")
         zeros = _zeros(tf.function(fn.python_function, autograph=False), args, kwargs)

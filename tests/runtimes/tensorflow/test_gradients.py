@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-from ipubench.fixtures.runtimes.kernel_options import LoopOptions
 from ipubench.fixtures.runtimes.tensorflow.graphs import TracedGradients
-from ipubench.fixtures.runtimes.tensorflow.ipu.loop import LoopStep
-from ipubench.fixtures.runtimes.tensorflow.ipu.step import IpuSession
 from tests.support.tensorflow_cases import small, trained
-from tests.support.tensorflow_ipu import HARDWARE
 
 pytestmark = pytest.mark.framework
 tf = pytest.importorskip("tensorflow", reason="pip install '.[tensorflow]' adds TensorFlow")
@@ -55,16 +51,6 @@ def test_a_closed_step_leaves_no_graph() -> None:
     step = trained(small(abs_learning_rate=0.1))
     step.compile()
     left = weakref.ref(step._run.get_concrete_function().graph)
-    step.close()
-    gc.collect()
-    assert left() is None
-
-
-def test_nor_does_a_closed_program_on_ipus() -> None:
-    session: Any = IpuSession(tf, None, HARDWARE)
-    nothing: Any = None
-    step = LoopStep(session, nothing, LoopOptions(name="loop"), nothing, None)
-    left = weakref.ref(traced()[1])
     step.close()
     gc.collect()
     assert left() is None

@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -21,8 +21,6 @@ from ipubench.bench_training.application.distributed import Job, poprun_job, und
 from ipubench.bench_training.bench_application import IPU, POD4, POD16
 from ipubench.fixtures.case.errors import CaseError, OptionError
 from ipubench.fixtures.case.values import Parameters
-from ipubench.fixtures.data.imagenet.pipeline import as_asked
-from ipubench.fixtures.data.tfds.feed import ApplicationFeed
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
@@ -31,42 +29,28 @@ from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.data_parallel import popdist_strategy
 from ipubench.fixtures.runtimes.tensorflow.application import checkpoints
 from ipubench.fixtures.runtimes.tensorflow.application.state import OPTIMISER
-from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import (
-    application_ipu_config,
-    validation_options,
-)
-from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
 from ipubench.models.tensorflow.training import auto_scaling
 from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
-from tests.runtimes.tensorflow.test_contract import differences
+from tests.support.application_ipu import (
+    BATCH,
+    PAIR,
+    PIPELINE,
+    SMALL,
+    VALIDATED,
+    dataset,
+    feed_of,
+    settings_of,
+    start,
+    step_of,
+)
 from tests.support.sdk_api import description
-from tests.support.tensorflow_cnn import draw_nothing
-from tests.support.tensorflow_ipu import HARDWARE, SYNTHETIC, given, install, start_instance, values
+from tests.support.tensorflow_ipu import HARDWARE, SYNTHETIC, given, install, values
 
 pytestmark = pytest.mark.framework
 
 PRESETS: Dict[str, Application] = {**IPU, **POD4, **POD16}
-BATCH, VALIDATED = 4, 22  # images of a micro batch, and of a pass of validation
-SPLITS = ("bn_0", "flatten")
-# A call has 2 weight updates of 2 micro batches, a log line and, every other one, a checkpoint.
-SMALL = Application(
-    name="small",
-    system="ipu",
-    model_name="toy_model_bn",
-    precision="32.32",
-    data="generated",
-    micro_batch_size=BATCH,
-    gradient_accumulation_count=2,
-    weight_updates_per_epoch=4,
-    num_epochs=2,
-    logs_per_epoch=Fraction(2),
-    l2_regularization=1e-3,
-    optimizer_params=Parameters({"momentum": 0.9}),
-    lr_schedule="cosine",
-    lr_schedule_params=Parameters({"initial_learning_rate": 8e-3, "epochs_to_total_decay": 2}),
-)
 # What automatic loss scaling needs.
 AUTO_SCALED: Dict[str, Any] = {
     "auto_loss_scaling": True,
@@ -74,15 +58,6 @@ AUTO_SCALED: Dict[str, Any] = {
     "lr_schedule": "const",
     "lr_schedule_params": Parameters({"initial_learning_rate": 8e-3}),
 }
-# Three stages on two IPUs, of which the first has two.
-PIPELINE: Dict[str, Any] = {
-    **{"pipeline_splits": SPLITS, "device_mapping": (0, 0, 1)},
-    "pipeline_schedule": "Sequential",  # takes any number of micro batches
-}
-
-
-# Two stages, each on an IPU of its own.
-PAIR: Dict[str, Any] = {"pipeline_splits": ("flatten",), "pipeline_schedule": "Interleaved"}
 
 
 @pytest.fixture(autouse=True)
@@ -90,50 +65,6 @@ def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
     module = install(monkeypatch)
     monkeypatch.setattr("ipubench.fixtures.data.tfds.pipeline.dataset", dataset)
     return module
-
-
-def dataset(tf: Any, feed: ApplicationFeed, compute: str, start: int = 0) -> Any:
-    """Return batches of images that differ, whose class can be seen, for any feed."""
-    generator = np.random.RandomState(feed.training)
-    count = 32 if feed.training else -(-feed.total // BATCH)
-    labels = generator.randint(0, 10, (count, BATCH)).astype(np.int32)
-    images = generator.normal(size=(count, BATCH, *feed.image_shape)).astype(np.float32)
-    images += labels[..., None, None, None] / 4.0
-    if not feed.training:
-        labels.ravel()[feed.total :] = feed.classes
-    found = tf.data.Dataset.from_tensor_slices((images, labels)).with_options(as_asked(tf))
-    return found.repeat().skip(start) if feed.training else found
-
-
-def feed_of(config: Application, training: bool = True) -> ApplicationFeed:
-    return ApplicationFeed(
-        config.data,
-        config.micro_batch_size,
-        config.published.image_shape,
-        config.published.classes,
-        eight_bit=False,
-        training=training,
-        dataset=config.dataset,
-        total=VALIDATED,
-    )
-
-
-def step_of(
-    config: Application,
-    device: Any = HARDWARE,
-    feed: Callable[[Application, bool], ApplicationFeed] = feed_of,
-) -> Any:
-    """Return the step of a configuration, built; ``feed(config, training)`` makes its images."""
-    runtime: Any = TensorFlowIpu(device) if config.system != "host" else TensorFlowHost(device)
-    step = runtime.application(
-        config.classifier(),
-        config.recipe,
-        config,
-        feed(config, config.training),
-        lambda: feed(config, False),
-    )
-    step.build()
-    return step
 
 
 def on_host(config: Application) -> Any:
@@ -144,35 +75,29 @@ def on_host(config: Application) -> Any:
     return step
 
 
-def assert_same_weights(ours: Any, theirs: Any) -> None:
-    assert_same(ours.trainable_variables, theirs.trainable_variables)
-
-
 def assert_same(ours: Any, theirs: Any) -> None:
     """The values of variables are the same."""
     for mine, other in zip(values(ours), values(theirs)):
         np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
 
 
-def log_lines(caplog: pytest.LogCaptureFixture) -> List[Tuple[str, float, float, float]]:
+def log_lines(caplog: pytest.LogCaptureFixture) -> List[Tuple[float, ...]]:
     """Return (update, rate, loss, accuracy) of each line in the training log; empty it."""
-    found = re.findall(
-        r"batch (\d+): .*lr: (\S+), loss: (\S+), training_accuracy: (\S+) %", caplog.text
-    )
+    pattern = r"batch (\d+): .*lr: (\S+), loss: (\S+), training_accuracy: (\S+) %"
+    found = re.findall(pattern, caplog.text)
     caplog.clear()
-    return [(update, *map(float, rest)) for update, *rest in found]
+    return [tuple(map(float, values)) for values in found]
 
 
 # --- what it computes ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [{}, PIPELINE], ids=["loop", "pipeline"])
 def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, changes: Dict[str, Any]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Every update has its own rate, and either device goes on from the other's checkpoint."""
     caplog.set_level(logging.INFO, "ipubench.training")
-    config = replace(SMALL, clean_dir=False, pipeline_validation_model=True, **changes)
+    config = replace(SMALL, clean_dir=False, pipeline_validation_model=True, **PIPELINE)
     host = on_host(replace(config, checkpoint_output_dir=str(tmp_path / "host")))
     start = values(host.classifier.trainable_variables)
     host()
@@ -184,20 +109,17 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     ours.compile()
     ours()
     found = log_lines(caplog)
-    assert [line[0] for line in found] == [line[0] for line in wanted] == ["2", "4"]
-    np.testing.assert_allclose(
-        [line[1:] for line in found], [line[1:] for line in wanted], rtol=1e-4
-    )
-    assert [line[1] for line in found] == pytest.approx(
-        [config.recipe.rate(update) for update in (1, 3)], rel=1e-4
-    )
-    assert_same_weights(ours.classifier, host.classifier)
+    assert [line[0] for line in found] == [2, 4]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    rates = [config.recipe.rate(update) for update in (1, 3)]
+    assert [line[1] for line in found] == pytest.approx(rates, rel=1e-4)
+    assert_same(ours.classifier.trainable_variables, host.classifier.trainable_variables)
     moved = zip(start, values(ours.classifier.trainable_variables))
     assert all(np.abs(before - now).max() > 1e-4 for before, now in moved)
     counters = ours.counters()
     assert (counters["weight_updates"], counters["log_lines"], counters["checkpoints"]) == (4, 2, 1)
-    assert counters["learning_rate"] == host.counters()["learning_rate"] == config.recipe.rate(3)
-    assert counters["training_accuracy"] == host.counters()["training_accuracy"]
+    for name in ("learning_rate", "training_accuracy"):
+        assert counters[name] == host.counters()[name]
     assert "loss_scale" not in counters and ours.describe()["auto_loss_scaling"] is False
     (mine,), (other,) = (checkpoints.checkpoints(tmp_path / name) for name in ("ipu", "host"))
     assert mine.updates == other.updates == 4
@@ -222,7 +144,7 @@ def test_a_run_is_that_of_a_host_with_its_log_checkpoints_and_validation(
     assert resumed.updates == 4
     resumed.compile()
     assert resumed.loss == pytest.approx(host.loss, rel=1e-4)
-    assert_same_weights(resumed.classifier, host.classifier)
+    assert_same(resumed.classifier.trainable_variables, host.classifier.trainable_variables)
     host.close()
     resumed.close()
     of = replace(config, training=False, checkpoint_input_dir=str(tmp_path / "ipu"))
@@ -260,9 +182,7 @@ def test_validation_alone_counts_whole_passes_of_calls_that_do_not_divide_them()
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"gradient_accumulation_count": 1}, PIPELINE],
-    ids=["loop", "loop of whole updates", "pipeline"],
+    "changes", [{}, {"gradient_accumulation_count": 1, **PIPELINE}], ids=["loop", "pipeline"]
 )
 def test_automatic_loss_scaling_is_that_of_a_host(
     monkeypatch: pytest.MonkeyPatch, changes: Dict[str, Any]
@@ -275,29 +195,24 @@ def test_automatic_loss_scaling_is_that_of_a_host(
     ours, host = step_of(config), on_host(config)
     scales = []
     for call in range(4):
-        if call:
-            ours()
-        else:  # the first call compiles
-            ours.compile()
+        (ours if call else ours.compile)()  # the first call compiles
         host()
         assert ours.loss == pytest.approx(host.loss, rel=1e-4)
         mine, theirs = ours._state(), host._state()
         assert list(mine) == list(theirs)
         kept = [name for name in mine if name.startswith(OPTIMISER)]
         assert len(kept) == 4
-        assert [float(mine[name].numpy()) for name in kept] == [
-            float(theirs[name].numpy()) for name in kept
-        ]
-        assert ours.counters()["loss_scale"] == host.counters()["loss_scale"]
+        for name in kept:
+            assert float(mine[name].numpy()) == float(theirs[name].numpy())
         scales.append(ours.counters()["loss_scale"])
-        assert_same_weights(ours.classifier, host.classifier)
+        assert scales[-1] == host.counters()["loss_scale"]
+        assert_same(ours.classifier.trainable_variables, host.classifier.trainable_variables)
         if config.gradient_accumulation_count == 1:
             # Averages of batch norms, too: what travels as their gradients has no scale. A host
             # moves them with every micro batch.
             assert_same(ours.classifier.variables, host.classifier.variables)
     assert min(scales) < scales[0] == 64.0
     assert scales[-1] > min(scales)
-    assert ours.describe()["auto_loss_scaling"] is True
     for step in (ours, host):
         step.close()
 
@@ -347,16 +262,6 @@ NAMED: Dict[str, Dict[str, Any]] = {
         "optimizations.maximum_reduce_many_buffer_size": 216,
     },
 }
-
-
-def settings_of(
-    config: Application, training: bool = True, device: IpuDevice = HARDWARE
-) -> Dict[str, Any]:
-    """Return the options that the device is configured with, where they are not the SDK's."""
-    options = config if training else validation_options(config)
-    ipu = sys.modules["tensorflow.python.ipu"]
-    application_ipu_config(ipu, options, device, training).configure_ipu_system()
-    return {name: getattr(value, "name", value) for name, value in recorder.configured.items()}
 
 
 ALWAYS: Dict[str, Any] = {
@@ -416,9 +321,6 @@ def test_every_other_option_reaches_the_sdk() -> None:
         "optimizations.minimum_remote_tensor_size": 4096,
         "scheduling.algorithm": "SHORTEST_PATH",
     }
-    assert "floating_point_behaviour.esr" not in settings_of(
-        replace(config, stochastic_rounding="OFF")
-    )
     recorder.only_arguments = True
     made = step_of(config)
     made._run = made._tf.function(made._program, autograph=False, jit_compile=True)
@@ -430,8 +332,9 @@ def test_every_other_option_reaches_the_sdk() -> None:
     assert call["reduction_method"].name == "RUNNING_MEAN"
     assert (call["gradient_accumulation_count"], call["repeat_count"]) == (2, 2)
     for direction in ("forward", "backward"):
-        stages = call[f"{direction}_propagation_stages_poplar_options"]
-        planned = [stage.get_proto() for stage in stages]
+        planned = [
+            stage.get_proto() for stage in call[f"{direction}_propagation_stages_poplar_options"]
+        ]
         shares = [
             tuple(part[kind]["availableMemoryProportion"] for kind in ("convolutions", "matmuls"))
             for part in planned
@@ -442,89 +345,38 @@ def test_every_other_option_reaches_the_sdk() -> None:
     assert given("reset_ipu_seed") == {"seed": 3, "experimental_identical_replicas": True}
     facts = made.describe()["options"]
     assert (facts["device_mapping"], facts["shards"]) == ([0, 0, 1], 2)
-    for name in (
-        "stochastic_rounding",
-        "nanoo",
-        "fp_exceptions",
-        "scheduling_algorithm",
-        "prefetch_depth",
-        "min_remote_tensor_size",
-        "max_reduce_many_buffer_size",
-    ):
+    for name in ("stochastic_rounding", "nanoo", "scheduling_algorithm", "prefetch_depth"):
         assert facts[name] == getattr(config, name)
     made.close()
 
 
-def test_neither_the_software_model_nor_what_only_compiles_attaches_on_demand() -> None:
-    model = settings_of(SMALL, device=IpuDevice("ipu-model", None))
-    assert not any(name.startswith("device_connection") for name in model)
+def test_when_ipus_are_attached_and_how_they_round() -> None:
+    assert "device_connection.type" not in settings_of(SMALL, device=IpuDevice("ipu-model", None))
     compiled = settings_of(replace(SMALL, compile_only=True))
     assert compiled["device_connection.type"] == "PRE_COMPILE"
-
-
-def test_rounding_that_is_the_same_in_all_replicas_has_one_seed() -> None:
+    stable = "experimental.enable_prng_stability"
+    assert stable not in settings_of(SMALL)
+    assert "floating_point_behaviour.esr" not in settings_of(
+        replace(SMALL, stochastic_rounding="OFF")
+    )
+    # Rounding that is the same in all replicas has one seed.
     config = replace(SMALL, stochastic_rounding="RI", replicas=2)
-    assert config.seed == 0
-    assert settings_of(config)["experimental.enable_prng_stability"] is True
+    assert settings_of(config)[stable] is settings_of(replace(SMALL, seed=1))[stable] is True
     made = step_of(config)
     assert given("reset_ipu_seed") == {"seed": 0, "experimental_identical_replicas": True}
     made.close()
-    seeded = settings_of(replace(SMALL, seed=1))
-    assert seeded["experimental.enable_prng_stability"] is True
-    assert seeded["compilation_poplar_options"] == {"target.deterministicWorkers": "portable"}
-    assert "experimental.enable_prng_stability" not in settings_of(SMALL)
-    found = settings_of(config, training=False)  # rounds to nearest
-    assert not {"experimental.enable_prng_stability", "floating_point_behaviour.esr"} & set(found)
-
-
-def test_the_seven_stages_of_a_preset_share_one_ipu(
-    monkeypatch: pytest.MonkeyPatch, tf: Any
-) -> None:
-    draw_nothing(monkeypatch)  # the network never runs
-    config = replace(POD4["resnet50_mlperf_pod4_bs20"], data="generated")
-    recorder.only_arguments = True
-    step = TensorFlowIpu(HARDWARE).application(
-        config.classifier(), config.recipe, config, feed_of(config), lambda: feed_of(config)
-    )
-    step.build()
-    step._run = tf.function(step._program, autograph=False, jit_compile=True)
-    step._execute()
-    call = recorder.arguments("pipeline")
-    assert len(call["computational_stages"]) == 7
-    assert call["device_mapping"] == [0] * 7
-    assert (call["gradient_accumulation_count"], call["repeat_count"]) == (6, 2669)
-    assert (recorder.attached, recorder.replicas) == (4, 4)
-    assert [units[0].name for units in step._stages[1:]] == list(config.pipeline_splits)
-    step.close()
-
-
-def test_ipus_that_are_wanted_on_demand_and_not_there_are_one_message() -> None:
-    """They are attached by the first run: the SDK says there that it cannot have them."""
-    recorder.attach_error = "could not find any device that matches"
-    made = step_of(replace(SMALL, on_demand=True))
-    with pytest.raises(CaseError, match="for 1 IPU or run it: could not find any device"):
-        made.compile()
-    made.close()
+    assert stable not in settings_of(config, training=False)  # it rounds to nearest
 
 
 # --- replicas and instances ------------------------------------------------------------------
 
 
-def start(monkeypatch: pytest.MonkeyPatch, index: int, *job: int) -> None:
-    """Make this process an instance that poprun started; PopDist's strategy is there."""
-    start_instance(monkeypatch, index, *job)
-    for name, module in double.strategies().items():
-        monkeypatch.setitem(sys.modules, name, module)
-
-
-def test_popdists_strategy_is_the_sdks() -> None:
-    ((name, module),) = double.strategies().items()
-    assert differences(name, module, description("tensorflow_ipu.json")) == []
-
-
-@pytest.mark.parametrize("reduced_by", ["hosts", "IPUs"])
-@pytest.mark.parametrize("changes", [{}, PAIR], ids=["loop", "pipe"])
-def test_instances_average_what_they_log_and_only_the_first_saves(
+@pytest.mark.parametrize(
+    ("reduced_by", "changes"),
+    [("hosts", {"ckpt_all_instances": True}), ("IPUs", {}), ("hosts", PAIR), ("IPUs", PAIR)],
+    ids=["loop-hosts", "loop-IPUs", "pipe-hosts", "pipe-IPUs"],
+)
+def test_instances_average_what_they_log_and_save_if_they_are_asked_to(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, changes: Dict[str, Any], reduced_by: str
 ) -> None:
     config = replace(
@@ -551,41 +403,20 @@ def test_instances_average_what_they_log_and_only_the_first_saves(
     assert int(queue._taken.numpy()) == 2 * 2 * 2  # updates, micro batches, own replicas
     reduced = [how["reduce_op"].name for name, how in recorder.calls if name.endswith(".reduce")]
     assert reduced == (["MEAN"] if reduced_by == "hosts" else [])
-    groups = [
-        given.get("replica_group_size")
-        for name, given in recorder.calls
-        if name == "cross_replica_mean"
-    ]
-    assert {type(v).__name__ for v in made._update.variables} == {"MirroredVariable"}
+    of_means = [how for name, how in recorder.calls if name == "cross_replica_mean"]
+    groups = [how.get("replica_group_size") for how in of_means]
     weights = len(made._update.variables)
     shown = [group for group in groups if group]
-    if changes:
+    if config.shards > 1:
         assert len(groups) > weights if reduced_by == "IPUs" else len(groups) % weights == 0
     else:
         assert shown == ([] if reduced_by == "IPUs" else [2, 2])  # loss, right answers
     assert np.isfinite(made.loss)
     assert 0 <= made.accuracy <= 1
     assert made.progress.counters()["checkpoints"] == 1
-    assert not list(tmp_path.iterdir())
-    assert made.progress.to_validate() == [None]
-    made.close()
-
-
-def test_every_instance_saves_where_it_is_asked_to(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    config = replace(
-        SMALL,
-        replicas=4,
-        instances=2,
-        ckpts_per_epoch=Fraction(2),
-        checkpoint_output_dir=str(tmp_path),
-        ckpt_all_instances=True,
-    )
-    start(monkeypatch, 1, 2, 4, 1)
-    made = step_of(config)
-    made.compile()
-    assert [path.name for path in tmp_path.iterdir()] == ["instance-1"]
+    saves = config.ckpt_all_instances
+    assert [path.name for path in tmp_path.iterdir()] == ["instance-1"] * saves
+    assert saves or made.progress.to_validate() == [None]
     made.close()
 
 
@@ -619,43 +450,18 @@ def test_an_instance_without_checkpoints_validates_the_first_ones(
     made.close()
 
 
-def test_what_poprun_was_told_wins_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.warns(UserWarning) as caught:
-        config = under_poprun(replace(SMALL, validation_num_replicas=3), Job(8, 4, 1))
-    assert (config.replicas, config.instances, config.validation_num_replicas) == (8, 4, 8)
-    assert [str(warning.message) for warning in caught] == [
-        "replicas=1 is 8 instead: poprun was told so",
-        "instances=1 is 4 instead: poprun was told so",
-        "validation_num_replicas=3 is 8 instead: poprun was told so",
-    ]
-    assert config.batches.global_batch_size == BATCH * 2 * 8
-    start(monkeypatch, 0, 2, 4, 1)
-    assert poprun_job() == Job(4, 2, 1)
-    same = replace(SMALL, replicas=4, instances=2)
-    assert under_poprun(same, poprun_job()) == same
-    monkeypatch.setitem(sys.modules, "popdist", None)
-    assert under_poprun(same, poprun_job()) is same
-
-
 def test_validation_alone_by_instances_has_replicas_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A pipelined model is validated on each IPU by itself: 2 IPUs x 4 replicas hold 8 copies."""
     config = replace(SMALL, **PIPELINE, training=False, replicas=4, instances=2)
-    config.check()
-    words = plan(config, "ipu", ()).launcher.words
-    assert words[2:] == ("--num-replicas=8", "--num-instances=2", "--ipus-per-replica=1")
+    assert poprun_words(config) == "--num-replicas=8 --num-instances=2 --ipus-per-replica=1"
+    pipelined = replace(config, pipeline_validation_model=True)
+    assert poprun_words(pipelined) == "--num-replicas=4 --num-instances=2 --ipus-per-replica=2"
+    with pytest.raises(ValueError, match="instances=3"):
+        replace(config, instances=3).check()
     start(monkeypatch, 1, 2, 8, 1)
     assert under_poprun(config, poprun_job()) == config
-    with pytest.warns(UserWarning) as caught:
-        fewer = under_poprun(replace(config, replicas=3), Job(4, 2, 1))
-    assert [str(warning.message) for warning in caught] == [
-        "replicas=3 is 4 instead: poprun was told so",
-        "validation_num_replicas=0 is 4 instead: poprun was told so",
-    ]
-    assert (fewer.validation_batches.replicas, fewer.validation_shards) == (4, 1)
-    assert fewer.images_per_batch == 4 * BATCH
-
     made = step_of(config)
     assert given("set_ipu_config")["ipus_per_replica"] == 1
     assert recorder.attached == 4
@@ -669,50 +475,56 @@ def test_validation_alone_by_instances_has_replicas_of_its_own(
     given_to = (single.classifier(), single.recipe, single, feed_of(single, False))
     assert runtime.application(*given_to, None).batches_per_step == 3
 
-    with pytest.raises(ValueError, match="replicas=8 in validation do not divide into instances=3"):
-        replace(config, instances=3).check()
-    pipelined = replace(config, pipeline_validation_model=True)
-    pipelined.check()
-    words = plan(pipelined, "ipu", ()).launcher.words
-    assert words[2:] == ("--num-replicas=4", "--num-instances=2", "--ipus-per-replica=2")
+
+def poprun_words(config: Application) -> str:
+    """Return the numbers that poprun is started with."""
+    config.check()
+    (_, _, *words) = plan(config, "ipu", ()).launcher.words
+    known = description("popdist.json")["poprun"]["options"]
+    assert {word.partition("=")[0] for word in words} <= set(known)
+    return " ".join(words)
+
+
+def test_what_poprun_was_told_wins_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    preset = replace(POD16["resnet56_16ipus_8k_bn_pipeline"], instances=4)
+    assert poprun_words(preset) == "--num-replicas=4 --num-instances=4 --ipus-per-replica=4"
+    with pytest.warns(UserWarning) as caught:
+        config = under_poprun(replace(SMALL, validation_num_replicas=3), Job(8, 4, 1))
+    assert (config.replicas, config.instances, config.validation_num_replicas) == (8, 4, 8)
+    assert len(caught) == 3
+    assert config.batches.global_batch_size == BATCH * 2 * 8
+    validating = replace(SMALL, **PIPELINE, training=False, replicas=3, instances=2)
+    with pytest.warns(UserWarning):
+        fewer = under_poprun(validating, Job(4, 2, 1))
+    assert (fewer.validation_batches.replicas, fewer.validation_shards) == (4, 1)
+    assert fewer.images_per_batch == 4 * BATCH
+    start(monkeypatch, 0, 2, 4, 1)
+    assert poprun_job() == Job(4, 2, 1)
+    same = replace(SMALL, replicas=4, instances=2)
+    assert under_poprun(same, poprun_job()) == same
+    monkeypatch.setitem(sys.modules, "popdist", None)
+    assert under_poprun(same, poprun_job()) is same
 
 
 @pytest.mark.parametrize(
-    ("changes", "job", "message"),
+    ("changes", "job", "name"),
     [
         (
             {"ckpt_all_instances": True, "ckpts_per_epoch": Fraction(0)},
             Job(4, 4, 1),
-            "ckpt_all_instances with ckpts_per_epoch=0",
+            "ckpts_per_epoch",
         ),
-        (PIPELINE, Job(4, 4, 2), "use pipeline_validation_model=true or validation=false"),
-        (
-            {**PIPELINE, "validation": False},
-            Job(4, 4, 1),
-            "training has 2 IPUs a replica, and poprun was told --ipus-per-replica=1",
-        ),
-        (
-            {**PIPELINE, "training": False},
-            Job(4, 2, 2),
-            "validation has 1 IPUs a replica, and poprun was told --ipus-per-replica=2",
-        ),
-        ({"dbn_replica_group_size": 3}, Job(4, 2, 1), "does not divide replicas=4"),
+        (PIPELINE, Job(4, 4, 2), "pipeline_validation_model"),
+        ({**PIPELINE, "validation": False}, Job(4, 4, 1), "--ipus-per-replica=1"),
+        ({**PIPELINE, "training": False}, Job(4, 2, 2), "--ipus-per-replica=2"),
+        ({"dbn_replica_group_size": 3}, Job(4, 2, 1), "replicas=4"),
     ],
 )
 def test_what_cannot_be_under_poprun_is_one_message(
-    changes: Dict[str, Any], job: Job, message: str
+    changes: Dict[str, Any], job: Job, name: str
 ) -> None:
-    with pytest.raises(CaseError, match=message), pytest.warns(UserWarning):
+    with pytest.raises(CaseError, match=name), pytest.warns(UserWarning):
         under_poprun(replace(SMALL, **changes), job)
-
-
-def test_poprun_is_started_with_what_a_preset_has() -> None:
-    config = replace(POD16["resnet56_16ipus_8k_bn_pipeline"], instances=4)
-    config.check()
-    (_, *words) = plan(config, "ipu", ()).launcher.words
-    known = description("popdist.json")["poprun"]["options"]
-    assert {word.partition("=")[0] for word in words} <= set(known)
-    assert words[1:] == ["--num-replicas=4", "--num-instances=4", "--ipus-per-replica=4"]
 
 
 # --- how it ends -----------------------------------------------------------------------------
@@ -722,7 +534,7 @@ def test_training_and_validation_share_the_group_that_is_chosen() -> None:
     device = IpuDevice("ipu", 5)
     recorder.groups[5] = 2
     config = replace(SMALL, replicas=2, validation_num_replicas=1)
-    with pytest.raises(OptionError, match="-id=5 .* training takes 2 IPUs, validation 1: leave"):
+    with pytest.raises(OptionError, match="--device-id=5 .*validation_num_replicas"):
         step_of(config, device)
     assert not recorder.names()
     step_of(replace(config, validation_num_replicas=0), device).close()
@@ -730,13 +542,19 @@ def test_training_and_validation_share_the_group_that_is_chosen() -> None:
     step_of(config, HARDWARE).close()
 
 
-def test_a_checkpoint_of_another_network_is_one_message_and_leaves_no_ipu(tmp_path: Path) -> None:
+def test_what_fails_is_one_message_and_leaves_no_ipu(tmp_path: Path) -> None:
     checkpoints.save(tmp_path, 4, {"weights/0/other": np.zeros(3)}, {"epoch": 1.0})
     config = replace(SMALL, checkpoint_input_dir=str(tmp_path))
-    step = TensorFlowIpu(IpuDevice("ipu", None)).application(
+    step: Any = TensorFlowIpu(HARDWARE).application(
         config.classifier(), config.recipe, config, feed_of(config), lambda: feed_of(config)
     )
     with pytest.raises(CaseError, match="is of another network or optimiser"):
         step.build()
     step.close()
     assert not recorder.attached
+    # IPUs that are wanted on demand are attached by the first run.
+    recorder.attach_error = "could not find any device that matches"
+    made = step_of(replace(SMALL, on_demand=True))
+    with pytest.raises(CaseError, match="could not find any device"):
+        made.compile()
+    made.close()

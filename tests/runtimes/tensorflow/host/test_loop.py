@@ -76,21 +76,18 @@ def ready(model: Callable[..., Any], data: ArrayFeed, **options: Any) -> TensorF
 
 
 @pytest.mark.parametrize("xla", [False, True])
-@pytest.mark.parametrize("zero_values", [False, True])
-def test_synthetic_batches_exist_before_the_loop_and_take_turns(
-    xla: bool, zero_values: bool
-) -> None:
-    data = feed("synthetic", zero_values=zero_values)
-    step = host().loop(Probe(), FewBatches(xla=OFF_ON[xla]), data)
+def test_synthetic_batches_exist_before_the_loop_and_take_turns(xla: bool) -> None:
+    step = host().loop(Probe(), FewBatches(xla=OFF_ON[xla]), feed("synthetic"))
     step.build()
     ring = step.ring["inputs"].numpy()
-    assert ring.shape == (RING, 2, 3)
-    assert np.any(ring) != zero_values
+    assert ring.shape == (RING, 2, 3) and np.any(ring)
     step.compile()
     seen = ring.sum(axis=(1, 2)) if xla else ring[:, 0, 0]
-    for batches in (1, 2, RING, RING + 1):
+    for batches in (1, RING + 1):
         expected = sum(seen[i % RING] for i in range(batches))
         assert step.run(batches) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    zeros = ready(Probe(), feed("synthetic", zero_values=True))
+    assert not np.any(zeros.ring["inputs"])
 
 
 @pytest.mark.parametrize("xla", [False, True])
@@ -108,37 +105,25 @@ def test_generated_batches_count_up_and_repeat(xla: bool) -> None:
 
 
 def test_only_small_batches_are_handed_over_together() -> None:
-    tf = pytest.importorskip("tensorflow")
-    lengths = [
-        block_length(tf, ArrayFeed("generated", (TensorSpec("inputs", shape),)), "float32")
-        for shape in ((3,), (1 << 12,), (1 << 16,), (1 << 20,))
-    ]
-    assert lengths == [64, 16, 1, 1]
+    shapes = ((3,), (1 << 12,), (1 << 16,), (1 << 20,))
+    feeds = [ArrayFeed("generated", (TensorSpec("inputs", shape),)) for shape in shapes]
+    assert [block_length(host().tf, each, "float32") for each in feeds] == [64, 16, 1, 1]
 
 
 @pytest.mark.parametrize("xla", [False, True])
-@pytest.mark.parametrize("mode", ["synthetic", "generated"])
-def test_the_number_of_batches_retraces_nothing(mode: str, xla: bool) -> None:
+def test_every_batch_is_an_update_and_their_number_retraces_nothing(xla: bool) -> None:
     probe = Probe()
-    step = ready(probe, feed(mode), mode="training", xla=OFF_ON[xla])
-    traces = probe.traces
-    for batches in (1, 7, 40):
-        step.batches_per_step = batches
-        step()
+    step = ready(probe, feed("generated"), mode="training", learning_rate=0.5, xla=OFF_ON[xla])
+    traces, weight, batch = probe.traces, 1.0, 1
+    assert float(step.layer.parts[0].numpy()) == weight  # compiling took batch 0
+    for batches in (1, 2, 7):
+        total = 0.0
+        for _ in range(batches):  # the loss is batch * weight, the gradient of batch i is i
+            total += batch * weight
+            weight, batch = weight - 0.5 * batch, batch + 1
+        assert step.run(batches) == pytest.approx(total)
+        assert float(step.layer.parts[0].numpy()) == pytest.approx(weight)
     assert probe.traces == traces
-
-
-@pytest.mark.parametrize("xla", [False, True])
-def test_every_batch_is_an_update(xla: bool) -> None:
-    def weight_after(batches: int) -> float:
-        step = ready(
-            Probe(), feed("generated"), mode="training", learning_rate=0.5, xla=OFF_ON[xla]
-        )
-        step.run(batches)  # gradient of batch i: mean(inputs) = i
-        return float(step.layer.parts[0].numpy())
-
-    for batches in (10, 20):
-        assert weight_after(batches) == pytest.approx(1 - 0.5 * sum(range(batches + 1)))
 
 
 def test_the_bare_loop_that_the_meter_is_compared_with_trains_the_same_layer() -> None:
@@ -149,16 +134,6 @@ def test_the_bare_loop_that_the_meter_is_compared_with_trains_the_same_layer() -
     weight = 1 - 0.5 * means[0]  # compiling took a batch
     bare = bench_overhead.tensorflow_loop(step)(2)
     assert bare == pytest.approx(means[0] * weight + means[1] * (weight - 0.5 * means[0]), rel=1e-3)
-    assert float(step.layer.parts[0]) == pytest.approx(weight - 0.5 * (means[0] + means[1]))
-
-
-def test_losses_see_the_updates_before_them() -> None:
-    step = ready(Probe(), feed("generated", period=1000), mode="training", learning_rate=0.5)
-    weight, total = 1.0, 0.0
-    for batch in (1, 2, 3):
-        total += batch * weight
-        weight -= 0.5 * batch
-    assert step.run(3) == pytest.approx(total)
 
 
 @pytest.mark.parametrize(
@@ -180,21 +155,22 @@ def test_precision_means_what_the_device_can(
     assert compute_dtypes(StandIn(**device), precision) == expected  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("works", [True, False])
 def test_convolutions_are_in_float32_where_tensorflow_has_no_others(
-    monkeypatch: pytest.MonkeyPatch, works: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     runtime = host(fast_bfloat16=True)
     from ipubench.models.tensorflow.cnn import operations
 
-    monkeypatch.setattr(operations, "has_bfloat16_convolutions", lambda tf: works)
-    found = runtime.convolution_dtypes("16.16")
-    assert found == (("bfloat16",) * 2 if works else ("float32",) * 2)
+    for works, dtype in ((True, "bfloat16"), (False, "float32")):
+        monkeypatch.setattr(operations, "has_bfloat16_convolutions", lambda tf, it=works: it)
+        assert runtime.convolution_dtypes("16.16") == (dtype, dtype)
 
 
-@pytest.mark.parametrize("mode", ["inference", "training"])
-@pytest.mark.parametrize("precision", ["16.16", "16.32", "32.32"])
-def test_operations_and_variables_have_the_described_dtypes(precision: str, mode: str) -> None:
+@pytest.mark.parametrize(
+    ("precision", "change"), [("16.16", 0), ("16.32", 4 * 2.0**-12), ("32.32", 4 * 2.0**-12)]
+)
+def test_operations_and_variables_have_the_described_dtypes(precision: str, change: float) -> None:
+    """Small updates, below half a bfloat16 step at 1, survive in float32 variables."""
     seen: List[str] = []
 
     def model(tf: Any, dtype: Any) -> Any:
@@ -209,81 +185,50 @@ def test_operations_and_variables_have_the_described_dtypes(precision: str, mode
 
     step = ready(
         model,
-        feed("synthetic"),
+        feed("generated", period=2),  # gradients 0 and 1
+        mode="training",
         precision=precision,
-        mode=mode,
+        learning_rate=2.0**-12,
         device={"fast_bfloat16": True},
     )
     facts = step.describe()
     assert set(seen) == {facts["precision"]}
     assert step.layer.parts[0].dtype.name == facts["variables"]
-    assert (facts["precision"], facts["variables"]) == compute_dtypes(
-        StandIn(fast_bfloat16=True),  # type: ignore[arg-type]
-        precision,
-    )
-    assert facts["constant_weights"] is False  # the only weight is no matrix
-    assert facts["xla"] is False
-
-
-def test_small_updates_survive_in_float32_variables() -> None:
-    def change(precision: str) -> float:
-        step = ready(
-            Probe(),
-            feed("generated", period=2),  # gradients 0 and 1
-            mode="training",
-            precision=precision,
-            learning_rate=2.0**-12,  # below half a bfloat16 step at 1
-            device={"fast_bfloat16": True},
-        )
-        step.run(8)
-        return 1 - float(step.layer.parts[0].numpy())
-
-    assert change("16.16") == 0
-    assert change("16.32") == pytest.approx(4 * 2.0**-12)
+    device: Any = StandIn(fast_bfloat16=True)
+    assert (facts["precision"], facts["variables"]) == compute_dtypes(device, precision)
+    assert facts["constant_weights"] is facts["xla"] is False  # the only weight is no matrix
+    step.run(8)
+    assert 1 - float(step.layer.parts[0].numpy()) == pytest.approx(change)
 
 
 def test_cuda_without_a_gpu_says_what_is_missing() -> None:
     tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
     if tensorflow.config.list_physical_devices("GPU"):
         pytest.skip("this machine has a GPU")
-    with pytest.raises(DeviceError, match="sees no GPU 0.*--device=cpu"):
+    with pytest.raises(DeviceError, match="--device=cpu"):
         host(kind="cuda")
 
 
-@pytest.mark.parametrize("xla", [False, True])
-def test_the_graph_is_saved_for_netron_and_tensorboard(tmp_path: Path, xla: bool) -> None:
-    tensorflow = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    step = ready(Probe(), feed("synthetic"), mode="training", xla=OFF_ON[xla])
-    step.save_graph(tmp_path)
-    definition = tensorflow.compat.v1.GraphDef()
-    definition.ParseFromString((tmp_path / "graph.pb").read_bytes())
-    assert any("while" in node.name.lower() for node in definition.node)
-    events = list(tmp_path.glob("events.out.tfevents*"))
-    assert len(events) == 1
-    summaries = tensorflow.compat.v1.train.summary_iterator(str(events[0]))
-    assert any(event.graph_def for event in summaries)
-
-
-def test_a_profile_is_a_trace_of_one_call(tmp_path: Path) -> None:
-    step = ready(Probe(), feed("synthetic"))
-    step.profile(tmp_path)
-    assert [path for path in tmp_path.rglob("*.xplane.pb") if path.stat().st_size > 0]
-
-
 @pytest.mark.parametrize("xla", ["off", "on"])
-def test_the_meters_jobs_run(xla: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Smaller than they are: tests/runtimes/onnx/test_host.py has their sizes."""
+def test_what_the_meter_asks_for(xla: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs smaller than they are: tests/runtimes/onnx/test_host.py has their sizes."""
     monkeypatch.setitem(shared.PEAK_SIZE, "cpu", 256)
     monkeypatch.setitem(shared.COPY_BYTES, "cpu", 1 << 20)
-    step = ready(Probe(), feed("synthetic"), xla=xla)
+    step = ready(Probe(), feed("synthetic"), mode="training", xla=xla)
     canary, peak, copy = step.canary(), step.peak_work(), step.copy_work()
     assert canary is not None and peak is not None and copy is not None
     canary()
     peak.run()
     copy.run()
-    assert peak.amount == 4 * 2 * 256**3
-    assert copy.amount == 2 * 2**20
+    assert (peak.amount, copy.amount) == (4 * 2 * 256**3, 2 * 2**20)
     assert step.dropped == 1
     assert step.device_memory() is None
+    step.save_graph(tmp_path)
+    definition = host().tf.compat.v1.GraphDef()
+    definition.ParseFromString((tmp_path / "graph.pb").read_bytes())
+    assert any("while" in node.name.lower() for node in definition.node)
+    assert list(tmp_path.glob("events.out.tfevents*"))
+    step.profile(tmp_path)
+    assert [path for path in tmp_path.rglob("*.xplane.pb") if path.stat().st_size > 0]
     step.close()
     assert step.layer is None

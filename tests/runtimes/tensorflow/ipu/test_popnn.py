@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 import numpy as np
 import pytest
 
 from ipubench.models.tensorflow.popnn import popnn
-from tests.doubles import tensorflow_ipu as double
 from tests.doubles.tensorflow_ipu import recorder
+from tests.support.tensorflow_ipu import install
 
 pytestmark = pytest.mark.framework
 
 TIMESTEPS, BATCH, INPUTS, UNITS = 4, 3, 5, 6
+KINDS = [("LSTM", 4), ("GRU", 3)]
 
 
 @pytest.fixture(autouse=True)
 def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """TensorFlow, with the addons."""
-    module = pytest.importorskip("tensorflow", reason="TensorFlow is not installed")
-    for name, part in double.modules().items():
-        monkeypatch.setitem(sys.modules, name, part)
-    return module
+    return install(monkeypatch)
 
 
 def arrays(gates: int) -> Tuple[Any, Tuple[Any, Any, Any]]:
@@ -47,35 +43,28 @@ def keras_states(layer: Any, inputs: Any, weights: Sequence[Any]) -> Any:
 
 
 @pytest.mark.parametrize("sequences", [True, False])
-def test_an_lstm_is_keras_lstm(tf: Any, sequences: bool) -> None:
-    inputs, weights = arrays(gates=4)
-    expected = keras_states(tf.keras.layers.LSTM(UNITS, return_sequences=True), inputs, weights)
-    found = popnn(tf, "LSTM", tf.constant(inputs), weights, training=False, sequences=sequences)
-    np.testing.assert_allclose(found, expected if sequences else expected[-1], rtol=1e-5, atol=1e-6)
-    given = recorder.arguments("PopnnLSTM.__init__")
-    assert (given["units"], given["time_major"]) == (UNITS, True)
-    assert given["partials_dtype"] == tf.float32
-
-
-@pytest.mark.parametrize("sequences", [True, False])
-def test_a_gru_is_keras_gru(tf: Any, sequences: bool) -> None:
-    inputs, weights = arrays(gates=3)
-    layer = tf.keras.layers.GRU(UNITS, return_sequences=True, reset_after=False)
+@pytest.mark.parametrize(("kind", "gates"), KINDS)
+def test_a_fused_layer_is_that_of_keras(tf: Any, kind: str, gates: int, sequences: bool) -> None:
+    inputs, weights = arrays(gates)
+    options = {"reset_after": False} if kind == "GRU" else {}
+    layer = getattr(tf.keras.layers, kind)(UNITS, return_sequences=True, **options)
     expected = keras_states(layer, inputs, weights)
     found = popnn(
         tf,
-        "GRU",
+        kind,
         tf.constant(inputs),
         weights,
         training=False,
-        half_partials=True,
+        half_partials=sequences,
         sequences=sequences,
     )
     np.testing.assert_allclose(found, expected if sequences else expected[-1], rtol=1e-5, atol=1e-6)
-    assert recorder.arguments("PopnnGRU.__init__")["partials_dtype"] == tf.float16
+    given = recorder.arguments(f"Popnn{kind}.__init__")
+    assert (given["units"], given["time_major"]) == (UNITS, True)
+    assert given["partials_dtype"] == (tf.float16 if sequences else tf.float32)
 
 
-@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3)])
+@pytest.mark.parametrize(("kind", "gates"), KINDS)
 def test_gradients_reach_the_models_own_weights(tf: Any, kind: str, gates: int) -> None:
     inputs, weights = arrays(gates)
     kernel, recurrent, bias = map(tf.Variable, weights)
@@ -96,22 +85,17 @@ def test_gradients_reach_the_models_own_weights(tf: Any, kind: str, gates: int) 
         assert float(above - below) == pytest.approx(2e-3 * float(tf.norm(slope)), rel=0.02)
 
 
-@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3)])
-def test_inference_has_no_gradient(tf: Any, kind: str, gates: int) -> None:
+@pytest.mark.parametrize(("kind", "gates"), KINDS)
+def test_what_the_layers_refuse(tf: Any, kind: str, gates: int) -> None:
     inputs, weights = arrays(gates)
     variable = tf.Variable(inputs)
     with tf.GradientTape() as tape:
         output = popnn(tf, kind, tf.convert_to_tensor(variable), weights, training=False)
     with pytest.raises(ValueError, match="is_training"):
         tape.gradient(output, variable)
-
-
-@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3)])
-def test_the_layers_compute_in_their_inputs_type(tf: Any, kind: str, gates: int) -> None:
-    inputs, weights = arrays(gates)
-    half: Dict[str, Any] = {"training": False}
+    half = tf.constant(inputs, tf.float16)
     kernel, recurrent, bias = (tf.constant(weight, tf.float16) for weight in weights)
-    small = (kernel, recurrent, bias)
-    assert popnn(tf, kind, tf.constant(inputs, tf.float16), small, **half).dtype == tf.float16
+    found = popnn(tf, kind, half, (kernel, recurrent, bias), training=False)
+    assert found.dtype == tf.float16
     with pytest.raises(AssertionError):  # weights have to be cast before
-        popnn(tf, kind, tf.constant(inputs, tf.float16), weights, **half)
+        popnn(tf, kind, half, weights, training=False)

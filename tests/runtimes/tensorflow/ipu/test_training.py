@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.poplar.options import TF_FLAGS
 from ipubench.fixtures.runtimes.tensorflow import images
-from ipubench.fixtures.runtimes.tensorflow.ipu import program
+from ipubench.fixtures.runtimes.tensorflow.ipu import program, training
 from ipubench.fixtures.runtimes.tensorflow.ipu.training import TrainingProgram
 from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
 from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
@@ -47,8 +48,6 @@ from tests.support.tensorflow_ipu import (
 
 pytestmark = pytest.mark.framework
 
-MODEL = IpuDevice("ipu-model", None)
-
 
 @pytest.fixture(autouse=True)
 def tf(monkeypatch: pytest.MonkeyPatch) -> Any:
@@ -66,7 +65,7 @@ def options(shards: int = 2, **changes: Any) -> Training:
         pipeline=shards > 1,
         pipeline_splits=SPLITS[shards],
         micro_batch_size=BATCH,
-        gradient_accumulation_count=4,
+        gradient_accumulation_count=2,
         batches_per_step=2,
         abs_learning_rate=0.05,
         warmup_epochs=0.0,
@@ -101,8 +100,7 @@ def ready(*args: Any, **kwargs: Any) -> TrainingProgram:
 @pytest.mark.parametrize(
     ("shards", "changes"),
     [
-        (4, {"optimiser": "momentum", "weight_avg_exp": 0.9}),
-        (2, {"optimiser": "RMSprop", "rmsprop_decay": 0.9, "label_smoothing": 0.1}),
+        (2, {"optimiser": "momentum", "weight_avg_exp": 0.9, "label_smoothing": 0.1}),
         (1, {"optimiser": "LARS"}),
         (1, {"optimiser": "SGD", "gradient_accumulation_count": 1}),
     ],
@@ -138,8 +136,15 @@ def test_updates_are_those_of_a_host(
         for mine, other in averages:
             np.testing.assert_allclose(mine, other, rtol=1e-3, atol=2e-5)
     assert "cross_replica_mean" not in recorder.names()  # there is one replica
-    assert_closes(made, config.pipeline)
     host.close()
+    # Closing deletes the queues, of which a pipeline has two, and gives the IPUs back, once.
+    made.close()
+    names = recorder.names()
+    queues = ["IPUInfeedQueue.deleter", *["IPUOutfeedQueue.deleter"] * config.pipeline]
+    assert names[-1 - len(queues) :] == [*queues, "reset_ipu_configuration"]
+    assert made.classifier is None
+    made.close()
+    assert recorder.names() == names
 
 
 def assert_offloaded(made: TrainingProgram, offloaded: bool) -> None:
@@ -148,37 +153,6 @@ def assert_offloaded(made: TrainingProgram, offloaded: bool) -> None:
     names = ("pipeline", "GradientAccumulationOptimizerV2.__init__")
     given = [how["offload_weight_update_variables"] for of, how in recorder.calls if of in names]
     assert any(given) == offloaded
-
-
-@pytest.mark.parametrize("shards", [1, 2])
-def test_the_software_model_which_has_no_remote_memory_is_not_told_to_offload(
-    monkeypatch: pytest.MonkeyPatch, shards: int
-) -> None:
-    monkeypatch.setenv(TF_FLAGS, "--use_ipu_model")
-    made = ready(options(shards), device=MODEL)
-    assert_offloaded(made, False)
-    kind = "pipeline" if shards > 1 else "GradientAccumulationOptimizerV2.__init__"
-    # None leaves it to the SDK, which offloads where it can; True fails where it cannot.
-    assert given(kind)["offload_weight_update_variables"] is None
-    made.close()
-
-
-def test_an_older_sdk_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorflow.python.ipu.gradient_accumulation", None)
-    with pytest.raises(DeviceError, match="needs Poplar SDK 2.6 or a later one"):
-        step(options())
-    assert recorder.attached == 0
-
-
-def assert_closes(made: TrainingProgram, pipeline: bool) -> None:
-    """Closing deletes the queues, of which a pipeline has two, and gives the IPUs back, once."""
-    made.close()
-    names = recorder.names()
-    queues = ["IPUInfeedQueue.deleter", *["IPUOutfeedQueue.deleter"] * pipeline]
-    assert names[-2 - pipeline :] == [*queues, "reset_ipu_configuration"]
-    assert made.classifier is None
-    made.close()
-    assert recorder.names() == names
 
 
 @pytest.mark.parametrize("shards", [1, 2])
@@ -209,20 +183,18 @@ def test_mixing_and_dropout_are_the_same_in_a_pipeline_and_in_a_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     use_batches(monkeypatch)
-    losses = {}
+    losses = []
     for shards in (1, 2):
-        config = options(shards)
+        config = options(shards, batches_per_step=1)
         recipe = replace(config.recipe, mixup_alpha=0.2, cutmix_lambda=0.85)
         made = TensorFlowIpu(HARDWARE).training(
             network(keep=0.5), recipe, config, feed(training=True)
         )
         made.build()
         made.compile()
-        losses[shards] = made.loss
+        losses.append(made.loss)
         made.close()
-    plain = ready(options(1))
-    assert losses[1] == pytest.approx(losses[2], rel=1e-4)
-    assert losses[1] != pytest.approx(plain.loss, rel=1e-3)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_every_batch_has_a_seed_and_shares_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +206,10 @@ def test_every_batch_has_a_seed_and_shares_of_its_own(monkeypatch: pytest.Monkey
         made = TensorFlowIpu(HARDWARE).training(network(), recipe, config, feed(training=True))
         made.build()
         (queue,) = recorder.queues[-1:]
+        images, labels, seed, _ = queue._dataset.element_spec
+        assert (images.shape, images.dtype.name) == ((BATCH, SIZE, SIZE, 3), "uint8")
+        assert (labels.shape, labels.dtype.name) == ((BATCH,), "int32")
+        assert (seed.shape, seed.dtype.name) == ((2,), "int32")
         elements = list(queue._dataset.take(3))
         shares = [shares.numpy() for *_, shares in elements]
         assert all(part.shape == (BATCH,) and (part >= 0.5).all() for part in shares)
@@ -243,17 +219,11 @@ def test_every_batch_has_a_seed_and_shares_of_its_own(monkeypatch: pytest.Monkey
     assert sorted(seeds) == [(5, number) for number in range(6)]
 
 
-@pytest.mark.parametrize(
-    ("precision", "compute", "variables"),
-    [("16.16", "float16", "float16"), ("16.32", "float16", "float32")],
-)
-def test_operations_and_variables_have_the_described_dtypes(
-    precision: str, compute: str, variables: str
-) -> None:
-    made = ready(options(2, precision=precision))
+def test_16_bits_compute_on_float32_variables() -> None:
+    made = ready(options(2, precision="16.32", batches_per_step=1))
     facts = made.describe()
-    assert facts["precision"] == compute
-    assert {v.dtype.name for v in made.classifier.variables} == {variables} == {facts["variables"]}
+    assert (facts["precision"], facts["variables"]) == ("float16", "float32")
+    assert {v.dtype.name for v in made.classifier.variables} == {"float32"}
     assert np.isfinite(made.loss)
 
 
@@ -261,21 +231,22 @@ def test_synthetic_data_compiles_for_xla_and_brings_nothing_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(TF_FLAGS, SYNTHETIC)
-    config = options(2, data="synthetic", gradient_accumulation_count=2)
+    config = options(2, data="synthetic", batches_per_step=1)
     recipe = replace(config.recipe, mixup_alpha=0.2, cutmix_lambda=0.85)
     made = TensorFlowIpu(HARDWARE).training(network(keep=0.5), recipe, config, feed("synthetic"))
     made.build()
     made.compile()
-    made()
     assert recorder.flags == SYNTHETIC
     (queue,) = recorder.queues
     assert int(queue._taken.numpy()) == 0
     assert np.isnan(made.loss)
-    assert made.counters() == {"weight_updates": 4, "learning_rate": config.recipe.rate(2)}
+    assert made.counters() == {"weight_updates": 1, "learning_rate": config.recipe.rate(0)}
 
 
 def test_the_rate_is_that_of_the_calls_first_update() -> None:
-    config = options(1, epochs=1.0, warmup_epochs=0.5, micro_batch_size=1000)
+    config = options(
+        1, epochs=1.0, warmup_epochs=0.5, micro_batch_size=1000, gradient_accumulation_count=1
+    )
     made = ready(config)
     rates = [made._arguments()[0].numpy()]
     made()
@@ -285,142 +256,135 @@ def test_the_rate_is_that_of_the_calls_first_update() -> None:
     # A record describes the step before its first update; both of the last call had one rate.
     last = config.recipe.rate(2)
     assert made.counters() == {"weight_updates": 4, "learning_rate": last, "loss": made.loss}
-    for lost in (math.nan, math.inf):  # training diverged, which the end of the run says
-        made.loss = lost
-        assert made.counters()["loss"] is None
+    made.loss = math.nan  # training diverged, which the end of the run says
+    assert made.counters()["loss"] is None
 
 
-# --- what the published configurations become ------------------------------------------------
+# --- what the configurations become ----------------------------------------------------------
 
 PUBLISHED = {
-    # Updates of a call and of the run, units of the stages after the first.
-    "resnet50-m2000": (4, 78, ["b1/2/relu", "b2/3/relu", "b3/3/relu"]),
-    "resnet50-pod16": (4, 78, ["b1/2/relu", "b2/3/relu", "b3/3/relu"]),
-    "resnext101-m2000": (104, 3336, ["b3/3/relu"]),
-    "resnext101-pod16": (104, 3336, ["b3/3/relu"]),
-    "efficientnet-b4-m2000": (104, 3336, ["block2b", "block4b", "block6c"]),
-    "efficientnet-b4-pod16": (104, 1668, ["block2b", "block4b", "block6c"]),
-    "efficientnet-b4-g16-m2000": (400, 12810, ["block2c", "block4c", "block6a"]),
-    "efficientnet-b4-g16-pod16": (100, 1601, ["block2c", "block4c", "block6a"]),
+    # Units of the stages after the first; updates of a call and of the run on M2000 and POD16.
+    "resnet50": (["b1/2/relu", "b2/3/relu", "b3/3/relu"], (4, 78), (4, 78)),
+    "resnext101": (["b3/3/relu"], (104, 3336), (104, 3336)),
+    "efficientnet-b4": (["block2b", "block4b", "block6c"], (104, 3336), (104, 1668)),
+    "efficientnet-b4-g16": (["block2c", "block4c", "block6a"], (400, 12810), (100, 1601)),
 }
 
 
-@pytest.mark.parametrize("model", sorted({name.rpartition("-")[0] for name in PUBLISHED}))
+def pipeline_call(made: TrainingProgram) -> Dict[str, Any]:
+    """Return the arguments of the pipeline of a program that is built; it is not run."""
+    recorder.only_arguments = True
+    made._run = made._tf.function(made._program, autograph=False, jit_compile=True)
+    made._execute()
+    arguments: Dict[str, Any] = recorder.arguments("pipeline")
+    return arguments
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
 def test_a_published_configuration_becomes_a_pipeline(
-    monkeypatch: pytest.MonkeyPatch, model: str
+    monkeypatch: pytest.MonkeyPatch, tf: Any, model: str
 ) -> None:
     """On both systems, for which the network is built once, without its weights: it never runs."""
     draw_nothing(monkeypatch)
-    built: Dict[Any, Any] = {}
+    monkeypatch.setattr(training, "WeightUpdate", lambda *_: None)
+
+    @lru_cache(maxsize=None)
+    def built(dtype: Any) -> Any:
+        return M2000[model].classifier()(tf, dtype=dtype)
 
     def network(tf: Any, dtype: Any, group_norm: Any) -> Any:
-        """Return the network of this type."""
-        if (dtype, group_norm is None) not in built:
-            made = M2000[model].classifier()(tf, dtype=dtype, group_norm=group_norm)
-            built[dtype, group_norm is None] = made
-        return built[dtype, group_norm is None]
+        return built(dtype)
 
+    firsts, *of_systems = PUBLISHED[model]
     assert M2000[model].network == POD16[model].network
-    for system in ("m2000", "pod16"):
-        assert_becomes_a_pipeline(monkeypatch, install(monkeypatch), network, model, system)
-
-
-def assert_becomes_a_pipeline(
-    monkeypatch: pytest.MonkeyPatch, tf: Any, network: Callable[..., Any], model: str, system: str
-) -> None:
-    config = replace({"m2000": M2000, "pod16": POD16}[system][model], data="generated")
-    config.check()
-    if config.instances > 1:
-        start_instance(monkeypatch, 1, config.instances, config.replicas, config.shards)
-    recorder.only_arguments = True
-    small = feed(training=True, normalise_input=config.normalise_input)
-    made = TensorFlowIpu(HARDWARE).training(network, config.recipe, config, small)
-    made.build()
-    made._run = tf.function(made._program, autograph=False, jit_compile=True)
-    made._execute()
-
-    updates, total, firsts = PUBLISHED[f"{model}-{system}"]
-    call = recorder.arguments("pipeline")
-    assert len(call.pop("computational_stages")) == config.shards == len(firsts) + 1
-    assert [units[0].name for units in made._stages[1:]] == firsts
-    for passed in ("inputs", "infeed_queue", "outfeed_queue", "optimizer_function"):
-        assert call.pop(passed)
-    assert call.pop("pipeline_schedule").name == "Grouped"
-    assert call.pop("recomputation_mode").name == "Auto"
-    assert call.pop("reduction_method").name == "MEAN"
-    assert call == {
-        "gradient_accumulation_count": config.gradient_accumulation_count,
-        "repeat_count": updates,
-        "forward_propagation_stages_poplar_options": None,
-        "backward_propagation_stages_poplar_options": None,
-        "offload_weight_update_variables": False,
-        "accumulate_outfeed": True,
-        "accumulate_outfeed_dtype": tf.float32,
-        "outfeed_mask": [False, True],
-    }
-    assert made.batches_per_step == updates
-    assert made.most_rounds == total // updates - 3
-    assert recorder.attached == config.shards * config.replicas // config.instances
-
-    efficientnet = config.model == "efficientnet"
-    convolutions = {"partialsType": "half"}
-    if config.model != "resnext":
-        convolutions["availableMemoryProportion"] = "0.15"
-    if efficientnet:
-        convolutions["enableConvDithering"] = "true"
-    chosen: Dict[str, Any] = {"auto_select_ipus": 4}
-    if config.instances > 1:
-        chosen = {
-            "select_ipus": 7,
-            "experimental.multi_replica_distribution.process_index": 1,
-            "experimental.multi_replica_distribution.process_count": config.instances,
+    for configs, (updates, total) in zip((M2000, POD16), of_systems):
+        install(monkeypatch)
+        config = replace(configs[model], data="generated")
+        config.check()
+        chosen: Dict[str, Any] = {"auto_select_ipus": 4}
+        if config.instances > 1:
+            start_instance(monkeypatch, 1, config.instances, config.replicas, config.shards)
+            chosen = {
+                "select_ipus": 7,
+                "experimental.multi_replica_distribution.process_index": 1,
+                "experimental.multi_replica_distribution.process_count": config.instances,
+            }
+        small = feed(training=True, normalise_input=config.normalise_input)
+        made = TensorFlowIpu(HARDWARE).training(network, config.recipe, config, small)
+        made.build()
+        call = pipeline_call(made)
+        assert len(call.pop("computational_stages")) == config.shards == len(firsts) + 1
+        assert [units[0].name for units in made._stages[1:]] == firsts
+        for passed in ("inputs", "infeed_queue", "outfeed_queue", "optimizer_function"):
+            assert call.pop(passed)
+        assert call.pop("pipeline_schedule").name == "Grouped"
+        assert call.pop("recomputation_mode").name == "Auto"
+        assert call.pop("reduction_method").name == "MEAN"
+        assert call == {
+            "gradient_accumulation_count": config.gradient_accumulation_count,
+            "repeat_count": updates,
+            "forward_propagation_stages_poplar_options": None,
+            "backward_propagation_stages_poplar_options": None,
+            "offload_weight_update_variables": False,
+            "accumulate_outfeed": True,
+            "accumulate_outfeed_dtype": tf.float32,
+            "outfeed_mask": [False, True],
         }
-    found = dict(recorder.configured)
-    assert found.pop("floating_point_behaviour.esr").name == "ON"
-    assert found == {
-        **chosen,
-        "allow_recompute": True,
-        "convolutions.poplar_options": convolutions,
-        "matmuls.poplar_options": {"partialsType": "half"},
-        "norms.use_stable_statistics": True,
-        "compilation_poplar_options": {
-            "target.deterministicWorkers": "false",
-            "opt.internalExchangeOptimisationTarget": "balanced",
-        },
-        "optimizations.maximum_cross_replica_sum_buffer_size": 10 << 20,
-        "floating_point_behaviour.nanoo": True,
-    }
-    made.close()
-    assert not recorder.attached
-
-
-@pytest.mark.parametrize(("seed", "workers"), [(0, "false"), (3, "portable")])
-def test_threads_are_deterministic_with_a_seed(seed: int, workers: str) -> None:
-    made = step(options(seed=seed))
-    made.build()
-    found = recorder.configured["compilation_poplar_options"]
-    assert found["target.deterministicWorkers"] == workers
-    made.close()
+        assert made.batches_per_step == updates
+        assert made.most_rounds == total // updates - 3
+        assert recorder.attached == config.shards * config.replicas // config.instances
+        convolutions = {"partialsType": "half"}
+        if config.model != "resnext":
+            convolutions["availableMemoryProportion"] = "0.15"
+        if config.model == "efficientnet":
+            convolutions["enableConvDithering"] = "true"
+        found = dict(recorder.configured)
+        assert found.pop("floating_point_behaviour.esr").name == "ON"
+        assert found == {
+            **chosen,
+            "allow_recompute": True,
+            "convolutions.poplar_options": convolutions,
+            "matmuls.poplar_options": {"partialsType": "half"},
+            "norms.use_stable_statistics": True,
+            "compilation_poplar_options": {
+                "target.deterministicWorkers": "false",
+                "opt.internalExchangeOptimisationTarget": "balanced",
+            },
+            "optimizations.maximum_cross_replica_sum_buffer_size": 10 << 20,
+            "floating_point_behaviour.nanoo": True,
+        }
+        made.close()
+        assert not recorder.attached
 
 
 def test_two_proportions_a_shard_are_given_to_the_stages() -> None:
-    recorder.only_arguments = True
-    proportions = (0.1, 0.2, 0.3, 0.4)
-    made = step(options(2, available_memory_proportion=proportions, enable_half_partials=True))
+    shares = (0.1, 0.2, 0.3, 0.4)
+    made = step(options(2, available_memory_proportion=shares, enable_half_partials=True, seed=3))
     made.build()
-    made._run = made._tf.function(made._program, autograph=False, jit_compile=True)
-    made._execute()
-    call = recorder.arguments("pipeline")
+    call = pipeline_call(made)
     for direction in ("forward", "backward"):
         stages = call[f"{direction}_propagation_stages_poplar_options"]
         found = [stage.get_proto() for stage in stages]
-        assert [part["convolutions"] for part in found] == [
-            {"partialsType": "half", "availableMemoryProportion": share} for share in ("0.1", "0.3")
-        ]
-        assert [part["matmuls"] for part in found] == [
-            {"partialsType": "half", "availableMemoryProportion": share} for share in ("0.2", "0.4")
-        ]
+        for kind, of_kind in (("convolutions", ("0.1", "0.3")), ("matmuls", ("0.2", "0.4"))):
+            assert [part[kind] for part in found] == [
+                {"partialsType": "half", "availableMemoryProportion": share} for share in of_kind
+            ]
     assert recorder.configured["convolutions.poplar_options"] == {"partialsType": "half"}
+    engine = recorder.configured["compilation_poplar_options"]
+    assert engine["target.deterministicWorkers"] == "portable"  # with a seed
+    made.close()
+
+
+def test_the_software_model_which_has_no_remote_memory_is_not_told_to_offload(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(TF_FLAGS, "--use_ipu_model")
+    made = step(options(2), device=IpuDevice("ipu-model", None))
+    made.build()
+    # None leaves it to the SDK, which offloads where it can; True fails where it cannot.
+    assert pipeline_call(made)["offload_weight_update_variables"] is None
+    assert_offloaded(made, False)
+    made.close()
 
 
 def test_options_that_differ_from_the_published_ones() -> None:
@@ -430,13 +394,14 @@ def test_options_that_differ_from_the_published_ones() -> None:
         fp_exceptions=True,
         max_cross_replica_buffer_size=1,
         disable_variable_offloading=True,
+        replicas=2,
     )
     made = ready(config)
     assert_offloaded(made, False)
     assert made.describe()["options"]["pipeline_schedule"] is None  # one stage has no order
     found = recorder.configured
-    assert found["floating_point_behaviour.inv"] is found["floating_point_behaviour.oflo"] is True
-    assert found["floating_point_behaviour.div0"] is True
+    for name in ("inv", "oflo", "div0"):
+        assert found[f"floating_point_behaviour.{name}"] is True
     assert "floating_point_behaviour.esr" not in found  # off is the default
     assert found["optimizations.maximum_cross_replica_sum_buffer_size"] == 1
     accumulation = given("GradientAccumulationOptimizerV2.__init__")
@@ -444,21 +409,15 @@ def test_options_that_differ_from_the_published_ones() -> None:
     assert accumulation["offload_weight_update_variables"] is False
     assert accumulation["reduction_method"].name == "MEAN"
     assert given("repeat")["n"] == 2 * config.gradient_accumulation_count
-
-
-# --- replicas and instances ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shards", [1, 2])
-def test_replicas_average_their_gradients_and_read_batches_of_their_own(shards: int) -> None:
-    made = ready(options(shards, replicas=2, gradient_accumulation_count=2))
-    # One average for each variable, each time that the update is traced.
+    # Replicas average their gradients, once for each variable each time that the update is
+    # traced, and read batches of their own.
     averaged = recorder.names().count("cross_replica_mean")
-    assert averaged
-    assert averaged % len(made.classifier.trainable_variables) == 0
+    assert averaged > 0 == averaged % len(made.classifier.trainable_variables)
     (queue,) = recorder.queues
     assert int(queue._taken.numpy()) == 2 * 2 * 2
-    assert np.isfinite(made.loss)
+
+
+# --- instances, and how it ends --------------------------------------------------------------
 
 
 def test_replicas_of_other_instances_are_averaged_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -470,30 +429,34 @@ def test_replicas_of_other_instances_are_averaged_too(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(program, "pipeline_of", pipeline_of)
     start_instance(monkeypatch, 1, instances=2, replicas=2, ipus=2)
-    made = ready(options(2, replicas=2, instances=2))
+    made = ready(options(2, replicas=2, instances=2, batches_per_step=1))
     assert parts == [(1, 2)], "its own part of the data"
     assert recorder.replicas == 1
     assert "cross_replica_mean" in recorder.names()
     assert given("set_ipu_config")["ipus_per_replica"] == 2
     assert made.describe()["options"]["instances"] == 2
     assert made.describe()["ipus"] == 4
+    made.close()
 
 
-def test_a_poprun_that_was_told_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    start_instance(monkeypatch, 0, instances=2, replicas=4, ipus=1)
+def test_instances_without_poprun_or_with_another_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = step(options(2, replicas=2, instances=2))
-    with pytest.raises(CaseError, match="--num-replicas=4 where replicas=2, --ipus-per-replica=1"):
+    with pytest.raises(CaseError, match="poprun"):
+        made.build()
+    start_instance(monkeypatch, 0, instances=2, replicas=4, ipus=1)
+    with pytest.raises(CaseError, match="--num-replicas=4 .*--ipus-per-replica=1"):
         made.build()
     made.close()
     assert "IPUConfig.configure_ipu_system" not in recorder.names()
 
 
-def test_instances_without_poprun_are_refused() -> None:
-    with pytest.raises(CaseError, match="started by poprun"):
-        step(options(2, replicas=2, instances=2)).build()
-
-
-# --- how it ends -----------------------------------------------------------------------------
+def test_an_older_sdk_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow.python.ipu.gradient_accumulation", None)
+    with pytest.raises(DeviceError, match="SDK 2.6"):
+        step(options())
+    assert recorder.attached == 0
 
 
 def test_a_split_that_does_not_exist_is_one_message_and_leaves_no_ipu() -> None:
@@ -504,45 +467,38 @@ def test_a_split_that_does_not_exist_is_one_message_and_leaves_no_ipu() -> None:
     assert not recorder.attached
 
 
-def test_ipus_that_cannot_be_had_are_one_message() -> None:
-    recorder.attach_error = "no device is free"
-    made = step(options(2, replicas=2))
-    with pytest.raises(DeviceError, match="could not attach to 4 IPUs: no device is free"):
-        made.build()
-    made.close()
-
-
-def test_a_group_of_another_size_is_refused() -> None:
-    recorder.groups[16] = 2
-    config = options(4)
-    made = TensorFlowIpu(IpuDevice("ipu", 16)).training(
-        network(), config.recipe, config, feed(training=True)
-    )
-    with pytest.raises(DeviceError, match="group of 2, but shards=4 x replicas=1 needs 4 IPUs"):
-        made.build()
-    made.close()
-
-
-def test_a_program_that_does_not_fit_is_one_message() -> None:
-    made = step(options(2))
+def test_compile_only_attaches_to_nothing_and_keeps_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without IPUs the SDK compiles, runs nothing and gives zeros without an error."""
+    config = options(2, compile_only=True)
+    with pytest.raises(ValueError, match="--executable_cache_path=FOLDER"):
+        step(config)
+    monkeypatch.setenv(TF_FLAGS, "--executable_cache_path=/cache")
+    recorder.attach_error = "there are no IPUs"
+    made = step(config, device=IpuDevice("ipu", 3))  # nor one of that number
     made.build()
-    recorder.run_error = "out of memory on tile 7"
-    with pytest.raises(CaseError, match="compile the case for 2 IPUs or run it: out of memory"):
+    found = recorder.configured
+    assert found["auto_select_ipus"] == 2
+    assert found["device_connection.type"].name == "PRE_COMPILE"
+    assert found["device_connection.version"] == "ipu2"
+    assert found["device_connection.enable_remote_buffers"] is True
+    recorder.run_error = "tile 7 is full"
+    with pytest.raises(CaseError, match="for 2 IPUs .*tile 7 is full"):
         made.compile()
+    recorder.run_error = ""
+    assert made.compile() is False  # an earlier executable may have served
+    assert "pipeline" in recorder.names()
+    assert recorder.now == 0
+    assert made.counters() == {"weight_updates": 0}
     made.close()
     assert recorder.names()[-1] == "reset_ipu_configuration"
     assert "IPUOutfeedQueue.deleter" not in recorder.names()  # nothing was ever put in
 
 
-def test_without_the_sdk_the_message_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorflow.python.ipu", None)
-    with pytest.raises(DeviceError, match="source the SDK's enable script"):
-        step(options(2))
-
-
 def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     (tmp_path / "train-00000-of-00001").write_bytes(b"no record at all")
-    config = options(1)
+    config = options(1, gradient_accumulation_count=1)
     made = TensorFlowIpu(HARDWARE).training(
         network(),
         config.recipe,
@@ -552,75 +508,4 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     made.build()
     with pytest.raises(DataError, match="train-00000-of-00001"):
         made.compile()
-    made.close()
-
-
-@pytest.mark.parametrize("shards", [1, 2])
-def test_compile_only_attaches_to_nothing_and_keeps_the_program(
-    monkeypatch: pytest.MonkeyPatch, shards: int
-) -> None:
-    """Without IPUs the SDK compiles, runs nothing and gives zeros without an error."""
-    with pytest.raises(ValueError, match="--executable_cache_path=FOLDER"):
-        step(options(shards, compile_only=True))
-    monkeypatch.setenv(TF_FLAGS, "--executable_cache_path=/cache")
-    recorder.attach_error = "there are no IPUs"
-    # Nor one of that number.
-    made = step(options(shards, compile_only=True), device=IpuDevice("ipu", 3))
-    made.build()
-    found = recorder.configured
-    assert found["auto_select_ipus"] == shards
-    assert found["device_connection.type"].name == "PRE_COMPILE"
-    assert found["device_connection.version"] == "ipu2"
-    assert found["device_connection.enable_remote_buffers"] is True
-    assert made.compile() is False  # an earlier executable may have served
-    assert ("pipeline" if shards > 1 else "repeat") in recorder.names()
-    assert recorder.now == 0
-    assert made.counters() == {"weight_updates": 0}
-    made.close()
-
-
-def test_compile_only_says_why_a_program_cannot_be_compiled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv(TF_FLAGS, "--executable_cache_path=/cache")
-    made = step(options(2, compile_only=True))
-    made.build()
-    recorder.run_error = "Device was configured for compilation only, and tile 7 is full"
-    with pytest.raises(CaseError, match="for 2 IPUs or run it: .*tile 7 is full"):
-        made.compile()
-    made.close()
-
-
-@pytest.mark.parametrize(
-    ("connection", "flags", "error"),
-    [
-        ("PRE_COMPILE", "", "FailedPreconditionError"),
-        ("NEVER", "--executable_cache_path=/cache", "InvalidArgumentError"),
-    ],
-)
-def test_the_stand_in_runs_nothing_on_ipus_that_are_not_attached(
-    monkeypatch: pytest.MonkeyPatch, tf: Any, connection: str, flags: str, error: str
-) -> None:
-    ipu = sys.modules["tensorflow.python.ipu"]
-    monkeypatch.setenv(TF_FLAGS, flags)
-    settings = ipu.config.IPUConfig()
-    settings.device_connection.type = ipu.config.DeviceConnectionType[connection]
-    with pytest.raises(ValueError, match="version has to be set"):
-        settings.configure_ipu_system()
-    settings.device_connection.version = "ipu2"
-    settings.configure_ipu_system()
-    strategy = ipu.ipu_strategy.IPUStrategyV1()
-    with strategy.scope(), pytest.raises(getattr(tf.errors, error)):
-        strategy.run(tf.function(lambda: tf.constant(3.0), jit_compile=True))
-
-
-def test_the_size_of_a_batch_is_the_feeds() -> None:
-    made = step(options(2))
-    made.build()
-    (queue,) = recorder.queues
-    images, labels, seed = queue._dataset.element_spec
-    assert images.shape == (BATCH, SIZE, SIZE, 3)
-    assert images.dtype.name == "uint8"
-    assert (labels.shape, labels.dtype.name) == ((BATCH,), "int32")
-    assert (seed.shape, seed.dtype.name) == ((2,), "int32")
     made.close()

@@ -1,0 +1,115 @@
+"""A small configuration of the application on IPUs, its images, and what a test makes of it."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+from typing import Any, Callable, Dict
+
+import numpy as np
+import pytest
+
+from ipubench.bench_training.application.case import Application
+from ipubench.fixtures.case.values import Parameters
+from ipubench.fixtures.data.imagenet.pipeline import as_asked
+from ipubench.fixtures.data.tfds.feed import ApplicationFeed
+from ipubench.fixtures.devices.ipu import IpuDevice
+from ipubench.fixtures.runtimes.tensorflow.ipu.application_options import (
+    application_ipu_config,
+    validation_options,
+)
+from ipubench.fixtures.runtimes.tensorflow.on_host import TensorFlowHost
+from ipubench.fixtures.runtimes.tensorflow.on_ipu import TensorFlowIpu
+from tests.doubles import tensorflow_ipu as double
+from tests.doubles.tensorflow_ipu import recorder
+from tests.support.tensorflow_ipu import HARDWARE, start_instance
+
+BATCH, VALIDATED = 4, 22  # images of a micro batch, and of a pass of validation
+SPLITS = ("bn_0", "flatten")
+# A call has 2 weight updates of 2 micro batches, a log line and, every other one, a checkpoint.
+SMALL = Application(
+    name="small",
+    system="ipu",
+    model_name="toy_model_bn",
+    precision="32.32",
+    data="generated",
+    micro_batch_size=BATCH,
+    gradient_accumulation_count=2,
+    weight_updates_per_epoch=4,
+    num_epochs=2,
+    logs_per_epoch=Fraction(2),
+    l2_regularization=1e-3,
+    optimizer_params=Parameters({"momentum": 0.9}),
+    lr_schedule="cosine",
+    lr_schedule_params=Parameters({"initial_learning_rate": 8e-3, "epochs_to_total_decay": 2}),
+)
+# Three stages on two IPUs, of which the first has two.
+PIPELINE: Dict[str, Any] = {
+    **{"pipeline_splits": SPLITS, "device_mapping": (0, 0, 1)},
+    "pipeline_schedule": "Sequential",  # takes any number of micro batches
+}
+
+
+# Two stages, each on an IPU of its own.
+PAIR: Dict[str, Any] = {"pipeline_splits": ("flatten",), "pipeline_schedule": "Interleaved"}
+
+
+def dataset(tf: Any, feed: ApplicationFeed, compute: str, start: int = 0) -> Any:
+    """Return batches of images that differ, whose class can be seen, for any feed."""
+    generator = np.random.RandomState(feed.training)
+    count = 32 if feed.training else -(-feed.total // BATCH)
+    labels = generator.randint(0, 10, (count, BATCH)).astype(np.int32)
+    images = generator.normal(size=(count, BATCH, *feed.image_shape)).astype(np.float32)
+    images += labels[..., None, None, None] / 4.0
+    if not feed.training:
+        labels.ravel()[feed.total :] = feed.classes
+    found = tf.data.Dataset.from_tensor_slices((images, labels)).with_options(as_asked(tf))
+    return found.repeat().skip(start) if feed.training else found
+
+
+def feed_of(config: Application, training: bool = True) -> ApplicationFeed:
+    return ApplicationFeed(
+        config.data,
+        config.micro_batch_size,
+        config.published.image_shape,
+        config.published.classes,
+        eight_bit=False,
+        training=training,
+        dataset=config.dataset,
+        total=VALIDATED,
+    )
+
+
+def step_of(
+    config: Application,
+    device: Any = HARDWARE,
+    feed: Callable[[Application, bool], ApplicationFeed] = feed_of,
+) -> Any:
+    """Return the step of a configuration, built; ``feed(config, training)`` makes its images."""
+    runtime: Any = TensorFlowIpu(device) if config.system != "host" else TensorFlowHost(device)
+    step = runtime.application(
+        config.classifier(),
+        config.recipe,
+        config,
+        feed(config, config.training),
+        lambda: feed(config, False),
+    )
+    step.build()
+    return step
+
+
+def settings_of(
+    config: Application, training: bool = True, device: IpuDevice = HARDWARE
+) -> Dict[str, Any]:
+    """Return the options that the device is configured with, where they are not the SDK's."""
+    options = config if training else validation_options(config)
+    ipu = sys.modules["tensorflow.python.ipu"]
+    application_ipu_config(ipu, options, device, training).configure_ipu_system()
+    return {name: getattr(value, "name", value) for name, value in recorder.configured.items()}
+
+
+def start(monkeypatch: pytest.MonkeyPatch, index: int, *job: int) -> None:
+    """Make this process an instance that poprun started; PopDist's strategy is there."""
+    start_instance(monkeypatch, index, *job)
+    for name, module in double.strategies().items():
+        monkeypatch.setitem(sys.modules, name, module)
