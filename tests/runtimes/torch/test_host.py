@@ -22,7 +22,7 @@ from ipubench.fixtures.devices.cuda import CudaDevice
 from ipubench.fixtures.runtimes import shared
 from ipubench.fixtures.runtimes.step import Work
 from tests.runtimes.torch.test_engines import small_resnet
-from tests.support.openvino import needs_openvino
+from tests.runtimes.torch.test_engines import needs_openvino
 
 pytestmark = pytest.mark.framework
 SMALL = dataclasses.replace(HOST["resnet18"], micro_batch_size=2, data="synthetic")
