@@ -143,7 +143,7 @@ DEEPER = {
     *("resnet34", "resnet101", "resnet152", "resnext50", "resnext101", "mobilenet-v3-large"),
     *("efficientnet-b4", "efficientnet-b4-g16-gn"),
 }
-# An EfficientNet's stages of each kind, of which one has a second block, whose input is added to its
+# An EfficientNet's stages of each kind; one has a second block, whose input is added to its
 # output. How many a published one has, its parameters tell (tests/models/test_torch.py).
 STAGES = [published[index]._replace(blocks=2 if index == 1 else 1) for index in (0, 1, 2, 4)]
 
