@@ -7,7 +7,6 @@ test_readers.py finds readers that are not in this table.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import io
 import itertools
 import json

@@ -73,6 +73,7 @@ def popart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     elif not torch.cuda.is_available():
         pytest.skip("needs a GPU that PyTorch sees")
     device.attach()
+    device.threads = 1  # beside pytest-xdist's other worker two take ten times as long
     yield OnnxHost(device)
     device.release()
 

@@ -49,6 +49,7 @@ def popart() -> Any:
 
     device = CpuDevice()
     device.attach()
+    device.threads = 1  # beside pytest-xdist's other worker two take ten times as long
     yield OnnxHost(device)
     device.release()
 

@@ -22,6 +22,7 @@ from ipubench.fixtures.runtimes import model_cache
 from ipubench.fixtures.runtimes.model_cache import ModelCache
 from ipubench.models.published import STAGES as published
 from tests.support.harness import ROOT
+from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
 
@@ -35,7 +36,7 @@ DTYPES = sorted({DTYPE, "float32"})
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    return torch_on_one_thread()
 
 
 @pytest.fixture(scope="module")

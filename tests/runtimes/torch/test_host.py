@@ -21,6 +21,7 @@ from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.cuda import CudaDevice
 from ipubench.fixtures.runtimes import shared
 from ipubench.fixtures.runtimes.step import Work
+from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
 SMALL = dataclasses.replace(HOST["resnet18"], engine="eager", micro_batch_size=2, data="synthetic")
@@ -28,7 +29,7 @@ SMALL = dataclasses.replace(HOST["resnet18"], engine="eager", micro_batch_size=2
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    return torch_on_one_thread()
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,7 @@ def host(torch: Any) -> Iterator[Any]:
 
     device = CpuDevice()
     device.attach()
+    device.threads = 1
     yield TorchHost(device)
     device.release()
 

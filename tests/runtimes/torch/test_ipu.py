@@ -27,6 +27,7 @@ from ipubench.models.torch.classification import build_classifier
 from ipubench.models.torch.inputs import OverlappedTransfers
 from tests.doubles import poptorch as double
 from tests.doubles.poptorch import recorder
+from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
 
@@ -53,7 +54,7 @@ SMALL = Classifier(
 
 @pytest.fixture
 def torch() -> Any:
-    return pytest.importorskip("torch")
+    return torch_on_one_thread()
 
 
 @pytest.fixture
