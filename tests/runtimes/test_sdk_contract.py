@@ -87,7 +87,7 @@ class _Options:
 
 
 def _member(name: str, number: int) -> Any:
-    return enum.IntEnum("Mode", {name: number})  # type: ignore[misc]
+    return enum.IntEnum("Mode", {name: number})
 
 
 def _other(model: Any, options: Any = 0) -> None: ...
