@@ -33,13 +33,13 @@ ARCHITECTURES: Dict[str, Architecture] = {
     "mobilenet": Architecture("torchvision", "mobilenet_v2", in_timm="mobilenetv2_100"),
     "mobilenet-v3-small": Architecture(
         "mobilenet_v3",
-        "small",
+        "mobilenet_v3_small",
         in_torchvision="mobilenet_v3_small",
         in_timm="mobilenetv3_small_100",
     ),
     "mobilenet-v3-large": Architecture(
         "mobilenet_v3",
-        "large",
+        "mobilenet_v3_large",
         in_torchvision="mobilenet_v3_large",
         in_timm="mobilenetv3_large_100",
     ),

@@ -35,24 +35,23 @@ def build_classifier(
     ``input_padding`` gives the first convolution a fourth, zero channel and keeps the results.
 
     Raises ValueError for weights that are missing, do not fit or were never published, for groups
-    that do not divide a layer's channels, and for torchvision's networks where it is missing. The
+    that do not divide a layer's channels, and without torchvision for networks of its layers. The
     caller's random state is kept.
     """
     import torch
 
-    from ipubench.models.torch.layers import convolutions_undrawn, initialise, pad_input
+    from ipubench.models.torch.layers import initialise, pad_input
     from ipubench.models.torch.norms import apply_norm
 
     with torch.random.fork_rng(devices=[]):
         # The generator of CPUs only: torch.manual_seed would seed a GPU's too.
         torch.default_generator.manual_seed(seed)
-        with convolutions_undrawn():
+        with torch.device("meta"):  # the weights are drawn once, below
             network = _untrained(model, expand_ratio, group_dim)
+        network.to_empty(device="cpu")
         initialise(network, ARCHITECTURES[model].gain)
     apply_norm(network, norm)
     if weights or not random_weights:
-        if not weights:
-            _check_published(model, norm, expand_ratio, group_dim)
         path = Path(weights) if weights else pretrained_path(model)
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
@@ -96,12 +95,12 @@ def _untrained(model: str, expand_ratio: int, group_dim: int) -> nn.Module:
         from ipubench.models.torch.efficientnet import EfficientNet
 
         network = EfficientNet(variant, architecture.image_size, expand_ratio, group_dim)
-    elif architecture.family == "mobilenet_v3":
-        from ipubench.models.torch.mobilenet_v3 import MobileNetV3
-
-        network = MobileNetV3(variant)
     else:
         network = getattr(_torchvision_models(model), variant)(weights=None)
+    if architecture.family == "mobilenet_v3":
+        from ipubench.models.torch.mobilenet_v3 import MobileNetV3
+
+        network = MobileNetV3(network)
     return network
 
 
@@ -113,20 +112,6 @@ def _torchvision_models(model: str) -> Any:
 
         # Alone, pip would take the newest with its PyTorch, and PopTorch needs the one it has.
         raise ValueError(
-            f"{model} is a network of torchvision, which cannot be imported: {error}; "
+            f"{model} has layers of torchvision, which cannot be imported: {error}; "
             f"pip install torchvision torch=={torch.__version__} adds the one of this PyTorch"
         ) from error
-
-
-def _check_published(model: str, norm: Norm, expand_ratio: int, group_dim: int) -> None:
-    """Raise ValueError for a network that differs from the one whose weights are published."""
-    if norm.kind != "batch":
-        raise ValueError(
-            f"the pretrained weights of {model} are for batch norms, not norm_type={norm.kind}; "
-            f"{_WITHOUT}"
-        )
-    if (expand_ratio, group_dim) != (6, 1):
-        raise ValueError(
-            f"the pretrained weights of {model} are for efficientnet_expand_ratio=6 and "
-            f"efficientnet_group_dim=1, not {expand_ratio} and {group_dim}; {_WITHOUT}"
-        )

@@ -26,8 +26,8 @@ class EfficientNet(nn.Module):
     """One variant for images of one size.
 
     ``expand_ratio`` is how many times wider a block is inside; the first stage stays as it is.
-    ``group_dim`` is the channels per group of what are depthwise convolutions with 1. Raises
-    ValueError where the groups do not divide the channels of a layer.
+    ``group_dim`` is the channels per group of what are depthwise convolutions with 1. PyTorch
+    raises ValueError if the groups do not divide the channels of a layer.
     """
 
     def __init__(
@@ -43,25 +43,18 @@ class EfficientNet(nn.Module):
         self.act1 = nn.SiLU(inplace=True)
         size = math.ceil(image_size / 2)
         stages: List[nn.Module] = []
-        for index, stage in enumerate(STAGES):
+        for stage in STAGES:
             width = multiple_of_8(stage.channels * scale.width)
             blocks: List[nn.Module] = []
             for block in range(math.ceil(stage.blocks * scale.depth)):
-                shape = BlockShape(
-                    path=f"blocks.{index}.{block}",
-                    size=size,
-                    inputs=channels,
-                    outputs=width,
-                    kernel=stage.kernel,
-                    stride=stage.stride if block == 0 else 1,
-                    group_dim=group_dim,
-                )
+                stride = stage.stride if block == 0 else 1
+                shape = BlockShape(size, channels, width, stage.kernel, stride, group_dim)
                 if stage.expands:
                     blocks.append(InvertedResidual(shape, expand_ratio))
                 else:
                     blocks.append(SeparableBlock(shape))
                 channels = width
-                size = math.ceil(size / shape.stride)
+                size = math.ceil(size / stride)
             stages.append(nn.Sequential(*blocks))
         self.blocks = nn.Sequential(*stages)
         features = multiple_of_8(HEAD_CHANNELS * scale.width)
@@ -85,7 +78,6 @@ class EfficientNet(nn.Module):
 class BlockShape(NamedTuple):
     """What a block takes and gives: ``inputs`` channels of size x size to ``outputs``."""
 
-    path: str  # of the block in the network, for messages
     size: int
     inputs: int
     outputs: int
@@ -97,16 +89,6 @@ class BlockShape(NamedTuple):
     def has_skip(self) -> bool:
         """Whether the input is added to the output."""
         return self.stride == 1 and self.inputs == self.outputs
-
-    def groups(self, channels: int) -> int:
-        """Return the groups of the convolution of ``channels``; ValueError where it has none."""
-        groups = max(channels // self.group_dim, 1)
-        if channels % groups:
-            raise ValueError(
-                f"efficientnet_group_dim={self.group_dim} makes {groups} groups, which do not "
-                f"divide the {channels} channels of layer {self.path}.conv_dw"
-            )
-        return groups
 
 
 class SeparableBlock(nn.Module):
@@ -184,7 +166,7 @@ def _same_conv(
 
 
 def _depthwise(shape: BlockShape, channels: int) -> nn.Conv2d:
-    groups = shape.groups(channels)
+    groups = max(channels // shape.group_dim, 1)
     return _same_conv(shape.size, channels, channels, shape.kernel, shape.stride, groups)
 
 

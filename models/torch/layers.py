@@ -5,9 +5,6 @@ Imported only where PyTorch is loaded already: a module class cannot be declared
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Callable, Iterator
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -77,34 +74,8 @@ def multiple_of_8(channels: float) -> int:
     return rounded if rounded >= 0.9 * channels else rounded + 8
 
 
-#: By what PyTorch and torchvision draw the weights of convolutions, of torch.nn.init.
-DRAWS = ("kaiming_uniform_", "kaiming_normal_")
-
-
-@contextlib.contextmanager
-def convolutions_undrawn() -> Iterator[None]:
-    """Leave the weights of convolutions undrawn within the block: :func:`initialise` draws them.
-
-    PyTorch and torchvision would do so too, which is most of what building a network takes.
-    """
-
-    def unless_of_convolution(draw: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda tensor, *more, **named: (
-            tensor if tensor.dim() == 4 else draw(tensor, *more, **named)
-        )
-
-    usual = {name: getattr(nn.init, name) for name in DRAWS}
-    try:
-        for name, draw in usual.items():
-            setattr(nn.init, name, unless_of_convolution(draw))
-        yield
-    finally:
-        for name, draw in usual.items():
-            setattr(nn.init, name, draw)
-
-
 def initialise(network: nn.Module, gain: float) -> None:
-    """Draw the weights of all convolutions from N(0, gain / fan-in) and zero all biases.
+    """Draw convolutions from N(0, gain / fan-in), other layers as PyTorch does; zero all biases.
 
     Gain 2 keeps the size of what passes a convolution and a ReLU (He et al., arXiv 1502.01852).
     The publications use the fan-out. Outside training, where no batch norm rescales, that makes
@@ -113,5 +84,7 @@ def initialise(network: nn.Module, gain: float) -> None:
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.normal_(layer.weight, std=(gain / layer.weight[0].numel()) ** 0.5)
+        elif isinstance(layer, (nn.Linear, nn.BatchNorm2d)):
+            layer.reset_parameters()
         if isinstance(layer, (nn.Conv2d, nn.Linear)) and layer.bias is not None:
             nn.init.zeros_(layer.bias)

@@ -19,8 +19,11 @@ from typing import Any, Callable, Dict, List
 from ipubench.bench_inference.bench_cnn_torch import HOST
 from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.machine import scratch
-from ipubench.fixtures.runtimes.torch.engines import build_engine, default_engine
-from ipubench.fixtures.runtimes.torch.openvino_guard import import_openvino
+from ipubench.fixtures.runtimes.torch.engines import (
+    build_engine,
+    default_engine,
+    import_openvino,
+)
 from ipubench.models.torch.architectures import ARCHITECTURES
 from scripts.compare_peers.case import (
     Case,

@@ -1,7 +1,7 @@
 """A stand-in for the part of PopTorch that the project uses.
 
 It offers the names and signatures of the SDK and nothing else
-(tests/runtimes/torch/test_contract.py checks them against the SDK's published API), records every
+(tests/runtimes/test_sdk_contract.py checks them against the SDK's published API), records every
 call, and runs a wrapped model on the CPU. It is as strict as the SDK about what the project can get
 wrong: types of arguments, the number of IPUs, how full a pipeline is, sizes of inputs, and the life
 of an executor.

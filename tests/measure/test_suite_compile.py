@@ -23,6 +23,20 @@ def test_a_kept_model_saves_its_compilation_and_the_summary_says_so(project: Pro
     outcome.line("2 compiled models were kept from earlier: 3.0 s saved")
 
 
+def test_a_damaged_model_is_compiled_anew_with_a_warning(project: Project) -> None:
+    words = ["-k", "beta-synthetic", "--set=model_cache_path=kept"]
+    project.run(*words).assert_code(0)
+    (model,) = (project.folder / "kept").glob("*.txt")
+    model.write_bytes(b"\xff")
+    outcome = project.run(*words).assert_code(0)
+    assert "cannot be used" in outcome.text
+    (record,) = project.records().values()
+    assert (record["compile"], record["compile_seconds"]) == ("fresh", pytest.approx(2.0))
+    project.run(*words).assert_code(0)
+    (record,) = project.records().values()
+    assert record["compile"] == "cached"
+
+
 @pytest.mark.entry_point
 def test_compiling_alone_measures_nothing_and_says_what_a_kept_model_saved(
     project: Project,

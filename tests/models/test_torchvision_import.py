@@ -63,8 +63,8 @@ def test_without_torchvision_only_its_own_networks_are_refused(
 
     monkeypatch.setattr(classification, "import_torchvision", missing)
     # The installed PyTorch stays, without which PopTorch would not run.
-    message = "resnet18 is a network of torchvision.* torch==" + re.escape(torch.__version__)
+    message = "resnet18 has layers of torchvision.* torch==" + re.escape(torch.__version__)
     for ask in (build_classifier, pretrained_path):
         with pytest.raises(ValueError, match=message):
             ask("resnet18")
-    build_classifier("mobilenet-v3-small")
+    build_classifier("efficientnet-b0")

@@ -1,6 +1,6 @@
 """A stand-in for the part of PopART that the project uses.
 
-It offers the names and signatures of the SDK and nothing else (tests/runtimes/onnx/test_contract.py
+It offers the names and signatures of the SDK and nothing else (tests/runtimes/test_sdk_contract.py
 checks them against the SDK's published API), records every call, and computes: a session evaluates
 its graph in float32 on the CPU, takes its batches from the host's arrays as PopART does and updates
 its weights. It is as strict as the SDK about what the project can get wrong: names, types and sizes

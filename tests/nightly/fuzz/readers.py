@@ -5,7 +5,6 @@ A reader takes any bytes and ends in a value or in its own error.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import itertools
 import json
@@ -145,21 +144,14 @@ def _read_checkpoint(path: Path) -> Any:
 
 
 def _model_facts(folder: Path) -> bytes:
-    facts = {
-        "sha256": hashlib.sha256(b"model").hexdigest(),
-        "files": {"a.popef": "00"},
-        "compile_seconds": 3.5,
-    }
-    return json.dumps(facts).encode()
+    return json.dumps({"compile_seconds": 3.5}).encode()
 
 
 def _read_model_facts(folder: Path, content: bytes) -> Any:
     cache = ModelCache(str(folder / "models"), {"a": 1}, ".pt")
-    cache.path.write_bytes(b"model")
     cache.path.with_suffix(".json").write_bytes(content)
-    cache.load(Path.read_bytes)
     cache.hit = True
-    return cache.damaged(), cache.note(1.0)
+    return cache.note(1.0)
 
 
 def _dataset_info(folder: Path) -> bytes:

@@ -26,7 +26,7 @@ from tests.support.popart_graphs import (
 
 pytestmark = pytest.mark.framework
 
-KERNELS: List[Any] = [*LSTMS[1:], *CONVS]
+KERNELS: List[Any] = [LSTMS[1], CONVS[0]]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def popart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     elif not torch.cuda.is_available():
         pytest.skip("needs a GPU that PyTorch sees")
     device.attach()
+    device.threads = 1  # beside pytest-xdist's other worker two take ten times as long
     yield OnnxHost(device)
     device.release()
 
@@ -88,7 +89,7 @@ def test_each_batch_in_turn_has_its_own_result(
     assert step.describe()["cuda_graph"] is True
     weights, batches = first_weights(config), batches_of(step)
     ran = 1
-    for count in (1, 2, RING, RING + 1):
+    for count in (1, RING + 1):
         step.batches_per_step = count
         step()
         ran += count
@@ -131,7 +132,7 @@ def test_every_batch_is_one_update(popart: Any, config: Any, recompute: bool, da
 
 
 @pytest.mark.parametrize("mode", ["inference", "training"])
-@pytest.mark.parametrize("config", [LSTMS[1], CONVS[0]])
+@pytest.mark.parametrize("config", KERNELS)
 def test_sixteen_bits_are_near(popart: Any, config: Any, mode: str) -> None:
     kind = "float16" if popart.device.kind == "cuda" else "bfloat16"
     config = dataclasses.replace(config, mode=mode, engine="torch", precision="16.32")

@@ -6,7 +6,6 @@ PopART is the stand-in of ``tests/doubles``, which evaluates the graphs on the C
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,21 +17,17 @@ import pytest
 from ipubench.bench_kernels.bench_popart_conv import PopartConv, conv
 from ipubench.bench_kernels.bench_popart_lstm import PopartLstm, lstm
 from ipubench.fixtures.case.errors import OptionError
-from ipubench.fixtures.data.images.feed import ImageFolder
-from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
 from ipubench.fixtures.machine import memory
 from ipubench.fixtures.runtimes.onnx.ipu import PopartIpu
-from ipubench.fixtures.runtimes.onnx.ipu_options import (
-    acquire,
-    check_memory,
-    session_options,
-)
+from ipubench.fixtures.runtimes.onnx.ipu_options import acquire, check_memory, session_options
 from tests.doubles import popart as double
 from tests.doubles.popart import recorder
-from tests.support import onnx_reference as reference
 from tests.support.onnx_weights import weights_of
+from tests.support.popart_graphs import DATA, expected, first_weights, gradients
+from tests.support.popart_graphs import ready as ready_on_host
+from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
 
@@ -49,14 +44,10 @@ KERNELS = [SMALL_LSTM, SMALL_CONV]
 HALF = 5e-3  # of values near 1: a float16 has 11 significant bits, and there are some roundings
 
 
-def no_images() -> ImageFolder:
-    raise AssertionError("kernels need no images")
-
-
 @pytest.fixture(autouse=True)
 def popart(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    for name in ("onnx", "torch"):
-        pytest.importorskip(name, reason=f"{name} is not installed: make setup installs it")
+    pytest.importorskip("onnx", reason="onnx is not installed: make setup installs it")
+    torch_on_one_thread()
     module = double.as_module()
     monkeypatch.setitem(sys.modules, "popart", module)
     return module
@@ -65,8 +56,7 @@ def popart(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def step(config: Any, device: IpuDevice = HARDWARE) -> Any:
     config.check()
     network = lstm if isinstance(config, PopartLstm) else conv
-    feed = config.feed(Data(no_images))
-    return PopartIpu(device).loop(lambda dtype: network(config, dtype), config, feed)
+    return PopartIpu(device).loop(lambda dtype: network(config, dtype), config, config.feed(DATA))
 
 
 def ready(config: Any, device: IpuDevice = HARDWARE) -> Any:
@@ -82,39 +72,43 @@ def read_arrays() -> Dict[str, Any]:
     return {name.split("/")[0]: array for name, array in given.items()}
 
 
-def first_weights(config: Any, dtype: str = "float32") -> Dict[str, Any]:
-    from onnx import numpy_helper
-
-    network = (lstm if isinstance(config, PopartLstm) else conv)(config, dtype)
-    values = network.proto.graph.initializer
-    return {value.name: numpy_helper.to_array(value).astype(np.float64) for value in values}
+def batches_of(config: Any) -> List[Dict[str, Any]]:
+    """Those arrays by batch and replica, for the reference."""
+    count = config.batches_per_step * config.replicas
+    arrays = {
+        spec.name: read_arrays()[spec.name]
+        .reshape(count, *spec.shape)
+        .astype(np.int64 if spec.classes else np.float64)
+        for spec in config.feed(DATA).specs
+    }
+    return [{name: array[index] for name, array in arrays.items()} for index in range(count)]
 
 
 # --- options ---------------------------------------------------------------------------------
 
 
-def test_the_default_case_leaves_popart_as_it_is(popart: ModuleType) -> None:
-    config = PopartLstm(system="ipu")
-    options = session_options(popart, config, config.feed(Data(no_images)))
-    given = {name: value for name, value in options._values.items() if value}
-    assert given == {"syntheticDataMode": double.SyntheticDataMode.RandomNormal}
-
-
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("changes", "given"),
     [
-        ({"data": "generated"}, {"syntheticDataMode": double.SyntheticDataMode.Off}),
-        ({"use_zero_values": True}, {"syntheticDataMode": double.SyntheticDataMode.Zeros}),
+        ({"data": "synthetic"}, {"syntheticDataMode": double.SyntheticDataMode.RandomNormal}),
+        ({}, {}),
+        (
+            {"data": "synthetic", "use_zero_values": True},
+            {"syntheticDataMode": double.SyntheticDataMode.Zeros},
+        ),
         ({"shards": 2}, {"virtualGraphMode": double.VirtualGraphMode.Auto}),
         (
             {"shards": 2, "auto_sharding": False},
             {"virtualGraphMode": double.VirtualGraphMode.Manual},
         ),
-        ({"shards": 2, "pipeline": True}, {"enablePipelining": True}),
         ({"recompute": True}, {"autoRecomputation": double.RecomputationType.Standard}),
         (
             {"recompute": True, "pipeline": True, "shards": 2},
-            {"autoRecomputation": double.RecomputationType.Pipeline},
+            {
+                "virtualGraphMode": double.VirtualGraphMode.Auto,
+                "enablePipelining": True,
+                "autoRecomputation": double.RecomputationType.Pipeline,
+            },
         ),
         ({"replicas": 4}, {"enableReplicatedGraphs": True, "replicatedGraphCount": 4}),
         ({"report_hw_cycle_count": True}, {"instrumentWithHardwareCycleCounter": True}),
@@ -124,12 +118,13 @@ def test_the_default_case_leaves_popart_as_it_is(popart: ModuleType) -> None:
         ),
     ],
 )
-def test_an_option_becomes_a_session_option(
-    popart: ModuleType, changes: Dict[str, Any], expected: Dict[str, Any]
+def test_an_option_becomes_a_session_option_and_nothing_else(
+    popart: ModuleType, changes: Dict[str, Any], given: Dict[str, Any]
 ) -> None:
-    config = PopartLstm(**{"system": "ipu", "mode": "training", **changes})
-    options = session_options(popart, config, config.feed(Data(no_images)))._values
-    assert {name: options[name] for name in expected} == expected
+    config = PopartLstm(**{"system": "ipu", "mode": "training", "data": "generated", **changes})
+    values = session_options(popart, config, config.feed(DATA))._values
+    usual = {"syntheticDataMode": double.SyntheticDataMode.Off}
+    assert {name: value for name, value in values.items() if value} == {**usual, **given}
 
 
 @pytest.mark.parametrize(
@@ -158,45 +153,35 @@ def test_cycles_are_counted_for_every_call_on_hardware_only() -> None:
     made()
     made()
     assert made.counters() == {"cycles": [3000, 3000]}
-    with pytest.raises(OptionError, match="report_hw_cycle_count needs --device=ipu"):
+    with pytest.raises(OptionError, match="report_hw_cycle_count"):
         step(config, MODEL)
     assert ready(SMALL_LSTM).counters() == {}
 
 
 def test_three_ipus_cannot_be_attached() -> None:
-    with pytest.raises(OptionError, match="shards x replicas: 3 IPUs"):
+    with pytest.raises(OptionError, match="3 IPUs"):
         step(dataclasses.replace(SMALL_LSTM, replicas=3))
 
 
+@pytest.mark.parametrize(
+    ("mode", "batch"),
+    # 3 x 2 x 4 values of two bytes; they come back, or 3 x 2 labels of four bytes and the loss.
+    [("inference", 48 + 48), ("evaluation", 48 + 24 + 2)],
+)
 def test_batches_that_do_not_fit_into_the_memory_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
+    mode: str, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the machine, or as much as a container leaves this process."""
-    config = dataclasses.replace(SMALL_LSTM, replicas=2, batches_per_step=12)
-    monkeypatch.setattr(memory, "total", lambda: 24 << 30)
-    check_memory(config, 1 << 30)
-    with pytest.raises(
-        OptionError,
-        match=r"^batches_per_step 12: .* take 36 GiB, and .* may use 24; "
-        r"--batches-per-step=4 takes half$",
-    ):
-        check_memory(config, 3 << 29)
-    with pytest.raises(OptionError, match=r"may use 24; give smaller batches$"):
-        check_memory(config, 13 << 29)
-    monkeypatch.setattr(memory, "total", lambda: 1000)
-    # 3 x 2 x 4 values of two bytes each way.
-    with pytest.raises(OptionError, match="--batches-per-step=2 takes half"):
-        step(config).build()
-    # As many values, 3 x 2 labels of four bytes, and the loss comes back.
-    config = dataclasses.replace(config, mode="evaluation", replicas=1)
-    monkeypatch.setattr(memory, "total", lambda: 12 * (48 + 24 + 2))
+    config = dataclasses.replace(SMALL_LSTM, mode=mode, replicas=2, batches_per_step=12)
+    monkeypatch.setattr(memory, "total", lambda: 24 * batch)
     step(config).build()
-    monkeypatch.setattr(memory, "total", lambda: 12 * (48 + 24 + 2) - 1)
-    with pytest.raises(OptionError, match="--batches-per-step=5 takes half"):
+    monkeypatch.setattr(memory, "total", lambda: 24 * batch - 1)
+    with pytest.raises(OptionError, match="--batches-per-step=5"):
         step(config).build()
+    with pytest.raises(OptionError, match="smaller batches"):
+        check_memory(config, 24 * batch)
 
 
-# --- what travels ----------------------------------------------------------------------------
+# --- what travels, what is computed ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -206,7 +191,7 @@ def test_generated_batches_travel_in_the_precision_of_the_case(config: Any, repl
     ready(config)
     arrays = read_arrays()
     leading = (3,) if replicas == 1 else (3, 2)
-    for spec in config.feed(Data(no_images)).specs:
+    for spec in config.feed(DATA).specs:
         assert arrays[spec.name].shape == leading + spec.shape
         assert arrays[spec.name].dtype == (spec.dtype or "float16")
     batches = arrays["inputs"].reshape(3 * replicas, -1)
@@ -226,42 +211,22 @@ def test_synthetic_data_do_not_travel(config: Any, mode: str) -> None:
     assert made.anchors == {}
 
 
-def test_the_output_comes_back_or_the_loss_where_there_is_one() -> None:
-    for mode, shape in (("inference", (3, 3, 1, 2, 4)), ("evaluation", (3,)), ("training", (3,))):
-        double.recorder.reset()
-        made = ready(dataclasses.replace(SMALL_LSTM, mode=mode))
-        (values,) = made.anchors.values()
-        assert values.shape == shape
-        flow = recorder.arguments("DataFlow.__init__")
-        assert flow["batchesPerStep"] == 3
-        (kind,) = flow["anchorTensors"].values()
-        assert kind._kind == "All"
-
-
-# --- what is computed ------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("precision", "tolerance"), [("32.32", 1e-4), ("16.16", HALF)])
 @pytest.mark.parametrize("mode", ["inference", "evaluation"])
 @pytest.mark.parametrize("config", KERNELS)
-def test_every_batch_has_its_own_result(
+def test_every_batch_has_its_own_result_the_output_or_the_loss(
     config: Any, mode: str, precision: str, tolerance: float
 ) -> None:
     config = dataclasses.replace(config, mode=mode, precision=precision)
     made = ready(config)
     made()
     (results,) = made.anchors.values()
-    arrays, weights = read_arrays(), first_weights(config)
-    for batch, found in enumerate(results):
-        inputs = arrays["inputs"][batch].astype(np.float64)
-        labels = arrays["labels"][batch].astype(np.int64) if mode == "evaluation" else None
-        if isinstance(config, PopartLstm):
-            states = reference.lstm(weights, inputs)[0][:, None]
-            wanted = states if labels is None else reference.lstm_loss(weights, inputs, labels)
-        elif labels is None:
-            wanted = reference.conv(config, weights, inputs)
-        else:
-            wanted = reference.conv_loss(config, weights, inputs, labels)
+    flow = recorder.arguments("DataFlow.__init__")
+    assert flow["batchesPerStep"] == len(results) == 3
+    assert [kind._kind for kind in flow["anchorTensors"].values()] == ["All"]
+    weights = first_weights(config)
+    for batch, found in zip(batches_of(config), results):
+        wanted = expected(config, weights, batch)["output" if mode == "inference" else "loss"]
         np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
     assert not np.array_equal(results[0], results[1])
 
@@ -272,22 +237,10 @@ def test_training_updates_once_a_batch_by_the_replicas_sum(config: Any, replicas
     config = dataclasses.replace(
         config, mode="training", precision="32.32", replicas=replicas, learning_rate=1.0
     )
-    made = ready(config)
-    made()
-    arrays, weights = read_arrays(), first_weights(config)
-    inputs = arrays["inputs"].reshape(3, replicas, *config.feed(Data(no_images)).specs[0].shape)
-    labels = arrays["labels"].reshape(3, replicas, *config.feed(Data(no_images)).specs[1].shape)
-    for batch in range(3):
-        slopes = []
-        for replica in range(replicas):
-            pair = (
-                inputs[batch, replica].astype(np.float64),
-                labels[batch, replica].astype(np.int64),
-            )
-            if isinstance(config, PopartLstm):
-                slopes.append(reference.lstm_gradients(weights, *pair))
-            else:
-                slopes.append(reference.conv_gradients(config, weights, *pair))
+    ready(config)()
+    batches, weights = batches_of(config), first_weights(config)
+    for index in range(0, len(batches), replicas):
+        slopes = [gradients(config, weights, one) for one in batches[index : index + replicas]]
         weights = {name: w - sum(slope[name] for slope in slopes) for name, w in weights.items()}
     for name, value in weights_of(recorder.sessions[-1]._graph, weights).items():
         np.testing.assert_allclose(value, weights[name], rtol=1e-4, atol=1e-5)
@@ -296,7 +249,6 @@ def test_training_updates_once_a_batch_by_the_replicas_sum(config: Any, replicas
 @pytest.mark.parametrize("config", KERNELS)
 def test_the_host_computes_the_same_as_popart(config: Any) -> None:
     """The same batch through both runtimes: losses and updated weights agree."""
-    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     from ipubench.fixtures.devices.cpu import CpuDevice
     from ipubench.fixtures.runtimes.onnx.host import OnnxHost
 
@@ -306,16 +258,10 @@ def test_the_host_computes_the_same_as_popart(config: Any) -> None:
     made = ready(config)
     made()
     (loss,) = made.anchors.values()
-
-    hosted = dataclasses.replace(config, system="host")
-    network = lstm if isinstance(config, PopartLstm) else conv
     device = CpuDevice(pin=False)
     device.attach()
-    other: Any = OnnxHost(device).loop(
-        lambda dtype: network(hosted, dtype), hosted, hosted.feed(Data(no_images))
-    )
-    other.build()
-    other.compile()
+    device.threads = 1
+    other = ready_on_host(OnnxHost(device), dataclasses.replace(config, system="host"))
     device.release()
     for name, array in read_arrays().items():
         np.testing.assert_array_equal(array[0], other.engine.ring[0][name].numpy())
@@ -330,10 +276,9 @@ def test_the_host_computes_the_same_as_popart(config: Any) -> None:
 def test_the_graph_is_the_one_that_a_host_runs() -> None:
     import onnx
 
-    made = ready(dataclasses.replace(SMALL_LSTM, precision="32.32"))
+    ready(dataclasses.replace(SMALL_LSTM, precision="32.32"))
     given = recorder.arguments("InferenceSession.__init__")["fnModel"]
     assert onnx.load_model_from_string(given) == lstm(SMALL_LSTM, "float32").proto
-    made.close()
 
 
 # --- sharding --------------------------------------------------------------------------------
@@ -352,13 +297,6 @@ def test_manual_placement_puts_the_layer_on_the_first_ipu_and_the_loss_on_the_se
     assert kinds == [("output", 0), ("Softmax", 1), *((kind, 1) for kind in losses)]
 
 
-def test_a_pipeline_runs_on_its_shards() -> None:
-    made = ready(dataclasses.replace(SMALL_CONV, mode="training", shards=2, pipeline=True))
-    made()
-    assert recorder.devices[0].numIpus == 2
-    assert made.describe()["ipus"] == 2
-
-
 @pytest.mark.parametrize(
     ("mode", "shards", "fewest"), [("evaluation", 2, 2), ("training", 2, 3), ("training", 4, 7)]
 )
@@ -368,13 +306,14 @@ def test_a_pipeline_has_the_batches_that_popart_needs_to_fill_it(
     config = dataclasses.replace(
         SMALL_CONV, mode=mode, shards=shards, pipeline=True, batches_per_step=fewest
     )
-    config.check()
-    ready(config).close()
+    made = ready(config)
+    made()
+    assert recorder.devices[0].numIpus == made.describe()["ipus"] == shards
     fewer = dataclasses.replace(config, batches_per_step=fewest - 1)
-    with pytest.raises(ValueError, match=f"need batches_per_step of {fewest} or more"):
+    with pytest.raises(ValueError, match=f"batches_per_step of {fewest} or more"):
         fewer.check()
     monkeypatch.setattr(PopartConv, "check", lambda config: None)
-    with pytest.raises(DeviceError, match=rf"number of pipeline stages \({fewest}\)"):
+    with pytest.raises(DeviceError, match="pipeline stages"):
         ready(fewer)
 
 
@@ -395,8 +334,7 @@ def test_an_exported_folder_may_have_kept_an_ipus_program(
 
 def test_the_record_says_what_runs() -> None:
     made = step(dataclasses.replace(SMALL_CONV, replicas=2, convolution_options='{"a": "b"}'))
-    facts = made.describe()
-    assert facts == {
+    assert made.describe() == {
         "engine": "popart",
         "popart": "double",
         "precision": "float16",
@@ -412,7 +350,6 @@ def test_the_record_says_what_runs() -> None:
             "convolution_options": {"a": "b"},
         },
     }
-    assert json.loads(json.dumps(facts)) == facts
     assert (made.dropped, made.calibrated, made.batches_per_step) == (1, False, 3)
     assert made.canary() is None
     assert made.peak_work() is None
@@ -428,35 +365,21 @@ def test_the_saved_graph_is_checked_onnx(config: Any, mode: str, tmp_path: Path)
     saved = onnx.load(tmp_path / "model.onnx")
     onnx.checker.check_model(saved)
     assert len(saved.graph.output) == (1 if mode == "inference" else 2)
-    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
 
 def test_without_popart_the_error_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "popart", None)
-    with pytest.raises(
-        DeviceError, match=r"(?s)--device=ipu: .*only with the Poplar SDK: .*enable"
-    ):
+    with pytest.raises(DeviceError, match="Poplar SDK"):
         PopartIpu(HARDWARE)
 
 
-def test_another_package_of_that_name_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = ModuleType("popart")
-    other.__file__ = "/site-packages/popart/__init__.py"
-    monkeypatch.setitem(sys.modules, "popart", other)
-    with pytest.raises(DeviceError, match="site-packages/popart/__init__.py is another package"):
-        PopartIpu(HARDWARE)
-
-
-@pytest.mark.parametrize(("device", "hint"), [(HARDWARE, True), (IpuDevice("ipu", 3), True)])
-def test_a_device_that_cannot_be_had_is_a_device_error(device: IpuDevice, hint: bool) -> None:
+@pytest.mark.parametrize("device", [HARDWARE, IpuDevice("ipu", 3)])
+def test_a_device_that_cannot_be_had_is_a_device_error(device: IpuDevice) -> None:
     made = step(SMALL_LSTM, device)
     made.build()
     recorder.attach_error = "Failed to acquire device with 1 IPUs"
-    with pytest.raises(DeviceError) as caught:
+    with pytest.raises(DeviceError, match=r"(?s)Failed to acquire.*gc-monitor"):
         made.compile()
-    message = str(caught.value)
-    assert message.startswith("--device=ipu: PopART could not attach to 1 IPU: Failed to acquire")
-    assert ("gc-monitor" in message) is hint
     made.close()
 
 
@@ -469,24 +392,17 @@ def test_a_device_with_another_number_of_ipus_is_given_back() -> None:
     assert not recorder.devices[0].isAttached
 
 
-def test_a_graph_that_cannot_be_compiled_releases_the_device() -> None:
+def test_a_graph_that_cannot_be_compiled_releases_the_device_once() -> None:
     made = step(SMALL_LSTM)
+    made.close()
     made.build()
     recorder.compile_error = "Memory allocation failed: tile 3"
-    with pytest.raises(DeviceError, match="could not compile the graph for 1 IPU: Memory alloc"):
+    with pytest.raises(DeviceError, match="compile the graph for 1 IPU: Memory alloc"):
         made.compile()
     assert recorder.devices[0].isAttached
     made.close()
+    made.close()
     assert not recorder.devices[0].isAttached
-
-
-def test_close_is_harmless_before_build_and_twice() -> None:
-    made = step(SMALL_LSTM)
-    made.close()
-    made.build()
-    made.compile()
-    made.close()
-    made.close()
     assert recorder.names().count("DeviceInfo.detach") == 1
 
 
@@ -533,15 +449,15 @@ def session(popart: ModuleType, ipus: int = 1, batches: int = 1, **given: Any) -
 
 def test_the_stand_in_places_operations_as_strictly_as_the_sdk(popart: ModuleType) -> None:
     auto = double.VirtualGraphMode.Auto
-    for ipus, batches, given in (
-        (2, 1, {}),
-        (2, 1, {"virtualGraphMode": double.VirtualGraphMode.Manual}),
-        (1, 1, {"enablePipelining": True}),
-        (2, 1, {"enablePipelining": True, "virtualGraphMode": auto}),
-        (1, 1, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
+    for ipus, given in (
+        (2, {}),
+        (2, {"virtualGraphMode": double.VirtualGraphMode.Manual}),
+        (1, {"enablePipelining": True}),
+        (2, {"enablePipelining": True, "virtualGraphMode": auto}),
+        (1, {"enableReplicatedGraphs": True, "replicatedGraphCount": 2}),
     ):
         with pytest.raises(popart.popart_exception):
-            session(popart, ipus, batches, **given)
+            session(popart, ipus, **given)
     session(popart, 2, 2, enablePipelining=True, virtualGraphMode=auto)
 
 
@@ -551,28 +467,20 @@ def test_the_stand_in_reads_arrays_as_strictly_as_the_sdk(popart: ModuleType) ->
         made.run(popart.PyStepIO({}, {}))
     made.prepareDevice()
     outputs = made.initAnchorArrays()
-    wrong: List[Dict[str, Any]] = [
-        {},
-        {"inputs": np.zeros((1, 3, 2, 4), np.float32)},
-        {"inputs": np.zeros((2, 3, 2, 4), np.float16)},
-    ]
-    for inputs in wrong:
+    right = popart.PyStepIO({"inputs": np.zeros((3, 2, 4), np.float16)}, outputs)
+    for shape, kind in (((1, 3, 2, 4), np.float32), ((2, 3, 2, 4), np.float16)):
         with pytest.raises(popart.popart_exception, match="inputs"):
-            made.run(popart.PyStepIO(inputs, outputs))
-    made.run(popart.PyStepIO({"inputs": np.zeros((3, 2, 4), np.float16)}, outputs))
+            made.run(popart.PyStepIO({"inputs": np.zeros(shape, kind)}, outputs))
+    made.run(right)
     with pytest.raises(popart.popart_exception, match="no cycles"):
         made.getCycleCount()
     made._device.detach()
     with pytest.raises(popart.popart_exception, match="attached"):
-        made.run(popart.PyStepIO({"inputs": np.zeros((3, 2, 4), np.float16)}, outputs))
+        made.run(right)
 
 
-@pytest.mark.parametrize(
-    ("lacking", "said"), [("_written", "weightsFromHost first"), ("_prepared", "prepareDevice")]
-)
-def test_the_stand_in_refuses_to_run_before_its_time(lacking: str, said: str) -> None:
-    """As PopART does: a training session has its weights first, and every one its device."""
+def test_the_stand_in_trains_no_weights_that_it_has_not_got() -> None:
     made = ready(dataclasses.replace(SMALL_LSTM, mode="training"))
-    setattr(recorder.sessions[-1], lacking, False)
-    with pytest.raises(double.popart_exception, match=said):
+    recorder.sessions[-1]._written = False
+    with pytest.raises(double.popart_exception, match="weightsFromHost first"):
         made()

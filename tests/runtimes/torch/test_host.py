@@ -1,4 +1,4 @@
-"""PyTorch on the CPU: the networks, the engines and the three kinds of data."""
+"""PyTorch on the CPU: a step on the three kinds of data, and what it tells the meter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Iterator, List
 
 import numpy as np
 import pytest
@@ -21,16 +21,15 @@ from ipubench.fixtures.devices.cpu import CpuDevice
 from ipubench.fixtures.devices.cuda import CudaDevice
 from ipubench.fixtures.runtimes import shared
 from ipubench.fixtures.runtimes.step import Work
-from tests.runtimes.torch.test_engines import small_resnet
-from tests.support.openvino import needs_openvino
+from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
-SMALL = dataclasses.replace(HOST["resnet18"], micro_batch_size=2, data="synthetic")
+SMALL = dataclasses.replace(HOST["resnet18"], engine="eager", micro_batch_size=2, data="synthetic")
 
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    return pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+    return torch_on_one_thread()
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +38,7 @@ def host(torch: Any) -> Iterator[Any]:
 
     device = CpuDevice()
     device.attach()
+    device.threads = 1
     yield TorchHost(device)
     device.release()
 
@@ -54,96 +54,11 @@ def feed(config: Classifier, **changes: Any) -> ImageFeed:
     return ImageFeed(**{**facts, **changes})
 
 
-def reference(torch: Any, module: Any, images: Any) -> Any:
-    """Normalise and classify in float32, step by step."""
-    mean = torch.tensor([0.485, 0.456, 0.406]).view(3, 1, 1)
-    std = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
-    with torch.no_grad():
-        return module((images.float() / 255 - mean) / std)
-
-
-# Relative error of the logits, by norm: float32 differs by the order of sums, bfloat16 has 8 bits.
-TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-# torch.compile, which runs a C++ compiler: tests/runtimes/torch/test_engines.py.
-@pytest.mark.parametrize("engine", ["eager", "onednn", "openvino"])
-def test_every_engine_agrees_with_float32_eager(
-    engine: str, dtype: str, torch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if engine == "openvino":
-        needs_openvino()
-    if dtype == "bfloat16" and not CpuDevice().fast_bfloat16:
-        pytest.skip("needs a CPU with AVX512_BF16 or AMX")
-    from ipubench.fixtures.runtimes.torch import engines
-
-    # Whether it crashes is tests/runtimes/torch/test_openvino_guard.py's matter.
-    asked: Dict[str, Any] = {}
-    monkeypatch.setattr(engines, "require_compilable", lambda _, settings: asked.update(settings))
-    module = small_resnet(torch)
-    images = torch.randint(0, 255, (2, 3, 64, 64), dtype=torch.uint8)
-    built = engines.build_engine(
-        engine,
-        module,
-        (2, 3, 64, 64),
-        torch.uint8,
-        getattr(torch, dtype),
-        torch.device("cpu"),
-        normalise=True,
-    )
-    expected = reference(torch, module, images)
-    with torch.inference_mode():
-        for _ in range(3):
-            found = built.run(images).float()
-    error = (found - expected).norm() / expected.norm()
-    assert error < TOLERANCE[dtype]
-    assert built.name == engine
-    if engine == "openvino":
-        assert asked == {
-            "PERFORMANCE_HINT": "LATENCY",
-            "INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[dtype],
-            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-        }
-    if engine == "onednn":
-        traced: Any = built.run
-        assert "oneDNNFusionGroup" in str(traced.graph_for(images))
-        assert not torch.jit.onednn_fusion_enabled()
-
-
-@pytest.mark.parametrize(
-    ("device", "python", "engine"),
-    [("cpu", (3, 13), "onednn"), ("cpu", (3, 14), "compile"), ("cuda", (3, 11), "compile")],
-)
-def test_auto_is_the_fastest_of_pytorchs_own(
-    device: str, python: Tuple[int, int], engine: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ipubench.fixtures.runtimes.torch import engines
-
-    monkeypatch.setattr(engines, "sys", SimpleNamespace(version_info=python))
-    assert engines.default_engine(device) == engine
-
-
 def test_a_pipeline_split_that_names_no_layer_is_refused_on_a_host_too(host: Any) -> None:
     config = dataclasses.replace(SMALL, pipeline_splits=("layer3/0/conv9",))
     step = host.inference(config.network(), config, feed(config))
     with pytest.raises(CaseError, match=r"no layer 'layer3/0/conv9'.*layer3/0/conv1"):
         step.build()
-
-
-def test_an_engine_of_another_device_is_refused(torch: Any) -> None:
-    from ipubench.fixtures.runtimes.torch.engines import build_engine
-
-    with pytest.raises(CaseError, match="engine=onednn does not run on cuda"):
-        build_engine(
-            "onednn",
-            torch.nn.Identity(),
-            (1, 3, 224, 224),
-            torch.uint8,
-            torch.float16,
-            torch.device("cuda"),
-            normalise=False,
-        )
 
 
 @pytest.mark.parametrize(
@@ -156,15 +71,10 @@ def test_an_engine_of_another_device_is_refused(torch: Any) -> None:
     ],
 )
 def test_precision_means_what_the_device_is_fast_at(
-    kind: str, fast: bool, precision: str, dtype: str, host: Any, torch: Any
+    kind: str, fast: bool, precision: str, dtype: str
 ) -> None:
-    from ipubench.fixtures.runtimes.torch.host import TorchHost
-
-    stand_in = TorchHost.__new__(TorchHost)
-    stand_in.device = CpuDevice()
-    stand_in.device.kind = kind
-    stand_in.device.fast_bfloat16 = fast
-    assert stand_in.dtype(precision) == getattr(torch, dtype)
+    device: Any = SimpleNamespace(kind=kind, fast_bfloat16=fast)
+    assert shared.compute_dtype(device, precision) == dtype
 
 
 def test_a_kept_network_is_that_of_the_numbers_it_is_built_of(
@@ -219,20 +129,17 @@ def test_synthetic_inputs_are_made_once_and_alternate(host: Any, torch: Any) -> 
     assert third.data_ptr() == first.data_ptr()
 
 
-def test_generated_inputs_are_copied_for_every_batch(host: Any, torch: Any) -> None:
+def test_generated_inputs_are_copied_for_every_batch(host: Any) -> None:
     config = dataclasses.replace(SMALL, data="generated")
     images = feed(config)
-    step = ready(host, config, images)
-    inputs = step._source()
+    inputs = ready(host, config, images)._source()
     target = next(inputs)
     assert np.array_equal(target.numpy(), images.generated())
     target.zero_()
     assert np.array_equal(next(inputs).numpy(), images.generated())
 
 
-def test_a_step_runs_the_batches_it_is_asked_for(
-    host: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_runs_the_batches_it_is_asked_for(host: Any) -> None:
     step = ready(host, SMALL, feed(SMALL))
     calls: List[Any] = []
     inner = step.network
@@ -250,9 +157,10 @@ def test_a_step_runs_the_batches_it_is_asked_for(
     assert len(calls) == 5
 
 
-def test_real_images_reach_the_network_and_a_corrupt_one_is_noted(
+def test_real_images_reach_the_network_and_a_step_has_two_parts(
     host: Any, tmp_path: Path, torch: Any
 ) -> None:
+    """A corrupt image is noted; the parts are a burst that is read, and a batch classified."""
     from PIL import Image
 
     from ipubench.fixtures.data.images.preprocess import load_image
@@ -264,6 +172,7 @@ def test_real_images_reach_the_network_and_a_corrupt_one_is_noted(
     config = dataclasses.replace(SMALL, data="real")
     images = feed(config, folder=find_images(tmp_path), workers=1)
     step = ready(host, config, images)
+    assert step.loader_and_model() is None  # nothing is read before the first call
     try:
         assert step.prefetched_batches > 0
         step()
@@ -272,25 +181,7 @@ def test_real_images_reach_the_network_and_a_corrupt_one_is_noted(
             found = next(step._inputs)
         assert any(np.array_equal(found[0].numpy(), image) for image in expected)
         assert [Path(path).name for path in images.corrupt] == ["1.jpg"]
-    finally:
-        step.close()
 
-
-def test_the_parts_of_a_step_are_a_burst_read_and_a_batch_classified(
-    host: Any, tmp_path: Path, torch: Any
-) -> None:
-    from PIL import Image
-
-    for index in range(3):
-        Image.new("RGB", (260, 240), (index, 0, 0)).save(tmp_path / f"{index}.png")
-    config = dataclasses.replace(SMALL, data="real")
-    step = ready(host, config, feed(config, folder=find_images(tmp_path), workers=1))
-    assert step.loader_and_model() is None  # nothing is read before the first call
-    try:
-        step()
-        loading, computing = step.loader_and_model()
-        # A task has 16 images: eight batches of two.
-        assert (loading.amount, computing.amount, step.burst) == (8.0, 1.0, 8)
         taken: List[Any] = []
         batches = step._batches
 
@@ -301,6 +192,8 @@ def test_the_parts_of_a_step_are_a_burst_read_and_a_batch_classified(
 
         step._batches = Counting()
         loading, computing = step.loader_and_model()
+        # A task has 16 images: eight batches of two.
+        assert (loading.amount, computing.amount, step.burst) == (8.0, 1.0, 8)
         del taken[:]
         computing.run()
         assert not taken
@@ -318,20 +211,6 @@ def test_the_flop_of_a_network_are_the_published_ones(host: Any) -> None:
     assert step.weight_traffic() == size * 11_689_512
 
 
-def test_the_jobs_for_the_meter_are_real_work(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Smaller than they are: tests/runtimes/onnx/test_host.py has their sizes."""
-    monkeypatch.setitem(shared.PEAK_SIZE, "cpu", 256)
-    monkeypatch.setitem(shared.COPY_BYTES, "cpu", 1 << 20)
-    step = ready(host, SMALL, feed(SMALL))
-    step.canary()()
-    work = step.copy_work()
-    work.run()
-    assert work.amount == 2 * (1 << 20)
-    peak = step.peak_work()
-    peak.run()
-    assert peak.amount == 2 * 256**3
-
-
 def test_the_memory_of_a_case_on_a_gpu_is_without_what_the_meter_measures_beside_it(
     torch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,7 +224,7 @@ def test_the_memory_of_a_case_on_a_gpu_is_without_what_the_meter_measures_beside
         memory["peak"] = max(memory["peak"], memory["now"])
 
     def product(self: Any, size: int, dtype: str) -> Work:
-        hold(shared.CANARY_BYTES)
+        hold(3000)
         return Work(lambda: None, 2.0 * size**3)
 
     monkeypatch.setattr(module, "without_tf32", lambda: None)
@@ -358,7 +237,7 @@ def test_the_memory_of_a_case_on_a_gpu_is_without_what_the_meter_measures_beside
     gpu = module.TorchHost(CudaDevice(0))
     for compiling, running in ((900, 700), (10, 700)):
 
-        def compile_(most: int = compiling) -> bool:  # before there is a canary
+        def compile_(most: int = compiling) -> bool:
             hold(most)
             hold(-most)
             return False
@@ -371,14 +250,12 @@ def test_the_memory_of_a_case_on_a_gpu_is_without_what_the_meter_measures_beside
         step.compile()
         step.canary()()
         hold(running)
-        step.canary()()
         assert step.device_memory() == max(compiling, running)
         step.close()
         # The network stays for the case's other kinds of data, and a part of it for ever.
         network.engine = "compiled"
-        hold(-shared.CANARY_BYTES)
-        other = ClassifierStep(gpu, network, ImageFeed("generated", batch_size=1))
         network.compile = lambda: False
+        other = ClassifierStep(gpu, network, ImageFeed("generated", batch_size=1))
         other.compile()
         assert other.device_memory() == running
         hold(40 - running)

@@ -6,7 +6,7 @@ PopTorch is the stand-in of ``tests/doubles``, which runs the networks on the CP
 from __future__ import annotations
 
 import dataclasses
-import json
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,13 @@ from ipubench.bench_inference.classifier import Classifier
 from ipubench.fixtures.data.images.feed import ImageFeed, ImageFolder
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.ipu import IpuDevice
-from ipubench.fixtures.runtimes.torch import ipu
 from ipubench.fixtures.runtimes.torch.ipu import PopTorchIpu
 from ipubench.fixtures.runtimes.torch.ipu_options import poptorch_options, split_pipeline
 from ipubench.models.torch.classification import build_classifier
 from ipubench.models.torch.inputs import OverlappedTransfers
 from tests.doubles import poptorch as double
 from tests.doubles.poptorch import recorder
+from tests.support.threads import torch_on_one_thread
 
 pytestmark = pytest.mark.framework
 
@@ -54,7 +54,7 @@ SMALL = Classifier(
 
 @pytest.fixture
 def torch() -> Any:
-    return pytest.importorskip("torch")
+    return torch_on_one_thread()
 
 
 @pytest.fixture
@@ -90,6 +90,10 @@ def ready(config: Classifier, device: IpuDevice = HARDWARE, **changes: Any) -> A
     return made
 
 
+def popart_option(key: str, value: Any) -> Any:
+    return "_PopartOptions.set", {"key": key, "value": value}
+
+
 def uploads() -> List[Any]:
     """The tensors that calls of executors were given, in order."""
     return [given["args"][0] for name, given in recorder.calls if name == "PoplarExecutor.__call__"]
@@ -110,10 +114,7 @@ def test_the_resnet50_preset_becomes_the_original_programs_options(
         ("Options.deviceIterations", {"device_iterations": 128}),
         ("Options.outputMode", {"output_mode": double.OutputMode.All}),
         ("_PrecisionOptions.setPartialsType", {"dtype": torch.half}),
-        (
-            "_PopartOptions.set",
-            {"key": "engineOptions", "value": ENGINE_OPTIONS},
-        ),
+        popart_option("engineOptions", ENGINE_OPTIONS),
         ("Options.useIpuModel", {"use_model": False}),
     ]
 
@@ -131,127 +132,92 @@ def test_every_configuration_becomes_options_that_poptorch_takes(
 
 
 @pytest.mark.parametrize(
-    ("changes", "device", "call", "arguments"),
+    ("changes", "device", "calls"),
     [
-        ({}, MODEL, "Options.useIpuModel", {"use_model": True}),
-        ({}, IpuDevice("ipu", 3), "Options.useIpuId", {"ipu_id": 3}),
-        ({"replicas": 4}, HARDWARE, "Options.replicationFactor", {"replication_factor": 4}),
+        ({}, MODEL, [("Options.useIpuModel", {"use_model": True})]),
+        ({}, IpuDevice("ipu", 3), [("Options.useIpuId", {"ipu_id": 3})]),
+        ({}, IpuDevice("ipu-model", 3), [("Options.useIpuModel", {"use_model": True})]),
+        ({"replicas": 4}, HARDWARE, [("Options.replicationFactor", {"replication_factor": 4})]),
         (
-            {"half_partial": False},
+            {"replicas": 3},
             HARDWARE,
-            "_PrecisionOptions.setPartialsType",
-            {"dtype": "float32"},
-        ),
-        ({"data": "synthetic"}, HARDWARE, "Options.enableSyntheticData", {"enabled": True}),
-        ({"replicas": 3}, HARDWARE, "Options.autoRoundNumIPUs", {"auto_round_num_ipus": True}),
-        (
-            {"exchange_memory_target": "memory", "exchange_prefetch": False},
-            HARDWARE,
-            "_PopartOptions.set",
-            {
-                "key": "engineOptions",
-                "value": {
-                    **ENGINE_OPTIONS,
-                    "opt.internalExchangeOptimisationTarget": "memory",
-                    "exchange.enablePrefetch": "false",
-                },
-            },
-        ),
-        ({"num_io_tiles": 64}, HARDWARE, "_TensorLocationOptions.numIOTiles", {"num_tiles": 64}),
-        (
-            {"norm_type": "group", "enable_fast_groupnorm": True},
-            HARDWARE,
-            "_PopartOptions.set",
-            {"key": "groupNormStridedChannelGrouping", "value": True},
-        ),
-        (
-            {"norm_type": "group"},
-            HARDWARE,
-            "_PopartOptions.set",
-            {"key": "groupNormStridedChannelGrouping", "value": False},
-        ),
-        (
-            {"model_cache_path": "~/models"},
-            HARDWARE,
-            "Options.enableExecutableCaching",
-            {"path": str(Path.home() / "models")},
-        ),
-        (
-            {"compile_only": True, "offline_target_ipu_version": 1},
-            HARDWARE,
-            "Options.useOfflineIpuTarget",
-            {"ipu_version": 1},
+            [
+                ("Options.replicationFactor", {"replication_factor": 3}),
+                ("Options.autoRoundNumIPUs", {"auto_round_num_ipus": True}),
+            ],
         ),
         (
             {"pipeline_splits": ("layer2/0/conv1", "layer3/0/conv1")},
             HARDWARE,
-            "Options.autoRoundNumIPUs",
-            {"auto_round_num_ipus": True},
+            [("Options.autoRoundNumIPUs", {"auto_round_num_ipus": True})],
         ),
-    ],
-)
-def test_an_option_becomes_a_call(
-    poptorch: ModuleType,
-    torch: Any,
-    changes: Dict[str, Any],
-    device: IpuDevice,
-    call: str,
-    arguments: Dict[str, Any],
-) -> None:
-    config = dataclasses.replace(SMALL, **changes)
-    poptorch_options(poptorch, config, device, feed(config))
-    if "dtype" in arguments:
-        arguments = {"dtype": getattr(torch, arguments["dtype"])}
-    assert (call, arguments) in recorder.calls
-
-
-@pytest.mark.parametrize(
-    ("changes", "device", "absent"),
-    [
-        ({}, HARDWARE, "Options.useIpuId"),
-        ({}, IpuDevice("ipu-model", 3), "Options.useIpuId"),
-        ({}, HARDWARE, "Options.enableSyntheticData"),
-        ({"replicas": 4}, HARDWARE, "Options.autoRoundNumIPUs"),
-        ({}, HARDWARE, "_TensorLocationOptions.numIOTiles"),
-        ({}, HARDWARE, "Options.setExecutionStrategy"),
-        ({}, HARDWARE, "Options.enableExecutableCaching"),
-        ({}, HARDWARE, "Options.useOfflineIpuTarget"),
-        ({"compile_only": True}, IpuDevice("ipu", 3), "Options.useIpuId"),
-        # The emulator needs no target without hardware.
-        ({"compile_only": True}, MODEL, "Options.useOfflineIpuTarget"),
-    ],
-)
-def test_an_option_that_is_not_needed_is_not_given(
-    poptorch: ModuleType, changes: Dict[str, Any], device: IpuDevice, absent: str
-) -> None:
-    config = dataclasses.replace(SMALL, **changes)
-    poptorch_options(poptorch, config, device, feed(config))
-    assert absent not in recorder.names()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"normalization_location": "none"}, "eight_bit_io .* normalization_location=device"),
+        ({"data": "synthetic"}, HARDWARE, [("Options.enableSyntheticData", {"enabled": True})]),
         (
-            {"pipeline_splits": ("conv1", "bn1", "relu")},
-            r"batches_per_step \(device_iterations\) is 3: a pipeline of 4 stages",
+            {"exchange_memory_target": "memory", "exchange_prefetch": False},
+            HARDWARE,
+            [
+                popart_option(
+                    "engineOptions",
+                    {
+                        **ENGINE_OPTIONS,
+                        "opt.internalExchangeOptimisationTarget": "memory",
+                        "exchange.enablePrefetch": "false",
+                    },
+                )
+            ],
         ),
+        (
+            {"norm_type": "group", "enable_fast_groupnorm": True},
+            HARDWARE,
+            [popart_option("groupNormStridedChannelGrouping", True)],
+        ),
+        (
+            {"norm_type": "group"},
+            HARDWARE,
+            [popart_option("groupNormStridedChannelGrouping", False)],
+        ),
+        (
+            {"model_cache_path": "~/models"},
+            HARDWARE,
+            [("Options.enableExecutableCaching", {"path": str(Path.home() / "models")})],
+        ),
+        (
+            {"compile_only": True, "offline_target_ipu_version": 1},
+            IpuDevice("ipu", 3),
+            [("Options.useOfflineIpuTarget", {"ipu_version": 1})],
+        ),
+        # The emulator needs no target without hardware.
+        ({"compile_only": True}, MODEL, [("Options.useIpuModel", {"use_model": True})]),
     ],
 )
-def test_options_that_cannot_work_together_are_refused(
-    poptorch: ModuleType, changes: Dict[str, Any], message: str
+def test_an_option_becomes_a_call_and_no_other(
+    poptorch: ModuleType, torch: Any, changes: Dict[str, Any], device: IpuDevice, calls: List[Any]
 ) -> None:
-    with pytest.raises(ValueError, match=message):
-        step(dataclasses.replace(SMALL, **changes))
+    poptorch_options(poptorch, SMALL, HARDWARE, feed(SMALL))
+    usual = list(recorder.calls)
+    assert recorder.arguments("_PrecisionOptions.setPartialsType") == {"dtype": torch.float}
+    recorder.reset()
+    config = dataclasses.replace(SMALL, **changes)
+    poptorch_options(poptorch, config, device, feed(config))
+    assert [call for call in recorder.calls if call not in usual] == calls
 
 
-def test_a_folder_for_programs_is_refused_where_none_are_kept(
-    poptorch: ModuleType, tmp_path: Path
+@pytest.mark.parametrize(
+    ("changes", "device", "name"),
+    [
+        ({"normalization_location": "none"}, HARDWARE, "eight_bit_io"),
+        ({"pipeline_splits": ("conv1", "bn1", "relu")}, HARDWARE, "a pipeline of 4 stages"),
+        # Sharded execution has no pipeline to fill, but transfers overlap from 3 iterations on.
+        ({"num_io_tiles": 32, "batches_per_step": 2}, HARDWARE, "num_io_tiles"),
+        # Beside programs of hardware that lie there, the software model's would look found again.
+        ({"model_cache_path": "kept"}, MODEL, "model_cache_path"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(
+    poptorch: ModuleType, changes: Dict[str, Any], device: IpuDevice, name: str
 ) -> None:
-    """Beside programs of hardware that lie there, the software model's looked found again."""
-    with pytest.raises(ValueError, match="model_cache_path needs --device=ipu: "):
-        step(dataclasses.replace(SMALL, model_cache_path=str(tmp_path)), MODEL)
+    with pytest.raises(ValueError, match=name):
+        step(dataclasses.replace(SMALL, **changes), device)
 
 
 # --- transfers, compiled models --------------------------------------------------------------
@@ -262,7 +228,8 @@ def test_io_tiles_overlap_both_transfers_and_change_no_result(poptorch: ModuleTy
     plain = ready(config)
     plain()
     recorder.reset()
-    made = ready(dataclasses.replace(config, num_io_tiles=32))
+    splits = ("conv1", "bn1", "relu")
+    made = ready(dataclasses.replace(config, num_io_tiles=32, pipeline_splits=splits))
     made()
     mode = double.OverlapMode.OverlapDeviceIterationLoop
     for name in ("set_overlap_for_input", "set_overlap_for_output"):
@@ -274,30 +241,6 @@ def test_io_tiles_overlap_both_transfers_and_change_no_result(poptorch: ModuleTy
     assert made.output.equal(plain.output)
     assert made.describe()["options"]["io_tiles"] == 32
     assert recorder.executors[-1].overlapped
-
-
-@pytest.mark.parametrize(("iterations", "overlap"), [(1, False), (2, False), (3, True)])
-def test_io_tiles_are_refused_where_too_few_iterations_would_not_overlap(
-    monkeypatch: pytest.MonkeyPatch, poptorch: ModuleType, iterations: int, overlap: bool
-) -> None:
-    """The record says that transfers overlap; PopTorch does not say where they do not.
-
-    Sharded execution has no pipeline to fill: four stages may have three iterations.
-    """
-    config = dataclasses.replace(
-        SMALL,
-        precision="32.32",
-        num_io_tiles=32,
-        batches_per_step=iterations,
-        pipeline_splits=("conv1", "bn1", "relu"),
-    )
-    if not overlap:
-        with pytest.raises(ValueError, match="overlap with computing from 3 device iterations on"):
-            step(config)
-        monkeypatch.setattr(ipu, "check_options", lambda *_: None)
-    made = ready(config)
-    made()
-    assert recorder.executors[-1].overlapped is overlap
 
 
 def test_a_compiled_model_is_found_again(poptorch: ModuleType, tmp_path: Path) -> None:
@@ -312,20 +255,6 @@ def test_a_compiled_model_is_found_again(poptorch: ModuleType, tmp_path: Path) -
     assert again.describe() == step(dataclasses.replace(config, model_cache_path="")).describe()
     other = ready(dataclasses.replace(config, micro_batch_size=4))
     assert not other.model_cache.hit
-
-
-def test_a_damaged_executable_is_removed_and_compiled_anew(
-    poptorch: ModuleType, tmp_path: Path
-) -> None:
-    config = dataclasses.replace(SMALL, precision="32.32", model_cache_path=str(tmp_path))
-    ready(config)
-    (kept,) = tmp_path.glob("*.popef")
-    kept.write_bytes(b"damaged")
-    with pytest.warns(UserWarning, match=f"{kept.name} is damaged; it is removed"):
-        made = ready(config)
-    assert not made.model_cache.hit
-    assert kept.read_bytes() == b"executable"
-    assert ready(config).model_cache.hit
 
 
 def test_compiling_alone_needs_no_ipu(poptorch: ModuleType) -> None:
@@ -354,26 +283,17 @@ def test_splits_start_the_next_ipus_in_order(poptorch: ModuleType) -> None:
     assert made.describe()["options"]["round_up_ipus"] is True
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
+def test_an_unknown_split_names_the_nearest_layers(poptorch: ModuleType) -> None:
+    module = network(SMALL)()
+    for name, near in (
         ("layer1/0/conv9", "layer1/0/conv1"),
         ("layer1.0.conv1", "layer1/0/conv1"),
         ("layer3/0", "layer3/0/conv1"),
         ("", "relu"),
-    ],
-)
-def test_an_unknown_split_names_the_nearest_layers(
-    poptorch: ModuleType, name: str, near: str
-) -> None:
-    with pytest.raises(ValueError, match=f"no layer '{name}'; the nearest names are .*{near}"):
-        split_pipeline(poptorch, network(SMALL)(), [name])
+    ):
+        with pytest.raises(ValueError, match=f"'{name}'.* {near}"):
+            split_pipeline(poptorch, module, [name])
     assert "BeginBlock" not in recorder.names()
-
-
-def test_a_split_given_twice_is_refused(poptorch: ModuleType) -> None:
-    with pytest.raises(ValueError, match="'fc' is given twice"):
-        split_pipeline(poptorch, network(SMALL)(), ["fc", "fc"])
 
 
 # --- images and results ----------------------------------------------------------------------
@@ -395,17 +315,8 @@ def test_a_generated_batch_is_the_fixed_tensor_every_time(poptorch: ModuleType, 
     torch.testing.assert_close(made.output, expected, rtol=1e-3, atol=1e-3)
 
 
-def test_half_precision_runs_in_half_precision(poptorch: ModuleType, torch: Any) -> None:
-    made = ready(dataclasses.replace(SMALL, precision="16.16"))
-    made()
-    assert made.output.shape == (6, 1000)
-    assert made.output.dtype == torch.half
-    assert {p.dtype for p in recorder.executors[0]._model.parameters()} == {torch.half}
-    assert made.describe()["precision"] == "float16"
-
-
 @pytest.mark.parametrize(("precision", "dtype"), [("16.16", "float16"), ("32.32", "float32")])
-def test_images_travel_in_the_compute_type_unless_eight_bit(
+def test_images_travel_and_are_classified_in_the_compute_type_unless_eight_bit(
     poptorch: ModuleType, torch: Any, precision: str, dtype: str
 ) -> None:
     config = dataclasses.replace(
@@ -413,8 +324,11 @@ def test_images_travel_in_the_compute_type_unless_eight_bit(
     )
     made = ready(config)
     made()
-    assert uploads()[0].dtype == getattr(torch, dtype)
-    assert uploads()[0].max() == 254
+    kind = getattr(torch, dtype)
+    assert (uploads()[0].dtype, uploads()[0].max()) == (kind, 254)
+    assert (made.output.shape, made.output.dtype) == ((6, 1000), kind)
+    assert {p.dtype for p in recorder.executors[0]._model.parameters()} == {kind}
+    assert made.describe()["precision"] == dtype
 
 
 def test_synthetic_data_is_made_on_the_ipu(poptorch: ModuleType) -> None:
@@ -458,30 +372,21 @@ def test_real_images_fill_every_device_iteration(poptorch: ModuleType, jpegs: Im
     made.close()
 
 
-def test_real_images_are_normalised_on_the_host_where_asked(
+def test_real_images_are_normalised_on_the_host_and_unreadable_ones_noted_in_the_cases_feed(
     poptorch: ModuleType, torch: Any, jpegs: ImageFolder
 ) -> None:
     config = dataclasses.replace(
         SMALL, data="real", precision="32.32", eight_bit_io=False, normalization_location="host"
     )
-    made = ready(config, folder=jpegs)
-    made()
-    black = uploads()[0][0]
-    assert black.dtype == torch.float32
-    assert float(black[0].mean()) == pytest.approx(-0.485 / 0.229, abs=0.05)
-    made.close()
-
-
-def test_unreadable_images_are_noted_in_the_cases_feed(
-    poptorch: ModuleType, jpegs: ImageFolder
-) -> None:
     Path(jpegs.paths[1]).write_bytes(b"no image")
-    config = dataclasses.replace(SMALL, data="real", precision="32.32")
     given = feed(config, folder=jpegs)
     made = PopTorchIpu(HARDWARE).inference(network(config), config, given)
     made.build()
     made.compile()
     made()
+    black = uploads()[0][0]
+    assert black.dtype == torch.float32
+    assert float(black[0].mean()) == pytest.approx(-0.485 / 0.229, abs=0.05)
     made.close()
     assert list(given.corrupt) == [jpegs.paths[1]]
 
@@ -514,8 +419,7 @@ def test_an_exported_folder_may_have_kept_an_ipus_program(
 def test_the_record_says_what_runs(poptorch: ModuleType) -> None:
     config = dataclasses.replace(SMALL, replicas=2, half_partial=True, pipeline_splits=("fc",))
     made = step(config)
-    facts = made.describe()
-    assert facts == {
+    assert made.describe() == {
         "engine": "poptorch",
         "precision": "float16",
         "partials": "float16",
@@ -530,7 +434,6 @@ def test_the_record_says_what_runs(poptorch: ModuleType) -> None:
             "io_tiles": 0,
         },
     }
-    assert json.loads(json.dumps(facts)) == facts
     assert (made.dropped, made.calibrated, made.batches_per_step) == (2, False, 3)
     assert made.canary() is None
     assert made.device_memory() is None
@@ -541,7 +444,7 @@ def test_the_record_says_what_runs(poptorch: ModuleType) -> None:
 
 def test_without_poptorch_the_error_says_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "poptorch", None)
-    with pytest.raises(DeviceError, match=r"(?s)--device=ipu: .*Poplar SDK.*enable script.*wheel"):
+    with pytest.raises(DeviceError, match="Poplar SDK"):
         PopTorchIpu(HARDWARE)
 
 
@@ -553,11 +456,8 @@ def test_another_torch_than_poptorchs_is_named_with_its_message(
     (tmp_path / "poptorch.py").write_text(f"raise AssertionError({message!r})\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "poptorch", raising=False)
-    with pytest.raises(DeviceError) as caught:
+    with pytest.raises(DeviceError, match=rf"{re.escape(torch.__version__)} .*{message}"):
         PopTorchIpu(MODEL)
-    words = str(caught.value)
-    assert words.startswith(f"--device=ipu-model: PopTorch refuses the torch {torch.__version__} ")
-    assert f": {message}; install that one (`pip install torch==VERSION`)" in words
 
 
 @pytest.mark.parametrize(("device", "hint"), [(HARDWARE, True), (MODEL, False)])
@@ -565,16 +465,17 @@ def test_a_device_that_cannot_be_had_is_a_device_error(
     poptorch: ModuleType, device: IpuDevice, hint: bool
 ) -> None:
     made = step(SMALL, device)
+    made.close()
     made.build()
     recorder.attach_error = "Failed to acquire 1 IPU(s)"
     with pytest.raises(DeviceError) as caught:
         made.compile()
-    message = str(caught.value)
-    assert message.startswith(f"--device={device.kind}: PopTorch could not")
-    assert "attach to 1 IPU: Failed to acquire 1 IPU(s)" in message
-    assert ("gc-monitor" in message) is hint
+    assert "Failed to acquire 1 IPU(s)" in str(caught.value)
+    assert ("gc-monitor" in str(caught.value)) is hint
+    made.close()
     made.close()
     assert recorder.names()[-1] == "PoplarExecutor.destroy"
+    assert recorder.names().count("PoplarExecutor.destroy") == 1
 
 
 def test_close_destroys_even_where_the_loader_fails(
@@ -600,15 +501,6 @@ def test_close_destroys_even_where_the_loader_fails(
     with pytest.raises(OSError, match="disk"):
         made.close()
     assert not recorder.executors[0].isAttachedToDevice()
-
-
-def test_close_is_harmless_before_build_and_twice(poptorch: ModuleType) -> None:
-    made = step(SMALL)
-    made.close()
-    made.build()
-    made.close()
-    made.close()
-    assert recorder.names().count("PoplarExecutor.destroy") == 1
 
 
 # --- the stand-in ----------------------------------------------------------------------------
@@ -673,30 +565,38 @@ def test_the_stand_in_has_64_ipus(poptorch: ModuleType, torch: Any) -> None:
             executor.compile(torch.zeros(replicas, 4))
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"), [("useIpuModel", True, "IPU Model"), ("useIpuId", 1, "IPU id")]
-)
 def test_the_stand_in_compiles_offline_for_no_device_of_this_host(
-    poptorch: ModuleType, torch: Any, option: str, value: Any, message: str
+    poptorch: ModuleType, torch: Any
 ) -> None:
-    given = poptorch.Options().useOfflineIpuTarget(2)
-    getattr(given, option)(value)
-    with pytest.raises(poptorch.Error, match=f"not supported with .*{message}"):
-        poptorch.inferenceModel(torch.nn.Linear(4, 4), given).compile(torch.zeros(1, 4))
+    for option, value in (("useIpuModel", True), ("useIpuId", 1)):
+        given = poptorch.Options().useOfflineIpuTarget(2)
+        getattr(given, option)(value)
+        with pytest.raises(poptorch.Error, match="not supported"):
+            poptorch.inferenceModel(torch.nn.Linear(4, 4), given).compile(torch.zeros(1, 4))
 
 
 @pytest.mark.parametrize(
-    ("tiles", "sharded", "message"),
-    [(32, False, "PipelinedExecution"), (0, True, "No IO tiles")],
+    ("tiles", "sharded", "iterations", "error"),
+    [
+        (32, False, 3, "PipelinedExecution"),
+        (0, True, 3, "No IO tiles"),
+        (32, True, 2, ""),
+        (32, True, 3, ""),
+    ],
 )
 def test_the_stand_in_overlaps_only_what_the_sdk_overlaps(
-    poptorch: ModuleType, torch: Any, tiles: int, sharded: bool, message: str
+    poptorch: ModuleType, torch: Any, tiles: int, sharded: bool, iterations: int, error: str
 ) -> None:
-    options = poptorch.Options()
+    options = poptorch.Options().deviceIterations(iterations)
     if tiles:
         options.TensorLocations.numIOTiles(tiles)
     if sharded:
         options.setExecutionStrategy(poptorch.ShardedExecution())
     network = OverlappedTransfers(torch.nn.Linear(4, 4), poptorch)
-    with pytest.raises(poptorch.Error, match=message):
-        poptorch.inferenceModel(network, options)(torch.zeros(3, 4))
+    executor = poptorch.inferenceModel(network, options)
+    if error:
+        with pytest.raises(poptorch.Error, match=error):
+            executor(torch.zeros(iterations, 4))
+    else:
+        executor(torch.zeros(iterations, 4))
+        assert executor.overlapped is (iterations >= 3)

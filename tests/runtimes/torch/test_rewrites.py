@@ -2,67 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Callable, List
 
 import pytest
 
 pytestmark = pytest.mark.framework
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make setup installs it")
+nn = torch.nn
+PAD, CONV, POOL = nn.ZeroPad2d, nn.Conv2d, nn.AdaptiveAvgPool2d
 
 
-def rewritten(*layers: Any, size: Tuple[int, int] = (9, 12)) -> Any:
-    """Return the layers as a graph, rewritten; the results are the same as before."""
+def kinds(network: Any) -> List[str]:
+    layers = dict(network.named_modules())
+    nodes = [node for node in network.graph.nodes if node.op == "call_module"]
+    return [type(layers[node.target]).__name__ for node in nodes]
+
+
+def twice(layer: Any) -> List[Any]:
+    return [layer, layer]
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        *(
+            (lambda p=p, s=s, g=g: [PAD(p), CONV(4, 8, 3, s, groups=g), nn.SiLU()], "Conv2d SiLU")
+            for p, s, g in [
+                ((0, 1, 0, 1), 1, 1),
+                ((1, 2, 1, 2), 2, 4),
+                ((0, 1, 1, 1), 2, 1),
+                ((2, 2, 0, 3), 1, 4),
+            ]
+        ),
+        # Padding that no longer kernel gives stays.
+        (lambda: [PAD((1, 0, 0, 0)), CONV(4, 4, 3)], "ZeroPad2d Conv2d"),
+        (lambda: [PAD((0, 1, 0, 1)), CONV(4, 4, 3, padding=1)], "ZeroPad2d Conv2d"),
+        (lambda: [PAD((0, 1, 0, 1)), CONV(4, 4, 3, dilation=2)], "ZeroPad2d Conv2d"),
+        (lambda: [PAD((0, 1, 0, 1)), nn.ReLU()], "ZeroPad2d ReLU"),
+        (lambda: [PAD((0, 1, 0, 1)), *twice(CONV(4, 4, 3))], "ZeroPad2d Conv2d Conv2d"),
+        # An average of whole images of one size.
+        (lambda: [POOL(1), nn.Flatten()], "AvgPool2d Flatten"),
+        (lambda: [POOL((1, 1)), nn.Flatten()], "AvgPool2d Flatten"),
+        (lambda: [POOL(3), nn.Flatten()], "AdaptiveAvgPool2d Flatten"),
+        (lambda: twice(POOL(1)), "AdaptiveAvgPool2d AdaptiveAvgPool2d"),
+    ],
+)
+def test_the_results_are_the_same_in_these_layers(
+    layers: Callable[[], List[Any]], expected: str
+) -> None:
     from ipubench.fixtures.runtimes.torch.rewrites import rewrite
 
     torch.manual_seed(0)
-    images = torch.randn(2, 4, *size)
-    network = torch.fx.symbolic_trace(torch.nn.Sequential(*layers).eval())
+    images = torch.randn(2, 4, 9, 12)
+    network = torch.fx.symbolic_trace(nn.Sequential(*layers()).eval())
     with torch.inference_mode():
         wanted = network(images)
         rewrite(network, images)
-        found = network(images)
-    assert found.shape == wanted.shape
-    assert torch.allclose(found, wanted, atol=1e-5)
-    return network
-
-
-def kinds(network: Any) -> Any:
-    layers = dict(network.named_modules())
-    return [
-        type(layers[node.target]).__name__
-        for node in network.graph.nodes
-        if node.op == "call_module"
-    ]
-
-
-@pytest.mark.parametrize("padding", [(0, 1, 0, 1), (1, 2, 1, 2), (0, 1, 1, 1), (2, 2, 0, 3)])
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("groups", [1, 4])
-def test_a_convolution_pads_by_itself(padding: Any, stride: int, groups: int) -> None:
-    conv = torch.nn.Conv2d(4, 8, 3, stride, groups=groups)
-    network = rewritten(torch.nn.ZeroPad2d(padding), conv, torch.nn.SiLU())
-    assert kinds(network) == ["Conv2d", "SiLU"]
-
-
-def test_padding_that_no_longer_kernel_gives_stays() -> None:
-    pad, conv = torch.nn.ZeroPad2d, torch.nn.Conv2d
-    assert kinds(rewritten(pad((1, 0, 0, 0)), conv(4, 4, 3))) == ["ZeroPad2d", "Conv2d"]
-    assert kinds(rewritten(pad((0, 1, 0, 1)), conv(4, 4, 3, padding=1))) == ["ZeroPad2d", "Conv2d"]
-    assert kinds(rewritten(pad((0, 1, 0, 1)), conv(4, 4, 3, dilation=2))) == ["ZeroPad2d", "Conv2d"]
-    assert kinds(rewritten(pad((0, 1, 0, 1)), torch.nn.ReLU())) == ["ZeroPad2d", "ReLU"]
-    twice = conv(4, 4, 3)
-    shared = ["ZeroPad2d", "Conv2d", "Conv2d"]
-    assert kinds(rewritten(pad((0, 1, 0, 1)), twice, twice)) == shared
-
-
-def test_an_average_of_whole_images_knows_their_size() -> None:
-    pool = torch.nn.AdaptiveAvgPool2d
-    assert kinds(rewritten(pool(1), torch.nn.Flatten())) == ["AvgPool2d", "Flatten"]
-    assert kinds(rewritten(pool((1, 1)), torch.nn.Flatten())) == ["AvgPool2d", "Flatten"]
-    assert kinds(rewritten(pool(3), torch.nn.Flatten())) == ["AdaptiveAvgPool2d", "Flatten"]
-    once = pool(1)
-    assert kinds(rewritten(once, once)) == ["AdaptiveAvgPool2d", "AdaptiveAvgPool2d"]
+        torch.testing.assert_close(network(images), wanted, atol=1e-5, rtol=0)
+    assert kinds(network) == expected.split()
 
 
 def test_efficientnet_pads_and_averages_nowhere_else() -> None:
@@ -72,7 +70,6 @@ def test_efficientnet_pads_and_averages_nowhere_else() -> None:
 
     module = build_classifier("efficientnet-b0", random_weights=True)
     network = prepare(module, torch.float32, torch.uint8, normalise=True)
-    images = torch.zeros((1, 3, 224, 224), dtype=torch.uint8)
     with torch.inference_mode():
-        rewrite(network, images)
+        rewrite(network, torch.zeros((1, 3, 224, 224), dtype=torch.uint8))
     assert not {"ZeroPad2d", "AdaptiveAvgPool2d"} & set(kinds(network.network))

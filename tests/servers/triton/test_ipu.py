@@ -24,8 +24,8 @@ from ipubench.fixtures.servers.triton.poplar_classifier import PoplarClassifier,
 from ipubench.fixtures.servers.triton.runtime import TritonRuntime
 from tests.doubles import poptorch_export as double
 from tests.doubles.poptorch import recorder
-from tests.runtimes.torch.test_contract import differences
 from tests.support.sdk_api import description
+from tests.support.sdk_contract import differences
 
 SIZE = 32
 SMALL = dataclasses.replace(
@@ -48,9 +48,9 @@ def classifier(config: TritonClassifier = SMALL) -> PoplarClassifier:
 
 def test_exporting_offers_nothing_that_the_sdk_does_not() -> None:
     modules = description("poptorch.json")["modules"]
-    assert differences(double.as_module(), modules) == []
+    assert differences("poptorch", double.as_module(), modules) == []
     del modules["poptorch"]["classes"]["PoplarExecutor"]["methods"]["compileAndExport"]
-    found = differences(double.as_module(), modules)
+    found = differences("poptorch", double.as_module(), modules)
     assert [text.split(":")[0] for text in found] == ["PoplarExecutor.compileAndExport"]
 
 
