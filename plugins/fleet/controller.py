@@ -35,6 +35,8 @@ from ipubench.plugins.selection.selected import case_of, leave_out
 if TYPE_CHECKING:
     from ipubench.plugins.fleet.remote_hosts import RemoteHosts
 
+    Crew = Union[LocalWorkers, RemoteHosts]
+
 #: What pytest-xdist says where as many tests failed as may.
 ENOUGH = "stopping after "
 #: What several workers cannot do, and why.
@@ -82,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if only_lists(config):
         option.dist, option.tx = "no", []
         return
-    crew: Union[LocalWorkers, RemoteHosts]
+    crew: Crew
     if on_hosts:
         from ipubench.plugins.fleet.remote_hosts import RemoteHosts  # it imports execnet
 
@@ -132,7 +134,7 @@ def worker_total(tx: Sequence[str]) -> int:
 class Controller:
     """Keeps the run's results, and tells the workers what to do."""
 
-    def __init__(self, config: pytest.Config, crew: Union[LocalWorkers, RemoteHosts]) -> None:
+    def __init__(self, config: pytest.Config, crew: Crew) -> None:
         self.config, self.crew = config, crew
         self.each_host: bool = config.option.each_host
         self.hosts: Optional[RemoteHosts] = None if isinstance(crew, LocalWorkers) else crew
@@ -148,7 +150,8 @@ class Controller:
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, Any, None]:
         """Take the devices before xdist starts the workers, and see that they can be one run."""
-        self.crew.lease()
+        if isinstance(self.crew, LocalWorkers):
+            self.crew.lease()
         adapter = XdistSession(self.config, self._hello, self.distribution)
         self.listen = adapter.listen
         outcome = yield
@@ -171,13 +174,15 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
         """Have pytest-xdist start the Python of each host."""
-        for spec in specs:
-            self.crew.describe(spec.member, spec)
+        if self.hosts is not None:
+            for spec in specs:
+                self.hosts.describe(spec.member, spec)
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_xdist_newgateway(self, gateway: Any) -> None:
         """Bring the project to a host."""
-        self.crew.opened(gateway.spec.member, gateway)
+        if self.hosts is not None:
+            self.hosts.opened(gateway.spec.member, gateway)
         self.opening += 1
 
     @pytest.hookimpl(optionalhook=True)

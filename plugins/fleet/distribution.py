@@ -14,35 +14,11 @@ import pytest
 from ipubench.fixtures.case.untrusted import printable
 from ipubench.plugins.command_line.words import PART
 from ipubench.plugins.compare.baseline_plugin import comparison_key
-from ipubench.plugins.fleet.facts import HostFacts
-from ipubench.plugins.fleet.schedule import Placing, Schedule, Task
+from ipubench.plugins.fleet.schedule import Placing, Schedule
 from ipubench.plugins.run.progress import progress_key
 
 if TYPE_CHECKING:
-    from ipubench.plugins.fleet.controller import Controller
-
-
-class Crew:
-    """The workers of a run, by name: those of this machine; see RemoteHosts for others."""
-
-    names: List[str]
-    most_losses: int  # workers that a case may end
-    facts: Dict[str, HostFacts]  # of hosts
-    devices: Dict[str, int]  # how many a case may have
-    turns: Dict[str, str]  # what a worker shares with others, which so take turns
-
-    def lease(self) -> None:
-        """Hold the devices of this machine until the end of the session."""
-
-    def describe(self, name: str, spec: Any) -> None:
-        """Have ``spec``, of execnet, start the Python of a worker."""
-
-    def opened(self, name: str, gateway: Any) -> None:
-        """Prepare what the Python of a worker finds."""
-
-    def handover(self, name: str) -> Dict[str, Any]:
-        """Return what a worker is told when it starts, as plain data."""
-        raise NotImplementedError
+    from ipubench.plugins.fleet.controller import Controller, Crew
 
 
 def member_of(node: Any) -> str:
@@ -57,6 +33,7 @@ class Distribution:
         self._config, self._crew, self._intake = config, crew, intake
         self.items: Sequence[pytest.Item] = ()  # what is to run
         self._nodes: Dict[str, Any] = {}
+        #: Worker -> what it collected: node id -> its number there.
         self._positions: Dict[str, Mapping[str, int]] = {}
         self._schedule: Optional[Schedule] = None
         self.away: Dict[str, str] = {}  # workers that were lost for good, and why
@@ -117,12 +94,9 @@ class Distribution:
         crew = self._crew
         # Workers of this machine have the same fingerprint.
         entries = comparison.entries if comparison is not None and crew.facts else ()
-        nodeids = {name: list(self._positions[name]) for name in crew.names}
-        placing = Placing(nodeids, crew.devices, crew.facts, entries)
-        tasks: List[Task] = []
-        for item in self.items:
-            each = self._config.option.each_host
-            tasks += placing.on_each(item) if each else [placing.task(item)]
+        placing = Placing(self._positions, crew.devices, crew.facts, entries)
+        each = placing.on_each if self._config.option.each_host else placing.task
+        tasks = [task for item in self.items for task in each(item)]
         self._schedule = Schedule(tasks, crew.names, crew.turns)
         self._intake.planned(tasks)
         for name in crew.names:

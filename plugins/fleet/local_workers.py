@@ -16,13 +16,13 @@ from ipubench.fixtures import devices
 from ipubench.fixtures.devices.base import DeviceError
 from ipubench.fixtures.devices.lease import hold
 from ipubench.fixtures.instances.plan import refuse_undirected
-from ipubench.plugins.fleet.distribution import Crew
+from ipubench.plugins.fleet.facts import HostFacts
 
 #: A controller of several IPUs leaves out what needs more than one of them.
 ANY_NUMBER = 1 << 20
 
 
-class LocalWorkers(Crew):
+class LocalWorkers:
     """The workers, by name, and the device of each."""
 
     #: A case that has ended one worker would end the next.
@@ -32,7 +32,7 @@ class LocalWorkers(Crew):
         self.config = config
         self._held = contextlib.ExitStack()
         config.add_cleanup(self._held.close)
-        self.facts = {}
+        self.facts: Dict[str, HostFacts] = {}
         self.names = [f"gw{number}" for number in range(count)]
         self.device = devices.choose(config.option.device)
         found = devices.device_ids(self.device)

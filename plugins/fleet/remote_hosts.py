@@ -18,7 +18,6 @@ from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
 from ipubench.plugins.baseline.store import baseline_path
 from ipubench.plugins.command_line.words import typed_words
 from ipubench.plugins.fleet.checkout import bring
-from ipubench.plugins.fleet.distribution import Crew
 from ipubench.plugins.fleet.facts import HostFacts, differing_versions
 from ipubench.plugins.fleet.hosts import FleetError, HostSpec
 from ipubench.plugins.fleet.schedule import sharing
@@ -29,7 +28,7 @@ from ipubench.plugins.run.resume import machines_key
 from ipubench.plugins.selection.selected import selection_key
 
 
-class RemoteHosts(Crew):
+class RemoteHosts:
     """The workers of all hosts, by name."""
 
     #: What ends two hosts is the case.

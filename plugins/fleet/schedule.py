@@ -9,7 +9,19 @@ from __future__ import annotations
 
 import collections
 from dataclasses import dataclass, replace
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Container,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import pytest
 
@@ -113,7 +125,7 @@ class Placing:
 
     def __init__(
         self,
-        nodeids: Mapping[str, Sequence[str]],
+        nodeids: Mapping[str, Container[str]],
         devices: Mapping[str, int],
         facts: Mapping[str, HostFacts],
         entries: Sequence[Dict[str, Any]],
@@ -122,32 +134,30 @@ class Placing:
 
         ``entries``: of the baseline.
         """
-        self._nodeids = {name: frozenset(found) for name, found in nodeids.items()}
-        self._devices, self._facts = devices, facts
+        self._nodeids, self._devices, self._facts = nodeids, devices, facts
         self._known: Dict[str, Set[str]] = collections.defaultdict(set)
         for entry in entries:
             self._known[entry["fullname"]].add(key_of(entry).fingerprint)
 
-    def able(self, item: pytest.Item) -> FrozenSet[str]:
+    def able(self, item: pytest.Item) -> List[str]:
         """Return the members that collected a case and have enough devices for it."""
         case = case_of(item)
-        needed = 1
-        if case is not None and case.config.ipus:
-            needed = case.config.ipus * instances_of(case.config)
-        found = self._nodeids.items()
-        return frozenset(
-            name for name, ids in found if item.nodeid in ids and needed <= self._devices[name]
-        )
+        needed = case.config.ipus * instances_of(case.config) if case is not None else 0
+        return [
+            name
+            for name, found in self._nodeids.items()
+            if item.nodeid in found and needed <= self._devices[name]
+        ]
 
-    def task(self, item: pytest.Item) -> Task:
+    def task(self, item: pytest.Item) -> List[Task]:
         """Return a case with its members: where the baseline has it of some machines, of these."""
         able, known = self.able(item), self._known.get(item.nodeid, set())
         same = [name for name in able if known and self._facts[name].fingerprint in known]
-        return Task(item.nodeid, item.nodeid, frozenset(same) or able, able)
+        return [Task(item.nodeid, item.nodeid, frozenset(same or able), frozenset(able))]
 
     def on_each(self, item: pytest.Item) -> List[Task]:
         """Return a case once for each member that can measure it."""
-        able = [name for name in self._nodeids if name in self.able(item)]
+        able = self.able(item)
         return [Task(named(item.nodeid, one), item.nodeid, frozenset({one})) for one in able]
 
 
