@@ -136,9 +136,8 @@ class Worker:
         self.config.stash[run_key] = run
         found = {item.nodeid: item for item in items}
         kept = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
-        items[:] = kept
         yield
-        # A plugin that leaves out some of what is there would do so a second time.
+        # Whatever plugins left out or added: the controller's did so too.
         items[:] = kept
 
     @pytest.hookimpl(tryfirst=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -215,6 +216,24 @@ def test_a_worker_ends_once_its_controller_is_silent(monkeypatch: pytest.MonkeyP
     worker.output["spent"] = {}
     worker._receive(None)  # after its session the controller closes the connection
     assert killed == [90.0]
+
+
+def test_a_worker_runs_what_was_selected_in_that_order(tmp_path: Path) -> None:
+    worker = Worker.__new__(Worker)
+    worker.host, worker.selections = None, queue.Queue()
+    config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(results_dir="results"))
+    worker.config = config
+    journal = str(tmp_path / "results" / "run.jsonl")
+    chosen = {"nodeids": ["two", "one", "gone"], "order": ["one", "two"], "suspects": ["two"]}
+    worker.selections.put({**chosen, "journal": journal, "alone": False})
+    first, second, _ = items = [SimpleNamespace(nodeid=case) for case in CASES]
+    around: Any = worker.pytest_collection_modifyitems(items)  # type: ignore[arg-type]
+    next(around)
+    items.remove(first)  # by a plugin of the project
+    assert list(around) == [] and items == [second, first] and not worker.alone
+    run = config.stash[run_key]
+    assert (run.order, run.results.suspects) == (["one", "two"], ["two"])
+    assert config.option.results_dir == str(tmp_path / "results")
 
 
 def test_each_line_travels_once_with_the_next_report() -> None:
