@@ -187,10 +187,10 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_getremotemodule(self) -> Any:
-        """Return what runs first in a worker."""
+        """Return what runs first on a host; None: pytest-xdist's own module."""
         from ipubench.plugins.fleet import start
 
-        return start
+        return start if self.hosts is not None else None
 
     def pytest_configure_node(self, node: Any) -> None:
         """Hand over what a worker needs to become one; also to one that replaces another."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import shlex
 import threading
@@ -11,6 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import execnet
 import pytest
+import xdist.remote
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.case.untrusted import read_bytes
@@ -85,6 +87,7 @@ class RemoteHosts:
                 "root": root,
                 "start": start,
                 "words": words,
+                "program": inspect.getsource(xdist.remote),
                 "results": results,
                 "baseline": self._baseline,
             },

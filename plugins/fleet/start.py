@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import runpy
 import signal
 import sys
 from typing import Any, Dict
@@ -26,15 +24,9 @@ def enter(host: Dict[str, Any]) -> None:
 
 if __name__ == "__channelexec__":
     channel: Any = vars()["channel"]
-    workerinput, args, options, path = channel.receive()
+    workerinput, *_ = channel.receive()
     given = workerinput["ipubench"]["host"]
-    if given is not None:
-        enter(given)
-        args, options, path = given["words"], {}, sys.path
-    channel.receive = lambda: (workerinput, args, options, path)
-    # Not imported: pytest would warn that it cannot rewrite the assertions of xdist any more.
-    found = importlib.util.find_spec("xdist")
-    if found is None or found.origin is None:
-        raise OSError("pytest-xdist is not installed there")
-    remote = os.path.join(os.path.dirname(found.origin), "remote.py")
-    runpy.run_path(remote, {"channel": channel}, run_name=__name__)
+    enter(given)
+    channel.receive = lambda: (workerinput, given["words"], {}, sys.path)
+    # That of the controller, whatever version the host has.
+    exec(given.pop("program"), {"__name__": __name__, "channel": channel})  # noqa: S102

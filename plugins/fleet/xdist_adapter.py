@@ -1,4 +1,4 @@
-"""The one place that touches pytest-xdist beyond its hooks (3.5 to 3.8).
+"""The one place that touches pytest-xdist beyond its hooks (3.6 to 3.8).
 
 pytest-xdist starts a lost worker again whatever it did, or ends the run. Here the controller
 decides; and a worker gets one case at a time, which pytest-xdist begins only with the next one.
