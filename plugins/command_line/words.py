@@ -60,6 +60,9 @@ BENCHMARK_OPTIONS = (
 )
 BENCHMARK_FLAGS = ("--benchmark-warmup", "--benchmark-disable-gc")
 
+#: Our part of xdist's workerinput and workeroutput, and of a report's user_properties.
+PART = "ipubench"
+
 #: The files of cases that the command line names: what the node ids in one begin with -> its path.
 files_key = pytest.StashKey[Dict[str, Path]]()
 #: Cases of one identifier: node id -> the folder that has the case's own.
@@ -108,6 +111,12 @@ def is_worker(config: pytest.Config) -> bool:
 def worker_count(config: pytest.Config) -> int:
     """Return how many workers measure this run: 1 without pytest-xdist."""
     return int(getattr(config, "workerinput", {}).get("workercount", 1))
+
+
+def workers_in_turns(config: pytest.Config) -> int:
+    """Return how many workers of a run measure one case at a time, this one among them."""
+    given = getattr(config, "workerinput", {}).get(PART, {})
+    return worker_count(config) if given.get("in_turns") else 1
 
 
 def only_tests(config: pytest.Config) -> bool:

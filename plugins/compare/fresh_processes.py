@@ -11,13 +11,12 @@ import pytest
 
 from ipubench.fixtures.case.errors import counted
 from ipubench.fixtures.machine.processor import allowed_cpus
-from ipubench.plugins.command_line.words import worker_count
+from ipubench.plugins.command_line.words import worker_count, workers_in_turns
 from ipubench.plugins.compare.policy import has_gate
 from ipubench.plugins.gate.countable import LEAST_FRESH, given_up
 from ipubench.plugins.gate.cpu_time import LEAST_DISTURBED
 from ipubench.plugins.processes.beside import busy_programs
 from ipubench.plugins.processes.fresh import all_measured_again
-from ipubench.plugins.processes.worker import workers_in_turns
 from ipubench.plugins.record.record import (
     record_of,
     was_disturbed,

@@ -1,1 +1,1 @@
-"""Several hosts that measure one run: each its own cases, alone, and all into one journal."""
+"""Several workers, on this machine or on hosts, measure one run: each case once, one journal."""

@@ -1,263 +1,363 @@
-"""The run's own side of a fleet: one run, as without other hosts.
+"""`-n N`, `--tx ssh=HOST` and `--hosts=FILE`: several workers of pytest-xdist make one run.
 
-The controller starts a process on each host (plugins/fleet/member.py), collects, hands out the
-cases (plugins/fleet/schedule.py), keeps the journal and ends as any run does. It holds no device
-and measures nothing; a case is judged where it was measured.
+The controller collects, keeps the journal, judges the session and shows what happens; the workers
+measure (plugins/fleet/worker.py), each case where plugins/fleet/distribution.py has it measured.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional, Sequence, Set
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, Dict, Generator, List, Optional, Sequence, Set, Union
 
 import pytest
 
+from ipubench.fixtures import devices
+from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.errors import counted
-from ipubench.fixtures.case.untrusted import printable, read_bytes
-from ipubench.fixtures.machine.files import IMPORT_ROOT
-from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
-from ipubench.plugins.baseline.store import baseline_path
-from ipubench.plugins.compare.baseline_plugin import comparison_key
-from ipubench.plugins.fleet import outliers
-from ipubench.plugins.fleet.connection import Project
-from ipubench.plugins.fleet.facts import HostFacts, differing_versions
-from ipubench.plugins.fleet.hosts import FleetError, HostSpec
-from ipubench.plugins.fleet.intake import Intake
-from ipubench.plugins.fleet.member import GONE
-from ipubench.plugins.fleet.members import COLLECTED, ENDED, LOST, Members
-from ipubench.plugins.fleet.placing import Placing
-from ipubench.plugins.fleet.schedule import Schedule, Task
-from ipubench.plugins.record import host_process
+from ipubench.fixtures.instances.plan import instances_of
+from ipubench.plugins.command_line.words import PART, is_worker, only_lists, only_tests
+from ipubench.plugins.fleet import hosts, outliers
+from ipubench.plugins.fleet.distribution import Distribution, member_of
+from ipubench.plugins.fleet.local_workers import LocalWorkers
+from ipubench.plugins.fleet.schedule import Task
+from ipubench.plugins.fleet.xdist_adapter import CRASHED, XdistSession
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.record import named, record_of, with_record
+from ipubench.plugins.record.text import name_of_test
+from ipubench.plugins.run.journal import run_of
 from ipubench.plugins.run.progress import progress_key
 from ipubench.plugins.run.results import run_key, selected
-from ipubench.plugins.run.resume import machines_key
 from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.selection.selected import case_of, leave_out
 
-USAGE_ERROR = pytest.ExitCode.USAGE_ERROR
-#: Of members that have been told to end.
-END_SECONDS = 30.0
+if TYPE_CHECKING:
+    from ipubench.plugins.fleet.remote_hosts import RemoteHosts
+
+    Crew = Union[LocalWorkers, RemoteHosts]
+
+#: What pytest-xdist says where as many tests failed as may.
+ENOUGH = "stopping after "
+#: What several workers cannot do, and why.
+REFUSED = {
+    "against": "it measures in pairs that exclude everything else",
+    "instance": "it is one process of one case",
+    "benchmark_cprofile": "a profile stays in the worker that made it",
+}
+#: What several hosts cannot do either.
+REFUSED_ON_HOSTS = {
+    "within": "it plans one case after the other",
+    "profile": "its files would be on the host that profiles",
+    "save_graph": "its files would be on the host that measures",
+    "launcher_args": "each would start instances on the others",
+}
 
 
-class Fleet:
-    """Hands out the cases of a run, and takes what was measured into it."""
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Optional[int]:
+    """Make `-n auto` and `-n logical` one worker per device; a CPU is one device."""
+    if only_tests(config) or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    if config.option.device_id is not None:
+        return 1
+    return len(devices.device_ids(devices.choose(config.option.device)) or [0])
 
-    def __init__(self, config: pytest.Config, found: Sequence[HostSpec]) -> None:
-        self.config = config
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Become the controller of workers, where there are any."""
+    option = config.option
+    tx = list(config.getoption("tx", None) or [])
+    on_hosts = bool(option.hosts) or any(text.rpartition("*")[2] != hosts.LOCAL for text in tx)
+    if is_worker(config) or only_tests(config):
+        return
+    if not on_hosts and config.getoption("dist", "no") == "no":
+        if option.each_host:
+            raise pytest.UsageError("--each-host needs hosts: add --hosts=FILE, or --tx ssh=HOST")
+        return
+    _refuse(config, tx, on_hosts)
+    try:
+        found = hosts.of_file(option.hosts) if option.hosts else hosts.of_tx(tx) if on_hosts else []
+    except hosts.FleetError as error:
+        raise pytest.UsageError(str(error)) from None
+    if only_lists(config):
+        option.dist, option.tx = "no", []
+        return
+    crew: Crew
+    if on_hosts:
+        from ipubench.plugins.fleet.remote_hosts import RemoteHosts  # it imports execnet
+
+        crew = RemoteHosts(config, found)
+    else:
+        crew = LocalWorkers(config, worker_total(tx))
+    # All that a host is, is set in pytest_xdist_setupnodes: of others than these pytest-xdist
+    # would copy parts of itself there.
+    option.dist, option.tx = "load", [f"popen//member={name}" for name in crew.names]
+    config.pluginmanager.register(Controller(config, crew), "ipubench-controller")
+
+
+def _refuse(config: pytest.Config, tx: Sequence[str], on_hosts: bool) -> None:
+    """Raise UsageError for what several workers cannot do, or would do wrong."""
+    option = config.option
+    if option.hosts is not None and tx:
+        raise pytest.UsageError("--hosts names the hosts: leave out -n and --tx")
+    if not config.pluginmanager.hasplugin("xdist"):
+        raise pytest.UsageError("--hosts needs pytest-xdist: pip install pytest-xdist")
+    if not on_hosts and not tx:
+        raise pytest.UsageError(
+            f"--dist={option.dist} distributes cases to workers, and there are none: add -n N"
+        )
+    if option.dist not in ("no", "load", "worksteal"):
+        raise pytest.UsageError(
+            f"--dist={option.dist}: each worker takes one case at a time; leave it out"
+        )
+    refused = {**REFUSED, **(REFUSED_ON_HOSTS if on_hosts else {})}
+    for name, why in refused.items():
+        if getattr(option, name) is not None:
+            flag, several = "--" + name.replace("_", "-"), "hosts" if on_hosts else "workers"
+            raise pytest.UsageError(f"{flag} with several {several}: {why}; leave out one of them")
+    for name in ("baseline_save", "resume"):
+        if option.each_host and getattr(option, name):
+            flag = "--" + name.replace("_", "-")
+            raise pytest.UsageError(
+                f"{flag} has room for one result of a case: leave out --each-host"
+            )
+
+
+def worker_total(tx: Sequence[str]) -> int:
+    """Return how many workers pytest-xdist makes of ``--tx``, where ``3*popen`` are three."""
+    numbers = (text.partition("*")[0] for text in tx)
+    return sum(int(number) if number.isdigit() else 1 for number in numbers)
+
+
+class Controller:
+    """Keeps the run's results, and tells the workers what to do."""
+
+    def __init__(self, config: pytest.Config, crew: Crew) -> None:
+        self.config, self.crew = config, crew
         self.each_host: bool = config.option.each_host
-        count = sum(host.devices for host in found)
-        self.members = Members(found, Project.of(config, count, _text_of_baseline(config)))
-        self.intake = Intake(config, self.each_host)
-        self.schedule = Schedule([])
-        self._turns: Dict[str, str] = {}
-        self._order: List[str] = []  # the node ids of all that the run is about
-        self._nodeids: Dict[str, str] = {}  # what a case is called here -> its node id
-        self._handed: Dict[str, str] = {}  # cases that a member has, and that it has not begun
-        self._called: Set[str] = set()  # tests whose call is over
-        self._away: Dict[str, str] = {}  # members that were lost and have not come back, and why
-        self._fruitless: Dict[str, int] = {}  # losses of a member since it has ended a case
+        self.hosts: Optional[RemoteHosts] = None if isinstance(crew, LocalWorkers) else crew
+        self.channels: Dict[str, Any] = {}  # to each worker
+        self.opening = 0  # how many workers have been opened
+        self.enough = False  # as many cases failed as -x or --maxfail allows
+        self.known: Set[str] = set()  # what the cases that are to run are called
+        self.called: Set[str] = set()  # tests whose call is over
+        self.selection: Dict[str, Any] = {}
+        self.distribution = Distribution(config, crew, self)
+        pytest_benchmark_adapter.measure_elsewhere(config)
 
-    def open(self) -> None:
-        """Start the members and see that they can be one fleet. Raises FleetError."""
-        self.members.open()
-        facts = self.members.facts
-        kinds = {one.device for one in facts.values()}
-        if len(kinds) > 1:
-            said = ", ".join(f"{name} has {one.device}" for name, one in facts.items())
-            raise FleetError(f"the hosts have several kinds of device ({said}): add --device=KIND")
-        for name, place in self.members.places.items():
-            _check(name, facts[name], place.host, self.config.rootpath)
-        self.config.option.device = kinds.pop()
-        self.config.stash[machines_key] = list(facts.values())
-
-    def pytest_report_header(self) -> List[str]:
-        """Say who is there, and in what they differ."""
-        facts = self.members.facts
-        lines = [f"  {n}: {facts[n].description} ({facts[n].name})" for n in self.members.places]
-        return [f"fleet of {counted(len(lines), 'member')}:", *lines, *differing_versions(facts)]
-
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_collection(self, session: pytest.Session) -> Generator[None, Any, None]:
-        """Collect here as well, which decides what is measured, while the members do."""
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_sessionstart(self, session: pytest.Session) -> Generator[None, Any, None]:
+        """Take the devices before xdist starts the workers, and see that they can be one run."""
+        if isinstance(self.crew, LocalWorkers):
+            self.crew.lease()
+        adapter = XdistSession(self.config, self._hello, self.distribution)
+        self.listen = adapter.listen
         outcome = yield
-        go_on = self.config.option.continue_on_collection_errors
-        if outcome.excinfo is None and (go_on or not session.testsfailed):
-            try:
-                self.members.wait_for_cases()
-            except FleetError as error:
-                outcome.force_exception(pytest.UsageError(str(error)))
+        try:
+            outcome.get_result()
+            if self.hosts is not None:
+                facts = adapter.wait_for(len(self.crew.names))
+                said = self.hosts.meet({member_of(node): one for node, one in facts.items()})
+                self.hosts.pulse(self.channels)
+                for line in said:
+                    self.config.stash[progress_key].line(line)
+        except (OSError, EOFError, AssertionError):  # of execnet, before pytest_xdist_newgateway
+            if self.hosts is None:
+                raise
+            error = self.hosts.unreachable(self.crew.names[self.opening])
+            outcome.force_exception(pytest.UsageError(str(error)))
+        except hosts.FleetError as error:
+            outcome.force_exception(pytest.UsageError(str(error)))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_setupnodes(self, specs: Sequence[Any]) -> None:
+        """Have pytest-xdist start the Python of each host."""
+        if self.hosts is not None:
+            for spec in specs:
+                self.hosts.describe(spec.member, spec)
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_xdist_newgateway(self, gateway: Any) -> None:
+        """Bring the project to a host."""
+        if self.hosts is not None:
+            self.hosts.opened(gateway.spec.member, gateway)
+        self.opening += 1
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_getremotemodule(self) -> Any:
+        """Return what runs first on a host; None: pytest-xdist's own module."""
+        from ipubench.plugins.fleet import start
+
+        return start if self.hosts is not None else None
+
+    def pytest_configure_node(self, node: Any) -> None:
+        """Hand over what a worker needs to become one; also to one that replaces another."""
+        name = member_of(node)
+        self.channels[name] = self.listen(node)
+        node.workerinput[PART] = {**self.crew.handover(name), "channel": self.channels[name]}
+
+    def _hello(self, node: Any, facts: Any) -> None:
+        """Tell a worker what was selected."""
+        name = member_of(node)
+        alone = self.hosts is None or name not in self.hosts.turns
+        with contextlib.suppress(OSError):  # its loss is an event of its own
+            self.channels[name].send({**self.selection, "alone": alone})
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Have all selected cases measured."""
+    def pytest_collection(self, session: pytest.Session) -> bool:
+        """Collect here as well, as without workers, which wait for what was selected.
+
+        So the journal, the header and a usage error are those of a run without workers.
+        """
+        session.perform_collect()
         if session.testsfailed and not self.config.option.continue_on_collection_errors:
-            raise session.Interrupted(f"{counted(session.testsfailed, 'error')} during collection")
-        self._plan(session.items)
-        for name in sorted(self.members.there):
-            self._join(name)
-        self._give_up_stranded("no host of the fleet has what it needs")
-        self._hand_out()
-        events = self.members.each_event()
-        while self.schedule.left:
-            self._take(*next(events))
-            if session.shouldfail:
-                raise session.Failed(session.shouldfail)
-            if session.shouldstop:
-                raise session.Interrupted(session.shouldstop)
-            self._hand_out()
-        self._finish()
+            errors = counted(session.testsfailed, "error")
+            raise session.Interrupted(f"{errors} during collection")
+        self.known = {item.nodeid for item in session.items if case_of(item)}
+        run = self.config.stash.get(run_key, None)
+        self.selection = {
+            "nodeids": [item.nodeid for item in session.items],
+            "journal": str(run.journal.path) if run is not None else None,
+            "order": selected(self.config),
+            "suspects": list(run.results.suspects) if run is not None else [],
+        }
+        self.distribution.items = session.items
         return True
 
-    def _plan(self, items: Sequence[pytest.Item]) -> None:
-        """Decide who may measure what."""
-        comparison = self.config.stash.get(comparison_key, None)
-        placing = Placing(
-            self.members.facts,
-            {name: place.host.devices == 1 for name, place in self.members.places.items()},
-            self.members.nodeids,
-            comparison.entries if comparison is not None else (),
-        )
-        self._order = selected(self.config)
-        tasks: List[Task] = []
-        for item in items:
-            found = placing.on_each(item) if self.each_host else [placing.task(item)]
-            tasks += found
-            self._nodeids.update({task.key: item.nodeid for task in found})
-        self._turns = placing.turns()
-        self.schedule = Schedule(tasks, self._turns)
-        if self.each_host:
-            self.intake.rename(self._nodeids, {task.key: min(task.members) for task in tasks})
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self) -> Any:
+        """Return what decides who measures what."""
+        return self.distribution
 
-    def _join(self, name: str) -> None:
-        """Tell a member what the run is about; from then on it gets cases."""
-        run = self.config.stash.get(run_key, None)
-        suspects = run.results.suspects if run is not None else []
-        shared = name in self._turns
-        self.members.send(name, "begin", order=self._order, suspects=suspects, shared=shared)
-        self.schedule.join(name)
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, None, None]:
+        """Count what was collected here: a host may have less."""
+        collected = session.testscollected
+        yield
+        session.testscollected = collected
 
-    def _hand_out(self) -> None:
-        for name, task in self.schedule.assign():
-            self._handed[name] = task.key
-            self.members.send(name, "run", nodeid=self._nodeids[task.key])
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker's time went into."""
+        found = getattr(node, "workeroutput", {}).get(PART, {})
+        if "spent" in found:
+            self.config.stash[spent_key].workers.append(found["spent"])
 
-    def _take(self, name: str, what: str, values: Dict[str, Any]) -> None:
-        """Do what follows from an event."""
-        if what == "begun":
-            self._handed.pop(name, None)
-        elif what == "line":
-            self.intake.line(name, values["line"])
-        elif what == "report":
-            report = self.intake.report(name, values["data"])
-            if report.when == "call" or not report.passed:
-                self._called.add(report.nodeid)
-        elif what == "done":
-            self._fruitless[name] = 0
-            said = values["closing"]
-            self.intake.closing([f"{name}: {line}" for line in said] if self.each_host else said)
-            self.schedule.done(name)
-        elif what == "spent":
-            self.config.stash[spent_key].workers.append(values["seconds"])
-        elif what == COLLECTED:
-            self._away.pop(name, None)
-            self._join(name)
-        elif what == LOST:
-            self._lost_for_good(name, printable(values["why"]))
-        elif what in (ENDED, GONE):
-            self._lost(name, values)
-
-    def _lost(self, name: str, values: Dict[str, Any]) -> None:
-        """A member has ended before its time: its case goes to another, and it is started again."""
-        why = printable(values.get("why") or "its session has ended")
-        task, waits = self.schedule.leave(name, begun=name not in self._handed)
-        self._handed.pop(name, None)
+    def planned(self, tasks: Sequence[Task]) -> None:
+        """With --each-host have the run be about each case of each host."""
+        if not self.each_host:
+            return
         progress = self.config.stash[progress_key]
-        if task is not None and self._has_ended(task.key):
-            if waits:
-                self.schedule.give_up(task)
-        elif task is not None and waits:
-            progress.line(f"  {task.key}: {name} was lost ({why}); it is measured again")
-            progress.forget(task.key)
-        elif task is not None:
-            self.intake.failed(
-                task.key, f"two processes were lost while they ran it; {name}: {why}"
-            )
-        # A case that fails for it is a case that has ended.
-        fruitless = task is None or waits
-        self._fruitless[name] = self._fruitless.get(name, 0) + 1 if fruitless else 0
-        # A session that ended by itself said why, and would say it again.
-        said = "code" in values and not values["lost_touch"]
-        if said or self._fruitless[name] > 1:
-            self._lost_for_good(name, why, values.get("code"))
-        else:
-            self._away[name] = why
-            self.members.open_again(name)
-
-    def _has_ended(self, key: str) -> bool:
-        """Tell whether a case's outcome is known, although its process did not live to say so."""
+        cases = [task for task in tasks if task.nodeid in self.known]
+        shown = {task.key: named(progress.names[task.nodeid], *task.members) for task in cases}
+        progress.expect(shown)
+        self.known = set(shown)
         run = self.config.stash.get(run_key, None)
-        return key in self._called or (run is not None and key in run.results.outcomes)
+        if run is not None:
+            run.order = list(shown)
+            run.nodeids = {task.key: task.nodeid for task in cases}
+            run.add({"type": "selected", "cases": run.order})
 
-    def _lost_for_good(self, name: str, why: str, code: Optional[int] = None) -> None:
-        """Go on without a member; what nobody else can measure fails.
+    def begun(self, key: str) -> None:
+        """Note and show that a case has begun in a worker."""
+        if key in self.known:
+            run_of(self.config).add({"type": "begin", "case": key})
+            self.config.stash[progress_key].begin(key)
 
-        The last one's reason, with its exit ``code``, is that of the run: none could have ended it.
-        """
-        self._away[name] = why
-        self.members.forget(name)
-        self.config.stash[progress_key].line(f"  {name} is lost: {why}")
-        if not self.members.there and code in (pytest.ExitCode.INTERRUPTED, USAGE_ERROR):
-            pytest.exit(f"{name}: {why}", returncode=code)
-        away = ", ".join(sorted(set(self.members.places) - self.members.there))
-        self._give_up_stranded(f"no other host can measure it, and these were lost: {away}")
-
-    def _give_up_stranded(self, why: str) -> None:
-        """Fail the waiting cases that no member can take which is there or may come back."""
-        for task in self.schedule.stranded():
-            if task.members & self.members.there:
-                continue  # one of them may come back
-            if task.able & self.members.there:
-                self.schedule.widen(task)
-            else:
-                self.schedule.give_up(task)
-                self.intake.failed(task.key, why)
-
-    def _finish(self) -> None:
-        for what, values in self.members.finish(END_SECONDS):
-            if what == "spent":
-                self.config.stash[spent_key].workers.append(values["seconds"])
-        self.intake.closing(
-            [f"{name} was lost during the run: {why}" for name, why in self._away.items()]
-        )
+    def has_ended(self, key: str) -> bool:
+        """Tell whether a case's outcome is known, although its worker did not live to say so."""
         run = self.config.stash.get(run_key, None)
-        if run is not None and self.each_host:
-            self.intake.closing(outliers.lines(list(run.results.benchmarks.values())))
+        return key in self.called or (run is not None and key in run.results.outcomes)
+
+    def failed(self, key: str, why: str) -> None:
+        """Have a case fail that no worker could end."""
+        place = (key.split("::")[0], None, name_of_test(key))
+        report = pytest.TestReport(key, place, {}, "failed", why, CRASHED)
+        self.config.hook.pytest_runtest_logreport(report=report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Take what a worker measured, and show how its case ended."""
+        member = member_of(report.node) if hasattr(report, "node") else ""
+        if self.each_host and member:
+            report.nodeid = named(report.nodeid, member)
+        if report.when == "call" or not report.passed:
+            self.called.add(report.nodeid)
+        ours = [value for name, value in report.user_properties if name == PART]
+        progress = self.config.stash[progress_key]
+        if ours and report.nodeid not in self.known:  # it turned out to measure
+            run_of(self.config)
+            self.known.add(report.nodeid)
+            progress.add(report.nodeid, name_of_test(report.nodeid))
+        run = self.config.stash.get(run_key, None)
+        if run is None or report.nodeid not in self.known:
+            return
+        # The rest is the user's, and goes into JUnit XML.
+        report.user_properties = [pair for pair in report.user_properties if pair[0] != PART]
+        for part in ours:
+            for line in part["lines"]:
+                self._take(self._of_host(line, member))
+            said = [f"{member}: {line}" if self.each_host else line for line in part["closing"]]
+            run.closing += [line for line in said if line not in run.closing]
+        report.ipubench_case = True
+        if report.when == CRASHED:
+            run.results.forget([report.nodeid])
+            outcome = {"type": "outcome", "case": report.nodeid, "outcome": "failed"}
+            run.add({**outcome, "why": str(report.longrepr)})
+        progress.reported(report, f" on {member}" if self.hosts and member else "")
+
+    def _take(self, line: Dict[str, Any]) -> None:
+        """Put a line of a worker into the journal."""
+        run = self.config.stash[run_key]
+        run.add(line)
+        if line["type"] in ("case", "extra"):
+            nodeid = line["case"] if "case" in line else line["benchmark"]["fullname"]
+            pytest_benchmark_adapter.adopt(self.config, run.results.benchmarks[nodeid])
+
+    def _of_host(self, line: Dict[str, Any], member: str) -> Dict[str, Any]:
+        """Return a line of a worker as the run has it: it says on which host it was measured."""
+        if self.hosts is None:
+            return line
+        if self.each_host and "case" in line:
+            line["case"] = named(line["case"], member)
+        if "benchmark" in line:
+            benchmark = line["benchmark"]
+            record = {**record_of(benchmark), "host": member}
+            if self.each_host:
+                names = {key: named(benchmark[key], member) for key in ("name", "fullname")}
+                record["name"] = named(record["name"], member)
+                benchmark = {**benchmark, **names}
+            line["benchmark"] = with_record(benchmark, record)
+        return line
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Note where -x or --maxfail ends the run, which pytest-xdist does as Ctrl-C does."""
+        self.enough = str(excinfo.value).startswith(ENOUGH)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Name lost workers; have -x end as without workers: cases failed, nobody interrupted."""
+        if self.enough:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        run = self.config.stash.get(run_key, None)
+        if run is None:
+            return
+        away = self.distribution.away.items()
+        run.closing += [f"{name} was lost during the run: {why}" for name, why in away]
+        if self.each_host:
+            run.closing += outliers.lines(list(run.results.benchmarks.values()))
 
 
-def _text_of_baseline(config: pytest.Config) -> Optional[str]:
-    """Return what the baseline's file says; its reader says what is wrong with it."""
-    name = config.option.baseline
-    if name is None:
-        return None
-    try:
-        path = baseline_path(name, config.rootpath)
-        return read_bytes(path, MOST_BYTES).decode("utf-8")
-    except (BaselineError, OSError, ValueError):
-        return None
-
-
-def _check(name: str, facts: HostFacts, host: HostSpec, root: Path) -> None:
-    """Raise FleetError where a host would run other code than the others, or lacks devices."""
-    if host.devices > len(facts.devices or [0]):
-        what = f"{len(facts.devices or [0])} of {facts.device}"
-        raise FleetError(f"{name}: {host.devices}* asks for more devices than it has ({what})")
-    if not host.folder:
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    """Leave out what a worker with one IPU of its own cannot run."""
+    controller = config.pluginmanager.getplugin("ipubench-controller")
+    crew = getattr(controller, "crew", None)
+    if not isinstance(crew, LocalWorkers) or crew.device != "ipu" or len(crew.names) == 1:
         return
-    ours = host_process.git_revision(root)
-    if facts.revision != ours:
-        raise FleetError(
-            f"{name}: {host.folder} is at revision {facts.revision}, and this project at {ours}: "
-            "check out the same one there, or leave out chdir= to have this one brought along"
-        )
-    inside = root.resolve() in (IMPORT_ROOT, *IMPORT_ROOT.parents)
-    if inside and Path(facts.root) not in (Path(facts.code), *Path(facts.code).parents):
-        raise FleetError(f"{name}: its ipubench comes from {facts.code}, outside {facts.root}")
+    reason = "need more than the one IPU that a worker has: run them without -n"
+
+    def why(item: pytest.Item, case: Case) -> str:
+        return reason if case.config.ipus > 1 or instances_of(case.config) > 1 else ""
+
+    leave_out(config, items, why)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from ipubench.fixtures import devices
 from ipubench.fixtures.case.errors import some_of
-from ipubench.fixtures.machine.files import IMPORT_ROOT
 from ipubench.plugins.record import host_process
 from ipubench.plugins.run.resume import Machine
 from ipubench.plugins.selection.selected import selection_key
@@ -30,8 +28,6 @@ class HostFacts(Machine):
     device: str  # the kind
     devices: Optional[List[int]]  # those of the host that can work side by side; None: one, shared
     revision: Optional[str]
-    root: str  # the project's folder
-    code: str  # that which holds the imported ipubench
 
     @classmethod
     def of(cls, config: pytest.Config) -> HostFacts:
@@ -44,8 +40,6 @@ class HostFacts(Machine):
             device=kind,
             devices=devices.device_ids(kind),
             revision=host_process.git_revision(config.rootpath),
-            root=os.path.realpath(str(config.rootpath)),
-            code=str(IMPORT_ROOT),
         )
 
 

@@ -1,166 +1,170 @@
-"""Which host measures which case next: nothing here knows of connections or of time.
+"""Which worker measures which case next: nothing here knows of connections or of time.
 
-A case may be measured on some of the members (processes of hosts that take a device each). A free
-member takes the case that fewest members can take, so that a host with 16 IPUs is not busy with
-what any other could do; among equals the first. Members of one machine that share its processors
-take turns.
+A free member (a worker, by name) takes the case that fewest members can take, so that a host with
+16 IPUs is not busy with what any other could do; among equals the first. Members that share a
+device or a machine's processors take turns.
 """
 
 from __future__ import annotations
 
 import collections
-from dataclasses import dataclass
-from typing import Deque, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from dataclasses import dataclass, replace
+from typing import (
+    Any,
+    Container,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
-#: Members that a case may cost before it is no longer handed out: it may be what ends them.
-MOST_LOSSES = 2
+import pytest
+
+from ipubench.fixtures.instances.plan import instances_of
+from ipubench.plugins.baseline.entries import key_of
+from ipubench.plugins.fleet.facts import HostFacts
+from ipubench.plugins.record.record import named
+from ipubench.plugins.selection.selected import case_of
 
 
 @dataclass(frozen=True)
 class Task:
     """A case to be measured once, on one of these members."""
 
-    key: str
+    key: str  # what the run calls it
+    nodeid: str
     members: FrozenSet[str]
     able: FrozenSet[str] = frozenset()  # all that could, where ``members`` only should
-
-
-@dataclass
-class _Bucket:
-    """The waiting tasks that the same members can take."""
-
-    members: FrozenSet[str]
-    live: int
-    tasks: Deque[Tuple[int, Task]]
 
 
 class Schedule:
     """Hands tasks to members as these become free; what a lost member had goes to another."""
 
-    def __init__(self, tasks: Sequence[Task], turns: Optional[Mapping[str, str]] = None) -> None:
-        """``turns``: member -> machine, of members that share a machine's processors."""
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        members: Iterable[str],
+        turns: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        """``turns``: member -> what it shares with another."""
+        self.members: Set[str] = set(members)  # those that are there or may come back
+        self.waiting: List[Task] = list(tasks)
+        self.running: Dict[str, Task] = {}
         self._turns = dict(turns or {})
-        self._there: Set[str] = set()
-        self._busy: Set[str] = set()  # machines of which a member measures
-        self._idle: Dict[str, None] = {}  # members that are there and do nothing, first come first
-        self._running: Dict[str, Task] = {}
-        self._waiting_for: Dict[str, Dict[str, None]] = collections.defaultdict(dict)
-        self._position = {task.key: number for number, task in enumerate(tasks)}
+        self._free: Dict[str, None] = {}  # first come first
         self._losses: Dict[str, int] = collections.defaultdict(int)
-        self._buckets: Dict[FrozenSet[str], _Bucket] = {}
-        self._of: Dict[str, List[_Bucket]] = collections.defaultdict(list)
-        self.left = len(tasks)
-        for number, task in enumerate(tasks):
-            self._bucket(task.members).tasks.append((number, task))
 
-    def _bucket(self, members: FrozenSet[str]) -> _Bucket:
-        if members not in self._buckets:
-            bucket = self._buckets[members] = _Bucket(members, 0, collections.deque())
-            bucket.live = len(members & self._there)
-            for member in members:
-                self._of[member].append(bucket)
-        return self._buckets[members]
+    @property
+    def left(self) -> int:
+        """How many tasks have not ended."""
+        return len(self.waiting) + len(self.running)
 
     def join(self, member: str) -> None:
-        """A member is there, for the first time or again."""
-        self._there.add(member)
-        self._idle[member] = None
-        for bucket in self._of.get(member, ()):
-            bucket.live += 1
-
-    def leave(self, member: str, begun: bool = True) -> Tuple[Optional[Task], bool]:
-        """A member is lost; return the task that it had, and whether that waits for another.
-
-        A task that has cost MOST_LOSSES members waits for none; ``begun``: whether this one had
-        begun with it.
-        """
-        if member not in self._there:
-            return None, False
-        self._there.remove(member)
-        for bucket in self._of.get(member, ()):
-            bucket.live -= 1
-        self._idle.pop(member, None)
-        task = self._running.pop(member, None)
-        if task is None:
-            return None, False
-        self._give_way(member)
-        self._losses[task.key] += int(begun)
-        if self._losses[task.key] >= MOST_LOSSES:
-            self.left -= 1
-            return task, False
-        entry = (self._position[task.key], task)
-        self._buckets[task.members].tasks.appendleft(entry)
-        self._wake(task.members)
-        return task, True
+        """A member is free, for the first time or again."""
+        self._free[member] = None
 
     def done(self, member: str) -> Task:
         """A member has ended its task and is free."""
-        task = self._running.pop(member)
-        self.left -= 1
-        self._give_way(member)
-        self._idle[member] = None
-        return task
+        self._free[member] = None
+        return self.running.pop(member)
+
+    def leave(self, member: str, most_losses: int) -> Tuple[Optional[Task], bool]:
+        """A member is lost; return the task that it had, and whether that waits for another.
+
+        A task may cost so many members; 0: it did not cost this one.
+        """
+        self._free.pop(member, None)
+        task = self.running.pop(member, None)
+        if task is None:
+            return None, False
+        self._losses[task.key] += bool(most_losses)
+        waits = not most_losses or self._losses[task.key] < most_losses
+        if waits:
+            self.waiting.insert(0, task)
+        return task, waits
 
     def assign(self) -> List[Tuple[str, Task]]:
         """Give each free member a task that it can take; return what was given to whom."""
         given = []
-        for member in list(self._idle):
-            machine = self._turns.get(member)
-            del self._idle[member]
-            if machine in self._busy:
-                self._waiting_for[str(machine)][member] = None
+        for member in list(self._free):
+            found = [task for task in self.waiting if member in task.members]
+            turn = self._turns.get(member)
+            busy = turn is not None and turn in map(self._turns.get, self.running)
+            if busy or not found:
                 continue
-            task = self._take(member)
-            if task is None:
-                continue  # until a task that it could take comes back
-            self._running[member] = task
-            if machine is not None:
-                self._busy.add(machine)
+            task = min(found, key=lambda task: len(task.members))
+            self.waiting.remove(task)
+            self.running[member] = task
+            del self._free[member]
             given.append((member, task))
         return given
 
-    def _take(self, member: str) -> Optional[Task]:
-        best: Optional[_Bucket] = None
-        for bucket in self._of.get(member, ()):
-            if not bucket.tasks:
-                continue
-            rank = (len(bucket.members), bucket.tasks[0][0])
-            if best is None or rank < (len(best.members), best.tasks[0][0]):
-                best = bucket
-        return best.tasks.popleft()[1] if best is not None else None
-
-    def _give_way(self, member: str) -> None:
-        """Let the others of a machine have their turn."""
-        machine = self._turns.get(member)
-        if machine is not None:
-            self._busy.discard(machine)
-            self._wake(self._waiting_for.pop(machine, {}))
-
-    def _wake(self, members: Iterable[str]) -> None:
-        """Have members that found nothing, or waited for their turn, look again."""
-        for member in members:
-            if member in self._there and member not in self._running:
-                self._idle[member] = None
-
     def stranded(self) -> List[Task]:
-        """Return the waiting tasks that no member which is there can take."""
+        """Take out the waiting tasks that no member can measure any more.
+
+        One that another member should have measured, and that is gone, goes to any that can.
+        """
+        lost = []
+        for number, task in reversed(list(enumerate(self.waiting))):
+            if task.members & self.members:
+                continue
+            if task.able & self.members:
+                self.waiting[number] = replace(task, members=task.able)
+            else:
+                lost.append(self.waiting.pop(number))
+        return lost[::-1]
+
+
+class Placing:
+    """Decides which members can measure a case, and which of them should."""
+
+    def __init__(
+        self,
+        nodeids: Mapping[str, Container[str]],
+        devices: Mapping[str, int],
+        facts: Mapping[str, HostFacts],
+        entries: Sequence[Dict[str, Any]],
+    ) -> None:
+        """``nodeids``: what each member collected; ``devices``: how many a case may have there.
+
+        ``entries``: of the baseline.
+        """
+        self._nodeids, self._devices, self._facts = nodeids, devices, facts
+        self._known: Dict[str, Set[str]] = collections.defaultdict(set)
+        for entry in entries:
+            self._known[entry["fullname"]].add(key_of(entry).fingerprint)
+
+    def able(self, item: pytest.Item) -> List[str]:
+        """Return the members that collected a case and have enough devices for it."""
+        case = case_of(item)
+        needed = case.config.ipus * instances_of(case.config) if case is not None else 0
         return [
-            task
-            for bucket in self._buckets.values()
-            if bucket.tasks and bucket.live == 0
-            for _, task in bucket.tasks
+            name
+            for name, found in self._nodeids.items()
+            if item.nodeid in found and needed <= self._devices[name]
         ]
 
-    def widen(self, task: Task) -> None:
-        """Let all members take a waiting task that could."""
-        self.give_up(task)
-        wider = Task(task.key, task.able, task.able)
-        self._bucket(wider.members).tasks.append((self._position[task.key], wider))
-        self._wake(wider.members)
-        self.left += 1
+    def task(self, item: pytest.Item) -> List[Task]:
+        """Return a case with its members: where the baseline has it of some machines, of these."""
+        able, known = self.able(item), self._known.get(item.nodeid, set())
+        same = [name for name in able if known and self._facts[name].fingerprint in known]
+        return [Task(item.nodeid, item.nodeid, frozenset(same or able), frozenset(able))]
 
-    def give_up(self, task: Task) -> None:
-        """Forget a waiting task."""
-        bucket = self._buckets[task.members]
-        bucket.tasks = collections.deque(entry for entry in bucket.tasks if entry[1] != task)
-        self.left -= 1
+    def on_each(self, item: pytest.Item) -> List[Task]:
+        """Return a case once for each member that can measure it."""
+        able = self.able(item)
+        return [Task(named(item.nodeid, one), item.nodeid, frozenset({one})) for one in able]
+
+
+def sharing(facts: Mapping[str, HostFacts]) -> Dict[str, str]:
+    """Return what each member shares with another one: a device, or a machine's processors."""
+    shared: Dict[str, List[str]] = collections.defaultdict(list)
+    for name, one in facts.items():
+        if one.machine and one.leases:
+            shared[f"{one.leases[0]} of {one.machine}"].append(name)
+    return {name: what for what, names in shared.items() if len(names) > 1 for name in names}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ipubench.fixtures.case.cases import case_key
+from ipubench.plugins.command_line.words import PART
 from ipubench.plugins.compare import fresh_processes
-from ipubench.plugins.processes.worker import PART
 from tests.support.harness import Project
 
 CASE = ["-k", "beta-synthetic"]
@@ -137,8 +137,7 @@ class Config:
         measured = {"against": None, "processes": None, "baseline_save": None}
         self.option = SimpleNamespace(gate_time=gate_time, **measured)
         self.stash = pytest.Stash()
-        handover = {"selection": "", "host": "", "lease_holder": 1, "device_id": None}
-        part = {"workercount": workers, PART: {**handover, "shared": shared}}
+        part = {"workercount": workers, PART: {"in_turns": shared}}
         self.workerinput = part if workers else {}
 
 

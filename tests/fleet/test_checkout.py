@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import subprocess
@@ -12,13 +11,27 @@ from typing import Any, Dict, Iterator
 import execnet
 import pytest
 
-from ipubench.plugins.fleet import connection
-from ipubench.plugins.fleet.checkout import CHECKOUT, Project, bring
-from ipubench.plugins.fleet.hosts import FleetError
+from ipubench.plugins.fleet import checkout, start
+from ipubench.plugins.fleet.checkout import bring
 from tests.support.repository import IDENTITY
 
 
-def test_the_files_of_submodules_go_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Any]:
+    """A process of a user whose home folder is a test's."""
+    group = execnet.Group()
+    (tmp_path / "home").mkdir()
+    yield group.makegateway(f"popen//env:HOME={tmp_path}/home")
+    group.terminate(10.0)
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *IDENTITY, *words], cwd=str(folder), check=True)
+
+
+def test_what_git_tracks_or_would_goes_along_with_submodules(
+    tmp_path: Path, host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file")
     own, library = tmp_path / "own", tmp_path / "library"
@@ -30,97 +43,67 @@ def test_the_files_of_submodules_go_along(tmp_path: Path, monkeypatch: pytest.Mo
         git(folder, "commit", "-q", "-m", "first")
     git(own, "submodule", "--quiet", "add", str(library), "vendor")
     (own / "untracked.py").write_text("own")
+    (own / ".gitignore").write_text("ignored")
+    (own / "ignored").write_text("")
     index = own / ".git" / "modules" / "vendor" / "index"
-    group = execnet.Group()
-    try:
-        for is_damaged in (False, True):  # then git names no file that it tracks
-            if is_damaged:
-                index.write_text("damaged")
-            place = bring(group.makegateway(f"popen//env:HOME={tmp_path}"), own)
-            there = Path(place) / CHECKOUT
-            assert (there / "vendor" / "tracked.py").read_text() == "library"
-            assert (there / "tracked.py").read_text() == "own"
-            assert (there / "untracked.py").read_text() == "own"
-            assert not (there / ".git").exists()
-    finally:
-        group.terminate(10.0)
+    for is_damaged in (False, True):  # then git names no file that it tracks
+        if is_damaged:
+            index.write_text("damaged")
+        there = Path(bring(host, own)[0])
+        assert (there / "vendor" / "tracked.py").read_text() == "library"
+        assert (there / "tracked.py").read_text() == "own"
+        assert (there / "untracked.py").read_text() == "own"
+        assert not (there / ".git").exists() and (there / "ignored").exists() == is_damaged
 
 
-def test_a_host_has_the_project_as_it_is_here_whatever_it_had_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_host_has_each_version_of_the_project_and_only_what_is_new_travels(
+    tmp_path: Path, host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, file, elsewhere = tmp_path / "own", tmp_path / "own" / "a.sh", tmp_path / "a.sh"
-    own.mkdir()
+    own = tmp_path / "own"
+    (own / "folder").mkdir(parents=True)
+    file = own / "a.sh"
     file.write_text("a")
-    (own / "b.py").write_text("b")
-    (own / "b.py").chmod(0o444)
+    (own / "link").symlink_to("folder")
+    (own / "folder" / os.fsdecode(b"caf\xe9")).write_text("")
+    os.mkfifo(own / "pipe")
+    sent = []
+    monkeypatch.setattr(checkout, "PIECE", 4096)
+
+    def names(folder: str) -> Dict[str, bool]:
+        """Return the files there, and which of them are programs."""
+        sent.append(folder)
+        found = Path(folder)
+        assert (found / "link" / os.fsdecode(b"caf\xe9")).exists()
+        return {path.name: bool(path.stat().st_mode & stat.S_IXUSR) for path in found.glob("*.sh")}
+
+    assert names(bring(host, own)[0]) == {"a.sh": False}
+    assert names(bring(host, own)[0]) == {"a.sh": False} and sent[0] == sent[1]
+    file.chmod(0o755)
+    assert names(bring(host, own)[0]) == {"a.sh": True}
+    file.unlink()
+    assert names(bring(host, own)[0]) == {}
+    # One that nobody has used for a week goes; what was measured stays.
+    first, (_, results) = Path(sent[0]), bring(host, own)
+    Path(results).mkdir()
+    for path in (first, Path(results)):
+        os.utime(path, (1e9, 1e9))
+    bring(host, own)
+    assert not first.exists() and Path(sent[2]).exists() and Path(results).exists()
+
+
+def test_a_host_without_a_home_folder_is_one_message_and_gets_no_folder(tmp_path: Path) -> None:
     group = execnet.Group()
-
-    def names() -> Dict[str, bool]:
-        """Bring the project; return its files there, and which of them are programs."""
-        place = bring(group.makegateway(f"popen//env:HOME={tmp_path}"), own)
-        modes = {path.name: path.stat().st_mode for path in (Path(place) / CHECKOUT).iterdir()}
-        assert all(mode & stat.S_IWUSR for mode in modes.values())  # or none could be replaced
-        return {name: bool(mode & stat.S_IXUSR) for name, mode in modes.items()}
-
-    def cut_off(self: Project) -> None:
-        execnet.RSync.send(self)
-        raise EOFError
-
+    homeless = group.makegateway(f"popen//chdir={tmp_path}//env:HOME=nowhere")
     try:
-        assert names() == {"a.sh": False, "b.py": False}
-        file.chmod(0o755)
-        assert names() == {"a.sh": True, "b.py": False}
-        # The file goes away, the host is lost before it has all, and the file comes back.
-        file.rename(elsewhere)
-        with monkeypatch.context() as patch, pytest.raises(EOFError):
-            patch.setattr(Project, "send", cut_off)
-            names()
-        group.terminate(10.0)
-        elsewhere.rename(file)
-        assert names() == {"a.sh": True, "b.py": False}
-        (own / os.fsdecode(b"caf\xe9")).write_text("")
-        with pytest.raises(FleetError, match=r"own/caf\\udce9', or .*is not UTF-8; rename it"):
-            names()
+        with pytest.raises(execnet.RemoteError, match="OSError: the user has no home folder there"):
+            bring(homeless, Path(__file__).parent)
     finally:
         group.terminate(10.0)
-
-
-def git(folder: Path, *words: str) -> None:
-    subprocess.run(["git", *IDENTITY, *words], cwd=str(folder), check=True)
-
-
-@pytest.fixture
-def homeless(tmp_path: Path) -> Iterator[Any]:
-    """A process whose user has no home folder."""
-    group = execnet.Group()
-    yield group.makegateway(f"popen//chdir={tmp_path}//env:HOME=nowhere")
-    group.terminate(10.0)
-
-
-def test_a_host_without_a_home_folder_is_one_message_and_gets_no_folder(
-    homeless: Any, tmp_path: Path
-) -> None:
-    message = "OSError: the user has no home folder there; set HOME, or "
-    with pytest.raises(execnet.RemoteError, match=message):
-        bring(homeless, Path(__file__).parent)
-    given = json.dumps({"start": "project"})
-    channel = homeless.remote_exec(connection._start, root="project", given=given)
-    with pytest.raises(execnet.RemoteError, match=message):
-        channel.waitclose()
     assert not list(tmp_path.iterdir())
 
 
 def test_a_checkout_that_is_not_there_is_one_message_and_is_not_made(tmp_path: Path) -> None:
-    group = execnet.Group()
-    root = str(tmp_path / "checkuot")
-    try:
-        given = json.dumps({"start": root})
-        channel = group.makegateway().remote_exec(connection._start, root=root, given=given)
-        with pytest.raises(
-            execnet.RemoteError, match=f"OSError: there is no folder {root}; chdir="
-        ):
-            channel.waitclose()
-    finally:
-        group.terminate(10.0)
-    assert not list(tmp_path.iterdir())
+    root = tmp_path / "checkuot"
+    with pytest.raises(OSError, match=f"there is no folder {root}; chdir="):
+        start.enter({"root": str(root), "start": "."})
+    assert not root.exists()

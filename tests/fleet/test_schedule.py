@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Set, Tuple
+from types import SimpleNamespace
+from typing import Any, Dict, List, Set, Tuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ipubench.plugins.fleet.schedule import MOST_LOSSES, Schedule, Task
+from ipubench.fixtures.case.cases import case_key
+from ipubench.plugins.fleet.schedule import Placing, Schedule, Task, sharing
 
 NAMES = ("a", "b", "c", "d")
 
 
 def task(key: str, members: str) -> Task:
-    return Task(key, frozenset(members))
+    return Task(key, key, frozenset(members))
+
+
+def scheduled(tasks: List[Task]) -> Schedule:
+    return Schedule(tasks, NAMES)
 
 
 def joined(schedule: Schedule, members: str) -> Schedule:
@@ -28,79 +35,60 @@ def keys(given_out: List[Tuple[str, Task]]) -> Dict[str, str]:
 
 def test_a_member_takes_first_what_fewest_can() -> None:
     tasks = [task("any1", "ab"), task("any2", "ab"), task("only", "a")]
-    schedule = joined(Schedule(tasks), "ab")
+    schedule = joined(scheduled(tasks), "ab")
     assert keys(schedule.assign()) == {"a": "only", "b": "any1"}
     schedule.done("b")
     assert keys(schedule.assign()) == {"b": "any2"}
     assert not schedule.assign()
-    schedule = joined(Schedule(tasks[::-1]), "ab")
+    schedule = joined(scheduled(tasks[::-1]), "ab")
     assert keys(schedule.assign()) == {"a": "only", "b": "any2"}
 
 
 def test_what_a_lost_member_had_goes_to_another_that_was_idle() -> None:
-    schedule = joined(Schedule([task("one", "ab")]), "ab")
+    schedule = joined(scheduled([task("one", "ab")]), "ab")
     assert keys(schedule.assign()) == {"a": "one"}
-    assert schedule.leave("a") == (task("one", "ab"), True)
+    assert schedule.leave("a", 2) == (task("one", "ab"), True)
     assert keys(schedule.assign()) == {"b": "one"}
     schedule.done("b")
     assert schedule.left == 0
 
 
 def test_a_case_that_costs_two_members_is_handed_out_no_more() -> None:
-    schedule = joined(Schedule([task("one", "abc"), task("two", "abc")]), "a")
+    schedule = joined(scheduled([task("one", "abc"), task("two", "abc")]), "a")
     schedule.assign()
-    schedule.leave("a")
-    joined(schedule, "b")
-    assert keys(schedule.assign()) == {"b": "one"}
-    assert schedule.leave("b") == (task("one", "abc"), False)
+    assert schedule.leave("a", 0) == (task("one", "abc"), True)  # it did not cost this one
+    for name, waits in (("b", True), ("c", False)):
+        joined(schedule, name)
+        assert keys(schedule.assign()) == {name: "one"}
+        assert schedule.leave(name, 2) == (task("one", "abc"), waits)
     assert schedule.left == 1
     joined(schedule, "c")
     assert keys(schedule.assign()) == {"c": "two"}
 
 
-def test_a_case_that_nobody_had_begun_costs_no_member() -> None:
-    schedule = joined(Schedule([task("one", "abc")]), "a")
-    for name in "abcabc":
-        schedule.join(name)
-        schedule.assign()
-        assert schedule.leave(name, begun=False) == (task("one", "abc"), True)
-    joined(schedule, "a")
-    assert keys(schedule.assign()) == {"a": "one"}
-
-
-def test_a_stranded_case_may_go_to_those_that_should_not_but_could() -> None:
-    wanted = Task("one", frozenset("a"), frozenset("ab"))
-    schedule = joined(Schedule([wanted, task("two", "b")]), "ab")
-    schedule.leave("a")
-    assert schedule.stranded() == [wanted]
-    assert keys(schedule.assign()) == {"b": "two"}
+def test_a_stranded_case_goes_to_those_that_should_not_but_could_or_is_lost() -> None:
+    wanted = Task("one", "one", frozenset("a"), frozenset("ab"))
+    schedule = joined(scheduled([wanted, task("two", "b"), task("three", "a")]), "ab")
+    assert schedule.stranded() == []
+    assert keys(schedule.assign()) == {"a": "one", "b": "two"}
+    schedule.leave("a", 2)
+    assert schedule.stranded() == []  # it may come back
+    schedule.members.discard("a")
+    assert schedule.stranded() == [task("three", "a")]
     schedule.done("b")
-    assert not schedule.assign()
-    schedule.widen(wanted)
-    assert schedule.stranded() == [] and schedule.left == 1
     assert keys(schedule.assign()) == {"b": "one"}
     schedule.done("b")
     assert schedule.left == 0
 
 
-def test_stranded_cases_are_those_that_nobody_there_can_take() -> None:
-    schedule = joined(Schedule([task("one", "a"), task("two", "ab"), task("none", "")]), "ab")
-    assert schedule.stranded() == [task("none", "")]
-    schedule.give_up(task("none", ""))
-    schedule.leave("a")
-    assert schedule.stranded() == [task("one", "a")]
-    schedule.join("a")
-    assert schedule.stranded() == []
-
-
 def test_members_of_one_machine_take_turns() -> None:
     tasks = [task(str(number), "abc") for number in range(4)]
-    schedule = joined(Schedule(tasks, {"a": "m", "b": "m"}), "abc")
+    schedule = joined(Schedule(tasks, NAMES, {"a": "m", "b": "m"}), "abc")
     assert keys(schedule.assign()) == {"a": "0", "c": "1"}
     assert not schedule.assign()
     schedule.done("a")
     assert set(keys(schedule.assign())) == {"b"}
-    schedule.leave("b")
+    schedule.leave("b", 2)
     assert keys(schedule.assign()) == {"a": "2"}
 
 
@@ -112,23 +100,19 @@ def test_members_of_one_machine_take_turns() -> None:
 def test_whatever_happens_each_case_ends_once_or_is_lost(
     members: List[Set[str]], together: Set[str], data: st.DataObject
 ) -> None:
-    tasks = [Task(str(number), frozenset(some)) for number, some in enumerate(members)]
-    turns = dict.fromkeys(together, "machine")
-    schedule = Schedule(tasks, turns)
+    tasks = [task(str(number), "".join(some)) for number, some in enumerate(members)]
+    schedule = Schedule(tasks, NAMES, dict.fromkeys(together, "machine"))
     there: Set[str] = set()
     running: Dict[str, Task] = {}
     ended: List[str] = []
-    lost: Dict[str, int] = {}
     while schedule.left:
         for name, one in schedule.assign():
             assert name in there and name in one.members and name not in running
             running[name] = one
         assert len(set(running) & together) <= 1
-        away = sorted(set(NAMES) - there)
-        # A member that is away may come back; without one that could, what is left is stranded.
-        moves = [("join", name) for name in away]
+        moves = [("join", name) for name in sorted(schedule.members - there)]
         moves += [("done", name) for name in sorted(running)]
-        moves += [("leave", name) for name in sorted(there)]
+        moves += [(what, name) for name in sorted(there) for what in ("leave", "gone")]
         what, name = data.draw(st.sampled_from(moves))
         if what == "join":
             schedule.join(name)
@@ -137,19 +121,47 @@ def test_whatever_happens_each_case_ends_once_or_is_lost(
             ended.append(schedule.done(name).key)
             del running[name]
         else:
-            found, waits = schedule.leave(name)
+            found, waits = schedule.leave(name, 2)
+            assert found == running.pop(name, None)
             there.discard(name)
-            had = running.pop(name, None)
-            assert found == had
-            if found is not None:
-                lost[found.key] = lost.get(found.key, 0) + 1
-                assert waits == (lost[found.key] < MOST_LOSSES)
-        stranded = {one.key for one in schedule.stranded()}
-        waiting = {one.key for one in tasks} - set(ended) - {one.key for one in running.values()}
-        waiting -= {key for key, count in lost.items() if count >= MOST_LOSSES}
-        assert stranded == {
-            one.key for one in tasks if one.key in waiting and not one.members & there
-        }
-    assert sorted([*ended, *(k for k, n in lost.items() if n >= MOST_LOSSES)]) == sorted(
-        one.key for one in tasks
-    )
+            if found is not None and not waits:
+                ended.append(found.key)
+        if what == "gone":
+            schedule.members.discard(name)
+            ended += [one.key for one in schedule.stranded()]
+    assert sorted(ended) == sorted(one.key for one in tasks)
+
+
+def facts(fingerprint: str, machine: str, device: str) -> Any:
+    return SimpleNamespace(fingerprint=fingerprint, machine=machine, leases=[device])
+
+
+def item(nodeid: str, ipus: int = 0) -> Any:
+    config = SimpleNamespace(ipus=ipus, instances=1)
+    return SimpleNamespace(nodeid=nodeid, stash={case_key: SimpleNamespace(config=config)})
+
+
+def test_a_case_goes_where_it_exists_has_its_devices_and_was_measured_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry_key = "ipubench.plugins.fleet.schedule.key_of"
+    monkeypatch.setattr(entry_key, lambda entry: SimpleNamespace(fingerprint=entry["of"]))
+    hosts = {name: facts(of, "m", name) for name, of in zip("abc", ("old", "new", "new"))}
+    entries = [{"fullname": "one", "of": "new"}, {"fullname": "two", "of": "gone"}]
+    collected = {"a": ["one", "two"], "b": ["one"], "c": ["one", "two"]}
+    placing = Placing(collected, {"a": 4, "b": 1, "c": 4}, hosts, entries)
+    every, both = frozenset("abc"), frozenset("ac")
+    assert placing.task(item("one")) == [Task("one", "one", frozenset("bc"), every)]
+    assert placing.task(item("two")) == [Task("two", "two", both, both)]
+    assert placing.task(item("one", ipus=4)) == [Task("one", "one", frozenset("c"), both)]
+    assert placing.able(item("two", ipus=8)) == []
+    assert [one.key for one in placing.on_each(item("f[two]"))] == []
+    assert placing.on_each(item("two")) == [
+        Task("two@a", "two", frozenset("a")),
+        Task("two@c", "two", frozenset("c")),
+    ]
+
+
+def test_members_share_a_device_of_one_machine() -> None:
+    hosts = {"a": facts("", "m", "cpu"), "b": facts("", "m", "cpu"), "c": facts("", "n", "cpu")}
+    assert sharing({**hosts, "d": facts("", "", "cpu")}) == dict.fromkeys("ab", "cpu of m")

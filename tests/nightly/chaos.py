@@ -31,6 +31,7 @@ from ipubench.plugins.baseline.format import BaselineError
 from ipubench.plugins.baseline.store import load_all
 from ipubench.plugins.record.files import read_lines
 from ipubench.plugins.record.text import Parser
+from tests.support.fleet import hosts_file
 from tests.support.harness import QUIETLY, ROOT, Project
 from tests.support.instances import WORDS, with_instances
 
@@ -65,6 +66,7 @@ def _other_python(project: Project) -> None:
 KINDS: Dict[str, Kind] = {
     "plain": Kind(FAKE),
     "workers": Kind((*FAKE, "-n", "2")),
+    "hosts": Kind((*FAKE, "--hosts=hosts.txt"), lambda project: hosts_file(project, a="", b="")),
     "saving": Kind((*FAKE, "--baseline-save=main", "--processes=2")),
     "against": Kind((*FAKE, "--against=./other-python"), _other_python),
     "instances": Kind((*WORDS, "--set=batch_size=1,2,3", "--steps=3"), with_instances),

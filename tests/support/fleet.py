@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Dict
 
-from ipubench.plugins.run.journal import journals
 from tests.support.harness import Project
 
 
@@ -38,19 +36,6 @@ def hosts_file(project: Project, **words: str) -> str:
     path = project.folder / "hosts.txt"
     path.write_text("\n".join(lines), encoding="utf-8")
     return f"--hosts={path}"
-
-
-def cases_of(project: Project, name: str) -> List[str]:
-    """Return the cases that a host has in its own journals."""
-    lines = journal_of(project, name)
-    return [line["benchmark"]["fullname"] for line in lines if line["type"] == "case"]
-
-
-def journal_of(project: Project, name: str) -> List[Dict[str, Any]]:
-    """Return the lines of a host's journals."""
-    found = journals(project.folder / "hosts" / name / "results")
-    text = "".join(path.read_text(encoding="utf-8") for path in found)
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def hosts_of(project: Project) -> Dict[str, str]:

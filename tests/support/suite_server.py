@@ -65,7 +65,7 @@ LATER = (
 OURS = (
     "ipubench.plugins.baseline.promote",
     "ipubench.plugins.fleet.controller",
-    "ipubench.plugins.fleet.member",
+    "ipubench.plugins.fleet.remote_hosts",
     "ipubench.plugins.measure.benchmark_fixture",
     "ipubench.fixtures.devices.fake",
     "ipubench.fixtures.runtimes.fake",

@@ -7,12 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Callable, Dict, List, Sequence, Set, cast
+from typing import Any, Callable, Dict, List, Sequence, Set
 
 import pytest
 
-from ipubench.plugins.processes import controller
 from tests.support.harness import ROOT, Project, run_pytest
 
 pytest.importorskip("xdist", reason="pytest-xdist is not installed: pip install pytest-xdist")
@@ -25,12 +23,6 @@ def edit(project: Project, old: str, new: str) -> None:
     source = path.read_text()
     assert old in source
     path.write_text(source.replace(old, new))
-
-
-def group(project: Project) -> None:
-    """Mark the cases of bench_fake for --dist=loadgroup."""
-    edit(project, "\nimport os\n", "\nimport os\n\nimport pytest\n")
-    edit(project, "def bench_fake(", "@pytest.mark.xdist_group('g')\ndef bench_fake(")
 
 
 def figures(
@@ -174,7 +166,11 @@ def test_resume_measures_what_a_crash_left_out(project: Project) -> None:
             ["-n", "2", "--device-id=1"],
             "--device-id=1 with -n 2: each worker takes a device of its own",
         ),
-        (["-n", "2", "--against=python3"], "--against measures in pairs"),
+        (["-n", "2", "--against=python3"], "--against with several workers: "),
+        (["-n", "2", "--dist=each"], "--dist=each: "),
+        (["-n", "2", "--dist=loadgroup"], "--dist=loadgroup: "),
+        (["--dist=load"], "add -n N"),
+        (["-n", "2", "--benchmark-cprofile=tottime"], "--benchmark-cprofile with several workers"),
     ],
 )
 def test_a_usage_error_is_one_message_and_exit_4(
@@ -184,30 +180,6 @@ def test_a_usage_error_is_one_message_and_exit_4(
     outcome.line(message)
     assert "Traceback" not in outcome.text
     assert "INTERNALERROR" not in outcome.text
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"dist": "each"}, "--dist=each would measure every case once in each worker"),
-        ({"tx": []}, "--dist=load distributes cases to workers, and there are none: add -n"),
-        ({"instance": "host:1"}, "--instance is one process of one case: leave out -n"),
-        ({"benchmark_cprofile": "tottime"}, "--benchmark-cprofile: a profile stays in the worker"),
-    ],
-)
-def test_what_several_workers_cannot_do_is_a_usage_error(
-    given: Dict[str, Any], message: str
-) -> None:
-    unset = dict.fromkeys(("against", "instance", "benchmark_cprofile"))
-    option = {"collectonly": False, "dist": "load", **unset}
-    config = SimpleNamespace(
-        args=["bench_fake.py"],
-        invocation_params=SimpleNamespace(dir=Path("/")),
-        option=SimpleNamespace(**{**option, "tx": 2 * ["popen"], **given}),
-    )
-    config.getoption = lambda name, default: getattr(config.option, name)
-    with pytest.raises(pytest.UsageError, match=message):
-        controller.pytest_configure(cast(pytest.Config, config))
 
 
 def test_a_device_that_cannot_be_attached_ends_the_run_once(project: Project) -> None:
@@ -270,38 +242,6 @@ def test_more_workers_than_devices_are_refused(project: Project) -> None:
     assert devices_used(project) == {1}
 
 
-@pytest.mark.parametrize("mode", ["loadgroup", "worksteal"])
-def test_no_way_of_distributing_changes_a_result_or_its_key(project: Project, mode: str) -> None:
-    group(project)
-    outcome = project.run("-n", "2", f"--dist={mode}", "-k", "beta or delta").assert_code(0)
-    names = [line["benchmark"]["fullname"] for line in project.journal() if "benchmark" in line]
-    assert sorted(names) == [
-        BETA.replace("synthetic", "generated"),
-        BETA,
-        "bench_fake.py::bench_other[delta-synthetic]",
-    ]
-    outcome.line("[3/3] bench_")
-    assert "@g" not in outcome.text
-
-
-def test_a_crash_in_a_group_ends_the_run_and_keeps_what_was_measured(project: Project) -> None:
-    group(project)
-    source = (project.folder / "bench_fake.py").read_text()
-    edit(project, 'if config.trouble == "kill"', 'if "beta-generated" in str(meter.case)')
-    words = ["-n", "1", "--dist=loadgroup", "-k", "beta or bs8"]
-    words += ["--baseline-save=main", "--processes=1", "--history", "--report=report"]
-    outcome = project.run(*words).assert_code(2)
-    outcome.line("Exit: a worker crashed, and --dist=loadgroup cannot go on without it")
-    outcome.line("no baseline was written: the run was interrupted")
-    outcome.line("interrupted with 3 of 4 cases done; the same command with --resume goes on")
-    assert "bench_fake[beta-generated] CRASHED (" in outcome.text
-    assert len(project.records()) == 3
-    assert not (project.folder / "baselines").exists()
-    assert "the run was interrupted" in (project.folder / "report" / "summary.md").read_text()
-    (project.folder / "bench_fake.py").write_text(source)
-    project.run(*words, "--resume").assert_code(0).line("3 cases are done")
-
-
 @pytest.mark.parametrize("word", ["--describe", "--dry-run", "--collect-only"])
 def test_what_only_lists_cases_needs_no_workers(project: Project, word: str) -> None:
     alone = project.run("-k", "beta", word).assert_code(0)
@@ -310,6 +250,18 @@ def test_what_only_lists_cases_needs_no_workers(project: Project, word: str) -> 
         line for line in alone.lines if "beta" in line
     ]
     assert " workers" not in outcome.text  # the path of the project may have the word
+
+
+def test_a_plugin_that_fails_in_a_worker_ends_the_run(project: Project) -> None:
+    project.add_to_conftest(
+        "class Broken:\n"
+        "    def pytest_runtest_logfinish(self):\n"
+        "        raise KeyError('broken')\n"
+        "def pytest_configure(config):\n"
+        "    if hasattr(config, 'workerinput'):\n"
+        "        config.pluginmanager.register(Broken())\n"
+    )
+    project.run("-k", "beta", "-n", "1").assert_code(3).line("KeyError: 'broken'")
 
 
 def test_what_workers_have_to_say_comes_at_the_end(project: Project) -> None:
@@ -393,16 +345,3 @@ def test_ordinary_tests_may_run_in_workers(project: Project) -> None:
     outcome = run_pytest(project.folder, project.environment, "tests", "-n", "2").assert_code(1)
     outcome.line("FAILED tests/test_one.py::test_one[a@c] - ")
     assert not os.path.exists(str(project.folder / "results"))
-
-
-def test_a_worker_whose_run_has_ended_says_so_in_a_line(project: Project) -> None:
-    """Where the controller was, its files are no more."""
-    project.add_to_conftest(
-        "import pytest\n"
-        "@pytest.hookimpl(trylast=True)\n"
-        "def pytest_configure_node(node):\n"
-        "    node.workerinput['ipubench']['host'] = '/proc/0/fd/1'\n"
-    )
-    outcome = project.run("-k", "beta", "-n", "2")
-    assert "the run that this worker belongs to has ended" in outcome.text
-    assert "INTERNALERROR" not in outcome.text and "Traceback" not in outcome.text

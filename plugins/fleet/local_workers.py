@@ -1,0 +1,81 @@
+"""The workers of `-n N` on this machine, whose devices the controller leases.
+
+On cuda and ipu each worker has a device of its own. On a CPU all of them have the whole host, and
+only one worker runs a case at a time: see docs/how-to/workers.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any, Dict, List, Sequence
+
+import pytest
+
+from ipubench.fixtures import devices
+from ipubench.fixtures.devices.base import DeviceError
+from ipubench.fixtures.devices.lease import hold
+from ipubench.fixtures.instances.plan import refuse_undirected
+from ipubench.plugins.fleet.facts import HostFacts
+
+#: A controller of several IPUs leaves out what needs more than one of them.
+ANY_NUMBER = 1 << 20
+
+
+class LocalWorkers:
+    """The workers, by name, and the device of each."""
+
+    #: A case that has ended one worker would end the next.
+    most_losses = 1
+
+    def __init__(self, config: pytest.Config, count: int) -> None:
+        self.config = config
+        self._held = contextlib.ExitStack()
+        config.add_cleanup(self._held.close)
+        self.facts: Dict[str, HostFacts] = {}
+        self.names = [f"gw{number}" for number in range(count)]
+        self.device = devices.choose(config.option.device)
+        found = devices.device_ids(self.device)
+        #: Whether all workers have the same device, and so must run one case at a time.
+        self.shared = found is None
+        self.device_ids = dict(zip(self.names, self._own_devices(found or [])))
+        self.devices = dict.fromkeys(self.names, ANY_NUMBER)
+        self.turns = dict.fromkeys(self.names, "host") if self.shared else {}
+
+    def _own_devices(self, found: Sequence[int]) -> List[int]:
+        """Return the device of each worker; UsageError where there are too few."""
+        given, count = self.config.option.device_id, len(self.names)
+        if given is not None and count > 1:
+            raise pytest.UsageError(
+                f"--device-id={given} with -n {count}: each worker takes a device of its own; "
+                "leave out one of them"
+            )
+        if not found or given is not None:  # why there are none is for the device to say
+            return []
+        if count > len(found):
+            raise pytest.UsageError(
+                f"-n {count}: each worker needs a device of its own, and this host has "
+                f"{len(found)} of --device={self.device}; -n auto takes as many as there are"
+            )
+        return list(found[:count])
+
+    def lease(self) -> None:
+        """Hold the devices until the end of the session."""
+        pin = self.config.option.affinity == "cores"
+        numbers = list(self.device_ids.values()) or [self.config.option.device_id]
+        made = [devices.make(self.device, number, pin) for number in numbers]
+        names = {name for device in made for name in device.leases()}
+        try:
+            refuse_undirected()
+            self._held.enter_context(hold(self.config, sorted(names)))
+        except DeviceError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def handover(self, name: str) -> Dict[str, Any]:
+        """Return what a worker is told when it starts."""
+        return {
+            "host": None,
+            "device_id": self.device_ids.get(name, self.config.option.device_id),
+            "lease_holder": os.getpid(),
+            "in_turns": self.shared,
+        }

@@ -1,0 +1,175 @@
+"""The workers on hosts: each takes its device there, and has the project of the same revision."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import shlex
+import threading
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import execnet
+import pytest
+import xdist.remote
+
+from ipubench.fixtures.case.errors import counted
+from ipubench.fixtures.case.untrusted import read_bytes
+from ipubench.plugins.baseline.format import MOST_BYTES, BaselineError
+from ipubench.plugins.baseline.store import baseline_path
+from ipubench.plugins.command_line.words import typed_words
+from ipubench.plugins.fleet.checkout import bring
+from ipubench.plugins.fleet.facts import HostFacts, differing_versions
+from ipubench.plugins.fleet.hosts import FleetError, HostSpec
+from ipubench.plugins.fleet.schedule import sharing
+from ipubench.plugins.fleet.worker import PULSE_SECONDS, THERE
+from ipubench.plugins.fleet.xdist_adapter import why_lost
+from ipubench.plugins.record import host_process
+from ipubench.plugins.run.resume import machines_key
+from ipubench.plugins.selection.selected import selection_key
+
+
+class RemoteHosts:
+    """The workers of all hosts, by name."""
+
+    #: What ends two hosts is the case.
+    most_losses = 2
+
+    def __init__(self, config: pytest.Config, found: Sequence[HostSpec]) -> None:
+        self.config = config
+        self._places = {host.member(n): (host, n) for host in found for n in range(host.devices)}
+        self.names = list(self._places)
+        self.facts: Dict[str, HostFacts] = {}
+        self.devices: Dict[str, int] = {}
+        self.turns: Dict[str, str] = {}
+        #: Host -> where the project was brought to, and where its results go.
+        self._brought: Dict[str, Tuple[str, str]] = {}
+        self._baseline = _text_of_baseline(config)
+
+    def describe(self, name: str, spec: Any) -> None:
+        """Have ``spec``, of execnet, start the Python of a host."""
+        host = self._places[name][0]
+        spec.python = host.interpreter
+        spec.env = {} if host.address else dict(host.environment)
+
+    def opened(self, name: str, gateway: Any) -> None:
+        """Bring the project to a host that answers. Raises FleetError."""
+        host = self._places[name][0]
+        try:
+            gateway.remote_exec("channel.send(None)").receive()
+            if host.address and host.folder is None:
+                self._brought[host.name] = bring(gateway, self.config.rootpath)
+        except execnet.RemoteError as error:
+            why = why_lost(error)
+            raise FleetError(f"{name}: the project cannot be brought there: {why}") from error
+        except (EOFError, OSError):
+            raise self.unreachable(name) from None
+
+    def unreachable(self, name: str) -> FleetError:
+        """Return the error of a host that does not answer, with what shows the user more."""
+        command = self._places[name][0].command("-c", shlex.quote("import xdist"))
+        return FleetError(f"{name}: no Python of it answers; this shows more: {command}")
+
+    def handover(self, name: str) -> Dict[str, Any]:
+        """Return what a worker is told when it starts."""
+        host, number = self._places[name]
+        root, results = str(self.config.rootpath), ""  # '': as the command line has it
+        if host.folder is not None:
+            root = host.folder
+        elif host.address:
+            root, results = self._brought[host.name]
+        else:
+            results = str(Path(self.config.option.results_dir).absolute() / name)
+        start, words = self._there(root)
+        return {
+            "host": {
+                "root": root,
+                "start": start,
+                "words": words,
+                "program": inspect.getsource(xdist.remote),
+                "results": results,
+                "baseline": self._baseline,
+            },
+            "device_id": number if host.devices > 1 else None,
+            "in_turns": False,
+        }
+
+    def _there(self, root: str) -> Tuple[str, List[str]]:
+        """Return the folder to start in, below ``root``, and the words of the command line.
+
+        A path of the project, alone or as a value, becomes the host's. A relative one is the same
+        there, if the run has started in the project.
+        """
+        start = self.config.invocation_params.dir.resolve()
+        here = self.config.rootpath.resolve()
+        outside = here != start and here not in start.parents
+
+        def moved(word: str) -> str:
+            option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+            path, colons, rest = value.partition("::")
+            if path and (os.path.isabs(path) or outside):
+                with contextlib.suppress(ValueError, OSError):
+                    inside = (start / path).resolve(strict=True).relative_to(here)
+                    return f"{option}{equals}{os.path.join(root, str(inside))}{colons}{rest}"
+            return word
+
+        # Those of the environment come first, as pytest has them.
+        words = shlex.split(os.environ.get("PYTEST_ADDOPTS", "")) + typed_words(self.config)
+        return ("." if outside else str(start.relative_to(here))), list(map(moved, words))
+
+    def meet(self, facts: Dict[str, Any]) -> List[str]:
+        """Take what the hosts are; return what there is to say of them. Raises FleetError."""
+        self.facts = {name: HostFacts(**facts[name]) for name in self.names}
+        kinds = {one.device for one in self.facts.values()}
+        if len(kinds) > 1:
+            said = ", ".join(f"{name} has {one.device}" for name, one in self.facts.items())
+            raise FleetError(f"the hosts have several kinds of device ({said}): add --device=KIND")
+        for name, (host, _) in self._places.items():
+            _check(name, self.facts[name], host, self.config.rootpath)
+            found = self.facts[name].devices
+            self.devices[name] = len(found) if found and host.devices == 1 else 1
+        self.turns = sharing(self.facts)
+        self.config.option.device = self.config.stash[selection_key].device = kinds.pop()
+        self.config.stash[machines_key] = list(self.facts.values())
+        lines = [f"  {n}: {one.description} ({one.name})" for n, one in self.facts.items()]
+        differing = differing_versions(self.facts)
+        return [f"fleet of {counted(len(lines), 'member')}:", *lines, *differing]
+
+    def pulse(self, channels: Dict[str, Any]) -> None:
+        """Tell hosts every few seconds that we are there, whatever the main thread does."""
+        closed = threading.Event()
+        self.config.add_cleanup(closed.set)
+
+        def run() -> None:
+            while not closed.wait(PULSE_SECONDS):
+                for channel in list(channels.values()):
+                    with contextlib.suppress(OSError):
+                        channel.send(THERE)
+
+        threading.Thread(target=run, daemon=True).start()
+
+
+def _text_of_baseline(config: pytest.Config) -> Optional[str]:
+    """Return what the baseline's file says; its reader says what is wrong with it."""
+    name = config.option.baseline
+    if name is None:
+        return None
+    try:
+        path = baseline_path(name, config.rootpath)
+        return read_bytes(path, MOST_BYTES).decode("utf-8")
+    except (BaselineError, OSError, ValueError):
+        return None
+
+
+def _check(name: str, facts: HostFacts, host: HostSpec, root: Path) -> None:
+    """Raise FleetError where a host would run other code than the others, or lacks devices."""
+    if host.devices > len(facts.devices or [0]):
+        what = f"{len(facts.devices or [0])} of {facts.device}"
+        raise FleetError(f"{name}: {host.devices}* asks for more devices than it has ({what})")
+    ours = host_process.git_revision(root)
+    if host.folder and facts.revision != ours:
+        raise FleetError(
+            f"{name}: {host.folder} is at revision {facts.revision}, and this project at {ours}: "
+            "check out the same one there, or leave out chdir= to have this one brought along"
+        )

@@ -1,0 +1,177 @@
+"""A worker of a run, on this machine or on a host: measures what the controller selected.
+
+What the controller hands over travels in xdist's ``workerinput``, and over a channel of our own
+which cases are to run; what a worker finds comes back in its reports, as plain data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Dict, Generator, List, Optional
+
+import pytest
+
+from ipubench.fixtures import devices
+from ipubench.fixtures.devices.lease import INHERIT_VARIABLE
+from ipubench.fixtures.machine import scratch
+from ipubench.plugins.command_line.words import PART
+from ipubench.plugins.fleet.facts import HostFacts
+from ipubench.plugins.fleet.xdist_adapter import run_items
+from ipubench.plugins.record import pytest_benchmark_adapter
+from ipubench.plugins.record.files import JsonLinesFile
+from ipubench.plugins.record.host_process import end_with_parent
+from ipubench.plugins.run.results import Run, SessionResults, run_key
+from ipubench.plugins.run.time_spent import spent_key
+from ipubench.plugins.selection.expand import WITHOUT_NUMBER
+
+#: A controller that sends a host nothing for so long is gone: it sends THERE every few seconds.
+MOST_SILENCE = 90.0
+PULSE_SECONDS = 10.0
+THERE = "there"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Become a worker where a controller of ours started this session."""
+    given = getattr(config, "workerinput", {}).get(PART)
+    if given is not None:
+        config.pluginmanager.register(Worker(config, given), "ipubench-worker")
+
+
+class Relay(JsonLinesFile):
+    """Stands in for the journal in a worker: its lines travel to the controller."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.lines: List[Dict[str, Any]] = []
+
+    def append(self, line: Dict[str, Any]) -> None:
+        """Keep a line for the next report."""
+        self.lines.append(line)
+
+
+class Worker:
+    """Measures what it is given, on the device that it was given."""
+
+    def __init__(self, config: pytest.Config, given: Dict[str, Any]) -> None:
+        """``given``: see Controller.pytest_configure_node."""
+        self.config = config
+        self.host: Optional[Dict[str, Any]] = given["host"]
+        self.channel = given["channel"]
+        self.selections: queue.Queue[Any] = queue.Queue()
+        self.heard = time.monotonic()
+        self.alone = True  # whether no other host wants the device between two cases
+        self.output: Dict[str, Any] = {}
+        config.workeroutput[PART] = self.output  # type: ignore[attr-defined]
+        # What this worker starts (fresh processes, instances, servers) is no worker.
+        for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
+            del os.environ[name]
+        option = config.option
+        pytest_benchmark_adapter.leave_files_alone(config)
+        # The controller counts failures and selects; a host knows what failed in other runs.
+        option.maxfail, option.lf, option.stepwise, option.stepwise_skip = 0, False, False, False
+        numbered = devices.choose(option.device) not in WITHOUT_NUMBER
+        if given["device_id"] is not None and numbered:
+            option.device_id = given["device_id"]
+        if self.host is None:
+            os.environ[INHERIT_VARIABLE] = str(given["lease_holder"])
+            # A worker that measures does not notice that the run was killed.
+            end_with_parent()
+        elif self.host["baseline"] is not None:
+            path = scratch.make("fleet") / "baseline.json"  # until this process ends
+            path.write_text(self.host["baseline"], encoding="utf-8")
+            option.baseline = str(path)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionstart(self) -> None:
+        """Say what this host is, before anything is collected."""
+        facts = None if self.host is None else asdict(HostFacts.of(self.config))
+        self.channel.send(facts)
+        self.channel.setcallback(self._receive, endmarker=None)
+        if self.host is not None:
+            threading.Thread(target=self._watch, daemon=True).start()
+
+    def _receive(self, message: Any) -> None:
+        self.heard = time.monotonic()
+        if message is None:
+            self._leave()
+        elif message != THERE:
+            self.selections.put(message)
+
+    def _watch(self) -> None:
+        """End the session once the controller is silent: run in a thread."""
+        while time.monotonic() - self.heard < MOST_SILENCE:
+            time.sleep(PULSE_SECONDS)
+        self._leave()
+
+    def _leave(self) -> None:
+        """End the session as by Ctrl-C, unless it has ended: the case gives back its device."""
+        if "spent" not in self.output:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, items: List[pytest.Item]
+    ) -> Generator[None, None, None]:
+        """Wait until the controller has selected, and keep exactly its cases, in its order."""
+        chosen = self.selections.get()
+        self.alone = chosen["alone"]
+        # Without a journal so far: a test may turn out to measure.
+        relay = Relay(Path(chosen["journal"] or self.config.option.results_dir))
+        results = self.host["results"] if self.host is not None else relay.path.parent
+        if results and chosen["journal"] is not None:
+            # As in a run without workers: a test may change the working directory.
+            folder = Path(results).absolute()
+            with contextlib.suppress(OSError):  # what writes there names it
+                folder.mkdir(parents=True, exist_ok=True)
+            self.config.option.results_dir = str(folder)
+        run = Run(relay, SessionResults(suspects=chosen["suspects"]), chosen["order"])
+        self.config.stash[run_key] = run
+        found = {item.nodeid: item for item in items}
+        kept = [found[nodeid] for nodeid in chosen["nodeids"] if nodeid in found]
+        yield
+        # Whatever plugins left out or added: the controller's did so too.
+        items[:] = kept
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Measure what is asked for, one case at a time.
+
+        Between two cases a device stays attached, unless others of its machine want it.
+        """
+        run_items(session, session if self.alone else None)
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Attach what there is for the journal."""
+        run = self.config.stash.get(run_key, None)
+        if run is None or not isinstance(run.journal, Relay):
+            return
+        lines, run.journal.lines = run.journal.lines, []
+        closing, run.closing = run.closing, []
+        if lines or closing:
+            report.user_properties.append((PART, {"lines": lines, "closing": closing}))
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Hand over why this session ends: without a device there is no use in another one."""
+        if isinstance(excinfo.value, pytest.exit.Exception):
+            code = excinfo.value.returncode
+            self.output["exit"] = {
+                "message": str(excinfo.value),
+                "code": int(pytest.ExitCode.INTERRUPTED if code is None else code),
+            }
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Leave all that is done once at the end of a run to the controller; tell of our time."""
+        self.output["spent"] = self.config.stash[spent_key].of_run()
+        if run_key in self.config.stash:
+            del self.config.stash[run_key]

@@ -1,0 +1,119 @@
+"""The one place that touches pytest-xdist beyond its hooks (3.6 to 3.8).
+
+pytest-xdist starts a lost worker again whatever it did, or ends the run. Here the controller
+decides; and a worker gets one case at a time, which pytest-xdist begins only with the next one.
+"""
+
+from __future__ import annotations
+
+import queue
+from typing import Any, Callable, Dict, Optional
+
+import pytest
+
+from ipubench.plugins.fleet.distribution import Distribution
+from ipubench.plugins.fleet.hosts import FleetError
+
+#: Of the first worker that says something; the first imports on a host may take long.
+START_SECONDS = 300.0
+#: Of a report that pytest-xdist makes when a worker crashes.
+CRASHED: Any = "???"
+
+
+class XdistSession:
+    """pytest-xdist's session of the controller."""
+
+    def __init__(
+        self, config: pytest.Config, hello: Callable[[Any, Any], None], distribution: Distribution
+    ) -> None:
+        """Take part in what follows when a worker comes (``hello`` gets its facts) or goes."""
+        self._config, self._distribution = config, distribution
+        self._session: Any = config.pluginmanager.getplugin("dsession")
+        self._session.worker_hello = hello
+        self._session.worker_errordown = self._errordown
+        self._session.worker_workerfinished = self._finished
+        self._session.worker_internal_error = self._broken
+
+    def listen(self, node: Any) -> Any:
+        """Return a channel to a worker that is about to start; what it sends is its hello."""
+        channel = node.gateway.newchannel()
+        put = self._session.queue.put
+        channel.setcallback(lambda facts: put(("hello", {"node": node, "facts": facts})))
+        return channel
+
+    def wait_for(self, count: int) -> Dict[Any, Any]:
+        """Return the facts of so many workers; FleetError if one ends before."""
+        found: Dict[Any, Any] = {}
+        events = []
+        while len(found) < count:
+            try:
+                events.append(self._session.queue.get(timeout=START_SECONDS))
+            except queue.Empty:
+                raise FleetError(f"hosts have not started within {START_SECONDS:.0f} s") from None
+            name, values = events[-1]
+            if name == "hello":
+                found[values["node"]] = values["facts"]
+            elif name in ("errordown", "workerfinished", "internal_error"):
+                said = values.get("error") or values.get("formatted_error") or "its session ended"
+                raise FleetError(f"{values['node'].gateway.spec.member}: {why_lost(said)}")
+        for event in events:
+            self._session.queue.put(event)
+        return found
+
+    def _broken(self, node: Any, formatted_error: str) -> None:
+        """End the run for an error of pytest, or of a plugin, in a worker."""
+        said = f"{node.gateway.spec.member}: {formatted_error}"
+        pytest.exit(said, returncode=pytest.ExitCode.INTERNAL_ERROR)
+
+    def _errordown(self, node: Any, error: Any) -> None:
+        self._config.hook.pytest_testnodedown(node=node, error=error)
+        self._end(node, why_lost(error), None)
+
+    def _finished(self, node: Any) -> None:
+        self._config.hook.pytest_testnodedown(node=node, error=None)
+        output = node.workeroutput
+        ours = self._session
+        ours.shouldstop = ours.shouldstop or output["shouldfail"] or output["shouldstop"]
+        self._end(node, "its session has ended", output)
+
+    def _end(self, node: Any, why: str, output: Optional[Dict[str, Any]]) -> None:
+        ours = self._session
+        ours._active_nodes.remove(node)
+        if ours.shuttingdown or ours.shouldstop:
+            return
+        if not self._distribution.lost(node, why, output):
+            return
+        spec = node.gateway.spec
+        node.gateway.exit()
+        spec.id = None
+        ours.nodemanager.group.allocate_id(spec)
+        try:
+            ours._active_nodes.add(ours.nodemanager.setup_node(spec, ours.queue.put))
+        except (FleetError, pytest.UsageError, OSError, EOFError, AssertionError) as error:
+            self._distribution.failed_to_start(node, str(error) or type(error).__name__)
+
+
+def why_lost(error: Any) -> str:
+    """Return why a worker is gone: of a traceback its last line."""
+    lines = str(error).strip().splitlines()
+    if not lines or lines[-1] == "Not properly terminated":
+        return "the connection was lost, or its process was killed"
+    return lines[-1].rpartition("UsageError: ")[2]
+
+
+def run_items(session: pytest.Session, following: Any) -> None:
+    """In a worker, run the items that the controller sends until it has no more.
+
+    ``following``: what keeps its fixtures between two items. pytest-xdist itself would wait for
+    the item after this one before it begins.
+    """
+    plugins = session.config.pluginmanager.get_plugins()
+    worker: Any = next(one for one in plugins if type(one).__name__ == "WorkerInteractor")
+    worker.channel.setcallback(worker.handle_command, endmarker=("shutdown", {}))
+    while not (session.shouldfail or session.shouldstop):
+        index = worker.torun.get()
+        if not isinstance(index, int):
+            break
+        worker.item_index, item = index, session.items[index]
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        worker.sendevent("runtest_protocol_complete", item_index=index, duration=0.0)

@@ -1,0 +1,255 @@
+"""What the controller of several workers decides, without any of them."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, Optional, Tuple
+from unittest import mock
+
+import pytest
+
+from ipubench.plugins.command_line.words import PART, workers_in_turns
+from ipubench.plugins.fleet import controller
+from ipubench.plugins.fleet.distribution import Distribution
+from ipubench.plugins.fleet.local_workers import LocalWorkers
+from ipubench.plugins.fleet.worker import Relay, Worker
+from ipubench.plugins.fleet.xdist_adapter import why_lost
+from ipubench.plugins.run.progress import progress_key
+from ipubench.plugins.run.results import Run, SessionResults, run_key
+
+CASES = ("one", "two", "three")
+
+
+@pytest.mark.parametrize(
+    ("tx", "count"),
+    [([], 0), (["popen", "popen"], 2), (["3*popen", "popen"], 4), (["*popen"], 1)],
+)
+def test_each_word_for_workers_counts_as_many_as_it_says(tx: List[str], count: int) -> None:
+    assert controller.worker_total(tx) == count
+
+
+@pytest.mark.parametrize(
+    ("devices", "device_id", "variable", "count"),
+    [("2", None, None, 2), ("2", 1, None, 1), ("0", None, None, 1), ("2", None, "7", None)],
+)
+def test_auto_is_a_worker_for_each_device_that_may_be_used(
+    devices: str,
+    device_id: Optional[int],
+    variable: Optional[str],
+    count: Optional[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("IPUBENCH_FAKE_COUNT", devices)
+    if variable is not None:
+        monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", variable)
+    config: Any = SimpleNamespace(
+        args=["bench_fake.py"],
+        invocation_params=SimpleNamespace(dir=Path("/")),
+        option=SimpleNamespace(device="fake", device_id=device_id),
+    )
+    assert controller.pytest_xdist_auto_num_workers(config) == count
+
+
+def local(count: int, device: str = "fake", device_id: Optional[int] = None) -> LocalWorkers:
+    option = SimpleNamespace(device=device, device_id=device_id)
+    return LocalWorkers(mock.Mock(option=option), count)
+
+
+@pytest.mark.parametrize(
+    ("count", "device_id", "there", "own"),
+    [(2, None, "3", [0, 1]), (1, 5, "2", [5]), (2, None, "0", [None, None]), (2, None, "1", None)],
+)
+def test_each_worker_has_a_device_of_its_own(
+    count: int,
+    device_id: Optional[int],
+    there: str,
+    own: Optional[List[Optional[int]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("IPUBENCH_FAKE_COUNT", there)
+    if own is None:
+        with pytest.raises(pytest.UsageError, match="-n 2: each worker needs a device"):
+            local(count)
+        return
+    crew = local(count, device_id=device_id)
+    assert [crew.handover(name)["device_id"] for name in crew.names] == own
+    assert not crew.turns and local(2, "cpu").turns == {"gw0": "host", "gw1": "host"}
+
+
+def test_what_needs_more_than_the_ipu_of_a_worker_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ipubench.fixtures.devices.device_ids", lambda kind: [0, 1])
+    found: List[Callable[[Any, Any], str]] = []
+    monkeypatch.setattr(controller, "leave_out", lambda config, items, why: found.append(why))
+    for device, count in (("ipu", 1), ("cuda", 2), ("ipu", 2)):
+        ours = SimpleNamespace(crew=local(count, device))
+        config: Any = SimpleNamespace(
+            pluginmanager=mock.Mock(getplugin=mock.Mock(return_value=ours))
+        )
+        controller.pytest_collection_modifyitems(config, [])
+    (why,) = found
+    for ipus, instances, said in ((1, 1, False), (2, 1, True), (1, 2, True)):
+        case = SimpleNamespace(config=SimpleNamespace(ipus=ipus, instances=instances))
+        assert bool(why(None, case)) == said
+
+
+def test_only_workers_of_one_device_take_turns() -> None:
+    for part, count in (({"in_turns": True}, 3), ({"in_turns": False}, 1), ({}, 1)):
+        config: Any = SimpleNamespace(workerinput={PART: part, "workercount": 3})
+        assert workers_in_turns(config) == count
+
+
+class Node:
+    """A worker as pytest-xdist has it."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(spec=SimpleNamespace(member=name))
+        self.sent: List[str] = []
+
+    def send_runtest_some(self, indices: List[int]) -> None:
+        self.sent += [CASES[index] for index in indices]
+
+
+def distributing(most_losses: int, restarts: Optional[str] = None) -> Tuple[Any, Any, List[Node]]:
+    """Return what distributes three cases to two workers, what it fails, and the workers."""
+    names = ["a", "b"]
+    crew: Any = SimpleNamespace(names=names, most_losses=most_losses, facts={}, turns={})
+    crew.devices = dict.fromkeys(names, 1)
+    config: Any = SimpleNamespace(
+        option=SimpleNamespace(maxworkerrestart=restarts, each_host=False),
+        stash={progress_key: mock.Mock()},
+    )
+    intake = mock.Mock(has_ended=lambda key: False)
+    items: List[Any] = [SimpleNamespace(nodeid=case, stash={}) for case in CASES]
+    made = Distribution(config, crew, intake)
+    made.items = items
+    nodes = [Node(name) for name in names]
+    for node in nodes:
+        come(made, node)
+    return made, intake.failed, nodes
+
+
+def come(made: Distribution, node: Node) -> None:
+    made.add_node(node)
+    made.add_node_collection(node, CASES)
+    if made.collection_is_completed:
+        made.schedule()
+
+
+def test_a_case_that_ends_a_worker_here_fails_and_the_worker_comes_back() -> None:
+    made, failed, (a, b) = distributing(most_losses=1)
+    assert made.lost(a, "killed", None)
+    failed.assert_called_once_with("one", mock.ANY)
+    again = Node("a")
+    come(made, again)
+    assert (again.sent, b.sent) == (["three"], ["two"])
+    assert made.lost(again, "killed", None)  # for the case, not for the worker
+    assert not made.away
+
+
+def test_a_case_of_a_lost_host_goes_to_another_and_then_fails() -> None:
+    made, failed, (a, b) = distributing(most_losses=2)
+    made.lost(a, "cut", None)
+    made.mark_test_complete(b, 1)
+    assert b.sent == ["two", "one"] and not failed.called
+    assert not made.lost(b, "cut", None) or failed.called
+    failed.assert_called_once_with("one", mock.ANY)
+
+
+@pytest.mark.parametrize(("restarts", "losses"), [("0", 1), (None, 2)])
+def test_a_host_that_is_lost_again_and_again_is_given_up(
+    restarts: Optional[str], losses: int
+) -> None:
+    made, failed, (a, b) = distributing(2, restarts)
+    b.send_runtest_some = mock.Mock(side_effect=OSError)  # type: ignore[method-assign]
+    for number in range(losses):
+        assert made.lost(a, "cut", None) == (number + 1 < losses)
+        a = Node("a")
+        made.add_node(a)
+    assert made.away == {"a": "cut"}
+    made.failed_to_start(b, "gone")
+    assert made.tests_finished or failed.called
+
+
+def test_the_last_worker_that_ends_itself_ends_the_run_with_its_reason() -> None:
+    made, failed, (a, b) = distributing(most_losses=1)
+    ended = {PART: {"exit": {"message": "there is no device", "code": 4}}}
+    assert not made.lost(a, "its session has ended", ended)
+    with pytest.raises(pytest.exit.Exception, match="there is no device") as caught:
+        made.lost(b, "its session has ended", ended)
+    assert caught.value.returncode == 4 and not failed.called
+
+
+def test_a_worker_that_cannot_start_is_a_usage_error() -> None:
+    made, _, _ = distributing(most_losses=1)
+    made._schedule = None
+    with pytest.raises(pytest.UsageError, match="worker a could not start: no memory"):
+        made.lost(Node("a"), why_lost("Traceback:\n  in main\nUsageError: no memory\n"), None)
+
+
+@pytest.mark.parametrize(("given", "code"), [(None, 2), (4, 4), (0, 0)])
+def test_a_worker_says_how_its_session_was_ended(given: Optional[int], code: int) -> None:
+    worker = Worker.__new__(Worker)
+    worker.output = {}
+    for error in (KeyboardInterrupt(), pytest.exit.Exception("there is no device", given)):
+        assert worker.output == {}
+        caught: Any = SimpleNamespace(value=error)
+        worker.pytest_keyboard_interrupt(caught)
+    assert worker.output == {"exit": {"message": "there is no device", "code": code}}
+
+
+def test_a_worker_ends_once_its_controller_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker.__new__(Worker)
+    worker.output, worker.heard = {}, 0.0
+    now = [0.0]
+    clock = SimpleNamespace(
+        monotonic=lambda: now[0], sleep=lambda seconds: now.append(now.pop() + seconds)
+    )
+    monkeypatch.setattr("ipubench.plugins.fleet.worker.time", clock)
+    killed: List[float] = []
+    monkeypatch.setattr("os.kill", lambda pid, number: killed.append(now[0]))
+    worker._watch()
+    assert killed == [90.0]
+    worker.output["spent"] = {}
+    worker._receive(None)  # after its session the controller closes the connection
+    assert killed == [90.0]
+
+
+def test_a_worker_runs_what_was_selected_in_that_order(tmp_path: Path) -> None:
+    worker = Worker.__new__(Worker)
+    worker.host, worker.selections = None, queue.Queue()
+    config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(results_dir="results"))
+    worker.config = config
+    journal = str(tmp_path / "results" / "run.jsonl")
+    chosen = {"nodeids": ["two", "one", "gone"], "order": ["one", "two"], "suspects": ["two"]}
+    worker.selections.put({**chosen, "journal": journal, "alone": False})
+    first, second, _ = items = [SimpleNamespace(nodeid=case) for case in CASES]
+    around: Any = worker.pytest_collection_modifyitems(items)  # type: ignore[arg-type]
+    next(around)
+    items.remove(first)  # by a plugin of the project
+    assert list(around) == [] and items == [second, first] and not worker.alone
+    run = config.stash[run_key]
+    assert (run.order, run.results.suspects) == (["one", "two"], ["two"])
+    assert config.option.results_dir == str(tmp_path / "results")
+
+
+def test_each_line_travels_once_with_the_next_report() -> None:
+    worker = Worker.__new__(Worker)
+    run = Run(Relay(Path("run.jsonl")), SessionResults())
+    config: Any = SimpleNamespace(stash={run_key: run})
+    worker.config = config
+    line: Dict[str, Any] = {"type": "outcome", "case": "one", "outcome": "passed"}
+    reports = [SimpleNamespace(user_properties=[]) for _ in range(3)]
+    run.add(line)
+    worker.pytest_runtest_logreport(reports[0])
+    run.closing.append("compiled, not run")
+    worker.pytest_runtest_logreport(reports[1])
+    worker.pytest_runtest_logreport(reports[2])
+    assert [report.user_properties for report in reports] == [
+        [(PART, {"lines": [line], "closing": []})],
+        [(PART, {"lines": [], "closing": ["compiled, not run"]})],
+        [],
+    ]
