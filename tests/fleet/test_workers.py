@@ -287,7 +287,7 @@ def test_a_file_that_cannot_be_imported_is_reported_once(
     (project.folder / "bench_broken.py").write_text("import nothing_of_this_name\n")
     outcome = project.run("bench_broken.py", "--baseline-save=main", *workers).assert_code(2)
     outcome.line("ERROR collecting bench_broken.py")
-    outcome.line("no baseline was written: a file could not be collected")
+    outcome.line("no baseline was written")
     assert "--resume" not in outcome.text
 
 
