@@ -19,7 +19,7 @@ from ipubench.plugins.baseline.format import BaselineError
 
 VARIABLE = "IPUBENCH_COLLECTED_FILE"
 #: The plugin that makes a case of each configuration: without it no case has its name.
-EXPANDS = "ipubench.plugins.selection.expand"
+EXPANDS = "ipubench.plugins.session"
 #: The second: options left out all that was collected.
 COLLECTED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 LAST_LINES = 8

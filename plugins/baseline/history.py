@@ -49,6 +49,7 @@ from ipubench.plugins.record.text import (
     terminal_width,
     time_stamp,
 )
+from ipubench.plugins.run.exit_code import OK, USAGE_ERROR
 from ipubench.plugins.run.results import is_complete, run_key
 
 FOLDER = Path("baselines", "history")
@@ -56,23 +57,22 @@ FOLDER = Path("baselines", "history")
 UNFINISHED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def keep_run(session: pytest.Session) -> int:
     """Write a file for each machine; a disk that fails is reported and makes the exit code 4."""
     config = session.config
     run = config.stash.get(run_key, None)
     if not config.option.history or run is None or session.exitstatus in UNFINISHED:
-        return
+        return OK
     if not is_complete(config):
         run.closing.append("nothing was kept for the history: the run ended before its last case")
-        return
+        return OK
     failed = unproven(run.results)
     benchmarks = [one for one in measured(run.results) if one["fullname"] not in failed]
     run.closing += left_out(failed, "which the history does not keep")
     if not benchmarks:
         why = "no case was left" if failed else "no case was measured"
         run.closing.append(f"nothing was kept for the history: {why}")
-        return
+        return OK
     now = time_stamp()
     # The hosts of a fleet may be several machines.
     for ours in by_machine(benchmarks).values():
@@ -81,10 +81,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             store.write(path, pytest_benchmark_adapter.document(config, ours))
         except BaselineError as error:
             run.closing.append(f"{error}{run.where}")
-            if session.exitstatus == pytest.ExitCode.OK:
-                session.exitstatus = pytest.ExitCode.USAGE_ERROR
-            return
+            return USAGE_ERROR
         run.closing.append(f"kept for the history in {path}")
+    return OK
 
 
 def path_of(folder: Path, benchmarks: Sequence[Benchmark], moment: str, run: str) -> Path:

@@ -45,7 +45,7 @@ CONVERGENCE = "need --include-convergence or -k with the full name: they train t
 entries_key = pytest.StashKey[Dict[Path, Dict[str, Entry]]]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def add_options(parser: pytest.Parser) -> None:
     """Declare the option of benchmarks.yml files."""
     group = parser.getgroup("ipubench", "ipubench: what to run")
     group.addoption(
@@ -55,7 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def read_files(config: pytest.Config) -> None:
     """Read the files of the command line."""
     config.stash[entries_key] = files = {}
     try:
@@ -89,7 +89,7 @@ def _nodeid(config: pytest.Config, path: Path) -> str:
     return Path(os.path.relpath(path, config.rootpath)).as_posix()
 
 
-def pytest_collect_file(file_path: Path, parent: Any) -> Optional[SpecFile]:
+def collect_file(file_path: Path, parent: Any) -> Optional[SpecFile]:
     """Collect a file that was read; no other YAML file is one of ours."""
     entries = parent.config.stash[entries_key].get(file_path)
     if entries is None:
@@ -97,7 +97,7 @@ def pytest_collect_file(file_path: Path, parent: Any) -> Optional[SpecFile]:
     return SpecFile.of(parent, file_path, _nodeid(parent.config, file_path), entries)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+def parametrize_entries(metafunc: pytest.Metafunc) -> None:
     """Turn the entries of a file into cases."""
     file = metafunc.definition.getparent(SpecFile)
     if file is None:
@@ -134,8 +134,7 @@ def _refused(first: Case, second: Case) -> Case:
 
 
 # After -k, and before plugins/selection/deselect.py, which is trylast too and registered later.
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+def leave_out_entries(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out notebooks, and trainings to convergence that nobody asked for."""
     leave_out(config, items, _why_left_out)
     _judge_options(config, items)
@@ -171,8 +170,7 @@ def _judge_options(config: pytest.Config, items: List[pytest.Item]) -> None:
             raise pytest.UsageError(unknown_option(key, configs))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
+def check_commands(session: pytest.Session) -> None:
     """Look at what the selected commands need before any of them runs."""
     option = session.config.option
     items = list(filter(is_spec, session.items))
@@ -195,7 +193,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             raise pytest.UsageError(missing)
 
 
-def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def unused_keys(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say which keys of the files nothing is done about."""
     found: Dict[str, Dict[str, None]] = {}
     for item in filter(is_spec, items):
@@ -208,8 +206,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     ]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def write_columns(session: pytest.Session) -> None:
     """Show the columns that the files ask for, and keep them beside the report."""
     config = session.config
     run = config.stash.get(run_key, None)

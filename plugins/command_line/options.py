@@ -12,7 +12,7 @@ from ipubench.plugins.command_line import spelling
 from ipubench.plugins.record.text import duration, percentage, whole_number
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def add_options(parser: pytest.Parser) -> None:
     """Declare the options; each dest is our own, none is shared with pytest-benchmark."""
     group = parser.getgroup("ipubench", "ipubench: what to run")
     _add_device_and_data(group)

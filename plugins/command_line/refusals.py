@@ -19,8 +19,7 @@ from ipubench.plugins.command_line.words import (
 )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
+def refuse_contradictions(config: pytest.Config) -> None:
     """Refuse contradictions and values that mean nothing."""
     if not hasattr(config.option, "benchmark_json"):
         raise pytest.UsageError(

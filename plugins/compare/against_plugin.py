@@ -239,7 +239,7 @@ against_key = pytest.StashKey[Against]()
 same_key = pytest.StashKey[str]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def prepare_other_side(config: pytest.Config) -> None:
     """Look at the other side before anything runs."""
     option = config.option
     for name in ("against_setup", "against_python"):
@@ -280,7 +280,7 @@ def compared_with_itself(config: pytest.Config) -> str:
     return f"--against={given}: nothing is compared, because {what}" if same else ""
 
 
-def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def what_is_compared(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say what is compared with what, and how long that takes at most."""
     against = config.stash.get(against_key, None)
     if against is None:
@@ -304,7 +304,7 @@ def most_time(against: Against, cases: Sequence[pytest.Item]) -> str:
     return f"{most}{least}: {time}"
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def add_closing_lines(session: pytest.Session) -> None:
     """Say once more, below the verdicts, what they compare and how."""
     run = session.config.stash.get(run_key, None)
     against = session.config.stash.get(against_key, None)

@@ -51,6 +51,7 @@ from ipubench.plugins.record.verdict import (
     REGRESSED,
     Verdict,
 )
+from ipubench.plugins.run.exit_code import OK, TESTS_FAILED, USAGE_ERROR, exit_code
 from ipubench.plugins.run.results import Run, is_complete, run_key, selected
 from ipubench.plugins.run.resume import damage_key, depends_on, digest
 from ipubench.plugins.selection.functions import make_case
@@ -125,7 +126,7 @@ comparison_key = pytest.StashKey[Comparison]()
 replaceable_key = pytest.StashKey[Set[Place]]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def read_baseline(config: pytest.Config) -> None:
     """Read the baseline before anything runs: a bad file must not cost a measurement."""
     option = config.option
     config.stash[damage_key] = why_damaged
@@ -144,7 +145,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from error
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def restore_case(item: pytest.Item) -> None:
     """Make a case of a test that turned out to measure when the baseline was taken."""
     comparison = item.config.stash.get(comparison_key, None)
     if comparison is None or case_of(item) is not None or only_tests(item.config):
@@ -153,7 +154,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         make_case(item)
 
 
-def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def what_the_gate_costs(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say how long saving or gating takes at most, and which cases are too noisy for the gate."""
     if not measures(config):
         return []
@@ -253,32 +254,31 @@ def missing_cases(config: pytest.Config) -> List[str]:
     return comparison.missing(config.stash[selection_key], config.rootpath) + unmeasured
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the baseline asked for and set the exit code of session-level verdicts."""
+def conclude_session(session: pytest.Session) -> int:
+    """Write the baseline asked for; return the exit code of that and of session-level verdicts."""
     config = session.config
     run = config.stash.get(run_key, None)
     if run is None:
-        return
+        return OK
     comparison = config.stash.get(comparison_key, None)
     if comparison is not None and not is_worker(config):
         software = comparison.software(run.results.benchmarks.values())
         since = store.path_text(comparison.path, config.rootpath)
         run.closing += [f"since {since}: {software}"] if software else []
-    ended = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
-    saved = _save_baseline(config, run) if ended else pytest.ExitCode.OK
-    if session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = saved
-    kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
-    if policy_of(config) is not None and session.exitstatus == pytest.ExitCode.OK:
-        if missing_cases(config):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        elif not kinds & set(COMPARED):
-            session.exitstatus = EXIT_NOTHING_COMPARED
+    saved = _save_baseline(config, run) if session.exitstatus in (OK, TESTS_FAILED) else OK
     invalid = config.stash[selection_key].invalid
     run.closing += [f"not measured: {line}" for line in invalid]
-    if invalid and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    return exit_code(saved, _judged(config, run), USAGE_ERROR if invalid else OK)
+
+
+def _judged(config: pytest.Config, run: Run) -> int:
+    """Return what a gate makes of the session; each case's own verdict has failed its test."""
+    if policy_of(config) is None:
+        return OK
+    if missing_cases(config):
+        return TESTS_FAILED
+    kinds = {verdict["kind"] for verdict in run.results.verdicts.values()}
+    return OK if kinds & set(COMPARED) else EXIT_NOTHING_COMPARED
 
 
 def _save_baseline(config: pytest.Config, run: Run) -> pytest.ExitCode:

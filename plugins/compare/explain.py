@@ -39,7 +39,7 @@ NOT_KEPT = "the baseline keeps no operations; measure it with --keep-operations"
 release_key = pytest.StashKey[Callable[[], None]]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def refuse_without_gate(config: pytest.Config) -> None:
     """Refuse what could explain nothing."""
     if config.option.profile_on_regression and not only_lists(config) and not has_gate(config):
         raise pytest.UsageError(
@@ -49,16 +49,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # Registered before plugins/compare/judge_plugin.py, which takes what was measured out of the stash.
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
+def keep_release(item: pytest.Item) -> None:
     """Note how to let go of what a case shares, which its fresh process will need."""
     measured = item.stash.get(measured_key, [])
     if measured and item.config.option.keep_operations:
         item.stash[release_key] = measured[0].release
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
+def explain_regression(item: pytest.Item) -> None:
     """Explain a case that has regressed, while the run still holds its device."""
     run, case = item.config.stash.get(run_key, None), case_of(item)
     if run is None or case is None or item.nodeid not in run.results.benchmarks:

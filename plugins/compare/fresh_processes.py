@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from typing import Any, Callable, Dict, Generator, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
@@ -89,8 +89,7 @@ def processes_wanted(config: pytest.Config) -> int:
     return BASELINE_PROCESSES if option.baseline_save is not None else 1
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_configure(config: pytest.Config) -> None:
+def reserve_gate_time(config: pytest.Config) -> None:
     """Keep a part of the time of ``--within``, which has begun, for the processes of a gate."""
     option, limit = config.option, config.stash.get(limit_key, None)
     if limit is None or option.baseline is None or not has_gate(config):
@@ -100,7 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
     limit.keep(option.gate_time)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def share_gate_time(session: pytest.Session) -> None:
     """Share the time among the cases that this run, or this worker, is to measure.
 
     Workers that take turns each have an equal part of it. What a resumed run has done needs none.
@@ -113,14 +112,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config.stash[gate_time_key] = GateTime(seconds, cases)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def forget_processes(item: pytest.Item) -> None:
     """Forget the processes of an earlier try of the test."""
     item.stash[_fresh_key] = []
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
+@contextlib.contextmanager
+def gate_time_of_case(item: pytest.Item) -> Iterator[None]:
     """Leave what a case did not need to those that follow, however it ended."""
     yield
     if case_of(item) is not None:

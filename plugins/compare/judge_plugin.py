@@ -24,8 +24,7 @@ from ipubench.plugins.run.results import run_key
 from ipubench.plugins.run.time_spent import spent_key
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
+def judge_case(item: pytest.Item) -> None:
     """Judge what a case has measured, once its own call has returned.
 
     pytest calls the bench function in a hook of the same name, which comes before this one; where

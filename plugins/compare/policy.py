@@ -79,7 +79,7 @@ def compared_extra_info(config: pytest.Config) -> Tuple[str, ...]:
     return policy.extra_info if policy else ()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def read_policy(config: pytest.Config) -> None:
     """Read the policy before anything runs: a bad file must not cost a measurement."""
     option = config.option
     if option.baseline is None and option.against is None:
@@ -111,8 +111,7 @@ def policy_path(given: Optional[str], config: pytest.Config) -> Optional[Path]:
 
 
 # Before what the run says of its baseline, which takes them as they are.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
+def check_markers(session: pytest.Session) -> None:
     """Judge the markers of the selected cases: a bad one must not cost a measurement."""
     if policy_of(session.config) is None:
         return
@@ -124,7 +123,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         raise pytest.UsageError(str(error)) from None
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def name_unused_patterns(session: pytest.Session) -> None:
     """Name the patterns that no case of the suite has: most are misspelt."""
     config = session.config
     policy, run = policy_of(config), config.stash.get(run_key, None)

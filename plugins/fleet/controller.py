@@ -53,8 +53,7 @@ REFUSED_ON_HOSTS = {
 }
 
 
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> Optional[int]:
+def automatic_workers(config: pytest.Config) -> Optional[int]:
     """Make `-n auto` and `-n logical` one worker per device; a CPU is one device."""
     if only_tests(config) or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
@@ -63,8 +62,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> Optional[int]:
     return len(devices.device_ids(devices.choose(config.option.device)) or [0])
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
+def become_controller(config: pytest.Config) -> None:
     """Become the controller of workers, where there are any."""
     option = config.option
     tx = list(config.getoption("tx", None) or [])
@@ -348,8 +346,7 @@ class Controller:
             run.closing += outliers.lines(list(run.results.benchmarks.values()))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+def leave_out_larger(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Leave out what a worker with one IPU of its own cannot run."""
     controller = config.pluginmanager.getplugin("ipubench-controller")
     crew = getattr(controller, "crew", None)

@@ -37,8 +37,7 @@ PULSE_SECONDS = 10.0
 THERE = "there"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
+def become_worker(config: pytest.Config) -> None:
     """Become a worker where a controller of ours started this session."""
     given = getattr(config, "workerinput", {}).get(PART)
     if given is not None:

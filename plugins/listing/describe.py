@@ -17,8 +17,7 @@ from ipubench.plugins.record.text import without_identifier
 from ipubench.plugins.selection.selected import case_of
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
+def list_options(session: pytest.Session) -> Optional[bool]:
     """Print the options and end the session without running a case."""
     if not session.config.option.describe:
         return None

@@ -39,8 +39,7 @@ PORT, SOCKET = "PORT", "SOCKET"
 CACHE = Path("FOLDER")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> Optional[bool]:
+def list_commands(session: pytest.Session) -> Optional[bool]:
     """Print the commands and end the session without running a case."""
     if not session.config.option.dry_run:
         return None

@@ -71,19 +71,18 @@ def why_apart(item: pytest.Item) -> str:
     return ""
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def note_exported_flags(config: pytest.Config) -> None:
     """Note the flags before a case adds to them."""
     config.stash[exported_key] = os.environ.get(TF_FLAGS)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
+def choose_flags(session: pytest.Session) -> None:
     """Choose what this process's TensorFlow starts with: what most cases need, else the first."""
     found: Counter[Flags] = collections.Counter(filter(None, map(flags_of, session.items)))
     session.config.stash[flags_key] = max(found, key=lambda flags: found[flags], default=None)
 
 
-def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def why_cases_are_apart(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say how many cases get a process of their own, and why."""
     lines = []
     for why, count in sorted(collections.Counter(filter(None, map(why_apart, items))).items()):
@@ -93,8 +92,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Ite
     return lines
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> None:
+def measure_apart(item: pytest.Item) -> None:
     """Measure a case apart instead of running its test here.
 
     pytest_pyfunc_call would be too late: a method of a unittest.TestCase is called without it.

@@ -34,8 +34,7 @@ from ipubench.plugins.record.host_process import PeakMemory
 member_key = pytest.StashKey[Instance]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
+def join_instances(config: pytest.Config) -> None:
     """Become an instance before any framework is imported, or be ready to start some."""
 
     def command(nodeid: str, address: str) -> List[str]:

@@ -25,8 +25,7 @@ from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.selected import case_of
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
+def choose_folders(session: pytest.Session) -> None:
     """Have selected cases of one identifier leave nothing in one folder."""
     found: Dict[str, List[str]] = {}
     for item in session.items:

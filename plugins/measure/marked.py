@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from typing import Any, Callable, Generator, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
 import pytest
 
@@ -23,8 +23,8 @@ from ipubench.plugins.run.results import run_key
 from ipubench.plugins.selection.functions import rounds_key
 
 
-@pytest.hookimpl(hookwrapper=True, tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, None, None]:
+@contextlib.contextmanager
+def measured_function(pyfuncitem: pytest.Function) -> Iterator[None]:
     """Measure the function where pytest, or a plugin for asynchronous tests, would call it."""
     if rounds_key not in pyfuncitem.stash:
         yield

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import Any, Generator, Optional
+from functools import partial
+from typing import Any, Callable, Iterator, Optional
 
 import pytest
 
@@ -35,16 +36,19 @@ WORDS = re.compile(
 LONGEST = 200
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, None]:
-    """Say what was asked for, instead of the framework's pages."""
+@contextlib.contextmanager
+def bounded_memory(pyfuncitem: pytest.Function) -> Iterator[Callable[[Any], None]]:
+    """Bound the memory of a case; yield what makes one message of an outcome without memory."""
     case = case_of(pyfuncitem)
     if case is None:
-        yield
+        yield lambda outcome: None
         return
     kind = pyfuncitem.config.stash[selection_key].device
     with memory.bounded() if kind in HOST_KINDS else contextlib.nullcontext():
-        outcome = yield
+        yield partial(_explain_shortage, case)
+
+
+def _explain_shortage(case: Case, outcome: Any) -> None:
     error = outcome.excinfo[1] if outcome.excinfo else None
     reason = None if isinstance(error, CaseError) else shortage(error)
     if reason is not None:

@@ -301,8 +301,7 @@ def _plugin_words(config: pytest.Config) -> List[str]:
     return [word for name in [ours, *names] for word in ("-p", name)]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
+def follow_parent(config: pytest.Config) -> None:
     """Note the CPUs before the device pins this process.
 
     In a fresh process: end with the run that started it, however that ends.

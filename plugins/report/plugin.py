@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Dict, Generator
+from typing import Any, Dict
 
 import pytest
 
@@ -17,6 +17,7 @@ from ipubench.plugins.gate.shown_throughput import shown_throughput
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.report.files import ReportError, append_summary, check, write
 from ipubench.plugins.report.terminal import compared_with, judged_by
+from ipubench.plugins.run.exit_code import OK, USAGE_ERROR
 from ipubench.plugins.run.journal import command_line, shown_command
 from ipubench.plugins.run.results import Run, run_key
 from ipubench.plugins.run.time_spent import spent_key
@@ -24,7 +25,7 @@ from ipubench.plugins.run.time_spent import spent_key
 started_key = pytest.StashKey[float]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def check_places(config: pytest.Config) -> None:
     """Refuse a place that cannot be written before anything is measured."""
     config.stash[started_key] = time.time()
     if only_lists(config) or is_worker(config):
@@ -45,10 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
         ) from None
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, Any, None]:
+def add_junit_properties(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Give a case's figures to --junitxml, as properties of its test case."""
     run = item.config.stash.get(run_key, None)
     # JUnit takes the properties that the last phase reports.
@@ -64,23 +62,21 @@ def pytest_runtest_makereport(
             for name, key in (("verdict", "kind"), ("change", "change"))
             if verdict.get(key) is not None
         ]
-    yield
 
 
 # Registered after plugins/compare/baseline_plugin.py, so the verdicts of the session are known.
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def write_reports(session: pytest.Session) -> int:
     """Say in the journal how the run ended; write the report asked for, however it ended."""
     run = session.config.stash.get(run_key, None)
     if run is None:
-        return
+        return OK
     run.add(_end_of(session))
     folder = session.config.option.report
     if folder is None:
-        return
+        return OK
     if not run.results.worth_a_report:
         run.closing.append(f"no report was written to {folder}: no case was measured")
-        return
+        return OK
     report = report_of(session.config, run)
     problems = []
     try:
@@ -93,8 +89,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     except ReportError as error:
         problems.append(str(error))
     run.closing += problems
-    if problems and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+    return USAGE_ERROR if problems else OK
 
 
 def _end_of(session: pytest.Session) -> Dict[str, Any]:

@@ -49,8 +49,7 @@ COLOURS: Dict[str, Dict[str, bool]] = {
 }
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def write_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Write the table and everything that a number alone does not say; with -qq the verdicts.
 
     Ours is the table that people read, unless the user asked for something of pytest-benchmark's.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
-from typing import Any, Generator, Iterator, Optional, Tuple
+from typing import Any, Iterator, Optional, Tuple
 
 import pytest
 
@@ -28,15 +28,13 @@ timer_key = pytest.StashKey[Tuple[pytest.Item, Any]]()
 started_key = pytest.StashKey[bool]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
+def note_parent(config: pytest.Config) -> None:
     """Note whether a run has started this process, which a worker's own variables would hide."""
     inherits = INHERIT_VARIABLE in os.environ and not is_worker(config)
     config.stash[started_key] = inherits or config.option.instance is not None
 
 
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Optional[bool]:
+def set_timer(item: pytest.Item, settings: Any) -> Optional[bool]:
     """Note the timer; in a process that a run has started, set none."""
     if item.config.stash[started_key]:
         return True
@@ -44,26 +42,20 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Optional[bool]
     return None
 
 
-@pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_timeout_cancel_timer(item: pytest.Item) -> None:
+def cancel_timer(item: pytest.Item) -> None:
     """Note that there is no timer any more."""
     if timer_key in item.config.stash:
         del item.config.stash[timer_key]
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_fixture_setup(
-    fixturedef: Any, request: pytest.FixtureRequest
-) -> Generator[None, None, None]:
+@contextlib.contextmanager
+def waiting_for_device(fixture: str, config: pytest.Config) -> Iterator[None]:
     """Let the first test wait for the device."""
-    with contextlib.ExitStack() as stack:
-        if fixturedef.argname == DEVICE:
-            stack.enter_context(unbounded(request.config))
+    with unbounded(config) if fixture == DEVICE else contextlib.nullcontext():
         yield
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> None:
+def lift_bounds(item: pytest.Item) -> None:
     """In a process that a run has started, lift pytest's own bound, and run no test twice."""
     if item.config.stash[started_key]:
         faulthandler.cancel_dump_traceback_later()

@@ -54,7 +54,7 @@ class Sigterm:
 sigterm_key = pytest.StashKey[Sigterm]()
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+def handle_sigterm(session: pytest.Session) -> None:
     """Answer SIGTERM in a session that measures; the end of an instance is its launcher's."""
     config = session.config
     alone = measures(config) and not is_worker(config)  # a worker ends with its controller
@@ -62,8 +62,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         config.stash[sigterm_key] = Sigterm(session)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def note_early_end(session: pytest.Session) -> None:
     """Say what an early end left undone; from here on SIGTERM changes the exit code only."""
     config = session.config
     if sigterm_key in config.stash:
@@ -81,7 +80,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         )
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
+def restore_sigterm(config: pytest.Config) -> None:
     """Answer SIGTERM no longer."""
     if sigterm_key in config.stash:
         config.stash[sigterm_key].leave()

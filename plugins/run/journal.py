@@ -33,7 +33,7 @@ import re
 import shlex
 import time
 from pathlib import Path
-from typing import Any, Generator, List, Sequence, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import pytest
 
@@ -45,6 +45,7 @@ from ipubench.plugins.command_line.words import is_worker, measures, typed_words
 from ipubench.plugins.record import pytest_benchmark_adapter
 from ipubench.plugins.record.files import JsonLinesFile, read_lines
 from ipubench.plugins.run import resume
+from ipubench.plugins.run.exit_code import NO_TESTS_COLLECTED, OK, TESTS_FAILED, exit_code
 from ipubench.plugins.run.results import Run, SessionResults, run_key
 from ipubench.plugins.selection.selected import case_of
 
@@ -178,8 +179,7 @@ def run_of(config: pytest.Config) -> Run:
 
 
 # After plugins/selection/deselect.py, which is registered before and is trylast too.
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+def start_run(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Start the run and leave out what was resumed."""
     # The run that started an instance records what all of them did. A worker's lines go to the
     # controller, which has started the run.
@@ -193,8 +193,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
 
 
 # Before whoever asks what the run is about.
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
+def note_selection(session: pytest.Session) -> None:
     """Now that the selection is final, note what the run is about.
 
     ``--lf``, or a plugin of the project, leaves out cases after all other hooks.
@@ -209,7 +208,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         pytest_benchmark_adapter.adopt(session.config, run.results.benchmarks[nodeid])
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
+def where_results_go(config: pytest.Config) -> List[str]:
     """Say where results go and what was resumed."""
     run = config.stash.get(run_key, None)
     if run is None:
@@ -217,23 +216,18 @@ def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
     return [line for line in (run.note, f"results: {run.journal.path}") if line]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> None:
+def begin_case(item: pytest.Item) -> None:
     """Note that a case starts; of a worker's cases its controller does."""
     run = item.config.stash.get(run_key, None)
     if run is not None and case_of(item) is not None and not is_worker(item.config):
         run.add({"type": "begin", "case": item.nodeid})
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, Any, None]:
+def end_case(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Record how a case ended: passed after its call, anything else whenever it happens.
 
     An error that the user can mend is shown as its message, without a traceback.
     """
-    report = (yield).get_result()
     case = case_of(item)
     error = call.excinfo.value if call.excinfo is not None else None
     mendable = isinstance(error, CaseError)
@@ -259,17 +253,17 @@ def _why(report: pytest.TestReport) -> str:
     return next(filter(str.strip, lines), "")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A resumed run with nothing left to do has succeeded; one that lost lines has not."""
+def end_selection(session: pytest.Session) -> int:
+    """Complete the journal; return the exit code, 1 if lines of it were lost.
+
+    A resumed run with nothing left to do has succeeded.
+    """
     run = session.config.stash.get(run_key, None)
     if run is None:
-        return
+        return int(session.exitstatus)
     # As in a run that nothing interrupted.
     run.results.arrange(run.order)
     if run.order != run.results.selected and not is_worker(session.config):
         run.add({"type": "selected", "cases": run.order})
-    if run.results.resumed and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-        session.exitstatus = pytest.ExitCode.OK
-    if run.broken and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    finished = run.results.resumed and session.exitstatus == NO_TESTS_COLLECTED
+    return exit_code(OK if finished else session.exitstatus, TESTS_FAILED if run.broken else OK)

@@ -158,12 +158,12 @@ def fitting(start: str, name: str, tails: Iterable[str], width: int) -> str:
     return start + cut_middle(name, max(room, NARROWEST_NAME)) + tail
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
+def make_progress(session: pytest.Session) -> None:
     """Make the progress line of this session; pytest's reporter exists by now."""
     session.config.stash[progress_key] = Progress(session.config)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def expect_cases(session: pytest.Session) -> None:
     """Count the cases; without ordinary tests among them, pytest's own dots are not needed.
 
     Pytest's percentages would be of the ordinary tests alone: less than 100 at the end.
@@ -177,8 +177,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             progress.terminal.showfspath = False
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> None:
+def begin_line(item: pytest.Item) -> None:
     """Start the line of a case, which takes the place of pytest's with the file."""
     progress = item.config.stash[progress_key]
     case = case_of(item)
@@ -197,10 +196,8 @@ def _function(nodeid: str) -> str:
     return name_of_test(nodeid).partition("[")[0]
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Any:
+def end_line(item: pytest.Item, report: Any) -> None:
     """Finish the line of a case with its throughput, or with how it failed."""
-    report = (yield).get_result()
     if case_of(item) is None:
         return
     report.ipubench_case = True
@@ -228,25 +225,23 @@ def _result(config: pytest.Config, report: pytest.TestReport) -> Tuple[str, Any]
     return f"{rate} ±{spread}" if spread else rate, {}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def show_words(session: pytest.Session) -> None:
     """Let pytest's short summary (``-rA``) have its words for the cases."""
     progress = session.config.stash.get(progress_key, None)
     if progress is not None:
         progress.over = True
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_report_teststatus(report: Any, config: pytest.Config) -> Any:
+def without_letter(report: Any, config: pytest.Config, status: Any) -> Any:
     """Count a case as pytest and its plugins do, without a letter: it has its own line.
 
     The word is what the short summary calls a case; while the suite runs, that of a failure alone.
     """
-    status = yield
-    if getattr(report, "ipubench_case", False):
-        category, _, word = status.get_result()
-        said = report.failed or config.stash[progress_key].over
-        status.force_result((category, "", word if said else ""))
+    if not getattr(report, "ipubench_case", False):
+        return status
+    category, _, word = status
+    shown = report.failed or config.stash[progress_key].over
+    return category, "", word if shown else ""
 
 
 class Remaining:

@@ -12,7 +12,7 @@ import os
 import textwrap
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping
+from typing import Callable, Dict, Iterator, List, Mapping
 
 import pytest
 
@@ -42,7 +42,6 @@ WORDS = {
     "compare": "other processes and comparing",
     "close": "closing",
     "between": "between cases",
-    "wait": "waiting for a case",
     "other": "other",
 }
 #: What a fixture's making is counted to; a runtime's is the import of its framework.
@@ -159,14 +158,13 @@ def time_in_words(spent: TimeSpent, width: int) -> List[str]:
     return textwrap.wrap(text, width, subsequent_indent=" " * 6, break_on_hyphens=False)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
+def start_clock(config: pytest.Config) -> None:
     """Begin to count; what this process did before counts as its start."""
     config.stash[spent_key] = TimeSpent(before=seconds_of_start())
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
+@contextlib.contextmanager
+def clock_of_case(item: pytest.Item) -> Iterator[None]:
     """Count what happens to a case, and what happens until the next one."""
     spent = item.config.stash[spent_key]
     if case_of(item) is not None:
@@ -175,28 +173,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
     spent.enter("between")
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_fixture_setup(
-    fixturedef: Any, request: pytest.FixtureRequest
-) -> Generator[None, None, None]:
+@contextlib.contextmanager
+def clock_of_fixture(fixture: str, config: pytest.Config) -> Iterator[None]:
     """Count the making of the fixtures that take long."""
-    part = FIXTURES.get(fixturedef.argname)
-    if part is None:
-        yield
-        return
-    with request.config.stash[spent_key].during(part):
+    part = FIXTURES.get(fixture)
+    with config.stash[spent_key].during(part) if part else contextlib.nullcontext():
         yield
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, None, None]:
+@contextlib.contextmanager
+def clock_of_build(pyfuncitem: pytest.Function) -> Iterator[None]:
     """Count as building what a bench function does itself: it makes the model and its feed."""
     with pyfuncitem.config.stash[spent_key].during("build"):
         yield
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+@contextlib.contextmanager
+def clock_of_teardown(item: pytest.Item) -> Iterator[None]:
     """Count the end of a case: its fixtures close what they hold."""
     with item.config.stash[spent_key].during("close"):
         yield

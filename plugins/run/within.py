@@ -6,9 +6,10 @@ from those that have ended. When the time is over, the remaining cases are skipp
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
-from typing import Callable, Generator, List, Optional
+from typing import Callable, Iterator, List, Optional
 
 import pytest
 
@@ -71,7 +72,7 @@ class TimeLimit:
 limit_key = pytest.StashKey[TimeLimit]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def start_limit(config: pytest.Config) -> None:
     """Begin the time with the process; refuse what measures outside of the run's own cases."""
     option = config.option
     if option.within is None:
@@ -91,15 +92,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[limit_key] = TimeLimit(seconds, option.budget, time.monotonic)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def count_cases(session: pytest.Session) -> None:
     """Count the cases that share the time."""
     limit = session.config.stash.get(limit_key, None)
     if limit is not None:
         limit.waiting = sum(case_of(item) is not None for item in session.items)
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
+@contextlib.contextmanager
+def time_of_case(item: pytest.Item) -> Iterator[None]:
     """Learn what a case took."""
     limit = item.config.stash.get(limit_key, None)
     skipped = len(limit.skipped) if limit is not None else 0
@@ -108,8 +109,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
         limit.end()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def give_budget(item: pytest.Item) -> None:
     """Give a case its share of what is left; skip it if that is too little."""
     limit = item.config.stash.get(limit_key, None)
     if limit is None or case_of(item) is None:
@@ -123,7 +123,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.config.option.budget = budget
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def name_skipped(session: pytest.Session) -> None:
     """Name below the table the cases that were skipped because the time was over.
 
     The run is not about them: who compares it calls none of them missing.

@@ -20,8 +20,7 @@ from ipubench.plugins.selection.selected import case_of
 NAMES_ONE = "not a data set; --dataset-dir=PATH or DATASETS_DIR names one"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
+def find_data(session: pytest.Session) -> None:
     """Find the images and TFRecords that the selected cases need; without them the run ends."""
     config = session.config
     if only_lists(config):
@@ -63,7 +62,7 @@ def _splits(case: Case) -> Tuple[str, ...]:
     return (split_of(config.mode),)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> List[str]:
+def which_data(config: pytest.Config) -> List[str]:
     """Say plainly when the images are not a data set."""
     lines = []
     for (kind, *_), found in config.stash.get(found_key, {}).items():

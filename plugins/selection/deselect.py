@@ -28,8 +28,7 @@ from ipubench.plugins.selection.selected import (
 NEAR = 8
 
 
-@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
-def pytest_collection_modifyitems_begins(config: pytest.Config, items: List[pytest.Item]) -> None:
+def add_names(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Let ``-k`` also find a case by the identifier that it has without overrides."""
     selection = config.stash[selection_key]
     for item in items:
@@ -39,8 +38,7 @@ def pytest_collection_modifyitems_begins(config: pytest.Config, items: List[pyte
     selection.functions = sorted({item.name.split("[")[0] for item in items if case_of(item)})
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+def leave_out_unfit(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Keep what this device can run; judge ``--set`` on what is left."""
     selection = config.stash[selection_key]
     leave_out(config, items, _why_not_here)
@@ -189,7 +187,7 @@ def _float32(device: str, items: Sequence[pytest.Item]) -> List[str]:
     ]
 
 
-def pytest_report_collectionfinish(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
+def what_was_left_out(config: pytest.Config, items: List[pytest.Item]) -> List[str]:
     """Say what was left out and what it needs; of an empty selection, what would match."""
     selection = config.stash[selection_key]
     lines = [

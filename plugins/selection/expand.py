@@ -47,7 +47,7 @@ WITHOUT_NUMBER = {
 }
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def parse_settings(config: pytest.Config) -> None:
     """Parse ``--set``; a syntax error ends here."""
     option = config.option
     assignments = parse_assignments(option.case_options)
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[selection_key] = Selection(assignments, device)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+def parametrize_cases(metafunc: pytest.Metafunc) -> None:
     """Turn the declared configurations into cases; bad values of options are judged later."""
     marks = list(metafunc.definition.iter_markers("cases"))
     if not marks:

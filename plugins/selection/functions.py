@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Dict, Generator, List, Optional
+from typing import Dict, List, Optional
 
 import pytest
 
@@ -50,10 +50,8 @@ class Function(CaseConfig):
 
 
 # Inside of --lf's own wrapper, which leaves out of a report what has passed before.
-@pytest.hookimpl(hookwrapper=True, trylast=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, None]:
+def note_collected(collector: pytest.Collector, report: pytest.CollectReport) -> None:
     """Note all that a file or a class has, not only what the command line names of it."""
-    report = (yield).get_result()
     selection = collector.config.stash[selection_key]
     selection.collected.add(collector.nodeid)
     for node in report.result:
@@ -65,7 +63,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
             selection.tests.add(node.nodeid)
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+def make_case_of(item: pytest.Item) -> None:
     """Make a case of a test that measures and has none."""
     if _is_case_of_its_own(item):
         make_case(item)
@@ -145,8 +143,7 @@ def plain_name(text: str) -> str:
 
 
 # After plugins/selection/deselect.py, which is trylast too and registered before.
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+def refuse_idle_options(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Refuse options that nothing selected could obey: silence would look like success."""
     try:
         for item in items:

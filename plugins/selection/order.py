@@ -17,8 +17,7 @@ SOON = ("pytorch",)
 SERVERS = ("triton", "tensorflow_serving")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+def sort_cases(config: pytest.Config, items: List[pytest.Item]) -> None:
     """Sort within each folder, unless the command line names files, whose order then counts."""
     if any(".py" in word for word in config.option.file_or_dir):
         return

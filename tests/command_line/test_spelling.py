@@ -26,7 +26,7 @@ ALSO_HERE = {"device_id", "profile", "report", "save_graph", "sweep"}
         (["--mode", "eval"], "; write -k evaluation"),
         (["--report"], "--report: --profile=DIR leaves"),
         (["--set=data=nothing"], "'nothing' is none of synthetic, generated, real; write --data="),
-        (["-k", "beta", "--against=/bin/false"], "such as /opt/old/bin/python"),
+        (["-k", "beta", "--against=/bin/nothing"], "such as /opt/old/bin/python"),
     ],
 )
 def test_a_message_names_what_is_meant(project: Project, words: List[str], said: str) -> None:

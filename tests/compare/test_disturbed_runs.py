@@ -151,7 +151,7 @@ def test_workers_in_turns_have_one_gate_time_together(
     config: Any = Config(120.0, workers, shared)
     case = SimpleNamespace(stash={case_key: object()})
     session: Any = SimpleNamespace(config=config, items=[case] * 12)
-    fresh_processes.pytest_collection_finish(session)
+    fresh_processes.share_gate_time(session)
     time = config.stash[fresh_processes.gate_time_key]
     time.begin()
     assert time.allows(share - 0.01) and not time.allows(share + 0.01)

@@ -49,7 +49,7 @@ def test_auto_is_a_worker_for_each_device_that_may_be_used(
         invocation_params=SimpleNamespace(dir=Path("/")),
         option=SimpleNamespace(device="fake", device_id=device_id),
     )
-    assert controller.pytest_xdist_auto_num_workers(config) == count
+    assert controller.automatic_workers(config) == count
 
 
 def local(count: int, device: str = "fake", device_id: Optional[int] = None) -> LocalWorkers:
@@ -89,7 +89,7 @@ def test_what_needs_more_than_the_ipu_of_a_worker_is_left_out(
         config: Any = SimpleNamespace(
             pluginmanager=mock.Mock(getplugin=mock.Mock(return_value=ours))
         )
-        controller.pytest_collection_modifyitems(config, [])
+        controller.leave_out_larger(config, [])
     (why,) = found
     for ipus, instances, said in ((1, 1, False), (2, 1, True), (1, 2, True)):
         case = SimpleNamespace(config=SimpleNamespace(ipus=ipus, instances=instances))

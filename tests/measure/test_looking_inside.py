@@ -15,8 +15,8 @@ from ipubench.bench_kernels.bench_popart_lstm import PopartLstm
 from ipubench.fixtures.case.cases import Case
 from ipubench.fixtures.case.options import CaseConfig
 from ipubench.plugins.command_line.words import looking_inside_arguments
-from ipubench.plugins.measure.looking_inside import folder_of, pytest_collection_finish
-from ipubench.plugins.selection.expand import pytest_generate_tests
+from ipubench.plugins.measure.looking_inside import choose_folders, folder_of
+from ipubench.plugins.selection.expand import parametrize_cases
 from ipubench.plugins.selection.selected import Selection, selection_key
 from tests.support.harness import Project
 
@@ -52,13 +52,13 @@ def test_cases_of_one_identifier_leave_nothing_in_one_folder(
         for function, name in (("a.py::bench_a", "net"), ("b.py::bench_b", "net"), ("b.py::b", "x"))
     ]
     session: Any = SimpleNamespace(config=config, items=items)
-    pytest_collection_finish(session)
+    choose_folders(session)
     folders = [folder_of("--profile", root, item) for item in items]
     assert len({*folders}) == 3 and folders[2] == tmp_path / root / "x"
     # Another process that measures one of them leaves it in the same folder.
     for item, folder in zip(items, folders):
         assert looking_inside_arguments(config, item.nodeid) == [f"--profile={folder.parent}"]
-    pytest_collection_finish(SimpleNamespace(config=config, items=items[:1]))  # type: ignore[arg-type]
+    choose_folders(SimpleNamespace(config=config, items=items[:1]))  # type: ignore[arg-type]
     assert folder_of("--profile", root, items[0]) == tmp_path / root / "net"
 
 
@@ -74,7 +74,7 @@ def only_case(config: CaseConfig, device: str, profile: Optional[str], **given: 
         fixturenames=(),
         parametrize=lambda _, values, indirect: made.extend(values),
     )
-    pytest_generate_tests(metafunc)
+    parametrize_cases(metafunc)
     ((case,),) = [parameter.values for parameter in made]
     assert isinstance(case, Case)
     return case

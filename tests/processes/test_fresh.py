@@ -198,7 +198,7 @@ def test_a_fresh_process_does_not_outlive_its_run(monkeypatch: pytest.MonkeyPatc
     def configure(holder: int, instance: Optional[str] = None) -> None:
         monkeypatch.setenv(INHERIT_VARIABLE, str(holder))
         config: Any = SimpleNamespace(stash={}, option=SimpleNamespace(instance=instance))
-        fresh.pytest_configure(config)
+        fresh.follow_parent(config)
         assert config.stash[fresh.cpus_key]
 
     gone = 1 << 30  # more than Linux numbers

@@ -53,9 +53,9 @@ def test_sigterm_is_answered_where_a_run_measures_for_itself(
     monkeypatch.setattr(interruption, "measures", lambda config: measures)
     monkeypatch.setattr(interruption, "is_worker", lambda config: is_worker)
     session: Any = SimpleNamespace(config=SimpleNamespace(stash={}), exitstatus=0)
-    interruption.pytest_sessionstart(session)
+    interruption.handle_sigterm(session)
     assert (sigterm_key in session.config.stash) == answers
-    interruption.pytest_sessionfinish(session)
+    interruption.note_early_end(session)
     if answers:
         assert session.config.stash[sigterm_key].finishing
         session.config.stash[sigterm_key].leave()
@@ -80,5 +80,5 @@ def test_what_an_interrupted_run_left_undone_is_said(
     run = SimpleNamespace(order=["a", "b", "c"], results=results, closing=[])
     config = SimpleNamespace(option=SimpleNamespace(baseline_save=save), stash={run_key: run})
     session: Any = SimpleNamespace(config=config, exitstatus=code)
-    interruption.pytest_sessionfinish(session)
+    interruption.note_early_end(session)
     assert len(run.closing) == len(said) and all(map(str.startswith, run.closing, said))

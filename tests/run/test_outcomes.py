@@ -31,12 +31,9 @@ def reported(
     item: Any, outcome: str, shown: Any = None, when: str = "call", error: Optional[Any] = None
 ) -> Any:
     """Let the journal see how a phase of a test ended; return the report."""
-    report = SimpleNamespace(outcome=outcome, longrepr=shown, when=when, sections=[])
+    report: Any = SimpleNamespace(outcome=outcome, longrepr=shown, when=when, sections=[])
     call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=error) if error else None)
-    around: Any = journal.pytest_runtest_makereport(item, call)
-    next(around)
-    with pytest.raises(StopIteration):
-        around.send(SimpleNamespace(get_result=lambda: report))
+    journal.end_case(item, call, report)
     return report
 
 
@@ -90,5 +87,4 @@ def test_a_run_succeeds_with_what_was_done_before_and_not_with_lost_lines(
     run = item.config.stash[run_key]
     run.results.resumed, run.broken = [CASE] if resumed else [], broken
     session: Any = SimpleNamespace(config=item.config, exitstatus=code)
-    journal.pytest_sessionfinish(session, code)
-    assert session.exitstatus == expected
+    assert journal.end_selection(session) == expected

@@ -202,15 +202,9 @@ def test_the_word_for_a_case_is_for_failures_and_the_summary(
     made = started(is_terminal=False)
     made.config.stash[progress.progress_key] = made
     made.over = over
-    forced: List[Any] = []
-    status = SimpleNamespace(get_result=lambda: ("passed", ".", "WORD"), force_result=forced.append)
-    around = progress.pytest_report_teststatus(
-        SimpleNamespace(ipubench_case=True, failed=failed), made.config
-    )
-    next(around)
-    with pytest.raises(StopIteration):
-        around.send(status)
-    assert forced == [("passed", "", word)]
+    report = SimpleNamespace(ipubench_case=True, failed=failed)
+    status = ("passed", ".", "WORD")
+    assert progress.without_letter(report, made.config, status) == ("passed", "", word)
 
 
 ORDINARY = "def test_bs8_one(): pass\ndef test_bs8_two(): pass\n"

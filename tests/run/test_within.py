@@ -70,8 +70,8 @@ def test_a_third_of_the_time_at_most_is_for_the_fresh_processes_of_a_gate(
     )
     config: Any = SimpleNamespace(option=option, stash={}, rootpath=tmp_path)
     config.getoption = lambda name, default=None: default
-    within.pytest_configure(config)
-    fresh_processes.pytest_configure(config)
+    within.start_limit(config)
+    fresh_processes.reserve_gate_time(config)
     assert option.gate_time == gate_time
     assert config.stash[within.limit_key].left == left
 
@@ -109,4 +109,4 @@ def test_what_measures_a_case_several_times_is_refused(flag: str) -> None:
     config: Any = SimpleNamespace(option=SimpleNamespace(within=60.0))
     config.getoption = lambda name, default=None: "x" if name == flag else default
     with pytest.raises(pytest.UsageError, match="--within"):
-        within.pytest_configure(config)
+        within.start_limit(config)

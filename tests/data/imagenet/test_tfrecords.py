@@ -449,7 +449,7 @@ def judge(items: List[Any], folder: Any, **options: bool) -> Any:
     )
     config = SimpleNamespace(option=option, stash=pytest.Stash())
     session: Any = SimpleNamespace(items=items, config=config)
-    datasets.pytest_collection_finish(session)
+    datasets.find_data(session)
     return config
 
 
@@ -469,7 +469,7 @@ def test_tfrecords_are_judged_for_the_splits_that_are_read(tmp_path: Path) -> No
         [item("tensorflow", "training"), item("pytorch", "inference", "synthetic")], tmp_path
     )
     assert list(config.stash[found_key]) == [("records", "train")]
-    lines = datasets.pytest_report_collectionfinish(config)
+    lines = datasets.which_data(config)
     assert lines == [f"real data: 2 TFRecord files of train in {tmp_path}"]
     with pytest.raises(pytest.UsageError, match=r"has train files only"):
         judge([item("tensorflow", "inference")], tmp_path)
@@ -486,7 +486,7 @@ def test_samples_are_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("DATASETS_DIR", raising=False)
     monkeypatch.setenv("IPUBENCH_CACHE_DIR", str(tmp_path / "cache"))
     config = judge([item("tensorflow", "training")], None)
-    (line,) = datasets.pytest_report_collectionfinish(config)
+    (line,) = datasets.which_data(config)
     assert "sample images made by ipubench, as TFRecords, not a data set" in line
     assert config.stash[found_key] == {("records", "train"): None}
 

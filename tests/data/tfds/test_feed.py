@@ -394,11 +394,11 @@ def test_the_run_is_told_before_its_first_case(tmp_path: Path) -> None:
     )
     config: Any = SimpleNamespace(option=option, stash=pytest.Stash())
     session: Any = SimpleNamespace(config=config, items=[item])
-    datasets.pytest_collection_finish(session)
-    assert datasets.pytest_report_collectionfinish(config) == [
+    datasets.find_data(session)
+    assert datasets.which_data(config) == [
         f"real data: 4 images of train of cifar10 in {folder}",
         f"real data: 4 images of validation of cifar10 in {folder}",
     ]
     (folder / "cifar10-test.tfrecord-00000-of-00001").unlink()
     with pytest.raises(pytest.UsageError, match="lacks 1 of its 1 test files"):
-        datasets.pytest_collection_finish(session)
+        datasets.find_data(session)
