@@ -18,7 +18,7 @@ from ipubench.fixtures.servers import client as client_module
 from ipubench.fixtures.servers import clients as client_processes
 from ipubench.fixtures.servers.client import Client, Stamps
 from ipubench.fixtures.servers.clients import Clients, NotInTime, RequestError
-from ipubench.fixtures.servers.load import CONSTANT, Answers, Load, percentiles
+from ipubench.fixtures.servers.load import CONSTANT, Answers, Load
 from ipubench.fixtures.servers.scenario import Scenario
 from ipubench.fixtures.servers.tensorflow_serving.step import ServingStep
 from tests.support.serving import feed
@@ -93,8 +93,8 @@ class ScriptedClients:
         return [client.report(runs)["runs"] for client in self.clients]
 
     def load(self, load: Load) -> Answers:
-        latencies = [0.25] * load.queries
-        return Answers(latencies, 0.0, load.queries / load.target_qps, percentiles(latencies))
+        seconds = load.requests / load.target_qps
+        return Answers([0.25] * load.requests, 0.0, seconds, seconds)
 
     def close(self) -> None:
         pass
@@ -199,7 +199,7 @@ def test_a_scenario_is_counted_and_its_latencies_are_the_clients(clock: Clock) -
     step = scripted(clock, (0, [7, 9]))
     step.round_clock()
     config = dataclasses.replace(step._config, scenario=CONSTANT, target_qps=10.0)
-    step._scenario = Scenario(config, step._send, Path("logs"))
+    step._scenario = Scenario(config, step._send)
     assert step._scenario.prepare(0.25, print) == 662
     before = step._seconds
     step()
