@@ -323,7 +323,6 @@ TRUSTED: Dict[str, str] = {
     "fixtures/servers/clients.py": "lines of our own clients",
     "fixtures/servers/tensorflow_serving/client.py": "requests that our own parent wrote",
     "fixtures/servers/tensorflow_serving/prediction_service.py": "a file that our own parent wrote",
-    "fixtures/servers/tensorflow_serving/saved_model.py": "a network that this run exported",
     "fixtures/servers/triton/classifiers.py": "facts that this run wrote",
     "fixtures/servers/triton/client.py": "images that our own parent wrote",
     "fixtures/servers/triton/network.py": "words of our own parent",
