@@ -23,7 +23,6 @@ from PIL import Image
 from ipubench.fixtures.case import untrusted
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.yaml_reader import LARGEST, YamlError
-from ipubench.fixtures.data.build_tfrecords import writer
 from ipubench.fixtures.data.feeds import MAX_PIXELS, MOST_IMAGE_BYTES
 from ipubench.fixtures.data.imagenet.shards import fault_of_file
 from ipubench.fixtures.data.images.preprocess import load_image
@@ -205,13 +204,6 @@ def _picture(folder: Path) -> bytes:
     return file.getvalue()
 
 
-def _checksums(folder: Path) -> bytes:
-    split = {"source": "/data", "images": 3, "shards": 1, "digest": "00"}
-    shard = {"sha256": "00", "bytes": 3, "images": 3, "left_out": []}
-    state = {"format": 1, "splits": {"train": split}, "files": {"train-00000-of-00001": shard}}
-    return json.dumps(state).encode()
-
-
 READERS: Dict[str, Reader] = {
     "baseline": Reader(
         "plugins/baseline/store.py",
@@ -289,13 +281,6 @@ READERS: Dict[str, Reader] = {
         _file("image.jpeg", lambda path: load_image(path, 32)),
         (CaseError,),
     ),
-    "checksums.json": Reader(
-        "fixtures/data/build_tfrecords/writer.py",
-        f"{writer.MOST_CHECKSUMS >> 20} MiB",
-        _checksums,
-        _file(writer.CHECKSUMS, lambda path: writer.Target(path.parent)),
-        (CaseError,),
-    ),
 }
 
 #: Product modules that read what nobody else writes: why each may read it as it is.
@@ -303,6 +288,7 @@ TRUSTED: Dict[str, str] = {
     "fixtures/case/untrusted.py": "the bounded reader itself",
     "fixtures/case/values.py": "the value of --set, on the user's own command line",
     "fixtures/data/build_tfrecords/source.py": "lines of a file that was read within bounds",
+    "fixtures/data/build_tfrecords/writer.py": "images that are packed as they are",
     "fixtures/devices/__init__.py": "a file of the installed PyTorch",
     "fixtures/instances/protocol.py": "messages of instances, which have the key",
     "fixtures/machine/cgroup.py": "files of the kernel",
