@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import List
 
+import numpy as np
 import pytest
 
 from ipubench.fixtures.case.errors import DataError
 from ipubench.fixtures.data.images import samples
-from ipubench.fixtures.data.images.feed import ImageFolder
+from ipubench.fixtures.data.images.feed import ImageFeed, ImageFolder
 from ipubench.fixtures.data.options import ImageOptions
 from ipubench.fixtures.data.provider import Data
 from ipubench.fixtures.data.sources import source
@@ -71,12 +73,36 @@ def test_integers_are_normalised_on_the_device_with_a_warning(data: Data) -> Non
     assert (feed.eight_bit, feed.normalization) == (True, "device")
 
 
-def test_closing_closes_the_feeds(data: Data) -> None:
+def test_generated_images_are_fixed() -> None:
+    feed = ImageFeed("generated", batch_size=2, image_size=8)
+    images = feed.generated(batches=3)
+    assert images.shape == (6, 3, 8, 8)
+    assert images.dtype == np.uint8
+    assert np.array_equal(images, feed.generated(batches=3))
+    assert images.max() <= 254
+
+
+def test_each_corrupt_file_is_kept_once() -> None:
+    folder = ImageFolder("/data", ("/data/a.jpg", "/data/b.jpg"))
+    feed = ImageFeed("real", batch_size=1, folder=folder)
+    feed.note_corrupt(["/data/b.jpg"])
+    feed.note_corrupt(["/data/b.jpg", "/data/a.jpg"])
+    facts = feed.describe()
+    assert facts["corrupt"] == ["/data/b.jpg", "/data/a.jpg"]
+    assert "task_images" not in facts
+    assert dataclasses.replace(feed, task_images=4).describe() == {**facts, "task_images": 4}
+
+
+def test_closing_closes_the_feeds_once_and_the_last_first(data: Data) -> None:
     closed: List[str] = []
-    data.images(Config(), *SIZES).on_close(lambda: closed.append("one"))
+    feed = data.images(Config(), *SIZES)
+    feed.on_close(lambda: closed.append("first"))
+    feed.on_close(lambda: closed.append("second"))
     data.images(Config(), *SIZES).on_close(lambda: closed.append("other"))
-    data.close()
-    assert sorted(closed) == ["one", "other"]
+    for _ in range(2):
+        data.close()
+        feed.close()
+    assert closed == ["other", "second", "first"]
 
 
 def test_the_option_then_the_environment_then_samples(

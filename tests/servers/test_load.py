@@ -21,6 +21,7 @@ from ipubench.bench_inference import bench_triton as triton
 from ipubench.fixtures.case.cases import effective_options
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.devices.cpu import CpuDevice
+from ipubench.fixtures.servers import arrivals
 from ipubench.fixtures.servers.client import Client
 from ipubench.fixtures.servers.load import (
     CONSTANT,
@@ -176,15 +177,35 @@ class Scripted(Client):
 
 
 @pytest.mark.parametrize("scenario", [CONSTANT, SERVER])
-def test_a_load_sends_each_request_in_turn_and_times_it_from_when_it_was_due(scenario: str) -> None:
+def test_a_load_sends_each_request_in_turn_and_times_it_from_when_it_was_due(
+    scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(moment: float) -> None:
+        time.sleep(max(0.0, moment + 0.05 - time.monotonic()))
+
+    monkeypatch.setattr(arrivals, "_sleep_until", late)
     client, load = Scripted(), Load(scenario, 50, target_qps=500.0)
     found = client.load(dataclasses.asdict(load))
     assert client.asked == [number % 7 for number in range(50)] and client.checked == 50
     assert client.wanted["limit"] == load.limit_seconds
-    assert len(found["latencies"]) == 50 and min(found["latencies"]) >= 0.001
-    assert 0 <= found["late"] <= max(found["latencies"]) - 0.001
+    assert len(found["latencies"]) == 50 and min(found["latencies"]) >= 0.051
+    assert 0.05 <= found["late"] <= max(found["latencies"]) - 0.001
     assert found["seconds"] >= found["due_within"]
     assert found["due_within"] == pytest.approx(due(load)[-1] - due(load)[0])
+
+
+def test_a_closed_run_begins_when_it_was_told_to_and_tells_when_answers_came() -> None:
+    client, at = Scripted(), time.monotonic() + 0.05
+    client.wanted = {"asynchronous": True}
+    for count, asked in ((3, [0, 1, 2]), (6, [3, 4, 5, 6, 0, 1])):
+        start, end = client.run((count, at))["window"]
+        assert start >= at and end > start
+        assert client.asked[-count:] == asked
+        times = sorted(client.answered((start, end))["times"])
+        assert len(times) == count
+        assert sorted(client.answered((times[0], times[-2]))["times"]) == times[1:-1]
+    assert [len(seconds) for seconds in client.report(2)["runs"]] == [3, 6]
+    assert client.report(0) == {"runs": []}
 
 
 def test_a_request_that_fails_ends_the_load() -> None:

@@ -90,12 +90,6 @@ def test_what_is_written(tree: Path, tmp_path: Path) -> None:
     assert len({found["encoded"] for found in train}) == 24
 
 
-def test_the_same_bytes_each_time(tree: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        assert run(tree / "train", tmp_path / name, "--split=train", "--train-shards=3") == 0
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
-
-
 def test_other_formats_become_rgb_jpegs(tmp_path: Path) -> None:
     pixels = smooth(40, 60)
     pictures = {

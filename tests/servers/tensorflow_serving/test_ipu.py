@@ -160,21 +160,6 @@ def test_group_norms_are_compared_on_the_cpu(tf: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.framework
-def test_an_ipu_that_is_given_back_takes_its_variables(tf: Any) -> None:
-    """What an export is compared with must not read them."""
-    ipu = sys.modules["tensorflow.python.ipu"]
-    ipu.config.IPUConfig().configure_ipu_system()
-    with ipu.ipu_strategy.IPUStrategyV1().scope():
-        held = tf.Variable(1.0)
-        with tf.device("/CPU:0"):
-            kept = tf.Variable(2.0)
-    assert held.numpy() == 1
-    ipu.config.reset_ipu_configuration()
-    assert np.isnan(held.numpy())
-    assert kept.numpy() == 2
-
-
-@pytest.mark.framework
 def test_an_export_that_fails_gives_the_ipu_back_and_says_why(tf: Any, tmp_path: Path) -> None:
     double.recorder.run_error = "Out of memory on tile 7"
     with pytest.raises(CaseError, match="could not compile or export .*: Out of memory on tile 7"):

@@ -110,5 +110,5 @@ def test_a_port_in_use_and_a_missing_repository_are_one_message_each(tmp_path: P
             framework="",  # it comes to nothing before one is needed
         ).assert_code(1)
     assert f"grpc_port={port}: another program listens on 127.0.0.1:{port}" in outcome.text
-    assert f"no such directory: {tmp_path / 'nowhere'}; name a model_repository" in outcome.text
+    assert f"model_repository={tmp_path / 'nowhere'} has no folder resnet50" in outcome.text
     assert "Traceback" not in outcome.text and "fixtures/servers" not in outcome.text
