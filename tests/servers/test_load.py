@@ -151,8 +151,8 @@ class Scripted(Client):
     def make_requests(self) -> List[Any]:
         return self.requests
 
-    def open(self, address: str) -> bool:
-        return True
+    def open(self, address: str) -> None:
+        pass
 
     def ask(self, request: Any) -> Any:
         raise AssertionError("an open loop does not wait")

@@ -162,10 +162,6 @@ def test_no_process_outlives_a_reader_that_is_killed(torch: Any, tmp_path: Path)
     wait_until_gone(pids)
 
 
-def _broken(path: str, size: int) -> None:
-    raise KeyError("bug")
-
-
 def _without_shared_memory(path: str, size: int) -> NDArray[np.uint8]:
     """In the place of load_image: have this worker find no room for what it hands over."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
@@ -182,18 +178,6 @@ def test_shared_memory_that_is_short_is_no_hang(
     with pytest.raises(DataError, match="shm was short.*rebatch_size=N"):
         next(batches)
     assert multiprocessing.active_children() == []
-
-
-@pytest.mark.framework
-def test_an_error_of_the_program_itself_stays_what_it_is(
-    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    feed = feed_of(tmp_path, images=2, batch_size=1, workers=1)
-    monkeypatch.setattr(loader, "load_image", _broken)
-    batches = image_batches(feed)
-    with pytest.raises(KeyError, match=r"bug"):
-        next(batches)
-    feed.close()
 
 
 @pytest.mark.framework

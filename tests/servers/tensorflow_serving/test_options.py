@@ -10,7 +10,7 @@ from typing import Any, Dict
 import pytest
 
 from ipubench.bench_inference.bench_tensorflow_serving import HOST, IPU
-from ipubench.bench_inference.serving import BATCHING, UNUSED, Serving
+from ipubench.bench_inference.serving import Serving
 from ipubench.fixtures.case.cases import config_hash
 from ipubench.fixtures.case.errors import CaseError
 from ipubench.fixtures.case.options import resolve_key
@@ -79,29 +79,6 @@ def test_what_follows_from_the_options() -> None:
 def test_what_a_server_cannot_do_is_refused(changes: Dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(changes))):
         dataclasses.replace(IPU["resnet50_infer_bs16"], **changes).check()
-
-
-def test_every_option_acts_or_is_refused() -> None:
-    """Those that are not refused are the network's, the export's, and the requests'."""
-    acting = {item.name for item in dataclasses.fields(Serving)} - set(UNUSED)
-    assert acting == {
-        # Which case it is, and what is refused with a reason of its own.
-        *("name", "system", "mode", "training", "replicas", "instances", "pipeline_splits"),
-        # When requests come (tests/servers/test_load.py).
-        *("scenario", "target_qps", "latency_bound_ms", "scenario_seconds"),
-        *("batches_per_step", "compile_only", "steps"),
-        # The network, its images and its arithmetic.
-        *("model_name", "dataset", "seed", "norm_layer", "precision", "micro_batch_size", "data"),
-        *("eight_bit_transfer", "accelerator_side_preprocess", "fused_preprocessing"),
-        *("pipeline_num_parallel", "deterministic"),
-        # The IPU's program.
-        *("fp_exceptions", "nanoo", "half_partials", "internal_exchange_optimization_target"),
-        *("max_reduce_many_buffer_size", "conv_dithering", "gather_conv_output", "stable_norm"),
-        *("min_remote_tensor_size", "available_memory_proportion", "scheduling_algorithm"),
-        # Requests and server.
-        *("request_batch_size", "num_images", "num_threads", "use_async", "verbose", "host"),
-        *("port", "serving_bin_path", *BATCHING),
-    }
 
 
 def test_names_of_the_original_program_work() -> None:
